@@ -1,0 +1,65 @@
+# Every target makes .venv first when it is missing or older than the pins. `make PYTHON=...` names another interpreter.
+
+PYTHON ?=
+UV := $(shell command -v uv 2>/dev/null)
+BIN := .venv/bin
+CACHE := $(CURDIR)/.cache
+JOBS ?= 2
+BENCH_ARGS ?= --subscriptions 100000 --messages 2000
+
+# Python >= 3.11 that can make environments; a version manager's shim may exist and still not run, so each is tried.
+USABLE := import sys, venv; sys.exit(sys.version_info < (3, 11))
+ifeq ($(UV),)
+USABLE := import ensurepip; $(USABLE)
+endif
+CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
+
+PYTEST := $(BIN)/python -m pytest -n $(JOBS)
+
+.DEFAULT_GOAL := help
+.PHONY: help .venv demo test check bench
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[.a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.venv: .venv/.ready ## make the environment with everything in it
+
+# The stamp is removed first and written last: after a failed install the next make starts over instead of trusting the rest.
+.venv/.ready: requirements.lock pyproject.toml
+	@rm -f $@
+	@python=; for candidate in $(CANDIDATES); do \
+		if "$$candidate" -c '$(USABLE)' 2>/dev/null; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo "nearcast needs Python 3.11 or newer with its venv module; tried: $(CANDIDATES)." >&2; \
+		echo "Install one (Debian and Ubuntu: python3 and python3-venv) or name it: make PYTHON=/path/to/python" >&2; \
+		exit 1; \
+	fi; \
+	if [ -e .venv ] && ! $(BIN)/python -c '$(USABLE)' 2>/dev/null; then rm -rf .venv; fi; \
+	echo "making .venv with $$("$$python" --version)"; \
+	$(if $(UV),uv venv --quiet --allow-existing --python "$$python" .venv,"$$python" -m venv .venv)
+	@echo "installing the pinned packages (Spark is large: a few minutes the first time)"
+	@$(INSTALL) -r requirements.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip --disable-pip-version-check install --quiet)
+
+demo: .venv/.ready ## match a generated city and explain a few answers
+	@$(BIN)/nearcast demo
+
+# Three runs: compiled; interpreted, where Python sees every mistake; with bounds checks, where a bad index raises.
+# Each keeps its own kernels, and absolute paths because tests start processes in other folders.
+test: .venv/.ready ## run the tests: compiled, then a part with the JIT off and with bounds checks
+	NEARCAST_CACHE_DIR=$(CACHE)/jit $(PYTEST)
+	NEARCAST_CACHE_DIR=$(CACHE)/nojit NUMBA_DISABLE_JIT=1 $(PYTEST) -m modes
+	NEARCAST_CACHE_DIR=$(CACHE)/bounds NUMBA_BOUNDSCHECK=1 $(PYTEST) -m modes
+
+check: .venv/.ready ## formatting, lint, types, spelling
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/codespell
+
+bench: .venv/.ready ## time the boolean indexes on a modest workload (BENCH_ARGS="..." for another)
+	@$(BIN)/nearcast bench boolean $(BENCH_ARGS)

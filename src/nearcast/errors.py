@@ -1,0 +1,90 @@
+"""Every error nearcast raises on purpose.
+
+    NearcastError
+    ├── InvalidInput (ValueError)      something given by the caller cannot be used
+    │   ├── InvalidQuery               a query cannot be parsed or is over a limit
+    │   ├── InvalidRegion              a region is impossible: latitude 91, a ring that crosses itself
+    │   ├── InvalidMessage             a message lacks a place, has NaN coordinates, ...
+    │   ├── InvalidSubscription        a subscription cannot be stored as it is
+    │   └── InvalidColumns             a whole table or file cannot be read: a column is missing or has the wrong type
+    ├── UnknownSubscription (KeyError) no subscription with that id
+    ├── UnknownIndex (ValueError)      no index with that name, or an option it does not have
+    ├── NotSupported                   defined, but this index or version does not match it yet
+    └── IncompatibleStore              saved files are damaged or of another format version
+
+A message says what was given, what was expected and what to do, on one line
+(only `InvalidQuery` adds the query with a caret below it).
+"""
+
+
+class NearcastError(Exception):
+    """Root of the tree: catch this to catch everything nearcast raises on purpose."""
+
+
+class InvalidInput(NearcastError, ValueError):
+    """Something given by the caller cannot be used. `field` names the column or attribute, if one is to blame."""
+
+    def __init__(self, message: str, *, field: str | None = None):
+        super().__init__(message)
+        self.field = field
+
+
+#: Characters of an offending line that are shown.
+_SHOWN = 80
+
+
+class InvalidQuery(InvalidInput):
+    """A query cannot be parsed or is over a limit.
+
+    `reason` is the one-line message; `line` and `column` count from 1 and are None where the
+    whole query is to blame. `str(error)` adds the offending line with a caret below it.
+    """
+
+    def __init__(self, reason: str, *, query: str = "", line: int | None = None, column: int | None = None):
+        self.reason, self.query, self.line, self.column = reason, query, line, column
+        super().__init__(self._described(), field="query")
+
+    def _described(self) -> str:
+        if self.line is None or self.column is None:
+            return self.reason
+        lines = self.query.splitlines() or [""]
+        whole = lines[min(self.line, len(lines)) - 1]
+        first = max(0, self.column - 1 - _SHOWN // 2) if len(whole) > _SHOWN else 0
+        shown = whole[first : first + _SHOWN]
+        caret = " " * (self.column - 1 - first) + "^"
+        return f"line {self.line}, column {self.column}: {self.reason}\n  {shown}\n  {caret}"
+
+
+class InvalidRegion(InvalidInput):
+    """A region is impossible: a latitude over 90, a negative radius, a ring that crosses itself."""
+
+
+class InvalidMessage(InvalidInput):
+    """A message cannot be published as it is."""
+
+
+class InvalidSubscription(InvalidInput):
+    """A subscription cannot be stored as it is."""
+
+
+class InvalidColumns(InvalidInput):
+    """A table or file cannot be read as a whole."""
+
+
+class UnknownSubscription(NearcastError, KeyError):
+    """No subscription has that id."""
+
+    def __str__(self) -> str:  # KeyError would show the message in quotes
+        return str(self.args[0]) if self.args else ""
+
+
+class UnknownIndex(NearcastError, ValueError):
+    """No index has that name, or it lacks that option."""
+
+
+class NotSupported(NearcastError):
+    """Defined by the data model, but not matched by this index or this version."""
+
+
+class IncompatibleStore(NearcastError):
+    """Saved files are damaged, incomplete, or of another format version."""
