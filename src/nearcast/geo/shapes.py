@@ -1,0 +1,258 @@
+"""The shapes people write: boxes, circles and polygons, from Python values, GeoJSON or other libraries' objects."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from nearcast.errors import InvalidRegion
+from nearcast.geo.space import Space
+
+_FORMS = (
+    "expected Box, Circle, Area, GeoJSON (Polygon, MultiPolygon or a Feature of one), "
+    '{"type": "Circle", "center": [x, y], "radius_m": r}, or [x_min, y_min, x_max, y_max]'
+)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle with sides along the axes, border inside; on the earth `x_min` > `x_max` crosses the dateline.
+
+    >>> Box(13.0, 52.3, 13.8, 52.7)
+    Box(x_min=13.0, y_min=52.3, x_max=13.8, y_max=52.7)
+    >>> Box(170, -20, -170, -10).to_geojson()["type"]  # Fiji, on both sides of the dateline
+    'MultiPolygon'
+    """
+
+    x_min: float
+    y_min: float
+    x_max: float
+    y_max: float
+
+    def __post_init__(self) -> None:
+        for name in ("x_min", "y_min", "x_max", "y_max"):
+            object.__setattr__(self, name, finite_number(getattr(self, name), name))
+        if self.y_min > self.y_max:
+            raise InvalidRegion(f"y_min {self.y_min} is above y_max {self.y_max}; swap them", field="y_min")
+
+    def check(self, space: Space) -> None:
+        """Raise `InvalidRegion` unless the box fits the space."""
+        if space.is_earth:
+            check_position(self.x_min, self.y_min)
+            check_position(self.x_max, self.y_max)
+        elif self.x_min > self.x_max:
+            raise InvalidRegion(f"x_min {self.x_min} is above x_max {self.x_max}; swap them", field="x_min")
+
+    def to_geojson(self) -> dict[str, Any]:
+        """Return the box as a GeoJSON Polygon, or a MultiPolygon of two where it crosses the dateline."""
+        west, south, east, north = self.x_min, self.y_min, self.x_max, self.y_max
+        if west <= east:
+            return {"type": "Polygon", "coordinates": [_corners(west, south, east, north)]}
+        halves = [[_corners(west, south, 180.0, north)], [_corners(-180.0, south, east, north)]]
+        return {"type": "MultiPolygon", "coordinates": halves}
+
+
+@dataclass(frozen=True)
+class Circle:
+    """All points within `radius` of (x, y), border inside; on the earth the radius is in metres.
+
+    >>> Circle(13.4, 52.5, 800)
+    Circle(x=13.4, y=52.5, radius=800.0)
+    """
+
+    x: float
+    y: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "radius"):
+            object.__setattr__(self, name, finite_number(getattr(self, name), name))
+        if self.radius < 0:
+            raise InvalidRegion(f"radius is {self.radius}; expected 0 or more", field="radius")
+
+    def check(self, space: Space) -> None:
+        """Raise `InvalidRegion` unless the centre lies in the space."""
+        if space.is_earth:
+            check_position(self.x, self.y)
+
+    def to_geojson(self, space: Space = Space.earth()) -> dict[str, Any]:  # noqa: B008  a frozen value
+        """Return the circle as the GeoJSON-like object that `shape_from` reads; GeoJSON itself has none."""
+        return {"type": "Circle", "center": [self.x, self.y], "radius_m" if space.is_earth else "radius": self.radius}
+
+
+@dataclass(frozen=True, repr=False)
+class Area:
+    """A polygon, with holes or not, or several: made from shapely, GeoJSON, or anything with `__geo_interface__`.
+
+    Edges are straight in x and y; rings may wind either way. `geometry` is the shapely geometry as written: it is
+    cut at the dateline when a region is made of it.
+
+    >>> Area({"type": "Polygon", "coordinates": [[[0, 0], [4, 0], [0, 3], [0, 0]]]})
+    Area({"type":"Polygon","coordinates":[[[0.0,0.0],[4.0,0.0],[0.0,3.0],[0.0,0.0]]]})
+    """
+
+    geometry: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "geometry", _polygonal(self.geometry))
+
+    def __repr__(self) -> str:
+        import shapely
+
+        text = shapely.to_geojson(self.geometry)
+        return f"Area({text if len(text) <= 400 else text[:399] + '…'})"
+
+    def check(self, space: Space | None) -> None:
+        """Raise `InvalidRegion` unless the rings are valid and lie in the space; None: valid in some space."""
+        import shapely
+
+        from nearcast.geo.dateline import invalid_polygon
+
+        if space is not None and space.is_earth:
+            x_min, y_min, x_max, y_max = shapely.bounds(self.geometry).tolist()
+            check_position(x_min, y_min)
+            check_position(x_max, y_max)
+        elif space is None and self._is_cut_valid():
+            return
+        geometry = self.cut() if space is not None and space.is_earth else self.geometry
+        if not shapely.is_valid(geometry):
+            raise InvalidRegion(invalid_polygon(geometry), field="region")
+
+    def cut(self) -> Any:
+        """Return the shapely geometry cut at the dateline, where one of its rings goes over it."""
+        from nearcast.geo.dateline import cut_at_dateline
+
+        return cut_at_dateline(self.geometry)
+
+    def _is_cut_valid(self) -> bool:
+        import shapely
+
+        try:
+            return bool(shapely.is_valid(self.cut()))
+        except InvalidRegion:
+            return False
+
+    def to_geojson(self) -> dict[str, Any]:
+        """Return the GeoJSON geometry as written."""
+        import shapely
+
+        return dict(json.loads(shapely.to_geojson(self.geometry)))
+
+
+Shape = Box | Circle | Area
+
+
+def shape_from(value: Any, space: Space | None = None) -> Shape:
+    """Return the shape that `value` describes; raise `InvalidRegion` if there is none or it does not fit `space`.
+
+    Takes a shape, GeoJSON as a dict or text (Polygon, MultiPolygon, or a Feature of one), the dict
+    `{"type": "Circle", "center": [lon, lat], "radius_m": 800}` (`radius` on a plane), anything with
+    `__geo_interface__`, or a list of four numbers (x_min, y_min, x_max, y_max). Without a space, what depends on it
+    (latitudes up to 90, x_min ≤ x_max on a plane) is not checked.
+    """
+    shape = _read_shape(value, space)
+    if isinstance(shape, Area) or space is not None:
+        shape.check(space)  # type: ignore[arg-type]
+    return shape
+
+
+def _read_shape(value: Any, space: Space | None) -> Shape:
+    if isinstance(value, Box | Circle | Area):
+        return value
+    if isinstance(value, str | bytes):
+        value = _parsed_json(value)
+    if not isinstance(value, Mapping) and hasattr(value, "__geo_interface__"):
+        value = value.__geo_interface__
+    if isinstance(value, Mapping):
+        return _read_mapping(value, space)
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes) and len(value) == 4:
+        return Box(*value)
+    raise InvalidRegion(f"region is {shorten(value)}; {_FORMS}", field="region")
+
+
+def _read_mapping(value: Mapping[str, Any], space: Space | None) -> Shape:
+    kind = value.get("type")
+    if kind == "Feature":
+        geometry = value.get("geometry")
+        if not isinstance(geometry, Mapping):
+            raise InvalidRegion("the Feature has no geometry; expected a Polygon or MultiPolygon", field="region")
+        return _read_mapping(geometry, space)
+    if kind == "Circle":
+        return _read_circle(value, space)
+    return Area(value)
+
+
+def _read_circle(value: Mapping[str, Any], space: Space | None) -> Circle:
+    given = [name for name in ("radius_m", "radius") if value.get(name) is not None]
+    allowed = ["radius_m", "radius"] if space is None else ["radius_m" if space.is_earth else "radius"]
+    if len(given) != 1 or given[0] not in allowed:
+        wanted = " or ".join(f'"{name}"' for name in allowed)
+        raise InvalidRegion(f"the Circle gives {given or 'no radius'}; expected {wanted}", field="region")
+    center = value.get("center")
+    if not isinstance(center, Sequence) or isinstance(center, str) or len(center) != 2:
+        raise InvalidRegion(f"the Circle's center is {shorten(center)}; expected [x, y]", field="region")
+    return Circle(center[0], center[1], value[given[0]])
+
+
+def _parsed_json(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRegion(f"region {shorten(text)} is not JSON: {error}; {_FORMS}", field="region") from None
+
+
+def _polygonal(value: Any) -> Any:
+    """Return a two-dimensional shapely Polygon or MultiPolygon with finite coordinates."""
+    import shapely
+    from shapely.geometry import shape
+
+    if isinstance(value, str | bytes):
+        value = _parsed_json(value)
+    if isinstance(value, Mapping) and value.get("type") == "Feature":
+        value = value.get("geometry")
+    geometry = value
+    if not isinstance(value, shapely.Geometry):
+        try:
+            with np.errstate(invalid="ignore"):  # NaN is reported below
+                geometry = shape(value)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, shapely.GEOSException) as error:
+            raise InvalidRegion(f"region {shorten(value)} cannot be read: {error}; {_FORMS}", field="region") from None
+    if geometry.geom_type not in ("Polygon", "MultiPolygon"):
+        raise InvalidRegion(f"region is a {geometry.geom_type}; expected a Polygon or MultiPolygon", field="region")
+    if geometry.is_empty:
+        raise InvalidRegion("the polygon is empty; leave the region out for anywhere", field="region")
+    if not np.isfinite(shapely.get_coordinates(geometry)).all():
+        raise InvalidRegion("a coordinate of the polygon is not finite; expected numbers", field="region")
+    return shapely.force_2d(geometry)
+
+
+def check_position(lon: float, lat: float) -> None:
+    """Raise `InvalidRegion` unless the position is on the earth."""
+    if not abs(lon) <= 180.0:
+        raise InvalidRegion(f"longitude {lon} is beyond 180; expected -180 to 180", field="lon")
+    if not abs(lat) <= 90.0:
+        raise InvalidRegion(f"latitude {lat} is beyond 90; expected -90 to 90", field="lat")
+
+
+def finite_number(value: Any, field: str) -> float:
+    """Return `value` as a float; raise `InvalidRegion` for text, booleans, NaN and infinities."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise InvalidRegion(f"{field} is {shorten(value)}; expected a number", field=field)
+    number = float(value)
+    if not math.isfinite(number):
+        raise InvalidRegion(f"{field} is {number}; expected a finite number", field=field)
+    return number
+
+
+def shorten(value: Any, limit: int = 80) -> str:
+    """Return a one-line repr of at most `limit` characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _corners(west: float, south: float, east: float, north: float) -> list[list[float]]:
+    return [[west, south], [east, south], [east, north], [west, north], [west, south]]
