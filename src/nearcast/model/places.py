@@ -1,0 +1,113 @@
+"""The place of a message or a scored subscription: a point or a rectangle, however it is written."""
+
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from nearcast.errors import InvalidInput
+from nearcast.geo.shapes import Box, shorten
+from nearcast.geo.space import Space
+
+Place = tuple[float, ...]
+
+_EARTH = Space.earth()
+_FORMS = "expected (x, y), (x_min, y_min, x_max, y_max), a Box, or a GeoJSON Point or rectangle"
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether `value` is a real number; booleans are not."""
+    return type(value) is float or (isinstance(value, Real) and not isinstance(value, bool | np.bool_))
+
+
+def place_from(value: Any, error: type[InvalidInput]) -> Any:
+    """Return (x, y) or (x_min, y_min, x_max, y_max) as floats; raise `error` for what is no place.
+
+    GeoJSON positions are on the earth and are checked to be.
+    """
+    if type(value) is not tuple:  # the common case is spared the questions
+        if isinstance(value, Box):
+            return (value.x_min, value.y_min, value.x_max, value.y_max)
+        if not isinstance(value, Mapping) and hasattr(value, "__geo_interface__"):
+            value = value.__geo_interface__
+        if isinstance(value, Mapping):
+            place = _from_geometry(value, error)
+            check_place(place, _EARTH, error)
+            return place
+    return _from_numbers(value, error)
+
+
+def _from_numbers(value: Any, error: type[InvalidInput]) -> Place:
+    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str | bytes) or len(value) not in (2, 4):
+        raise error(f"place is {shorten(value)}; {_FORMS}", field="place")
+    place = tuple([_coordinate(number, error) for number in value])
+    if len(place) == 4 and place[1] > place[3]:
+        raise error(f"place is {place}: y_min is above y_max; swap them", field="place")
+    return place
+
+
+def check_place(place: Place, space: Space, error: type[InvalidInput]) -> None:
+    """Raise `error` unless the place fits the space."""
+    if not space.is_earth:
+        if len(place) == 4 and place[0] > place[2]:
+            raise error(f"place is {place}: x_min is above x_max; swap them", field="place")
+        return
+    for lon, lat in (place[:2], place[2:]) if len(place) == 4 else (place,):
+        if abs(lon) > 180.0:
+            raise error(f"longitude {lon} is beyond 180; expected -180 to 180", field="lon")
+        if abs(lat) > 90.0:
+            raise error(f"latitude {lat} is beyond 90; expected -90 to 90", field="lat")
+
+
+def _coordinate(value: Any, error: type[InvalidInput]) -> float:
+    if not is_number(value):
+        raise error(f"place holds {shorten(value)}; expected numbers", field="place")
+    if not math.isfinite(value):
+        raise error(f"place holds {value}; expected finite numbers", field="place")
+    return float(value)
+
+
+def _from_geometry(geometry: Mapping[str, Any], error: type[InvalidInput]) -> Any:
+    kind, coordinates = geometry.get("type"), geometry.get("coordinates")
+    if kind == "Feature":
+        return place_of_feature(geometry, error)
+    try:
+        if kind == "Point":
+            return place_from(tuple(coordinates[:2]), error)  # type: ignore[index]
+        if kind == "Polygon":
+            (ring,) = coordinates  # type: ignore[misc]
+            return _rectangle([place_from(tuple(position[:2]), error) for position in ring], error)
+    except (TypeError, ValueError, KeyError) as reason:
+        if isinstance(reason, InvalidInput):
+            raise
+        kind = f"{kind} that cannot be read"
+    raise error(f"place is a GeoJSON {kind}; expected a Point, or a Polygon that is a rectangle", field="place")
+
+
+def place_of_feature(feature: Mapping[str, Any], error: type[InvalidInput]) -> Any:
+    """Return the place of a GeoJSON Feature: its geometry or, lacking that, its bbox (four numbers, or six in 3-D)."""
+    if feature.get("geometry") is not None:
+        return place_from(feature["geometry"], error)
+    bbox = feature.get("bbox")
+    if not isinstance(bbox, Sequence) or len(bbox) not in (4, 6):
+        raise error("the Feature has neither a geometry nor a bbox; expected a Point or a rectangle", field="place")
+    place = place_from((*bbox[:2], *bbox[len(bbox) // 2 :][:2]), error)
+    check_place(place, _EARTH, error)
+    return place
+
+
+def _rectangle(ring: list[Place], error: type[InvalidInput]) -> Place:
+    """Return the rectangle whose corners a closed ring visits, in either direction."""
+    west, east = min(x for x, _ in ring), max(x for x, _ in ring)
+    south, north = min(y for _, y in ring), max(y for _, y in ring)
+    around = [(west, south), (east, south), (east, north), (west, north)]
+    corners = ring[:-1] if len(ring) == 5 and ring[0] == ring[-1] else ring
+    turns = [around[at:] + around[:at] for at in range(4)]
+    if corners not in turns and corners[::-1] not in turns:
+        raise error("the Polygon is not a rectangle along the axes; expected one, or a Point", field="place")
+    # As for regions: a jump of more than 180° goes the short way, unless the ring ends at ±180 on purpose.
+    if east - west > 180.0 and west != -180.0 and east != 180.0:
+        west, east = east, west
+    return (west, south, east, north)

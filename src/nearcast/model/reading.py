@@ -1,0 +1,208 @@
+"""From dicts with the interchange columns, GeoJSON Features and `__geo_interface__` to messages and subscriptions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nearcast.errors import InvalidInput, InvalidMessage, InvalidRegion, InvalidSubscription
+from nearcast.geo.shapes import Box, Circle, Shape, check_position, shape_from, shorten
+from nearcast.geo.space import Space
+from nearcast.model import Message, Similar, Subscription, TopK, Within
+from nearcast.model.places import place_of_feature
+
+_EARTH = Space.earth()
+
+_MESSAGE_EARTH = ("lon", "lat", "lon_max", "lat_max")
+_MESSAGE_PLANE = ("x", "y", "x_max", "y_max")
+_MESSAGE_FIELDS = ("id", "text", "terms", "time", "expires")
+
+#: Every complete way to write a region, by the names it takes.
+_EARTH_REGIONS = (("west", "south", "east", "north"), ("lon", "lat", "radius_m"))
+_PLANE_REGIONS = (("x_min", "y_min", "x_max", "y_max"), ("x", "y", "radius"))
+_REGION_FORMS = (*_EARTH_REGIONS, ("region",), *_PLANE_REGIONS)
+_EARTH_NAMES = ("lon", "lat", "west", "south", "east", "north", "radius_m", "max_distance_m")
+_PLANE_NAMES = ("x", "y", "x_min", "y_min", "x_max", "y_max", "radius", "max_distance")
+
+_SUBSCRIPTION_FIELDS = (
+    *("id", "kind", "query", "terms", "radius_m", "max_distance_m"),
+    *("text_weight", "threshold", "similarity", "k", "expires"),
+)
+_SCORED_FIELDS = {
+    "similar": ("query", "terms", "text_weight", "threshold", "similarity", "expires"),
+    "topk": ("query", "terms", "text_weight", "k", "expires"),
+}
+
+
+def read_message(value: Any, space: Space | None = None) -> Message:
+    """Return the message of a dict, a Feature or an object with `__geo_interface__`."""
+    row, feature = _row_and_feature(value, _MESSAGE_FIELDS, InvalidMessage)
+    given = {name: row[name] for name in _MESSAGE_FIELDS if row.get(name) is not None}
+    _require_id(given, InvalidMessage)
+    used: tuple[str, ...] = ()
+    if feature is not None:
+        place = place_of_feature(feature, InvalidMessage)
+    else:
+        place, used = _message_place(row)
+        if space is not None and used == (_MESSAGE_PLANE if space.is_earth else _MESSAGE_EARTH):
+            other = _MESSAGE_EARTH if space.is_earth else _MESSAGE_PLANE
+            raise InvalidMessage(
+                f"{used[0]} and {used[1]} do not belong to the {space.kind}; give {other[0]} and {other[1]}",
+                field=used[0],
+            )
+    nested = row.get("attributes")
+    attributes = dict(nested) if isinstance(nested, Mapping) else {}
+    taken = {*_MESSAGE_FIELDS, *used, *(["attributes"] if isinstance(nested, Mapping) else [])}
+    attributes.update((name, each) for name, each in row.items() if name not in taken)
+    message = Message(place=place, attributes=attributes, **given)
+    if feature is not None or used == _MESSAGE_EARTH:
+        message.check(_EARTH)
+    return message
+
+
+def _message_place(row: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    """Return the place and the names of the columns it was written in."""
+    forms = [names for names in (_MESSAGE_EARTH, _MESSAGE_PLANE, ("place",)) if _given(row, names)]
+    if not forms:
+        raise InvalidMessage("the message has no place; give lon and lat, or x and y on a plane", field="place")
+    if len(forms) > 1:
+        both = ", ".join(name for form in forms for name in _given(row, form))
+        raise InvalidMessage(f"{both} are given together; use lon, lat on the earth or x, y on a plane", field="place")
+    names = forms[0]
+    if names == ("place",):
+        return row["place"], names
+    wanted = names if _given(row, names[2:]) else names[:2]
+    missing = [name for name in wanted if row.get(name) is None]
+    if missing:
+        present = ", ".join(_given(row, names))
+        raise InvalidMessage(f"{present} given without {', '.join(missing)}; give all of them", field=missing[0])
+    return tuple(row[name] for name in wanted), names
+
+
+def read_subscription(value: Any, given: Space | None = None) -> Subscription:
+    """Return the subscription of a dict, a Feature or an object with `__geo_interface__`."""
+    row, feature = _row_and_feature(value, _SUBSCRIPTION_FIELDS, InvalidSubscription)
+    row = _with_geometry(row, feature) if feature is not None else row
+    kind = row.get("kind") or "within"
+    if kind not in ("within", *_SCORED_FIELDS):
+        raise InvalidSubscription(f"kind is {shorten(kind)}; expected within, similar or topk", field="kind")
+    _require_id(row, InvalidSubscription)
+    earth, plane = _given(row, _EARTH_NAMES), _given(row, _PLANE_NAMES)
+    if earth and plane:
+        raise InvalidSubscription(
+            f"{earth[0]} belongs to the earth and {plane[0]} to a plane; use one or the other", field=plane[0]
+        )
+    foreign = () if given is None else plane if given.is_earth else earth
+    if given is not None and foreign:
+        raise InvalidSubscription(f"{foreign[0]} does not belong to the {given.kind}", field=foreign[0])
+    space = _EARTH if earth or feature is not None else Space.plane() if plane else None
+    return _read_within(row, space) if kind == "within" else _read_scored(kind, row, space)
+
+
+def _read_within(row: Mapping[str, Any], space: Space | None) -> Within:
+    query = row.get("query")
+    region = _region(row, space)
+    return Within(row["id"], "" if query is None else query, region, expires=row.get("expires"))
+
+
+def _region(row: Mapping[str, Any], space: Space | None) -> Shape | None:
+    """Return the region of the one form that is given, None for none; half a form or two are refused."""
+    begun = [form for form in _REGION_FORMS if _given(row, form)]
+    if not begun:
+        return None
+    if len(begun) > 1:
+        forms = " and ".join(", ".join(_given(row, form)) for form in begun)
+        raise InvalidSubscription(f"two regions are given: {forms}; keep one", field="region")
+    form = begun[0]
+    missing = [name for name in form if row.get(name) is None]
+    if missing:
+        present = ", ".join(_given(row, form))
+        raise InvalidSubscription(f"{present} given without {', '.join(missing)}; give all of them", field=missing[0])
+    if form == ("region",):
+        return shape_from(row["region"], space)
+    values = [row[name] for name in form]
+    shape = Box(*values) if len(values) == 4 else Circle(*values)
+    return shape_from(shape, space)
+
+
+def _read_scored(kind: str, row: Mapping[str, Any], space: Space | None) -> Similar | TopK:
+    place = _scored_place(row)
+    if space is _EARTH and isinstance(place, tuple):
+        _check_on_earth(place)
+    given = {name: row[name] for name in _SCORED_FIELDS[kind] if row.get(name) is not None}
+    for name in _given(row, ("max_distance_m", "max_distance")):
+        given["max_distance"] = row[name]
+    if kind == "topk":
+        return TopK(row["id"], place=place, **given)
+    if "threshold" not in given:
+        raise InvalidSubscription(
+            "a similar subscription has no threshold; give one above 0, up to 1", field="threshold"
+        )
+    return Similar(row["id"], place=place, **given)
+
+
+def _scored_place(row: Mapping[str, Any]) -> Any:
+    extra = [name for form in _REGION_FORMS for name in _given(row, form) if name not in ("lon", "lat", "x", "y")]
+    if extra:
+        raise InvalidSubscription(
+            f"{extra[0]} is given, but this kind has a point and a max_distance; use kind within for a region",
+            field=extra[0],
+        )
+    forms = [form for form in (("lon", "lat"), ("x", "y"), ("place",)) if _given(row, form)]
+    if len(forms) != 1 or len(_given(row, forms[0])) != len(forms[0]):
+        raise InvalidSubscription("the place is incomplete or given twice; give lon and lat, or x and y", field="place")
+    return row["place"] if forms[0] == ("place",) else tuple(row[name] for name in forms[0])
+
+
+def _check_on_earth(place: tuple[Any, ...]) -> None:
+    try:
+        check_position(*place)
+    except InvalidRegion as error:
+        raise InvalidSubscription(str(error), field=error.field) from None
+    except TypeError:
+        return  # no numbers: the constructor says so better
+
+
+# --- GeoJSON ----------------------------------------------------------------------------------------------------
+
+
+def _row_and_feature(
+    value: Any, names: tuple[str, ...], error: type[InvalidInput]
+) -> tuple[dict[str, Any], Mapping[str, Any] | None]:
+    """Return the named fields of a value and, if it is GeoJSON, the Feature that holds its geometry."""
+    attributes: dict[str, Any] = {}
+    if not isinstance(value, Mapping):
+        if not hasattr(value, "__geo_interface__"):
+            raise error(f"got {shorten(value)}; expected a dict, a GeoJSON Feature or an object with __geo_interface__")
+        attributes = {name: getattr(value, name) for name in names if getattr(value, name, None) is not None}
+        value = value.__geo_interface__
+        if value.get("type") != "Feature":
+            return attributes, {"type": "Feature", "geometry": value}
+    if value.get("type") != "Feature" or not ("geometry" in value or "bbox" in value):
+        return dict(value), None
+    properties = value.get("properties") or {}
+    if not isinstance(properties, Mapping):
+        raise error(f"properties is {shorten(properties)}; expected an object", field="properties")
+    row = {**attributes, **properties}
+    if value.get("id") is not None:
+        row["id"] = value["id"]
+    return row, value
+
+
+def _with_geometry(row: dict[str, Any], feature: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a subscription's Feature with its geometry under the name of its column."""
+    geometry = feature.get("geometry")
+    if isinstance(geometry, Mapping) and geometry.get("type") == "Point":
+        lon, lat = place_of_feature(feature, InvalidSubscription)
+        return {**row, "lon": lon, "lat": lat}
+    if geometry is None:
+        bbox = feature.get("bbox")
+        return row if bbox is None else {**row, "region": place_of_feature(feature, InvalidSubscription)}
+    return {**row, "region": geometry}
+
+
+def _given(row: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if row.get(name) is not None]
+
+
+def _require_id(row: Mapping[str, Any], error: type[InvalidInput]) -> None:
+    if row.get("id") is None:
+        raise error("there is no id; give a str or an int", field="id")
