@@ -1,0 +1,210 @@
+"""Messages and subscriptions as columns: Arrow outside, flat NumPy inside.
+
+What an index sees. Words are term ids of one `WordTable`, places are float64 rectangles, times are
+microseconds; ids and attributes stay in Arrow and never enter a kernel. Reading tables, with their
+rejected rows, is the business of `nearcast.tables`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import _arrow
+from nearcast.geo import Regions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Stands for "not given" in a column of times.
+NO_TIME = np.iinfo(np.int64).min
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+#: Values of the column `kind`.
+WITHIN, SIMILAR, TOPK = 0, 1, 2
+KIND_NAMES = ("within", "similar", "topk")
+
+
+def microseconds_of(moment: datetime | None) -> int:
+    """Return an aware datetime as a column of times holds it."""
+    return NO_TIME if moment is None else (moment - _EPOCH) // _MICROSECOND
+
+
+def datetime_of(microseconds: int) -> datetime | None:
+    """Return a value of a column of times as a datetime in UTC, None for NO_TIME."""
+    return None if microseconds == NO_TIME else _EPOCH + timedelta(microseconds=microseconds)
+
+
+def gathered(start: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return (new start, positions of the values) for the lists `rows` of a column of lists."""
+    length = start[rows + 1] - start[rows]
+    new_start = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(length, out=new_start[1:])
+    positions = np.arange(new_start[-1]) + np.repeat(start[rows] - new_start[:-1], length)
+    return new_start, positions
+
+
+def joined(starts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return one `start` column for list columns laid end to end."""
+    pieces, base = [np.zeros(1, np.int64)], 0
+    for start in starts:
+        pieces.append(start[1:] - start[0] + base)
+        base += int(start[-1] - start[0])
+    return np.concatenate(pieces)
+
+
+def _owned(array: NDArray[Any]) -> NDArray[Any]:
+    return np.require(array, requirements=["C", "W"])
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Published messages, one per row, in order of arrival.
+
+    `terms[term_start[i]:term_start[i + 1]]` are the words of message i in text order, repeats kept,
+    -1 for words no subscription uses. `box` is x_min, y_min, x_max, y_max: equal corners are a point;
+    on the earth x_max < x_min is a rectangle across the dateline. `ids` of a single message may be a plain list.
+    """
+
+    ids: pa.Array | list[str | int]
+    term_start: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    box: NDArray[np.float64]
+    time: NDArray[np.int64]
+    expires: NDArray[np.int64]
+    attributes: pa.Table | None = None
+
+    def __len__(self) -> int:
+        return len(self.box)
+
+    @classmethod
+    def of(
+        cls,
+        term_start: NDArray[np.int64],
+        terms: NDArray[np.int32],
+        box: NDArray[np.float64],
+        *,
+        ids: pa.Array | None = None,
+        time: NDArray[np.int64] | None = None,
+        expires: NDArray[np.int64] | None = None,
+        attributes: pa.Table | None = None,
+    ) -> Messages:
+        """Make columns from arrays of any layout; ids default to the row number."""
+        n = len(box)
+        never = np.full(n, NO_TIME, np.int64)
+        return cls(
+            _arrow.numbers(np.arange(n)) if ids is None else ids,
+            np.ascontiguousarray(term_start, np.int64),
+            np.ascontiguousarray(terms, np.int32),
+            np.ascontiguousarray(box, np.float64).reshape(n, 4),
+            never if time is None else np.ascontiguousarray(time, np.int64),
+            never if expires is None else np.ascontiguousarray(expires, np.int64),
+            attributes,
+        )
+
+    def for_kernels(self) -> Messages:
+        """Return the same messages in arrays that are ours: read-only ones are another type to every kernel."""
+        if self.term_start.flags.writeable and self.terms.flags.writeable and self.box.flags.writeable:
+            return self
+        return replace(self, term_start=_owned(self.term_start), terms=_owned(self.terms), box=_owned(self.box))
+
+    def terms_of(self, row: int) -> NDArray[np.int32]:
+        """Return the term ids of one message."""
+        return self.terms[self.term_start[row] : self.term_start[row + 1]]
+
+    def take(self, rows: NDArray[np.int64]) -> Messages:
+        """Return these rows, in this order."""
+        rows = np.asarray(rows, np.int64)
+        start, positions = gathered(self.term_start, rows)
+        attributes = None if self.attributes is None else self.attributes.take(_arrow.numbers(rows))
+        return Messages(
+            (self.ids if isinstance(self.ids, pa.Array) else pa.array(self.ids)).take(_arrow.numbers(rows)),
+            start,
+            np.ascontiguousarray(self.terms[positions]),
+            np.ascontiguousarray(self.box[rows]),
+            self.time[rows],
+            self.expires[rows],
+            attributes,
+        )
+
+
+@dataclass(frozen=True)
+class Subscriptions:
+    """Subscriptions, one per row, compiled to clauses over term ids.
+
+    Row i owns the clauses `clause_start[i]:clause_start[i + 1]`; clause c is the program
+    `code[code_start[c]:code_start[c + 1]]`, whose form `nearcast.query` describes.
+    A message satisfies the row if it satisfies one clause and touches the region.
+    """
+
+    ids: pa.Array
+    kind: NDArray[np.uint8]
+    clause_start: NDArray[np.int64]
+    code_start: NDArray[np.int64]
+    code: NDArray[np.int32]
+    regions: Regions
+    expires: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @classmethod
+    def of(
+        cls,
+        clause_start: NDArray[np.int64],
+        code_start: NDArray[np.int64],
+        code: NDArray[np.int32],
+        regions: Regions,
+        *,
+        ids: pa.Array | None = None,
+        expires: NDArray[np.int64] | None = None,
+    ) -> Subscriptions:
+        """Make `within` columns; ids default to the row number."""
+        n = len(regions)
+        return cls(
+            _arrow.numbers(np.arange(n)) if ids is None else ids,
+            np.full(n, WITHIN, np.uint8),
+            np.ascontiguousarray(clause_start, np.int64),
+            np.ascontiguousarray(code_start, np.int64),
+            np.ascontiguousarray(code, np.int32),
+            regions,
+            np.full(n, NO_TIME, np.int64) if expires is None else np.ascontiguousarray(expires, np.int64),
+        )
+
+    def take(self, rows: NDArray[np.int64]) -> Subscriptions:
+        """Return these rows, in this order."""
+        rows = np.asarray(rows, np.int64)
+        clause_start, clauses = gathered(self.clause_start, rows)
+        code_start, positions = gathered(self.code_start, clauses)
+        return Subscriptions(
+            self.ids.take(_arrow.numbers(rows)),
+            self.kind[rows],
+            clause_start,
+            code_start,
+            np.ascontiguousarray(self.code[positions]),
+            self.regions.take(rows),
+            self.expires[rows],
+        )
+
+    def with_regions(self, regions: Regions) -> Subscriptions:
+        """Return the same subscriptions at other places."""
+        return replace(self, regions=regions)
+
+    @classmethod
+    def concat(cls, pieces: list[Subscriptions]) -> Subscriptions:
+        """Return all rows of all pieces, in order."""
+        return cls(
+            pa.concat_arrays([piece.ids for piece in pieces]),
+            np.concatenate([piece.kind for piece in pieces]),
+            joined([piece.clause_start for piece in pieces]),
+            joined([piece.code_start for piece in pieces]),
+            np.concatenate([piece.code for piece in pieces]),
+            Regions.concat([piece.regions for piece in pieces]),
+            np.concatenate([piece.expires for piece in pieces]),
+        )

@@ -1,0 +1,266 @@
+"""Tables from and to files, by extension: Parquet, JSON lines, CSV, GeoJSON and sequences of GeoJSON Features.
+
+Reading streams. A file that cannot be read at all raises `InvalidColumns` with one line that says why; a line that
+cannot be read is a rejected row. Which columns there should be is the business of `nearcast.tables`.
+"""
+
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import _arrow
+from nearcast.errors import InvalidColumns
+from nearcast.files.writer import DeliveryWriter
+from nearcast.tables.cells import is_text
+from nearcast.tables.names import CELLS, JSON_CELLS, ROW_COLUMN
+from nearcast.tables.rejected import Rejected
+from nearcast.tables.spaces import rename as renamed
+
+__all__ = ["READABLE", "DeliveryWriter", "read_batches", "read_table", "total_rows"]
+
+#: The extensions that can be read; all but .parquet also with .gz behind.
+READABLE = (".parquet", ".jsonl", ".ndjson", ".csv", ".geojson", ".geojsonl", ".geojsons")
+
+FilePath = str | os.PathLike[str]
+
+
+def read_batches(
+    path: FilePath,
+    *,
+    rename: Mapping[str, str] | None = None,
+    batch_rows: int = 65_536,
+    source: str | None = None,
+    rejected: Rejected | None = None,
+) -> Iterator[pa.Table]:
+    """Yield the rows of a file in order, as tables of at most `batch_rows` rows; at least one, perhaps empty.
+
+    `rename` is {new: old}. Rows that cannot be read are added to `rejected` under `source` (the name of the file
+    unless given); without `rejected` the first of them raises `InvalidColumns`. Each table says in a column of its
+    own which rows of the file it has, which `read_messages` and `read_subscriptions` use. A folder with the extension
+    .parquet is read as its Parquet files in the order of their names.
+    """
+    path = Path(path)
+    extension = _extension(path)
+    if not path.exists():
+        raise InvalidColumns(f"{path}: there is no such file")
+    read = _READERS[extension]
+    batches = read(path, source or path.name, batch_rows, rejected)
+    return _guarded(path, batches, rename or {})
+
+
+def read_table(
+    path: FilePath,
+    *,
+    rename: Mapping[str, str] | None = None,
+    source: str | None = None,
+    rejected: Rejected | None = None,
+) -> pa.Table:
+    """Return all rows of a file as one table, as `read_batches` does in pieces: for subscriptions, whose ids must
+    differ in the whole file.
+    """
+    return _united(list(read_batches(path, rename=rename, source=source, rejected=rejected)))
+
+
+def total_rows(path: FilePath) -> int | None:
+    """Return the number of rows where the format tells it without reading the file, else None."""
+    if _extension(Path(path)) != ".parquet":
+        return None
+    from pyarrow import parquet
+
+    try:
+        return sum(int(parquet.read_metadata(file).num_rows) for file in _parquet_files(Path(path)))
+    except (OSError, pa.ArrowException):
+        return None  # reading will say what is wrong
+
+
+def _extension(path: Path) -> str:
+    extensions = [suffix.lower() for suffix in path.suffixes]
+    known = extensions[-2:-1] if extensions[-1:] == [".gz"] else extensions[-1:]
+    if not known or known[0] not in READABLE or (known[0] == ".parquet" and extensions[-1] == ".gz"):
+        raise InvalidColumns(f"{path}: the format is not known; expected a name that ends in {', '.join(READABLE)}")
+    return known[0]
+
+
+def _guarded(path: Path, batches: Iterator[pa.Table], names: Mapping[str, str]) -> Iterator[pa.Table]:
+    try:
+        for batch in batches:
+            # A file without any column has nothing to rename, and nothing to complain about.
+            yield renamed(batch, names) if names and batch.num_columns > 1 else batch
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidColumns(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+# --- formats ----------------------------------------------------------------------------------------------------
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def _read_lines(path: Path, source: str, batch_rows: int, rejected: Rejected | None) -> Iterator[pa.Table]:
+    from nearcast.files.json_lines import line_batches
+
+    only_features = _extension(path) not in (".jsonl", ".ndjson")
+    with _opened(path) as file:
+        yield from _at_least_one(line_batches(file, source, batch_rows, rejected, only_features=only_features))
+
+
+def _read_collection(path: Path, source: str, batch_rows: int, rejected: Rejected | None) -> Iterator[pa.Table]:
+    from nearcast.files.json_lines import collection_batches
+
+    with _opened(path) as file:
+        yield from collection_batches(file, path, source, batch_rows, rejected)
+
+
+def _read_csv(path: Path, source: str, batch_rows: int, rejected: Rejected | None) -> Iterator[pa.Table]:
+    from nearcast.files.csv_rows import csv_batches
+
+    with (
+        _opened(path) as file,
+        io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="") as text,
+    ):
+        yield from csv_batches(text, path, source, batch_rows, rejected)
+
+
+def _at_least_one(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    first = next(batches, None)
+    yield pa.table({ROW_COLUMN: pa.array([], pa.int64())}) if first is None else first
+    yield from batches
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(path.glob("*.parquet"))
+    if not files:
+        raise InvalidColumns(f"{path} is a folder without .parquet files")
+    return files
+
+
+def _read_parquet(path: Path, source: str, batch_rows: int, rejected: Rejected | None) -> Iterator[pa.Table]:
+    row = 0
+    for file in _parquet_files(path):
+        for batch in _parquet_batches(file, batch_rows):
+            numbers = _arrow.numbers(np.arange(row, row + batch.num_rows))
+            row += batch.num_rows
+            if ROW_COLUMN in batch.column_names:
+                batch = batch.drop_columns([ROW_COLUMN])
+            yield _with_text_only(batch.append_column(ROW_COLUMN, numbers), source, rejected)
+
+
+def _parquet_batches(path: Path, batch_rows: int) -> Iterator[pa.Table]:
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+    except pa.ArrowInvalid:
+        raise InvalidColumns(f"{path} is not a Parquet file") from None
+    with file:
+        if file.metadata.num_rows == 0:
+            yield file.schema_arrow.empty_table()
+        try:
+            for batch in file.iter_batches(batch_rows):
+                yield pa.Table.from_batches([batch])
+        except pa.ArrowException as error:
+            raise InvalidColumns(f"{path} is damaged: {str(error).splitlines()[0]}") from None
+
+
+def _with_text_only(table: pa.Table, source: str, rejected: Rejected | None) -> pa.Table:
+    """Return the table without the rows whose text is no UTF-8: Parquet does not look, and nothing could show them."""
+    bad = np.zeros(table.num_rows, np.bool_)
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if is_text(field.type) and not _is_valid(column):
+            for row, value in enumerate(column.cast(pa.large_binary()).to_pylist()):
+                if value is not None and not bad[row] and not _is_utf8(value):
+                    bad[row] = True
+                    _reject_bytes(source, table[ROW_COLUMN][row].as_py(), field.name, rejected)
+    return table.filter(pa.array(~bad)) if bad.any() else table
+
+
+def _reject_bytes(source: str, row: int, field: str, rejected: Rejected | None) -> None:
+    reason = f"the bytes of {field} are not UTF-8; write it anew"
+    if rejected is None:
+        raise InvalidColumns(f"{source}: row {row}: {reason}", field=field)
+    rejected.add(source, row, None, field, reason)
+
+
+def _is_valid(column: pa.ChunkedArray) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_Read = Callable[[Path, str, int, Rejected | None], Iterator[pa.Table]]
+
+_READERS: dict[str, _Read] = {
+    ".parquet": _read_parquet,
+    ".jsonl": _read_lines,
+    ".ndjson": _read_lines,
+    ".csv": _read_csv,
+    ".geojson": _read_collection,
+    ".geojsonl": _read_lines,
+    ".geojsons": _read_lines,
+}
+
+
+# --- one table of many ------------------------------------------------------------------------------------------
+
+
+def _united(batches: list[pa.Table]) -> pa.Table:
+    """Return the batches as one table; a column that is of several types becomes JSON text."""
+    kinds: dict[str, set[tuple[pa.DataType, bytes | None]]] = {}
+    for batch in batches:
+        for field in batch.schema:
+            if not pa.types.is_null(field.type):
+                kinds.setdefault(field.name, set()).add((field.type, (field.metadata or {}).get(CELLS)))
+    mixed = [name for name, found in kinds.items() if len(found) > 1 and not _are_numbers(found)]
+    for name in mixed:
+        batches = [_as_json(batch, name) for batch in batches]
+    marks = {name: {CELLS: next(iter(found))[1]} for name, found in kinds.items() if name not in mixed}
+    table = pa.concat_tables([batch.replace_schema_metadata(None) for batch in batches], promote_options="permissive")
+    fields = [
+        field.with_metadata({CELLS: JSON_CELLS} if field.name in mixed else _given(marks.get(field.name)))
+        for field in table.schema
+    ]
+    return pa.table(table.columns, pa.schema(fields))
+
+
+def _given(mark: Mapping[bytes, bytes | None] | None) -> dict[bytes, bytes] | None:
+    return {name: value for name, value in (mark or {}).items() if value is not None} or None
+
+
+def _are_numbers(found: set[tuple[pa.DataType, bytes | None]]) -> bool:
+    return all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind, _ in found)
+
+
+def _as_json(table: pa.Table, name: str) -> pa.Table:
+    if name not in table.column_names:
+        return table
+    at = table.column_names.index(name)
+    field = table.schema.field(at)
+    if (field.metadata or {}).get(CELLS) == JSON_CELLS or pa.types.is_null(field.type):
+        return table
+    texts = [None if value is None else _json(value) for value in table.column(at).to_pylist()]
+    return table.set_column(at, pa.field(name, pa.string(), metadata={CELLS: JSON_CELLS}), pa.array(texts, pa.string()))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str)

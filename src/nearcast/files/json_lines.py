@@ -1,0 +1,309 @@
+"""Reading JSON lines and GeoJSON.
+
+A block of lines is read by Arrow if all of it has the types that are wanted, else line by line: then a bad line or a
+bad value is the fault of its row, and a column whose values have no type in common becomes JSON text.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.errors import InvalidColumns, InvalidInput, InvalidMessage
+from nearcast.geo.shapes import shorten
+from nearcast.model.places import place_of_feature
+from nearcast.tables.cells import is_id, is_list, is_number, is_text
+from nearcast.tables.names import CELLS, GEOMETRY_COLUMN, JSON_CELLS, NUMBER_NAMES, ROW_COLUMN, TEXT_NAMES
+from nearcast.tables.rejected import Rejected
+
+_RECORD_SEPARATOR = b"\x1e"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+#: A whole number that a float may not hold.
+_LONG_INTEGER = re.compile(rb"[:,\[]\s*-?[0-9]{16,}\s*[,}\]]")
+_GEOJSON_COLUMNS = ("lon", "lat", GEOMETRY_COLUMN)
+
+
+class Record(NamedTuple):
+    """One JSON text of a file and the line it begins on, counted from 1."""
+
+    line: int
+    text: bytes
+
+
+def line_batches(
+    file: IO[bytes], source: str, batch_rows: int, rejected: Rejected | None, *, only_features: bool
+) -> Iterator[pa.Table]:
+    """Yield the records of a file of JSON lines, or of a sequence with record separators."""
+    reader = _Reader(source, rejected, only_features=only_features)
+    records = _records(file)
+    for block in iter(lambda: list(itertools.islice(records, batch_rows)), []):
+        yield reader.table(block)
+
+
+def collection_batches(
+    file: IO[bytes], path: Path, source: str, batch_rows: int, rejected: Rejected | None
+) -> Iterator[pa.Table]:
+    """Yield the Features of a GeoJSON FeatureCollection; a Feature alone is a collection of one."""
+    try:
+        content = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise InvalidColumns(f"{path} is not GeoJSON: {error}") from None
+    kind = content.get("type") if isinstance(content, dict) else None
+    features = content.get("features") if kind == "FeatureCollection" else [content] if kind == "Feature" else None
+    if not isinstance(features, list):
+        raise InvalidColumns(f"{path} is no GeoJSON FeatureCollection; for one Feature a line use .geojsonl")
+    reader = _Reader(source, rejected, only_features=True)
+    for first in range(0, max(len(features), 1), batch_rows):
+        yield reader.values_table([(None, feature) for feature in features[first : first + batch_rows]])
+
+
+def _records(file: IO[bytes]) -> Iterator[Record]:
+    """Yield what stands between line ends or, if the first line begins with a record separator, between those."""
+    head = next(file, b"").removeprefix(_BYTE_ORDER_MARK)
+    lines = enumerate(itertools.chain([head] if head else [], file), 1)
+    if not head.startswith(_RECORD_SEPARATOR):
+        yield from (Record(number, line) for number, line in lines if not line.isspace())
+        return
+    begin, parts = 1, list[bytes]()
+    for number, line in lines:
+        before, *rest = line.split(_RECORD_SEPARATOR)
+        parts.append(before)
+        for piece in rest:
+            yield from _record(begin, parts)
+            begin, parts = number, [piece]
+    yield from _record(begin, parts)
+
+
+def _record(line: int, parts: list[bytes]) -> Iterator[Record]:
+    text = b"".join(parts)
+    if text.strip():
+        yield Record(line, text)
+
+
+class _Reader:
+    """Turns records into tables; all tables of a file have ids of one type and the columns of those before."""
+
+    def __init__(self, source: str, rejected: Rejected | None, *, only_features: bool):
+        self._source, self._rejected, self._only_features = source, rejected, only_features
+        self._next_row = 0
+        self._id_type: type | None = None
+        self._columns: dict[str, None] = dict.fromkeys(_GEOJSON_COLUMNS) if only_features else {}
+
+    def table(self, records: list[Record]) -> pa.Table:
+        """Return the table of some records; those that cannot be read are rejected."""
+        found = None if self._only_features else _read_at_once(records)
+        if found is not None and self._is_usable(found.schema):
+            numbers = np.arange(self._next_row, self._next_row + len(records))
+            self._next_row += len(records)
+            return self._finished(found, numbers)
+        return self.values_table([(record.line, _parsed(record.text)) for record in records])
+
+    def values_table(self, values: list[tuple[int | None, Any]]) -> pa.Table:
+        """Return the table of some JSON values; an error in place of a value is the reason to reject its row."""
+        rows: list[dict[str, Any]] = []
+        numbers: list[int] = []
+        for number, (line, value) in enumerate(values, self._next_row):
+            try:
+                rows.append(self._row(value))
+                numbers.append(number)
+            except InvalidInput as error:
+                self._reject(number, line, value, error)
+        self._next_row += len(values)
+        names = dict.fromkeys(itertools.chain.from_iterable(rows))
+        arrays = [_array(name, [row.get(name) for row in rows], self._id_type) for name in names]
+        fields = [
+            pa.field(name, array.type, metadata={CELLS: JSON_CELLS} if is_mixed else None)
+            for name, (array, is_mixed) in zip(names, arrays, strict=True)
+        ]
+        found = pa.table([array for array, _ in arrays], pa.schema(fields)) if fields else pa.table({})
+        return self._finished(found, np.array(numbers, np.int64))
+
+    def _row(self, value: Any) -> dict[str, Any]:
+        if isinstance(value, InvalidInput):
+            raise value
+        if not isinstance(value, dict):
+            raise InvalidColumns(f"{shorten(value)} is no JSON object; expected one a row")
+        if value.get("type") == "Feature" and ("geometry" in value or "bbox" in value):
+            row = _flattened(value)
+        elif self._only_features:
+            raise InvalidColumns(f"{shorten(value)} is no GeoJSON Feature; expected one a row", field="type")
+        else:
+            row = value
+        if row.get("id") is not None:
+            self._check_id(row["id"])
+        return row
+
+    def _check_id(self, given: Any) -> None:
+        if not is_id(given):
+            raise InvalidColumns(f"id is {shorten(given)}; expected text or an integer of 64 bits", field="id")
+        if self._id_type is None:
+            self._id_type = type(given)
+        elif type(given) is not self._id_type:
+            expected = "text" if self._id_type is str else "an integer"
+            raise InvalidColumns(f"id is {shorten(given)}; expected {expected}, like the first id", field="id")
+
+    def _reject(self, number: int, line: int | None, value: Any, error: InvalidInput) -> None:
+        reason = str(error) if line is None else f"line {line}: {error}"
+        if self._rejected is None:
+            raise InvalidColumns(f"{self._source}: {reason}", field=error.field)
+        given = value.get("id") if isinstance(value, dict) else None
+        self._rejected.add(self._source, number, given if isinstance(given, str | int) else None, error.field, reason)
+
+    def _is_usable(self, schema: pa.Schema) -> bool:
+        """Tell whether the types Arrow found are those that are wanted."""
+        if "type" in schema.names and ("geometry" in schema.names or "bbox" in schema.names):
+            return False
+        if not all(_is_wanted(field.name, field.type) for field in schema):
+            return False
+        if "id" in schema.names and not pa.types.is_null(schema.field("id").type):
+            id_type = int if pa.types.is_int64(schema.field("id").type) else str
+            self._id_type = self._id_type or id_type
+            return self._id_type is id_type
+        return True
+
+    def _finished(self, table: pa.Table, numbers: np.ndarray) -> pa.Table:
+        self._columns.update(dict.fromkeys(table.column_names))
+        for name in self._columns:
+            if name not in table.column_names:
+                table = table.append_column(name, pa.nulls(len(numbers)))
+        return table.append_column(ROW_COLUMN, pa.array(numbers, pa.int64()))
+
+
+# --- many lines at once -----------------------------------------------------------------------------------------
+
+
+def _read_at_once(records: list[Record]) -> pa.Table | None:
+    """Return the table Arrow makes of the records, None if it cannot or would change a value."""
+    content = b"".join(record.text for record in records)
+    try:
+        content.decode()
+        table = _arrow_table(content, None)
+        dated = [field for field in table.schema if _holds(pa.types.is_temporal, field.type)]
+        if dated:
+            # Arrow takes text that looks like a date for one; we want it as it is written.
+            table = _arrow_table(content, pa.schema([(field.name, _undated(field.type)) for field in dated]))
+        if _LONG_INTEGER.search(content) and any(_holds(pa.types.is_floating, field.type) for field in table.schema):
+            return None  # Arrow rounds an integer that stands among floats
+    except (pa.ArrowException, UnicodeDecodeError, OverflowError):
+        return None
+    # Two records on a line, or one on two, are for the slow way to reject.
+    return table if table.num_rows == len(records) else None
+
+
+def _arrow_table(content: bytes, schema: pa.Schema | None) -> pa.Table:
+    from pyarrow import json as arrow_json
+
+    return arrow_json.read_json(
+        pa.BufferReader(content),
+        read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(content) + 1),
+        parse_options=arrow_json.ParseOptions(explicit_schema=schema),
+    )
+
+
+def _holds(test: Callable[[pa.DataType], bool], kind: pa.DataType) -> bool:
+    """Tell whether a type, or one nested in it, passes the test."""
+    return test(kind) or any(_holds(test, kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _undated(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_undated(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(kind.field(at).name, _undated(kind.field(at).type)) for at in range(kind.num_fields)])
+    return kind
+
+
+def _is_wanted(name: str, kind: pa.DataType) -> bool:
+    if pa.types.is_null(kind):
+        return True
+    if name in NUMBER_NAMES:
+        return bool(pa.types.is_int64(kind) or pa.types.is_float64(kind))
+    if name == "id":
+        return bool(pa.types.is_int64(kind)) or is_text(kind)
+    if name in TEXT_NAMES:
+        return is_text(kind)
+    if name == "terms":
+        return is_list(kind) and (is_text(kind.value_type) or bool(pa.types.is_null(kind.value_type)))
+    # Nested values: Arrow would give each the fields of all others.
+    return name not in ("query", "region") or is_text(kind)
+
+
+# --- one value at a time ----------------------------------------------------------------------------------------
+
+
+def _parsed(text: bytes) -> Any:
+    """Return the value of one JSON text, or the reason why it has none."""
+    try:
+        value = json.loads(text.decode())
+        if b"\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError:
+        return InvalidColumns("the bytes are not UTF-8; save the file as UTF-8")
+    except UnicodeEncodeError:
+        return InvalidColumns("a \\u escape names half a character; correct it")
+    except json.JSONDecodeError as error:
+        return InvalidColumns(f"column {error.colno}: not JSON: {error.msg}; expected an object {{...}} a line")
+    except (ValueError, RecursionError) as error:
+        return InvalidColumns(f"not JSON that can be read: {error}")
+    return value
+
+
+def _flattened(feature: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a GeoJSON Feature: its properties, its id, and `lon` and `lat` of a Point."""
+    properties = feature.get("properties")
+    if not isinstance(properties, dict | None):
+        raise InvalidColumns(f"properties is {shorten(properties)}; expected an object", field="properties")
+    row = {**(properties or {})}
+    if feature.get("id") is not None:
+        row["id"] = feature["id"]
+    geometry = feature.get("geometry")
+    if isinstance(geometry, dict) and geometry.get("type") == "Point":
+        row["lon"], row["lat"] = place_of_feature(feature, InvalidMessage)
+    elif geometry is not None:
+        row[GEOMETRY_COLUMN] = json.dumps(geometry)
+    elif feature.get("bbox") is not None:
+        row[GEOMETRY_COLUMN] = json.dumps(place_of_feature(feature, InvalidMessage))
+    return row
+
+
+def _array(name: str, values: list[Any], id_type: type | None) -> tuple[pa.Array, bool]:
+    """Return the column of some values and whether it had to become JSON text, for values of several types."""
+    given = [value for value in values if value is not None]
+    if name == "id":
+        return pa.array(values, pa.int64() if id_type is int else pa.string()), False
+    if name == "region":
+        return pa.array([_region_text(value) for value in values], pa.string()), False
+    if name in NUMBER_NAMES:
+        kind = pa.int64() if all(isinstance(value, int) for value in given) else pa.float64()
+        return _typed(values, kind, all(map(is_number, given)))
+    if name in TEXT_NAMES:
+        return _typed(values, pa.string(), _all_text(given))
+    if name == "terms":
+        return _typed(values, pa.list_(pa.string()), all(isinstance(each, list) and _all_text(each) for each in given))
+    if name == "query":
+        return _typed(values, pa.string(), _all_text(given))
+    return _typed(values, None, True)
+
+
+def _typed(values: list[Any], kind: pa.DataType | None, fits: bool) -> tuple[pa.Array, bool]:
+    if fits:
+        try:
+            return pa.array(values, kind), False
+        except (pa.ArrowException, OverflowError):
+            pass
+    return pa.array([None if value is None else json.dumps(value) for value in values], pa.string()), True
+
+
+def _all_text(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _region_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,168 @@
+"""From a table of messages to the columns an index reads."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.columns import Messages
+from nearcast.errors import InvalidColumns, InvalidMessage
+from nearcast.geo.space import Space
+from nearcast.model.places import check_place, place_from
+from nearcast.tables.cells import Floats, TableRows, as_mask
+from nearcast.tables.names import EARTH_PLACE, GEOMETRY_COLUMN, PLANE_PLACE, ROW_COLUMN
+from nearcast.tables.rejected import Mask, Rejected
+from nearcast.text import Analyzer
+from nearcast.text.words import UNKNOWN, WordTable
+
+MESSAGE_FIELDS = ("id", "text", "terms", "time", "expires", ROW_COLUMN, GEOMETRY_COLUMN)
+
+
+def read_messages(
+    table: pa.Table,
+    space: Space,
+    words: WordTable,
+    analyzer: Analyzer,
+    *,
+    source: str = "messages",
+    first_row: int = 0,
+    add_words: bool = False,
+    rejected: Rejected,
+) -> Messages:
+    """Return the good rows of a table of messages, in order; the others are added to `rejected`.
+
+    Ids become string or int64, columns of other names become `attributes`. The words of a row are those of its `text`
+    and then its `terms`; words that `words` lacks are -1, unless `add_words`. A row with both has one -1 between them,
+    so that no phrase reaches from one into the other. Raises `InvalidColumns` where a column is missing or has a
+    type that cannot serve. `first_row` is the number of the first row in `source`, unless the table comes from
+    `nearcast.files`, which numbers its rows.
+    """
+    rows = TableRows(table, source, first_row)
+    _check_columns(rows, space)
+    ids = rows.ids()
+    box = _places(rows, space)
+    time, expires = rows.times("time"), rows.times("expires")
+    term_start, terms = _words_of(rows, words, analyzer, add=add_words)
+    rows.report(rejected, ids)
+    messages = Messages(ids, term_start, terms, box, time, expires, _attributes(table, space))
+    good = rows.faults.good_rows()
+    return messages if good is None else messages.take(good)
+
+
+def _check_columns(rows: TableRows, space: Space) -> None:
+    place, other = (EARTH_PLACE, PLANE_PLACE) if space.is_earth else (PLANE_PLACE, EARTH_PLACE)
+    foreign = [name for name in other if rows.has(name)]
+    if foreign:
+        raise InvalidColumns(
+            f"{rows.source}: column {foreign[0]} does not belong to the {space.kind}, which has {place[0]}, {place[1]};"
+            f" choose the other space or rename it, --map NAME={foreign[0]}",
+            field=foreign[0],
+        )
+    rows.require("id", *(() if rows.has(GEOMETRY_COLUMN) else place[:2]))
+    if not (rows.has("text") or rows.has("terms")) and len(rows):
+        raise rows.lacks("text or terms", "text")
+
+
+def _attributes(table: pa.Table, space: Space) -> pa.Table | None:
+    known = {*MESSAGE_FIELDS, *(EARTH_PLACE if space.is_earth else PLANE_PLACE)}
+    others = [name for name in table.column_names if name not in known]
+    return table.select(others) if others else None
+
+
+# --- words ------------------------------------------------------------------------------------------------------
+
+
+def _words_of(rows: TableRows, words: WordTable, analyzer: Analyzer, *, add: bool) -> tuple[np.ndarray, np.ndarray]:
+    if not rows.has("text"):
+        start, given = rows.lists("terms")
+        return start, words.ids_of_column(given, add=add)
+    text_start, text_terms = analyzer.encode(rows.texts("text"), words, add=add)
+    if not rows.has("terms"):
+        return text_start, text_terms
+    list_start, given = rows.lists("terms")
+    return _side_by_side(text_start, text_terms, list_start, words.ids_of_column(given, add=add))
+
+
+def _side_by_side(
+    a_start: np.ndarray, a: np.ndarray, b_start: np.ndarray, b: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lists a[i] + b[i], with an unknown word in between where neither is empty."""
+    a_count, b_count = np.diff(a_start), np.diff(b_start)
+    gap = (a_count > 0) & (b_count > 0)
+    start = np.zeros(len(a_start), np.int64)
+    np.cumsum(a_count + gap + b_count, out=start[1:])
+    terms = np.full(start[-1], UNKNOWN, np.int32)
+    terms[np.arange(len(a)) + np.repeat(start[:-1] - a_start[:-1], a_count)] = a
+    terms[np.arange(len(b)) + np.repeat(start[:-1] + a_count + gap - b_start[:-1], b_count)] = b
+    return start, terms
+
+
+# --- places -----------------------------------------------------------------------------------------------------
+
+
+def _places(rows: TableRows, space: Space) -> Floats:
+    """Return x_min, y_min, x_max, y_max of each message, and note what is wrong with them."""
+    names = EARTH_PLACE if space.is_earth else PLANE_PLACE
+    box, given = np.empty((len(rows), 4)), np.ones((4, len(rows)), np.bool_)
+    for at, name in enumerate(names):
+        if at < 2 or rows.has(name):
+            box[:, at], given[at] = rows.numbers_of(name)
+        else:
+            box[:, at], given[at] = np.nan, False
+    is_point = ~(given[2] | given[3])
+    box[is_point, 2:] = box[is_point, :2]
+    has_geometry = _read_geometries(rows, box, space)
+    for row in np.flatnonzero(~(_is_good(box, given, is_point, space) | has_geometry | rows.faults.is_bad)).tolist():
+        rows.faults.add(row, *_fault(names, box[row].tolist(), given[:, row].tolist(), space))
+    return box
+
+
+def _is_good(box: Floats, given: Mask, is_point: Mask, space: Space) -> Mask:
+    x_min, y_min, x_max, y_max = box.T
+    good: Mask = given[0] & given[1] & (is_point | (given[2] & given[3])) & (y_min <= y_max)
+    if space.is_earth:
+        good &= (np.abs(x_min) <= 180) & (np.abs(x_max) <= 180) & (y_min >= -90) & (y_max <= 90)
+    else:
+        good &= (x_min <= x_max) & np.isfinite(box).all(axis=1)
+    return good
+
+
+def _fault(names: tuple[str, ...], place: list[float], given: list[bool], space: Space) -> tuple[str, str]:
+    """Return the field and the reason of a place that is not good."""
+    wanted = names if given[2] or given[3] else names[:2]
+    missing = [name for name, there in zip(wanted, given, strict=False) if not there]
+    if missing:
+        return missing[0], f"{missing[0]} is null; expected a number" + _beside(wanted, given)
+    limits = (180, 90, 180, 90) if space.is_earth else (math.inf,) * 4
+    for name, value, limit in zip(wanted, place, limits, strict=False):
+        if not math.isfinite(value):
+            return name, f"{name} is {value}; expected a finite number"
+        if abs(value) > limit:
+            return name, f"{name} is {value}, beyond {limit}; expected -{limit} to {limit}"
+    if place[1] > place[3]:
+        return names[3], f"{names[3]} {place[3]} is below {names[1]} {place[1]}; swap them"
+    return names[2], f"{names[2]} {place[2]} is below {names[0]} {place[0]}; swap them"
+
+
+def _beside(wanted: tuple[str, ...], given: list[bool]) -> str:
+    there = [name for name, is_given in zip(wanted, given, strict=False) if is_given]
+    return f", since {', '.join(there)} is given" if there else ""
+
+
+def _read_geometries(rows: TableRows, box: Floats, space: Space) -> Mask:
+    """Take the places of GeoJSON Features from their geometry; return which rows have one."""
+    if not rows.has(GEOMETRY_COLUMN):
+        return np.zeros(len(rows), np.bool_)
+    column = rows.column(GEOMETRY_COLUMN)
+    for row, text in enumerate(column.to_pylist()):
+        if text is None:
+            continue
+        try:
+            place = place_from(json.loads(text), InvalidMessage)
+            check_place(place, space, InvalidMessage)
+        except InvalidMessage as error:
+            rows.faults.add(row, error.field or "geometry", str(error))
+        else:
+            box[row] = place if len(place) == 4 else place + place
+    return as_mask(column.is_valid())

@@ -1,0 +1,105 @@
+"""Rows that cannot be used: which, and why. One row is rejected once, for the first thing found wrong with it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_SCHEMA = pa.schema(
+    [
+        ("source", pa.string()),
+        ("row", pa.int64()),
+        ("id", pa.string()),
+        ("field", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+
+
+class RejectedRow(NamedTuple):
+    """One row that cannot be used; `row` counts from 0 within `source`, `id` is its id as text if it has one."""
+
+    source: str
+    row: int
+    id: str | None
+    field: str | None
+    reason: str
+
+
+class Rejected:
+    """The rows that were left out, in the order they were found.
+
+    >>> rejected = Rejected()
+    >>> rejected.add("subscriptions", 4, "s5", "query", "a bracket is not closed")
+    >>> len(rejected), rejected.to_table().column_names
+    (1, ['source', 'row', 'id', 'field', 'reason'])
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[RejectedRow] = []
+
+    def add(self, source: str, row: int, id: str | int | None, field: str | None, reason: str) -> None:  # noqa: A002
+        """Note one row; the reason is put on one line."""
+        name = None if id is None else storable(str(id))
+        self._rows.append(RejectedRow(source, int(row), name, field, storable(" ".join(reason.split()))))
+
+    def extend(self, rows: Iterable[RejectedRow]) -> None:
+        """Note all rows of another list."""
+        self._rows.extend(rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[RejectedRow]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        return f"<Rejected: {len(self):,}>"
+
+    def to_table(self) -> pa.Table:
+        """Return the columns source, row, id, field, reason; each source's rows in their order."""
+        places = {source: at for at, source in enumerate(dict.fromkeys(row.source for row in self._rows))}
+        rows = sorted(self._rows, key=lambda row: (places[row.source], row.row))
+        columns = zip(*rows, strict=True) if rows else [[] for _ in _SCHEMA]
+        return pa.table([pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)], _SCHEMA)
+
+
+def storable(text: str) -> str:
+    """Return the text with halves of characters, which no file can hold, replaced."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+class Faults:
+    """The first fault of each row of one table, from one check after the other."""
+
+    def __init__(self, n: int):
+        self.is_bad: Mask = np.zeros(n, np.bool_)
+        self._found: dict[int, tuple[str, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, row: int, field: str, reason: str) -> None:
+        """Note a fault, unless the row has one already."""
+        if not self.is_bad[row]:
+            self.is_bad[row] = True
+            self._found[row] = (field, reason)
+
+    def add_where(self, bad: Mask, field: str, reason: str | Callable[[int], str]) -> None:
+        """Note the same fault in all rows where `bad`; a function is asked for the reason of each row."""
+        for row in np.flatnonzero(bad & ~self.is_bad).tolist():
+            self.add(row, field, reason if isinstance(reason, str) else reason(row))
+
+    def good_rows(self) -> Rows | None:
+        """Return the rows without fault, ascending; None if that is all of them."""
+        return np.flatnonzero(~self.is_bad) if self._found else None
+
+    def report(self, rejected: Rejected, source: str, numbers: Rows, ids: pa.Array) -> None:
+        """Add the faults to `rejected` in the order of rows; `numbers` are the rows' numbers in their source."""
+        for row in sorted(self._found):
+            rejected.add(source, int(numbers[row]), ids[row].as_py(), *self._found[row])

@@ -1,0 +1,299 @@
+"""From a table of subscriptions to the columns an index stores."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast import _arrow
+from nearcast.columns import KIND_NAMES, WITHIN, Subscriptions
+from nearcast.errors import InvalidColumns, InvalidInput, InvalidQuery
+from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
+from nearcast.geo.shapes import shorten
+from nearcast.geo.space import Space
+from nearcast.query import compile_queries
+from nearcast.tables.cells import (
+    Floats,
+    TableRows,
+    as_mask,
+    is_list,
+    is_text,
+    joined,
+    json_or_none,
+)
+from nearcast.tables.duplicates import repeated
+from nearcast.tables.names import (
+    CSV_CELLS,
+    EARTH_BOX,
+    EARTH_CIRCLE,
+    EARTH_NAMES,
+    GEOMETRY_COLUMN,
+    JSON_CELLS,
+    NUMBER_NAMES,
+    PLANE_BOX,
+    PLANE_CIRCLE,
+    PLANE_NAMES,
+)
+from nearcast.tables.rejected import Mask, Rejected
+from nearcast.text import Analyzer
+from nearcast.text.words import WordTable
+
+_SCORED_FIELDS = ("terms", "text_weight", "threshold", "similarity", "k")
+_UNKNOWN_KIND = 255
+
+
+def read_subscriptions(
+    table: pa.Table,
+    space: Space,
+    words: WordTable,
+    analyzer: Analyzer,
+    *,
+    source: str = "subscriptions",
+    first_row: int = 0,
+    rejected: Rejected,
+) -> Subscriptions:
+    """Return the good rows of a table of subscriptions, in order; the others are added to `rejected`.
+
+    The words of queries are added to `words`. Of rows with the same id the first good one is taken. Raises
+    `InvalidColumns` where a column is missing or has a type that cannot serve. `first_row` is the number of the first
+    row in `source`, unless the table comes from `nearcast.files`, which numbers its rows.
+    """
+    rows = TableRows(table, source, first_row)
+    _check_columns(rows, space)
+    ids = rows.ids()
+    _refuse_zero_bytes(rows, ids)
+    kind = _kinds(rows)
+    expires = rows.times("expires")
+    queries = _queries(rows)
+    _refuse_scored(rows, kind, space)
+    regions, is_bounded = _regions(rows, space)
+    compiled = compile_queries(
+        _without(queries, rows.faults.is_bad), words, analyzer=analyzer, has_region=is_bounded | rows.faults.is_bad
+    )
+    for row, error in compiled.errors:
+        rows.faults.add(row, "query", one_line(error))
+    _refuse_repeated(rows, ids)
+    rows.report(rejected, ids)
+    kind = np.full(len(rows), WITHIN, np.uint8)
+    found = Subscriptions(ids, kind, compiled.clause_start, compiled.code_start, compiled.code, regions, expires)
+    good = rows.faults.good_rows()
+    return found if good is None else found.take(good)
+
+
+def one_line(error: InvalidInput) -> str:
+    """Return the message of an error on one line: of a query without the drawing, but with the position."""
+    if isinstance(error, InvalidQuery) and error.line is not None:
+        where = f"line {error.line}, column {error.column}" if error.line > 1 else f"column {error.column}"
+        return f"{where}: {error.reason}"
+    return error.reason if isinstance(error, InvalidQuery) else str(error)
+
+
+def _check_columns(rows: TableRows, space: Space) -> None:
+    foreign = [name for name in (PLANE_NAMES if space.is_earth else EARTH_NAMES) if rows.has(name)]
+    if foreign:
+        raise InvalidColumns(
+            f"{rows.source}: column {foreign[0]} does not belong to the {space.kind};"
+            f" choose the other space or rename it, --map NAME={foreign[0]}",
+            field=foreign[0],
+        )
+    rows.require("id")
+
+
+def _refuse_zero_bytes(rows: TableRows, ids: pa.Array) -> None:
+    if pa.types.is_integer(ids.type):
+        return
+    found = as_mask(pc.match_substring(ids, "\x00"))
+    if found.any():
+        rows.faults.add_where(found, "id", "the id holds a zero byte; remove it")
+
+
+def _refuse_repeated(rows: TableRows, ids: pa.Array) -> None:
+    """Reject a row whose id an earlier good row has."""
+    good = rows.faults.good_rows()
+    again, first = repeated(ids if good is None else ids.take(_arrow.numbers(good)))
+    for at, before in zip(again.tolist(), first.tolist(), strict=True):
+        row, taken = (at, before) if good is None else (int(good[at]), int(good[before]))
+        reason = f"id {ids[row].as_py()!r} is taken by row {rows.numbers[taken]}; give each subscription its own"
+        rows.faults.add(row, "id", reason)
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------
+
+
+def _kinds(rows: TableRows) -> np.ndarray:
+    """Return the kind of each row; null is `within`."""
+    if not rows.has("kind"):
+        return np.full(len(rows), WITHIN, np.uint8)
+    column = rows.texts("kind")
+    known = pc.index_in(column.cast(pa.string()), _arrow.strings(KIND_NAMES))
+    given = as_mask(column.is_valid())
+    kind = np.where(given, _arrow.array_of(known, null=_UNKNOWN_KIND), WITHIN).astype(np.uint8)
+    names = ", ".join(KIND_NAMES)
+    rows.faults.add_where(
+        kind == _UNKNOWN_KIND, "kind", lambda row: f"kind is {shorten(column[row].as_py())}; expected one of {names}"
+    )
+    return kind
+
+
+def _refuse_scored(rows: TableRows, kind: np.ndarray, space: Space) -> None:
+    """Reject the rows of kinds that are defined but not matched yet, for what is wrong with them in the first place."""
+    from nearcast.model import subscription_from
+
+    place = EARTH_NAMES if space.is_earth else PLANE_NAMES
+    names = [name for name in ("id", "kind", "query", "region", *place, *_SCORED_FIELDS) if rows.has(name)]
+    scored = np.flatnonzero((kind != WITHIN) & ~rows.faults.is_bad)
+    if not scored.size:
+        return
+    is_json = {name for name in names if rows.cells(name) == JSON_CELLS}
+    if rows.cells("kind") == CSV_CELLS:
+        is_json.update(NUMBER_NAMES, ["terms"])
+    values = rows.table.select(names).take(pa.array(scored)).to_pylist()
+    for row, value in zip(scored.tolist(), values, strict=True):
+        try:
+            # What is no JSON stays as it is, for the error to show.
+            subscription_from({name: _decoded(each) if name in is_json else each for name, each in value.items()})
+        except InvalidInput as error:
+            rows.faults.add(row, error.field or "kind", one_line(error))
+        else:
+            rows.faults.add(row, "kind", f"kind {KIND_NAMES[kind[row]]!r} is not matched yet by this version")
+
+
+def _decoded(text: Any) -> Any:
+    value = None if text is None else json_or_none(text)
+    return text if value is None else value
+
+
+# --- queries ----------------------------------------------------------------------------------------------------
+
+
+def _queries(rows: TableRows) -> pa.ChunkedArray:
+    """Return the queries as text; those in the JSON form are written out."""
+    if not rows.has("query"):
+        return rows.texts("query")
+    is_struct = pa.types.is_struct(rows.table.schema.field("query").type)
+    if not is_struct and rows.cells("query") != JSON_CELLS:
+        return rows.texts("query")
+    values = rows.table["query"].to_pylist()
+    if not is_struct:
+        values = [None if value is None else json_or_none(value) for value in values]
+    return pa.chunked_array([pa.array([_query_text(rows, *each) for each in enumerate(values)], pa.string())])
+
+
+def _query_text(rows: TableRows, row: int, value: Any) -> str | None:
+    from nearcast.query import parse
+
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        return str(parse(without_nulls(value)))
+    except InvalidQuery as error:
+        rows.faults.add(row, "query", one_line(error))
+        return None
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a nested value as it was before Arrow gave every struct the fields of all others."""
+    if isinstance(value, Mapping):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+def _without(queries: pa.ChunkedArray, is_bad: Mask) -> pa.ChunkedArray:
+    """Return the queries with null in place of those of bad rows, whose words nobody needs."""
+    if not is_bad.any():
+        return queries
+    return pc.if_else(pa.array(is_bad), pa.scalar(None, queries.type), queries)
+
+
+# --- regions ----------------------------------------------------------------------------------------------------
+
+
+def _regions(rows: TableRows, space: Space) -> tuple[Regions, Mask]:
+    """Return the regions, anywhere for bad rows, and which rows have one."""
+    forms = (EARTH_BOX, EARTH_CIRCLE) if space.is_earth else (PLANE_BOX, PLANE_CIRCLE)
+    n = len(rows)
+    kind, values = np.zeros(n, np.uint8), np.zeros((n, 4))
+    begun, given = np.zeros(n, np.uint8), {}
+    for form, code in zip(forms, (BOX, CIRCLE), strict=True):
+        if any(rows.has(name) for name in form):
+            columns = [rows.numbers_of(name) for name in form]
+            given.update({name: there for name, (_, there) in zip(form, columns, strict=True)})
+            _enter(form, code, columns, kind, values, begun)
+    geometries = _geometries(rows)
+    if geometries:
+        polygons = np.array(list(geometries))
+        kind[polygons] = POLYGON
+        begun[polygons] += 1
+        given["region"] = np.zeros(n, np.bool_)
+        given["region"][polygons] = True
+    _refuse_halves(rows, (*forms, ("region",)), given, begun)
+    kind[rows.faults.is_bad] = ANYWHERE
+    regions, faults = Regions.from_arrays(space, kind, values, geometries)
+    for row, field, reason in faults:
+        rows.faults.add(row, field, reason)
+    return regions, kind != ANYWHERE
+
+
+def _enter(
+    form: tuple[str, ...],
+    code: int,
+    columns: list[tuple[Floats, Mask]],
+    kind: np.ndarray,
+    values: Floats,
+    begun: np.ndarray,
+) -> None:
+    """Write the rows that use a form of numbers into the columns `kind` and `values`."""
+    used = np.logical_or.reduce([there for _, there in columns])
+    begun += used
+    kind[used] = code
+    everywhere = bool(used.all())
+    for at, (column, _) in enumerate(columns[: len(form)]):
+        if everywhere:
+            values[:, at] = column
+        else:
+            values[used, at] = column[used]
+
+
+def _refuse_halves(
+    rows: TableRows, forms: tuple[tuple[str, ...], ...], given: dict[str, Mask], begun: np.ndarray
+) -> None:
+    """Reject the rows with two forms of a region or with a part of one."""
+
+    def named(form: tuple[str, ...], row: int, is_given: bool) -> str:
+        return ", ".join(name for name in form if (name in given and bool(given[name][row])) is is_given)
+
+    def two(row: int) -> str:
+        both = " and ".join(names for names in (named(form, row, True) for form in forms) if names)
+        return f"two regions are given: {both}; keep one"
+
+    rows.faults.add_where(begun > 1, "region", two)
+    for form in forms:
+        masks = [given[name] for name in form if name in given]
+        if not masks:
+            continue
+        complete = np.logical_and.reduce(masks) if len(masks) == len(form) else np.zeros(len(rows), np.bool_)
+        for row in np.flatnonzero(np.logical_or.reduce(masks) & ~complete & ~rows.faults.is_bad).tolist():
+            missing = named(form, row, False)
+            reason = f"{named(form, row, True)} given without {missing}; give all of them"
+            rows.faults.add(row, missing.split(", ")[0], reason)
+
+
+def _geometries(rows: TableRows) -> dict[int, Any]:
+    """Return the GeoJSON of the rows that have some, by row."""
+    found: dict[int, Any] = {}
+    for name in (GEOMETRY_COLUMN, "region"):
+        if not rows.has(name):
+            continue
+        column = rows.column(name)
+        kind = column.type
+        if not (is_text(kind) or pa.types.is_struct(kind) or is_list(kind) or pa.types.is_null(kind)):
+            raise rows.wrong_type(name, "GeoJSON as text or struct")
+        here = np.flatnonzero(as_mask(column.is_valid()) & ~rows.faults.is_bad)
+        values = joined(column).take(pa.array(here)).to_pylist()
+        for row, value in zip(here.tolist(), values, strict=True):
+            if row in found:
+                rows.faults.add(row, "region", "two regions are given: the geometry and region; keep one")
+            found[row] = value if isinstance(value, str) else without_nulls(value)
+    return found
