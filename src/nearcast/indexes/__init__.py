@@ -1,0 +1,269 @@
+"""Indexes over subscriptions: who wants this message?
+
+An index holds subscriptions in numbered *slots* and answers, for a batch of messages, which slots
+match. It may only save work, never change an answer: `scan` tries every subscription and is the
+definition; every other index returns the same slots in the same order on any input.
+
+The contract, in the order a life goes:
+
+- `insert(subscriptions)` stores rows and returns their slots: ascending, never used before, so that
+  ascending slots are the order of registration.
+- `remove(slots)`, `replace(slots, subscriptions)` and `move(slots, regions)` act on live slots; a
+  replaced or moved subscription keeps its slot and so its place in the order. Naming a slot that is
+  not alive, or one twice in a call, raises `UnknownSubscription` or `ValueError` and changes nothing.
+- `renumber()` gives the live slots new numbers in the same order and returns the old ones, for the day when more
+  numbers have been used than are worth keeping; slots known from before mean nothing afterwards.
+- `match(messages)` returns `Matches`. It sees every change made before the call and none made during it.
+- `stats()` counts what is held; `explain(messages, row, slot)` tells how the index came to its answer.
+- `save(folder)` writes plain arrays that `open_index(folder)` maps without copying.
+
+Whoever calls `insert` encodes words with one `WordTable`, and messages with the same one: an index
+knows term ids only. Threads: any method may be called from any thread; changes and matching exclude
+each other through one lock, background merging excludes neither. `match(threads=N)` uses several cores.
+
+A new index subclasses `Index`, is registered with `@register(...)`, and the contract suite in
+`tests/contract` runs over it by that registration.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+
+from nearcast.errors import IncompatibleStore, NotSupported, UnknownIndex
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Messages, Subscriptions
+    from nearcast.geo import Regions, Space
+
+__all__ = ["DEFAULT_INDEX", "Index", "IndexInfo", "Matches", "available", "create", "open_index", "register"]
+
+DEFAULT_INDEX = "trigger"
+
+#: Modules that register indexes; imported when a name is first asked for, so that `import nearcast` stays light.
+_MODULES = ("nearcast.indexes.scan", "nearcast.indexes.trigger")
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Which slots each message matched: message i owns `slots[start[i]:start[i + 1]]`, ascending, each once.
+
+    `candidates` counts the index entries looked at and `verified` those that had to be checked in full:
+    they show how well an index prunes and take no part in equality.
+    """
+
+    start: NDArray[np.int64]
+    slots: NDArray[np.int32]
+    score: NDArray[np.float64]
+    candidates: int = field(default=0, compare=False)
+    verified: int = field(default=0, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def slots_of(self, row: int) -> NDArray[np.int32]:
+        """Return the slots that message `row` matched."""
+        return self.slots[self.start[row] : self.start[row + 1]]
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return the message row of each match."""
+        return np.repeat(np.arange(len(self)), np.diff(self.start))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Matches):
+            return NotImplemented
+        return (
+            np.array_equal(self.start, other.start)
+            and np.array_equal(self.slots, other.slots)
+            and np.array_equal(self.score, other.score)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """What the registry knows of an index: its name, the kinds it matches, its source and its options."""
+
+    name: str
+    kinds: tuple[str, ...]
+    paper: str
+    options: dict[str, Any]
+    factory: type[Index] = field(compare=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row that `nearcast indexes --json` prints."""
+        return {"name": self.name, "kinds": list(self.kinds), "paper": self.paper, "options": self.options}
+
+
+class Index(ABC):
+    """The contract of an index; the module's docstring says what each method promises."""
+
+    info: ClassVar[IndexInfo]
+
+    def __init__(self, space: Space):
+        self.space = space
+        self._lock = threading.RLock()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of live subscriptions."""
+
+    @abstractmethod
+    def insert(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
+        """Store subscriptions and return their slots, ascending and new."""
+
+    @abstractmethod
+    def remove(self, slots: NDArray[np.int32]) -> None:
+        """Forget these slots."""
+
+    @abstractmethod
+    def replace(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
+        """Put other subscriptions into these slots."""
+
+    @abstractmethod
+    def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions:
+        """Return what these live slots hold; ids are the slots themselves."""
+
+    @property
+    @abstractmethod
+    def n_slots(self) -> int:
+        """Return one more than the highest slot ever used."""
+
+    @abstractmethod
+    def renumber(self) -> NDArray[np.int32]:
+        """Number the live slots anew, 0 upwards in the same order; return the old slot of each."""
+
+    @abstractmethod
+    def match(self, messages: Messages, *, threads: int = 1) -> Matches:
+        """Return the matching slots of every message."""
+
+    @abstractmethod
+    def stats(self) -> dict[str, Any]:
+        """Return counts and sizes; `subscriptions` and `bytes` are always among them."""
+
+    @abstractmethod
+    def save(self, folder: str | Path) -> None:
+        """Write the index as plain arrays into a new or empty folder."""
+
+    @classmethod
+    @abstractmethod
+    def _open(cls, folder: Path, space: Space, options: dict[str, Any]) -> Index: ...
+
+    def move(self, slots: NDArray[np.int32], regions: Regions) -> None:
+        """Give these slots other regions; their words stay."""
+        if len(slots) != len(regions):
+            raise ValueError(f"{len(slots)} slots were given for {len(regions)} regions")
+        with self._lock:
+            self.replace(slots, self.subscriptions(slots).with_regions(regions))
+
+    def set_thresholds(self, slots: NDArray[np.int32], values: NDArray[np.float64]) -> None:
+        """Set the score a message must reach (top-k only)."""
+        raise NotSupported(f"the index {self.info.name!r} holds no top-k subscriptions; it has no thresholds to set")
+
+    def explain(self, messages: Messages, row: int, slot: int, word: Callable[[int], str] = str) -> list[str]:
+        """Return lines on how this index came to its answer for one message and one live slot; `word` names terms."""
+        found = slot in self.match(messages.take(np.array([row]))).slots
+        return [f"{self.info.name}: {'matched' if found else 'did not match'}"]
+
+
+AnyIndex = TypeVar("AnyIndex", bound=type[Index])
+_registry: dict[str, IndexInfo] = {}
+
+
+def register(
+    name: str, *, kinds: tuple[str, ...], paper: str, options: dict[str, Any] | None = None
+) -> Callable[[AnyIndex], AnyIndex]:
+    """Make an index class available under `name`; `options` maps each keyword of its constructor to its default."""
+
+    def enter(cls: AnyIndex) -> AnyIndex:
+        cls.info = _registry[name] = IndexInfo(name, kinds, paper, dict(options or {}), cls)
+        return cls
+
+    return enter
+
+
+def available() -> list[IndexInfo]:
+    """Return every registered index, by name."""
+    for module in _MODULES:
+        importlib.import_module(module)
+    return [_registry[name] for name in sorted(_registry)]
+
+
+def create(spec: str, space: Space) -> Index:
+    """Make an empty index from `NAME` or `NAME:key=value,key=value`."""
+    name, _, given = spec.partition(":")
+    known = {info.name: info for info in available()}
+    if name not in known:
+        raise UnknownIndex(f"there is no index {name!r}; choose one of {', '.join(known)}")
+    info = known[name]
+    return info.factory(space, **_options(info, given))
+
+
+def _options(info: IndexInfo, given: str) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for pair in filter(None, given.split(",")):
+        key, equals, text = pair.partition("=")
+        if not equals or key not in info.options:
+            can = ", ".join(f"{k}={v}" for k, v in info.options.items()) or "none"
+            raise UnknownIndex(
+                f"the index {info.name!r} has no option {pair!r}; its options with their defaults: {can}"
+            )
+        try:
+            options[key] = type(info.options[key])(text)
+        except ValueError:
+            kind = type(info.options[key]).__name__
+            raise UnknownIndex(f"option {key} of the index {info.name!r} takes {kind}, not {text!r}") from None
+    return options
+
+
+FORMAT_VERSION = 1
+
+
+def write_manifest(folder: Path, index: Index, options: dict[str, Any], **more: Any) -> None:
+    """Write `index.json`, the file that makes a saved folder an index; it is written last."""
+    space = {"kind": index.space.kind, "bounds": index.space.bounds}
+    text = json.dumps({"format": FORMAT_VERSION, "name": index.info.name, "space": space, "options": options, **more})
+    partial = folder / "index.json.partial"
+    partial.write_text(text)
+    partial.replace(folder / "index.json")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return what `write_manifest` wrote."""
+    try:
+        manifest = json.loads((folder / "index.json").read_text())
+    except FileNotFoundError:
+        raise IncompatibleStore(f"{folder} holds no saved index (index.json is missing)") from None
+    except ValueError:
+        raise IncompatibleStore(f"{folder}/index.json is damaged: it is not JSON") from None
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if found != FORMAT_VERSION:
+        raise IncompatibleStore(f"{folder} has format {found!r}, this version reads {FORMAT_VERSION}; build it again")
+    if not {"name", "space", "options"} <= set(manifest):
+        raise IncompatibleStore(f"{folder}/index.json is damaged: it lacks the name, the space or the options")
+    return dict(manifest)
+
+
+def open_index(folder: str | Path) -> Index:
+    """Map an index that `save` wrote, without copying its arrays."""
+    from nearcast.geo import Space
+
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    info = {info.name: info for info in available()}.get(manifest["name"])
+    if info is None:
+        raise UnknownIndex(f"{folder} was saved by the index {manifest['name']!r}, which this version does not have")
+    kind, bounds = manifest["space"]["kind"], manifest["space"]["bounds"]
+    space = Space.earth() if kind == "earth" else Space.plane(bounds and tuple(bounds))
+    return info.factory._open(folder, space, manifest["options"])

@@ -1,0 +1,44 @@
+"""Checks that indexes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sized
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.columns import KIND_NAMES, WITHIN, Subscriptions
+from nearcast.errors import NotSupported, UnknownSubscription
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def only_within(subscriptions: Subscriptions, index: str) -> None:
+    """Refuse kinds that a boolean index cannot hold."""
+    other = np.flatnonzero(subscriptions.kind != WITHIN)
+    if len(other):
+        kind = KIND_NAMES[subscriptions.kind[other[0]]]
+        raise NotSupported(f"the index {index!r} matches within subscriptions only; row {other[0]} is of kind {kind!r}")
+
+
+def checked_slots(
+    slots: NDArray[np.int32], n_slots: int, is_alive: Callable[[NDArray[np.int32]], NDArray[np.bool_]]
+) -> NDArray[np.int32]:
+    """Return the slots as an array if each is alive and none is named twice."""
+    given = np.atleast_1d(np.asarray(slots))
+    if len(np.unique(given)) != len(given):
+        raise ValueError("a slot was named twice in one call")
+    in_range = (given >= 0) & (given < n_slots)
+    checked = np.where(in_range, given, 0).astype(np.int32)
+    alive = in_range.copy()
+    alive[in_range] = is_alive(checked[in_range])
+    if not alive.all():
+        raise UnknownSubscription(f"slot {given[np.argmin(alive)]} holds no subscription")
+    return checked
+
+
+def same_length(slots: NDArray[np.int32], values: Sized, name: str) -> None:
+    """Refuse a call that gives not one value for each slot."""
+    if len(slots) != len(values):
+        raise ValueError(f"{len(slots)} slots were given for {len(values)} {name}")

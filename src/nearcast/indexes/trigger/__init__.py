@@ -1,0 +1,10 @@
+"""Our own index: rarest-term triggers over cells of space.
+
+`rows` turns subscriptions into rows, `places` cuts space into cells, `segment` lays rows out by (cell, term),
+`search` looks messages up in a segment, `delta` does so for the newest rows, `matching` runs a batch,
+`components` saves and opens, `index` keeps it all together under the contract.
+"""
+
+from nearcast.indexes.trigger.index import TriggerIndex
+
+__all__ = ["TriggerIndex"]

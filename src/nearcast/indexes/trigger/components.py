@@ -1,0 +1,190 @@
+"""The pieces a trigger index is made of, and how they are saved."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.indexes._saved import mapped
+from nearcast.indexes.trigger.delta import Delta, search_delta
+from nearcast.indexes.trigger.places import Places
+from nearcast.indexes.trigger.rows import Rows, take_rows
+from nearcast.indexes.trigger.search import Batch, Work, search_segment
+from nearcast.indexes.trigger.segment import Segment
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(eq=False)
+class SegmentComponent:
+    """An immutable segment with its polygons, under a number that marks the slots it owns."""
+
+    number: int
+    segment: Segment
+    geometry: NDArray[np.object_]
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows, dead ones included."""
+        return len(self.segment.rows.slot)
+
+    @property
+    def rows(self) -> Rows:
+        """Return the rows, dead ones included."""
+        return self.segment.rows
+
+    @property
+    def n_cells(self) -> int:
+        """Return the number of cells, the one that is everywhere included."""
+        return len(self.segment.places.origin)
+
+    def search(
+        self, batch: Batch, first: int, last: int, owner: NDArray[np.uint8], work: Work, start: NDArray[np.int64]
+    ) -> int:
+        """Run `search_segment`."""
+        return int(search_segment(self.segment, batch, first, last, owner, self.number, work, start))
+
+    def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the rows of these slots, by binary search."""
+        by_slot = self.segment.by_slot
+        ordered = _SortedSlots(self.segment.rows.slot, by_slot)
+        first, last = ordered.bounds(slots)
+        count = last - first
+        positions = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+        found: NDArray[np.int64] = by_slot[positions].astype(np.int64)
+        return found
+
+    def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32]) -> None:
+        """Give every row the new number of its slot; dead rows leave `by_slot`, where they would be out of order."""
+        segment = self.segment
+        alive = owner[segment.rows.slot] == self.number
+        by_slot = segment.by_slot[alive[segment.by_slot]]
+        self.segment = segment._replace(by_slot=by_slot, rows=segment.rows._replace(slot=number_of[segment.rows.slot]))
+
+    def live_rows(self, owner: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the rows whose slot this component still owns."""
+        return np.flatnonzero(owner[self.segment.rows.slot] == self.number)
+
+    def taken(self, keep: NDArray[np.int64]) -> Rows:
+        """Return these rows, packed."""
+        return take_rows(self.segment.rows, keep)
+
+
+class _SortedSlots:
+    """Binary search in `slot[by_slot]` without making that array."""
+
+    def __init__(self, slot: NDArray[np.int32], by_slot: NDArray[np.int32]):
+        self._slot, self._by_slot = slot, by_slot
+
+    def bounds(self, wanted: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return self._first_at_least(wanted.astype(np.int64)), self._first_at_least(wanted.astype(np.int64) + 1)
+
+    def _first_at_least(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        low, high = np.zeros(len(wanted), np.int64), np.full(len(wanted), len(self._by_slot), np.int64)
+        while (open_ := low < high).any():
+            middle = np.where(open_, (low + high) // 2, 0)
+            below = self._slot[self._by_slot[middle]] < wanted
+            low = np.where(open_ & below, middle + 1, low)
+            high = np.where(open_ & ~below, middle, high)
+        return low
+
+
+@dataclass(eq=False)
+class DeltaComponent:
+    """A delta, growing or full, under a number that marks the slots it owns."""
+
+    number: int
+    delta: Delta
+    n_cells: int = 1
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows, dead ones included."""
+        return self.delta.n_rows
+
+    @property
+    def rows(self) -> Rows:
+        """Return the rows; there is room for more behind the filled ones."""
+        return self.delta.rows
+
+    @property
+    def geometry(self) -> NDArray[np.object_]:
+        """Return the polygons."""
+        return self.delta.geometry
+
+    def search(
+        self, batch: Batch, first: int, last: int, owner: NDArray[np.uint8], work: Work, start: NDArray[np.int64]
+    ) -> int:
+        """Run `search_delta`."""
+        delta = self.delta
+        return int(search_delta(delta.rows, delta.chains, batch, first, last, owner, self.number, work, start))
+
+    def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the rows of these slots that were not killed."""
+        live: NDArray[np.int64] = self.delta.live_rows()
+        return live[np.isin(self.delta.rows.slot[live], slots)]
+
+    def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32]) -> None:
+        """Give every row the new number of its slot."""
+        slot = self.delta.rows.slot
+        slot[: self.n_rows] = number_of[slot[: self.n_rows]]
+
+    def live_rows(self, owner: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the rows that count."""
+        live: NDArray[np.int64] = self.delta.live_rows()
+        return np.asarray(live[owner[self.delta.rows.slot[live]] == self.number], np.int64)
+
+    def taken(self, keep: NDArray[np.int64]) -> Rows:
+        """Return these rows, packed."""
+        return self.delta.taken(keep)
+
+
+Component = SegmentComponent | DeltaComponent
+
+
+def arrays_of(value: Any, prefix: str = "") -> dict[str, NDArray[Any]]:
+    """Return the arrays of nested NamedTuples by dotted name."""
+    found: dict[str, NDArray[Any]] = {}
+    for name, item in zip(value._fields, value, strict=True):
+        if isinstance(item, tuple):
+            found |= arrays_of(item, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = item
+    return found
+
+
+def save_segment(component: SegmentComponent, folder: Path) -> None:
+    """Write every array of a segment as a file of its own, polygons as WKB."""
+    folder.mkdir(parents=True)
+    for name, array in arrays_of(component.segment).items():
+        np.save(folder / f"{name}.npy", array)
+    import shapely
+
+    wkb = [shapely.to_wkb(shape) for shape in component.geometry]
+    np.save(folder / "polygons.npy", np.frombuffer(b"".join(wkb), np.uint8))
+    np.save(folder / "polygons_start.npy", np.cumsum([0, *map(len, wkb)], dtype=np.int64))
+
+
+def open_segment(number: int, folder: Path) -> SegmentComponent:
+    """Map a segment that `save_segment` wrote."""
+    places = Places(*(mapped(folder / f"places.{name}.npy") for name in Places._fields))
+    rows = Rows(*(mapped(folder / f"rows.{name}.npy") for name in Rows._fields))
+    flat = {n: mapped(folder / f"{n}.npy") for n in Segment._fields if n not in ("places", "rows")}
+    segment = Segment(places=places, rows=rows, **flat)
+    return SegmentComponent(number, segment, _opened_polygons(folder))
+
+
+def _opened_polygons(folder: Path) -> NDArray[np.object_]:
+    start, wkb = mapped(folder / "polygons_start.npy"), mapped(folder / "polygons.npy")
+    polygons = np.empty(len(start) - 1, object)
+    if len(polygons):
+        import shapely
+
+        polygons[:] = [shapely.from_wkb(wkb[a:b].tobytes()) for a, b in itertools.pairwise(start)]
+        shapely.prepare(polygons)
+    return polygons

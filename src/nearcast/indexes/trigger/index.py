@@ -1,0 +1,395 @@
+"""The index `trigger`: (term, place) → subscriptions, as segments, a delta and the owners of slots."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import kernel
+from nearcast.errors import UnknownIndex
+from nearcast.indexes import Index, Matches, read_manifest, register, write_manifest
+from nearcast.indexes._saved import mapped, new_folder
+from nearcast.indexes._slots import checked_slots, only_within, same_length
+from nearcast.indexes.trigger.components import (
+    Component,
+    DeltaComponent,
+    SegmentComponent,
+    arrays_of,
+    open_segment,
+    save_segment,
+)
+from nearcast.indexes.trigger.delta import Delta
+from nearcast.indexes.trigger.matching import Matcher
+from nearcast.indexes.trigger.rows import Rows, count_terms, join_rows, rows_of, subscriptions_of
+from nearcast.indexes.trigger.segment import Segment, build_segment
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Messages, Subscriptions
+    from nearcast.geo import Space
+
+#: The owner of a slot that holds no subscription; all smaller numbers are components.
+_NOBODY = 255
+#: Segments of about one size that are merged into one.
+_FANOUT = 4
+#: Segments of up to this many deltas' rows are merged with the next full delta.
+_SMALL = 8
+
+
+class _Staged(NamedTuple):
+    """Subscriptions as rows, laid out as a segment if they are many."""
+
+    rows: Rows
+    geometry: NDArray[np.object_]
+    segment: Segment | None
+
+
+@register(
+    "trigger",
+    kinds=("within",),
+    paper="nearcast (rarest-term triggers in a k-d tree of cells)",
+    options={"leaf_rows": 4000, "few": 8, "delta_rows": 4096},
+)
+class TriggerIndex(Index):
+    """Rarest-term triggers by place, for boolean subscriptions.
+
+    Every clause waits for its rarest term in the cells its region touches; a 64-bit signature of its other terms and a
+    rectangle of 4 x 15 bits leave almost only true matches to verify. `owner[slot]` names the one component that holds
+    a slot's present version: removing is one write, and whatever older components still list is skipped.
+
+    Full deltas and segments of like size are merged by a background thread that works on immutable arrays and
+    takes the lock only to put the result in place. `leaf_rows`: rectangles per cell. `few`: a term with no more
+    triggers than this is not cut by place. `delta_rows`: rows collected before they become a segment.
+    """
+
+    def __init__(self, space: Space, *, leaf_rows: int = 4000, few: int = 8, delta_rows: int = 4096):
+        super().__init__(space)
+        self._options = {"leaf_rows": leaf_rows, "few": few, "delta_rows": delta_rows}
+        for name, least in (("leaf_rows", 1), ("few", 0), ("delta_rows", 1)):
+            if self._options[name] < least:
+                raise UnknownIndex(
+                    f"option {name} of the index 'trigger' is at least {least}, not {self._options[name]}"
+                )
+        self._owner = np.full(1024, _NOBODY, np.uint8)
+        self._next_slot = self._n_live = self._n_merges = self._numbering = 0
+        self._popularity = np.zeros(1024, np.int32)
+        self._n_terms = 0
+        self._free_numbers = list(range(_NOBODY - 1, -1, -1))
+        self._dead = np.zeros(_NOBODY + 1, np.int64)
+        self._components: list[Component] = []
+        self._delta: DeltaComponent | None = None
+        self._matcher = Matcher(space)
+        self._merger: threading.Thread | None = None
+        self._merge_error: BaseException | None = None
+
+    def __len__(self) -> int:
+        return self._n_live
+
+    # Changes
+
+    def insert(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
+        """Store subscriptions; more than a delta holds become a segment at once."""
+        only_within(subscriptions, self.info.name)
+        with self._lock:
+            self._raise_merge_error()
+            first = self._next_slot
+            slots = np.arange(first, first + len(subscriptions), dtype=np.int32)
+            staged = self._staged(slots, subscriptions)
+            self._grow_owner(first + len(subscriptions))
+            self._store(slots, staged)
+            self._next_slot += len(subscriptions)
+            self._n_live += len(subscriptions)
+            self._merge_if_due()
+        return slots
+
+    def remove(self, slots: NDArray[np.int32]) -> None:
+        """Forget these slots: one write each."""
+        with self._lock:
+            self._raise_merge_error()
+            slots = self._alive(slots)
+            self._disown(slots)
+            self._owner[slots] = _NOBODY
+            self._n_live -= len(slots)
+            self._merge_if_due()
+
+    def replace(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
+        """Store other subscriptions under these slots."""
+        only_within(subscriptions, self.info.name)
+        with self._lock:
+            self._raise_merge_error()
+            slots = self._alive(slots)
+            same_length(slots, subscriptions, "subscriptions")
+            staged = self._staged(slots, subscriptions)
+            self._disown(slots)
+            self._store(slots, staged)
+            self._merge_if_due()
+
+    def _alive(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
+        return checked_slots(slots, self._next_slot, lambda known: self._owner[known] != _NOBODY)
+
+    def _disown(self, slots: NDArray[np.int32]) -> None:
+        """Prepare for these slots to leave their components."""
+        self._dead += np.bincount(self._owner[slots], minlength=_NOBODY + 1)
+        if self._delta is not None:
+            # The same delta may take the slot again: its number alone would then revive the old rows.
+            mine = slots[self._owner[slots] == self._delta.number]
+            if len(mine):
+                self._delta.delta.kill(mine)
+
+    def _staged(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> _Staged:
+        """Do all of storing that may fail, and change nothing yet."""
+        rows, geometry = rows_of(slots, subscriptions)
+        segment = self._build(rows) if len(rows.slot) > self._options["delta_rows"] else None
+        return _Staged(rows, geometry, segment)
+
+    def _store(self, slots: NDArray[np.int32], staged: _Staged) -> None:
+        self._count_terms(staged.rows)
+        if staged.segment is not None:
+            component: Component = SegmentComponent(self._new_number(), staged.segment, staged.geometry)
+            self._components.append(component)
+        else:
+            component = self._delta_with_room(len(staged.rows.slot))
+            component.delta.append(staged.rows, staged.geometry, self._popularity)
+        self._owner[slots] = component.number
+
+    def _build(self, rows: Rows) -> Segment:
+        options = self._options
+        return build_segment(rows, is_earth=self.space.is_earth, leaf_rows=options["leaf_rows"], few=options["few"])
+
+    def _count_terms(self, rows: Rows) -> None:
+        n_terms = int(rows.code.max(initial=-1)) + 1
+        self._n_terms = max(self._n_terms, n_terms)
+        if n_terms > len(self._popularity):
+            self._popularity = np.concatenate([self._popularity, np.zeros(n_terms, np.int32)])
+        count_terms(rows.code, self._popularity)
+
+    def _grow_owner(self, n_slots: int) -> None:
+        if n_slots >= len(self._owner):  # one place stays spare
+            more = max(n_slots + 1, 2 * len(self._owner)) - len(self._owner)
+            self._owner = np.concatenate([self._owner, np.full(more, _NOBODY, np.uint8)])
+
+    def _delta_with_room(self, n_rows: int) -> DeltaComponent:
+        """Return the delta, or a new one when these rows do not fit; a full one waits for the merger."""
+        if self._delta is None or not self._delta.delta.has_room(n_rows):
+            delta = Delta(self._options["delta_rows"], is_earth=self.space.is_earth)
+            self._delta = DeltaComponent(self._new_number(), delta)
+            self._components.append(self._delta)
+        return self._delta
+
+    def _new_number(self) -> int:
+        if not self._free_numbers:
+            # 255 components at once: changes have outrun the merger, so this change waits for it.
+            self._merge_all_due()
+        number = self._free_numbers.pop()
+        self._dead[number] = 0
+        return number
+
+    @property
+    def n_slots(self) -> int:
+        """Return one more than the highest slot ever used."""
+        return self._next_slot
+
+    def renumber(self) -> NDArray[np.int32]:
+        """Number the live slots anew and return the old ones; a merge under way is thrown away."""
+        with self._lock:
+            old = np.flatnonzero(self._owner[: self._next_slot] != _NOBODY).astype(np.int32)
+            # Rows of dead slots stay in their segments under -1: the spare last place of `_owner`, always nobody's.
+            number_of = np.full(self._next_slot + 1, -1, np.int32)
+            number_of[old] = np.arange(len(old))
+            for component in self._components:
+                component.renumber(self._owner, number_of)
+            self._owner = np.append(self._owner[old], np.full(1024, _NOBODY, np.uint8))
+            self._next_slot = len(old)
+            self._numbering += 1
+            return old
+
+    # Matching
+
+    def match(self, messages: Messages, *, threads: int = 1) -> Matches:
+        """Return the matching slots of every message."""
+        with self._lock:
+            messages = messages.for_kernels()
+            components = [c for c in self._components if c is not self._delta or c.n_rows]
+            return self._matcher.match(components, self._owner, self._next_slot, self._n_terms, messages, threads)
+
+    def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions:
+        """Put together what these slots hold from the rows of their components."""
+        with self._lock:
+            slots = self._alive(slots)
+            pieces = []
+            for component in self._components:
+                mine = slots[self._owner[slots] == component.number]
+                if len(mine):
+                    pieces.append((component.taken(component.rows_of_slots(mine)), component.geometry))
+        if not pieces:
+            pieces = [rows_of(slots[:0], _no_subscriptions())]
+        ascending = np.sort(slots)
+        found = subscriptions_of(*join_rows(pieces), ascending)
+        return found.take(np.searchsorted(ascending, slots))
+
+    # Merging
+
+    def settle(self) -> None:
+        """Wait until no merge is due."""
+        while True:
+            merger = self._merger
+            if merger is not None:
+                merger.join()
+            with self._lock:
+                self._raise_merge_error()
+                if not self._due():
+                    return
+                self._merge_if_due()
+
+    def _due(self) -> list[Component]:
+        """Return the components to merge next: full deltas, a half-dead segment, or segments of like size."""
+        full = [c for c in self._components if isinstance(c, DeltaComponent) and c is not self._delta]
+        segments = [c for c in self._components if isinstance(c, SegmentComponent)]
+        if full:
+            # Small segments go along: every component costs every message a little.
+            return [*full, *(c for c in segments if c.n_rows <= _SMALL * self._options["delta_rows"])]
+        for component in segments:
+            if 2 * self._dead[component.number] > component.n_rows:
+                return [component]
+        tiers: dict[int, list[Component]] = {}
+        for component in segments:
+            tier = int(math.log(max(1.0, component.n_rows / self._options["delta_rows"]), _FANOUT))
+            tiers.setdefault(tier, []).append(component)
+        return next((tier for _, tier in sorted(tiers.items()) if len(tier) >= _FANOUT), [])
+
+    def _merge_if_due(self) -> None:
+        if (self._merger is None or not self._merger.is_alive()) and self._due():
+            merger = threading.Thread(target=self._merge_in_background, name="nearcast-merge", daemon=True)
+            try:
+                merger.start()
+            except RuntimeError:
+                return  # no thread to be had: the change is made all the same, and the next one tries again
+            self._merger = merger
+
+    def _merge_in_background(self) -> None:
+        try:
+            self._merge_all_due()
+        except BaseException as error:  # noqa: BLE001 - handed to the next caller: a thread has nobody to tell
+            self._merge_error = error
+
+    def _raise_merge_error(self) -> None:
+        error, self._merge_error = self._merge_error, None
+        if error is not None:
+            raise error
+
+    def _merge_all_due(self) -> None:
+        while True:
+            with self._lock:
+                due = self._due()
+                owner, numbering = self._owner, self._numbering
+            if not due:
+                return
+            self._merge(due, owner, numbering)
+
+    def _merge(self, old: list[Component], owner: NDArray[np.uint8], numbering: int) -> None:
+        """Build one segment of the live rows of `old`; rows that die meanwhile are left out by their owner."""
+        pieces = [(component.taken(component.live_rows(owner)), component.geometry) for component in old]
+        rows, geometry = join_rows(pieces)
+        segment = self._build(rows)
+        with self._lock:
+            if numbering != self._numbering or any(component not in self._components for component in old):
+                return  # slots have new numbers, or somebody who ran out of components has merged these first
+            # The new segment takes over the number of the first old one; it needs no number of its own.
+            merged = SegmentComponent(old[0].number, segment, geometry)
+            is_old = np.zeros(_NOBODY + 1, np.uint8)
+            is_old[[component.number for component in old]] = 1
+            _hand_over(self._owner[: self._next_slot], is_old, merged.number)
+            self._components = [c for c in self._components if c not in old] + [merged]
+            self._free_numbers += [component.number for component in old[1:]]
+            self._dead[merged.number] = np.count_nonzero(self._owner[rows.slot] != merged.number)
+            self._n_merges += 1
+
+    # What is held
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts and sizes."""
+        with self._lock:
+            segments = [c for c in self._components if isinstance(c, SegmentComponent)]
+            deltas = [c for c in self._components if isinstance(c, DeltaComponent)]
+            arrays = [array for c in segments for array in arrays_of(c.segment).values()]
+            arrays += [a for c in deltas for a in (*c.delta.rows, *c.delta.chains)]
+            return {
+                "index": self.info.name,
+                "subscriptions": self._n_live,
+                "slots": self._next_slot,
+                "segments": len(segments),
+                "segment_rows": sum(c.n_rows for c in segments),
+                "delta_rows": sum(c.n_rows for c in deltas),
+                "entries": sum(len(c.segment.row) for c in segments),
+                "cells": sum(c.n_cells for c in segments),
+                "dead": int(sum(self._dead[c.number] for c in self._components)),
+                "merges": self._n_merges,
+                "bytes": sum(array.nbytes for array in arrays) + self._owner.nbytes + self._popularity.nbytes,
+            }
+
+    def explain(self, messages: Messages, row: int, slot: int, word: Callable[[int], str] = str) -> list[str]:
+        """Return lines that tell which triggers the slot has and what became of them for this message."""
+        from nearcast.indexes.trigger.explain import trigger_lines
+
+        with self._lock:
+            slots = self._alive(np.array([slot], np.int32))
+            holder = next(c for c in self._components if c.number == self._owner[slot])
+            return trigger_lines(holder, holder.rows_of_slots(slots), messages, row, self._popularity, word)
+
+    def save(self, folder: str | Path) -> None:
+        """Write all segments; a delta becomes a segment first."""
+        folder = new_folder(folder)
+        with self._lock:
+            self._flush()
+            segments = [c for c in self._components if isinstance(c, SegmentComponent)]
+            for component in segments:
+                save_segment(component, folder / f"segment-{component.number}")
+            np.save(folder / "owner.npy", self._owner[: self._next_slot + 1])
+            np.save(folder / "popularity.npy", self._popularity)
+            write_manifest(
+                folder,
+                self,
+                self._options,
+                segments=[c.number for c in segments],
+                live=self._n_live,
+                terms=self._n_terms,
+            )
+
+    def _flush(self) -> None:
+        """Turn every delta into a segment, in this thread: whoever holds the lock cannot wait for another."""
+        self._raise_merge_error()
+        self._delta = None
+        self._merge_all_due()
+
+    @classmethod
+    def _open(cls, folder: Path, space: Space, options: dict[str, Any]) -> TriggerIndex:
+        manifest = read_manifest(folder)
+        index = cls(space, **options)
+        index._components = [open_segment(number, folder / f"segment-{number}") for number in manifest["segments"]]
+        index._free_numbers = [n for n in index._free_numbers if n not in manifest["segments"]]
+        index._owner = mapped(folder / "owner.npy")
+        index._popularity = mapped(folder / "popularity.npy")
+        index._next_slot, index._n_live, index._n_terms = len(index._owner) - 1, manifest["live"], manifest["terms"]
+        return index
+
+
+@kernel
+def _hand_over(owner, is_old, number):
+    """Give every slot of the old components to `number`."""
+    for slot in range(owner.size):
+        if is_old[owner[slot]]:
+            owner[slot] = number
+
+
+def _no_subscriptions() -> Subscriptions:
+    from nearcast.columns import Subscriptions
+    from nearcast.geo import Regions
+
+    zero = np.zeros(1, np.int64)
+    return Subscriptions.of(zero, zero, np.empty(0, np.int32), Regions.anywhere(0))

@@ -1,0 +1,190 @@
+"""Subscriptions as rows of triggers: one row for each clause of each rectangle of the region."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast import _arrow
+from nearcast._jit import kernel
+from nearcast.columns import Subscriptions, gathered, joined
+from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
+from nearcast.indexes._verify import NO_SHAPE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Rows(NamedTuple):
+    """What a trigger must still check, by row.
+
+    Row r belongs to `slot[r]`, needs the clause `code[code_start[r]:code_start[r + 1]]` and the rectangle
+    `part[r]`. `shape[r]` is -1 where that rectangle is the region, 2·c for row c of `circle`, 2·g + 1 for
+    polygon g. `clause[r]` numbers the clauses of a slot and `side[r]` its rectangles, so that
+    the subscription can be put together again.
+    """
+
+    slot: NDArray[np.int32]
+    code_start: NDArray[np.int64]
+    code: NDArray[np.int32]
+    part: NDArray[np.float64]
+    shape: NDArray[np.int32]
+    clause: NDArray[np.uint16]
+    side: NDArray[np.uint8]
+    circle: NDArray[np.float64]
+
+
+def rows_of(slots: NDArray[np.int32], subscriptions: Subscriptions) -> tuple[Rows, NDArray[np.object_]]:
+    """Expand subscriptions to rows; return them and the polygons their shapes point to."""
+    regions = subscriptions.regions
+    circle = np.ascontiguousarray(regions.circle).reshape(-1, 3)
+    shape = _shape_codes(regions)
+    n_clauses, n_parts = np.diff(subscriptions.clause_start), np.diff(regions.part_start)
+    if (n_clauses == 1).all() and (n_parts == 1).all():
+        # By far the most common case: a subscription is a row.
+        nothing = np.zeros(len(subscriptions), np.uint16)
+        code_start, code, part = subscriptions.code_start, subscriptions.code, regions.part
+        return Rows(slots, code_start, code, part, shape, nothing, nothing.astype(np.uint8), circle), regions.geometry
+    count = n_clauses * n_parts
+    owner = np.repeat(np.arange(len(subscriptions)), count)
+    nth = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    clause, side = nth // n_parts[owner], nth % n_parts[owner]
+    code_start, positions = gathered(subscriptions.code_start, subscriptions.clause_start[owner] + clause)
+    rows = Rows(
+        np.ascontiguousarray(slots[owner], np.int32),
+        code_start,
+        np.ascontiguousarray(subscriptions.code[positions]),
+        np.ascontiguousarray(regions.part[regions.part_start[owner] + side]),
+        shape[owner],
+        clause.astype(np.uint16),
+        side.astype(np.uint8),
+        circle,
+    )
+    return rows, regions.geometry
+
+
+def _shape_codes(regions: Regions) -> NDArray[np.int32]:
+    """Return the shape of each region as `Rows.shape` has it."""
+    doubled = regions.shape * 2 + (regions.kind == POLYGON)
+    return np.where(regions.shape < 0, NO_SHAPE, doubled).astype(np.int32)
+
+
+def take_rows(rows: Rows, keep: NDArray[np.int64]) -> Rows:
+    """Return these rows in this order; circles stay as they are."""
+    code_start, positions = gathered(rows.code_start, keep)
+    return Rows(
+        np.ascontiguousarray(rows.slot[keep]),
+        code_start,
+        np.ascontiguousarray(rows.code[positions]),
+        np.ascontiguousarray(rows.part[keep]),
+        rows.shape[keep],
+        rows.clause[keep],
+        rows.side[keep],
+        rows.circle,
+    )
+
+
+def join_rows(
+    pieces: list[tuple[Rows, NDArray[np.object_]]],
+) -> tuple[Rows, NDArray[np.object_]]:
+    """Return all rows of all pieces, with their circles and polygons renumbered and the unused ones dropped."""
+    shapes: list[NDArray[np.int32]] = []
+    circles: list[NDArray[Any]] = []
+    polygons: list[NDArray[Any]] = []
+    n_circles = n_polygons = 0
+    for rows, geometry in pieces:
+        shape = rows.shape.copy()
+        for kind, table, kept, base in ((0, rows.circle, circles, n_circles), (1, geometry, polygons, n_polygons)):
+            of_kind = (rows.shape >= 0) & (rows.shape % 2 == kind)
+            used, renumbered = np.unique(rows.shape[of_kind] // 2, return_inverse=True)
+            shape[of_kind] = (renumbered + base) * 2 + kind
+            kept.append(table[used])
+        n_circles += len(circles[-1])
+        n_polygons += len(polygons[-1])
+        shapes.append(shape.astype(np.int32))
+    rows = Rows(
+        np.concatenate([rows.slot for rows, _ in pieces]),
+        joined([rows.code_start for rows, _ in pieces]),
+        np.concatenate([rows.code for rows, _ in pieces]),
+        np.concatenate([rows.part for rows, _ in pieces]),
+        np.concatenate(shapes),
+        np.concatenate([rows.clause for rows, _ in pieces]),
+        np.concatenate([rows.side for rows, _ in pieces]),
+        np.concatenate(circles).reshape(-1, 3),
+    )
+    return rows, np.concatenate(polygons)
+
+
+def subscriptions_of(rows: Rows, geometry: NDArray[np.object_], slots: NDArray[np.int32]) -> Subscriptions:
+    """Put subscriptions together again from all their rows (in any order), one per slot of `slots`.
+
+    A slot without rows is a subscription without clauses: it never matches and has no region.
+    """
+    order = np.lexsort((rows.side, rows.clause, rows.slot))
+    rows = take_rows(rows, order)
+    firsts = np.flatnonzero(rows.side == 0)
+    clauses = take_rows(rows, firsts)
+    clause_start = _starts(clauses.slot, slots)
+    parts = np.flatnonzero(rows.clause == 0)
+    part_start = _starts(rows.slot[parts], slots)
+    kind, shape = _region_columns(rows, part_start, parts)
+    regions = Regions(kind, part_start, np.ascontiguousarray(rows.part[parts]), shape, rows.circle, geometry)
+    return Subscriptions.of(clause_start, clauses.code_start, clauses.code, regions, ids=_arrow.numbers(slots))
+
+
+def _starts(owner: NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the list starts of values sorted by owner, for each of the ascending `slots`."""
+    return np.append(np.searchsorted(owner, slots), len(owner)).astype(np.int64)
+
+
+def _region_columns(
+    rows: Rows, part_start: NDArray[np.int64], parts: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    n = len(part_start) - 1
+    kind, shape = np.full(n, ANYWHERE, np.uint8), np.full(n, -1, np.int32)
+    present = np.flatnonzero(np.diff(part_start))
+    first = parts[part_start[present]]
+    code = rows.shape[first]
+    everywhere = np.isneginf(rows.part[first, 0])
+    kind[present] = np.where(code < 0, np.where(everywhere, ANYWHERE, BOX), np.where(code % 2 == 0, CIRCLE, POLYGON))
+    shape[present] = np.where(code < 0, -1, code // 2)
+    return kind, shape
+
+
+@kernel
+def rarest_terms(code_start, code, count, trigger, signature):
+    """Choose each row's trigger, its required term of lowest `count` (-2: none), and a signature of the others.
+
+    The signature has a bit for every required term but the trigger: a message whose own bits do not
+    cover it cannot hold the row.
+    """
+    for row in range(trigger.size):
+        best = -2
+        for i in range(code_start[row], code_start[row + 1]):
+            if code[i] < 0:
+                break
+            if best < 0 or count[code[i]] < count[best]:
+                best = code[i]
+        trigger[row] = best
+        bits = np.uint64(0)
+        for i in range(code_start[row], code_start[row + 1]):
+            if code[i] < 0:
+                break
+            if code[i] != best:
+                bits |= term_bit(code[i])
+        signature[row] = bits
+
+
+@kernel
+def term_bit(term):
+    """Return the signature bit of a term."""
+    return np.uint64(1) << np.uint64(((np.int64(term) * 2654435769) >> 26) & 63)
+
+
+@kernel
+def count_terms(code, count):
+    """Count how often each term is required; operands of NOT and phrases may count too, it is only a ranking."""
+    for i in range(code.size):
+        if code[i] >= 0:
+            count[code[i]] += 1

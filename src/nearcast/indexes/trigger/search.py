@@ -1,0 +1,243 @@
+"""Which rows of a segment does a message satisfy? The kernels on the way of every message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import hot_kernel, step
+from nearcast.geo import circle_holds
+from nearcast.indexes._verify import boxes_overlap, clause_holds, message_parts
+from nearcast.indexes.trigger.places import EVERYWHERE, GUARD, ONE_STEP, cell_of, cells_of, empty_stack, message_word
+from nearcast.indexes.trigger.rows import term_bit
+from nearcast.indexes.trigger.segment import BLOCK, WILDCARD, find_list
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Entries that may wait for verification at once.
+_WAITING = 1024
+
+# Fields of `Work.tally`.
+FOUND, LOOKED_AT, VERIFIED, PENDING, MARKED = 0, 1, 2, 3, 4
+
+
+class Work(NamedTuple):
+    """Scratch space of one thread: marked terms, waiting entries, cells, what was found, room to sort.
+
+    `found[:tally[FOUND]]` are slots; `pending[:tally[PENDING]]` are (message, row) pairs whose polygon is still to be
+    asked. Both may turn out too small: a search then stops before the message that did not fit.
+    """
+
+    has: NDArray[np.uint8]
+    waiting: NDArray[np.int32]
+    cells: NDArray[np.int32]
+    stack: NDArray[np.int32]
+    parts: NDArray[np.float64]
+    found: NDArray[np.int32]
+    pending: NDArray[np.int32]
+    tally: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    spare: NDArray[np.int32]
+    digits: NDArray[np.int64]
+
+
+def new_work(n_terms: int, n_cells: int, room: int) -> Work:
+    """Make scratch space for this many terms, cells, and matches."""
+    return Work(
+        np.zeros(max(n_terms, 1), np.uint8),
+        np.empty(_WAITING, np.int32),
+        np.empty(n_cells, np.int32),
+        empty_stack(),
+        np.empty((2, 4)),
+        np.empty(room, np.int32),
+        np.empty((max(16, room // 64), 2), np.int32),
+        np.zeros(5, np.int64),
+        np.zeros(2, np.int64),
+        np.empty(1024, np.int32),
+        np.empty(256, np.int64),
+    )
+
+
+class Batch(NamedTuple):
+    """The columns of a batch that kernels read, and the order to take its messages in.
+
+    The known terms of the i-th message in that order, each once, are `distinct[distinct_start[i]:...[i + 1]]`, and
+    `bits[i]` is their signature: worked out once for all components.
+    """
+
+    term_start: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    box: NDArray[np.float64]
+    order: NDArray[np.int32]
+    distinct_start: NDArray[np.int64]
+    distinct: NDArray[np.int32]
+    bits: NDArray[np.uint64]
+
+
+@hot_kernel
+def find_distinct(term_start, terms, order, has, distinct_start, distinct, bits):
+    """Fill the last three columns of a `Batch`; `has` is cleared again."""
+    n = 0
+    distinct_start[0] = 0
+    for i in range(order.size):
+        first, signature = n, np.uint64(0)
+        for j in range(term_start[order[i]], term_start[order[i] + 1]):
+            term = terms[j]
+            if 0 <= term < has.size and has[term] == 0:
+                has[term] = 1
+                distinct[n] = term
+                n += 1
+                signature |= term_bit(term)
+        for j in range(first, n):
+            has[distinct[j]] = 0
+        bits[i] = signature
+        distinct_start[i + 1] = n
+
+
+@step
+def set_marks(batch, i, work, mark):
+    """Mark the terms of the i-th message in `work.has`, or clear the marks: only who must verify needs them."""
+    for j in range(batch.distinct_start[i], batch.distinct_start[i + 1]):
+        work.has[batch.distinct[j]] = mark
+    work.tally[MARKED] = mark
+
+
+@hot_kernel
+def search_segment(segment, batch, first, last, owner, number, work, start):
+    """Search messages `batch.order[first:last]`; return the first one left undone because room ran out.
+
+    Slots found for the i-th of them are `work.found[start[i]:start[i + 1]]`, unsorted, possibly repeated. A row
+    counts only while `owner[slot] == number`, that is, while this segment holds the slot's present version.
+    """
+    start[first] = work.tally[FOUND]
+    for i in range(first, last):
+        found, looked_at = work.tally[FOUND], work.tally[LOOKED_AT]
+        verified, pending = work.tally[VERIFIED], work.tally[PENDING]
+        message = batch.order[i]
+        fits = True
+        for part in range(message_parts(batch.box, message, work.parts)):
+            fits = fits and _search_part(segment, batch, i, part, owner, number, work)
+        if work.tally[MARKED]:
+            set_marks(batch, i, work, 0)
+        if not fits:
+            work.tally[FOUND], work.tally[LOOKED_AT] = found, looked_at
+            work.tally[VERIFIED], work.tally[PENDING] = verified, pending
+            return i
+        start[i + 1] = work.tally[FOUND]
+    return last
+
+
+@step
+def _search_part(segment, batch, i, part, owner, number, work):
+    """Search every cell one rectangle of a message touches."""
+    x_min, y_min, x_max, y_max = work.parts[part]
+    n_cells = 1
+    if x_min == x_max and y_min == y_max:
+        work.cells[0] = cell_of(segment.places, x_min, y_min)
+    else:
+        n_cells = cells_of(segment.places, x_min, y_min, x_max, y_max, work.stack, work.cells)
+    fits = _search_cell(segment, EVERYWHERE, batch, i, part, owner, number, work)
+    for c in range(n_cells):
+        fits = fits and _search_cell(segment, work.cells[c], batch, i, part, owner, number, work)
+    return fits
+
+
+@step
+def _search_cell(segment, cell, batch, i, part, owner, number, work):
+    """Look up the wildcard and each term of the message in one cell."""
+    if segment.table_start[cell + 1] - segment.table_start[cell] <= 1:
+        return True
+    x_min, y_min, x_max, y_max = work.parts[part]
+    word = message_word(segment.places, cell, x_min, y_min, x_max, y_max)
+    for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
+        term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
+        at = find_list(segment.table_start, segment.table, cell, term)
+        if segment.table[at, 0] != term:
+            continue
+        first, last = segment.table[at, 1], segment.table[at, 2]
+        if not _search_list(segment, first, last, word, batch, i, part, owner, number, work):
+            return False
+    return True
+
+
+@step
+def _search_list(segment, first, last, word, batch, i, part, owner, number, work):
+    """Filter one list of entries by signature and rectangle and verify what is left."""
+    waiting, n, e = work.waiting, 0, first
+    other = ~batch.bits[i]
+    while e < last:
+        stop = min(last, (e // BLOCK + 1) * BLOCK)
+        if stop - e == BLOCK and ((word - segment.block[e // BLOCK]) & GUARD) != GUARD:
+            work.tally[LOOKED_AT] += 1
+            e = stop
+            continue
+        work.tally[LOOKED_AT] += stop - e
+        # Each entry is written and the cursor moves only on a hit: no branch to mispredict.
+        for k in range(e, stop):
+            waiting[n] = k
+            n += ((segment.signature[k] & other) == np.uint64(0)) & (((word - segment.rectangle[k]) & GUARD) == GUARD)
+        e = stop
+        if n > _WAITING - BLOCK:
+            if not _verify(segment, n, word, batch, i, part, owner, number, work):
+                return False
+            n = 0
+    return n == 0 or _verify(segment, n, word, batch, i, part, owner, number, work)
+
+
+@step
+def touches_shape(rows, row, earth, message, x_min, y_min, x_max, y_max, work):
+    """Tell whether a row's circle holds a rectangle of the message; a polygon is noted as pending instead."""
+    shape = rows.shape[row]
+    if shape < 0:
+        return True
+    if shape % 2 == 1:
+        at = work.tally[PENDING]
+        work.pending[at, 0], work.pending[at, 1] = message, row
+        work.tally[PENDING] = at + 1
+        return False
+    circle, c = rows.circle, shape // 2
+    return circle_holds(earth[0] == 1, circle[c, 0], circle[c, 1], circle[c, 2], x_min, y_min, x_max, y_max)
+
+
+@step
+def _verify(segment, n, word, batch, i, part, owner, number, work):
+    """Check the waiting entries in full and write the slots of those that hold; False when room ran out."""
+    rows, tally, found = segment.rows, work.tally, work.found
+    if tally[FOUND] + n > found.size or tally[PENDING] + n > work.pending.shape[0]:
+        return False
+    tally[VERIFIED] += n
+    if not tally[MARKED]:
+        set_marks(batch, i, work, 1)
+    message = batch.order[i]
+    x_min, y_min, x_max, y_max = work.parts[part]
+    m_first, m_last = batch.term_start[message], batch.term_start[message + 1]
+    at = tally[FOUND]
+    for k in range(n):
+        entry = work.waiting[k]
+        row = segment.row[entry]
+        slot = rows.slot[row]
+        if owner[slot] != number:
+            continue
+        if ((word - segment.rectangle[entry] - ONE_STEP) & GUARD) != GUARD and not boxes_overlap(
+            rows.part, row, x_min, y_min, x_max, y_max
+        ):
+            continue
+        if not clause_holds(
+            rows.code, rows.code_start[row], rows.code_start[row + 1], batch.terms, m_first, m_last, work.has
+        ):
+            continue
+        if not touches_shape(rows, row, segment.earth, message, x_min, y_min, x_max, y_max, work):
+            continue
+        found[at] = slot
+        at += 1
+    tally[FOUND] = at
+    return True
+
+
+@hot_kernel
+def cells_of_messages(places, box, cell):
+    """Write the cell of each message's lower corner: messages of one cell are best searched together."""
+    for i in range(cell.size):
+        cell[i] = cell_of(places, box[i, 0], box[i, 1])

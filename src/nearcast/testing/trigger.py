@@ -1,0 +1,275 @@
+"""The invariant walk of the trigger index, in plain Python and apart from its kernels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.indexes.trigger.components import DeltaComponent, SegmentComponent
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.indexes.trigger import TriggerIndex
+    from nearcast.indexes.trigger.components import Component
+    from nearcast.indexes.trigger.delta import Delta
+    from nearcast.indexes.trigger.places import Places
+    from nearcast.indexes.trigger.rows import Rows
+    from nearcast.indexes.trigger.segment import Segment
+
+_NOBODY, _LEAF, _EVERYWHERE, _WILDCARD, _VACANT = 255, 2, 0, -2, -1
+_STEPS, _BLOCK = 32767, 16
+
+
+def check_trigger(index: TriggerIndex) -> None:
+    """Raise AssertionError where an array of the index breaks its promise."""
+    with index._lock:
+        components = list(index._components)
+        owner = index._owner
+        _check_owners(index, components, owner)
+        _check_counts(index, components)
+        for component in components:
+            rows = component.taken(np.arange(component.n_rows))
+            _check_rows(rows, len(component.geometry), index._n_terms)
+            _check_slots_are_whole(component, owner)
+            if isinstance(component, SegmentComponent):
+                check_segment(component.segment, is_earth=index.space.is_earth)
+            else:
+                _check_delta(component.delta, is_earth=index.space.is_earth)
+                _check_delta_owns(component, owner)
+
+
+def _check_owners(index: TriggerIndex, components: list[Component], owner: NDArray[np.uint8]) -> None:
+    """Every live slot belongs to exactly one component."""
+    numbers = [component.number for component in components]
+    assert len(set(numbers)) == len(numbers), "two components share a number"
+    assert sorted(numbers + index._free_numbers) == list(range(_NOBODY)), "a number is neither free nor in use, or both"
+    used = owner[: index._next_slot]
+    assert (owner[index._next_slot :] == _NOBODY).all(), "a slot never handed out has an owner"
+    assert int((used != _NOBODY).sum()) == index._n_live, "the number of live slots is wrong"
+    assert set(used[used != _NOBODY].tolist()) <= set(numbers), "a slot belongs to a component that is not there"
+    assert index._delta is None or index._delta in components, "the growing delta is not among the components"
+    assert len(index._popularity) >= index._n_terms, "there are terms without a count"
+
+
+def _check_counts(index: TriggerIndex, components: list[Component]) -> None:
+    stats = index.stats()
+    segments = [c.segment for c in components if isinstance(c, SegmentComponent)]
+    deltas = [c.delta for c in components if isinstance(c, DeltaComponent)]
+    counted = {
+        "subscriptions": len(index),
+        "slots": index._next_slot,
+        "segments": len(segments),
+        "segment_rows": sum(len(segment.rows.slot) for segment in segments),
+        "delta_rows": sum(delta.n_rows for delta in deltas),
+        "entries": sum(len(segment.rectangle) for segment in segments),
+        "cells": sum(int((segment.places.axis == _LEAF).sum()) + 1 for segment in segments),
+    }
+    assert counted == {name: stats[name] for name in counted}, "stats() counts wrong"
+    assert stats["dead"] >= 0
+    assert stats["bytes"] > 0
+
+
+def _check_rows(rows: Rows, n_polygons: int, n_terms: int) -> None:
+    n = len(rows.slot)
+    assert rows.code_start[0] == 0, "the first clause does not begin at 0"
+    assert rows.code_start[-1] == len(rows.code), "clauses end before or behind the code"
+    assert (np.diff(rows.code_start) >= 0).all(), "clauses overlap"
+    assert n == len(rows.part) == len(rows.shape) == len(rows.clause) == len(rows.side), "columns differ in length"
+    assert rows.code.max(initial=-1) < n_terms, "a term is beyond those counted"
+    for row in range(n):
+        required = required_terms(rows, row)
+        assert required == sorted(set(required)), "the required terms of a clause are not ascending"
+        code = int(rows.shape[row])
+        room = len(rows.circle) if code % 2 == 0 else n_polygons
+        assert code == -1 or 0 <= code // 2 < room, "a row has a shape that is not there"
+        assert (rows.part[row, :2] <= rows.part[row, 2:]).all(), "a rectangle is turned inside out"
+
+
+def _check_slots_are_whole(component: Component, owner: NDArray[np.uint8]) -> None:
+    """A slot's rows are every clause with every rectangle, each once, and found by `rows_of_slots`."""
+    rows = component.rows
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for row in component.live_rows(owner).tolist():
+        pairs.setdefault(int(rows.slot[row]), []).append((int(rows.clause[row]), int(rows.side[row])))
+    for slot, found in pairs.items():
+        clauses, sides = max(clause for clause, _ in found) + 1, max(side for _, side in found) + 1
+        whole = [(clause, side) for clause in range(clauses) for side in range(sides)]
+        assert sorted(found) == whole, f"slot {slot} lacks a row or has one twice"
+        by_search = component.rows_of_slots(np.array([slot], np.int32))
+        assert len(by_search) == len(whole), f"rows_of_slots finds other rows of slot {slot}"
+        assert (rows.slot[by_search] == slot).all(), f"rows_of_slots finds rows of others for slot {slot}"
+
+
+def required_terms(rows: Rows, row: int) -> list[int]:
+    """Return the terms a row's clause requires: those before the first mark."""
+    code: list[int] = rows.code[rows.code_start[row] : rows.code_start[row + 1]].tolist()
+    return code[: next((i for i, op in enumerate(code) if op < 0), len(code))]
+
+
+def _bit(term: int) -> int:
+    return 1 << (((term * 2654435769) >> 26) & 63)
+
+
+def _check_trigger(rows: Rows, row: int, trigger: int, signature: int) -> None:
+    """The trigger is required (or nothing is), and the signature has a bit for each other required term, no more."""
+    required = required_terms(rows, row)
+    assert trigger in required if required else trigger == _WILDCARD, f"row {row} waits for a term it does not require"
+    bits = 0
+    for term in required:
+        bits |= _bit(term) if term != trigger else 0
+    assert bits == signature, f"the signature of row {row} is not that of its other terms"
+
+
+# Segments
+
+
+def check_segment(segment: Segment, *, is_earth: bool) -> None:
+    """Raise AssertionError where a segment breaks its promise."""
+    assert segment.earth.tolist() == [is_earth], "the segment is of another space"
+    n_cells = _check_tree(segment.places)
+    lists = _lists(segment, n_cells)
+    cells_of_row: dict[int, list[int]] = {}
+    for (cell, term), (first, last) in lists.items():
+        entries = segment.row[first:last].tolist()
+        assert entries == sorted(set(entries)), f"the list of term {term} in cell {cell} is not ascending"
+        for entry in range(first, last):
+            row = int(segment.row[entry])
+            cells_of_row.setdefault(row, []).append(cell)
+            _check_trigger(segment.rows, row, term, int(segment.signature[entry]))
+            word = _rectangle_word(segment.places, cell, segment.rows.part[row].tolist())
+            assert word == int(segment.rectangle[entry]), f"entry {entry} has the rectangle of something else"
+    _check_reachable(segment, cells_of_row)
+    _check_blocks(segment)
+    by_slot = segment.by_slot
+    assert len(set(by_slot.tolist())) == len(by_slot), "by_slot names a row twice"
+    assert (np.diff(segment.rows.slot[by_slot]) >= 0).all(), "by_slot does not order by slot"
+
+
+def _check_tree(places: Places) -> int:
+    """Check the k-d tree and return the number of cells, the one that is everywhere included."""
+    axis, child = places.axis.tolist(), places.child.tolist()
+    inner = [node for node in range(len(axis)) if axis[node] != _LEAF]
+    leaves = [node for node in range(len(axis)) if axis[node] == _LEAF]
+    assert set(axis) <= {0, 1, _LEAF}, "a node is cut along no axis"
+    children = [child[node] + side for node in inner for side in (0, 1)]
+    assert sorted(children) == list(range(1, len(axis))), "a node is the child of none or of two"
+    assert all(child[node] > node for node in inner), "a node stands before its parent"
+    assert sorted(child[node] for node in leaves) == list(range(1, len(leaves) + 1)), "a cell is missing or there twice"
+    assert len(places.origin) == len(places.scale) == len(leaves) + 1, "a cell has no grid"
+    assert np.isfinite(places.scale).all(), "a grid has no scale"
+    assert (places.scale >= 0).all(), "a grid runs backwards"
+    return len(leaves) + 1
+
+
+def _lists(segment: Segment, n_cells: int) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return (cell, term) -> (first, last) as a search by probing finds them; check that they tile the entries."""
+    start = segment.table_start.tolist()
+    assert len(start) == n_cells + 1, "a cell has no table"
+    assert [start[0], start[-1]] == [0, len(segment.table)], "tables end before or behind the places there are"
+    found = {}
+    for cell in range(n_cells):
+        table = segment.table[start[cell] : start[cell + 1]].tolist()
+        assert any(term == _VACANT for term, _, _ in table), f"the table of cell {cell} is full: a search may not end"
+        for term, first, last in table:
+            if term != _VACANT:
+                assert table[_probe(table, term)] == [term, first, last], f"term {term} of cell {cell} is not found"
+                assert (cell, term) not in found, f"term {term} of cell {cell} has two lists"
+                found[cell, term] = (first, last)
+    at = 0
+    for key in sorted(found):
+        first, last = found[key]
+        assert first == at < last, f"the list of (cell, term) {key} is empty, overlaps another, or leaves a gap"
+        at = last
+    assert at == len(segment.row) == len(segment.signature) == len(segment.rectangle), "an entry is in no list"
+    return found
+
+
+def _probe(table: list[list[int]], term: int) -> int:
+    at = ((((term + 2) * 2654435769) & 0xFFFFFFFF) * len(table)) >> 32
+    while table[at][0] not in (term, _VACANT):
+        at = (at + 1) % len(table)
+    return at
+
+
+def _check_reachable(segment: Segment, cells_of_row: dict[int, list[int]]) -> None:
+    """Every row is listed once in cell 0, or once in each cell its rectangle touches."""
+    for row in range(len(segment.rows.slot)):
+        cells = sorted(cells_of_row.get(row, []))
+        touched = sorted(_touched(segment.places, segment.rows.part[row].tolist()))
+        assert cells in ([_EVERYWHERE], touched), f"row {row} is listed in cells {cells} and touches {touched}"
+
+
+def _touched(places: Places, part: list[float], node: int = 0) -> list[int]:
+    axis, cut, child = int(places.axis[node]), float(places.cut[node]), int(places.child[node])
+    if axis == _LEAF:
+        return [child]
+    below = _touched(places, part, child) if part[axis] < cut else []
+    return below + (_touched(places, part, child + 1) if part[axis + 2] >= cut else [])
+
+
+def _grid_step(value: float, origin: float, scale: float) -> int:
+    if scale == 0 or value <= origin:
+        return 0
+    return int(min((value / 2 - origin / 2) * scale, _STEPS))
+
+
+def _rectangle_word(places: Places, cell: int, part: list[float]) -> int:
+    (ox, oy), (sx, sy) = places.origin[cell].tolist(), places.scale[cell].tolist()
+    x_min, y_min = _grid_step(part[0], ox, sx), _grid_step(part[1], oy, sy)
+    x_max, y_max = _grid_step(part[2], ox, sx), _grid_step(part[3], oy, sy)
+    return x_min | y_min << 16 | (_STEPS - x_max) << 32 | (_STEPS - y_max) << 48
+
+
+def _check_blocks(segment: Segment) -> None:
+    words = segment.rectangle.tolist()
+    assert len(segment.block) == -(-len(words) // _BLOCK), "there are too few or too many blocks"
+    for b, bound in enumerate(segment.block.tolist()):
+        inside = words[b * _BLOCK : (b + 1) * _BLOCK]
+        least = [min((word >> shift) & _STEPS for word in inside) for shift in (0, 16, 32, 48)]
+        assert least == [(bound >> shift) & _STEPS for shift in (0, 16, 32, 48)], (
+            f"block {b} does not bound its entries"
+        )
+
+
+# Deltas
+
+
+def _check_delta(delta: Delta, *, is_earth: bool) -> None:
+    """Every row hangs in the chain of its trigger, once."""
+    assert delta.n_rows <= delta.capacity, "a delta holds more than it may"
+    assert delta.chains.earth.tolist() == [is_earth], "the delta is of another space"
+    key, head = delta.chains.key.tolist(), delta.chains.head.tolist()
+    older = delta.chains.older.tolist()
+    assert _VACANT in key, "the table of a delta is full: a search may not end"
+    taken = [term for term in key if term != _VACANT]
+    assert len(taken) == len(set(taken)), "a term has two chains"
+    met: Counter[int] = Counter()
+    for at, term in enumerate(key):
+        row = head[at] if term != _VACANT else _VACANT
+        while row != _VACANT:
+            assert 0 <= row < delta.n_rows, "a chain leads out of the delta"
+            _check_trigger(delta.rows, row, term, int(delta.chains.signature[row]))
+            met[row] += 1
+            assert older[row] < row, "a chain does not go from new to old"
+            row = older[row]
+        if term != _VACANT:
+            assert at == _place_in(key, term), f"the chain of term {term} is not found"
+    assert dict.fromkeys(range(delta.n_rows), 1) == dict(met), "a row is in no chain or in two"
+
+
+def _place_in(key: list[int], term: int) -> int:
+    at = ((term + 2) * 2654435769) & (len(key) - 1)
+    while key[at] not in (term, _VACANT):
+        at = (at + 1) & (len(key) - 1)
+    return at
+
+
+def _check_delta_owns(component: DeltaComponent, owner: NDArray[np.uint8]) -> None:
+    """Rows that count for this delta belong to one version of their slot: one set of (clause, side), none twice."""
+    rows: Any = component.rows
+    live = component.live_rows(owner).tolist()
+    seen = Counter((int(rows.slot[row]), int(rows.clause[row]), int(rows.side[row])) for row in live)
+    assert all(count == 1 for count in seen.values()), "two versions of a slot count in one delta"

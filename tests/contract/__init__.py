@@ -1,0 +1,1 @@
+"""The contract suite: what every registered index must do."""

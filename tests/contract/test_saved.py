@@ -1,0 +1,245 @@
+"""Saved indexes: the same answers in any process, mapped and not copied, and clear words for damage."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from contract.conftest import SPECS
+from contract.naive import as_lists
+from contract.worlds import EARTH, PLANE, SMALL, point, world
+from nearcast.errors import IncompatibleStore, NearcastError
+from nearcast.geo import Space
+from nearcast.indexes import create, open_index
+from nearcast.indexes.trigger.components import arrays_of
+from nearcast.testing import IndexActor, check_index
+
+#: What a second process does with a saved index: match, change, match again, and tell.
+ELSEWHERE = """
+import json, sys
+from contract.worlds import world
+from contract.naive import as_lists
+from nearcast.text.words import WordTable
+from nearcast.geo import Space
+from nearcast.indexes import open_index
+from nearcast.testing import IndexActor, check_index
+
+folder, kind = sys.argv[1:]
+index = IndexActor(open_index(folder + "/index"), words=WordTable.open(folder + "/words"))
+wanted, said = world(13, Space(kind), 120, 90)
+answers = [as_lists(index.match(said))]
+slots = index.insert(wanted[:30])
+index.remove([2, 50, slots[4]])
+index.replace([3, slots[5]], wanted[40:42])
+index.move([6], [wanted[7][1]])
+answers.append(as_lists(index.match(said)))
+index.settle()
+check_index(index.index)
+answers.append(as_lists(index.match(said)))
+print(json.dumps(answers))
+"""
+
+
+def filled(spec, space):
+    """Return an index with a past: removed, replaced and moved slots, several pieces."""
+    wanted, said = world(13, space, 120, 90)
+    index = IndexActor(create(spec, space))
+    for first in range(0, 120, 30):
+        index.insert(wanted[first : first + 30])
+    index.remove([0, 17, 119])
+    index.replace([1, 118], [wanted[5], wanted[6]])
+    index.move([40], [wanted[9][1]])
+    return index, said, wanted
+
+
+def opened(index, folder):
+    index.index.save(folder)
+    return IndexActor(open_index(folder), words=index.words)
+
+
+@pytest.mark.modes
+@pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])
+def test_an_opened_index_answers_as_before(spec, space, tmp_path):
+    """Saving and opening changes no answer, and the original goes on unharmed."""
+    index, said, _ = filled(spec, space)
+    before = index.match(said)
+    again = opened(index, tmp_path / "index")
+    assert before == again.match(said)
+    assert before == index.match(said)
+    assert len(index.index) == len(again.index)
+    assert space == again.index.space
+    assert index.index.info == again.index.info
+    check_index(again.index)
+
+
+@pytest.mark.modes
+def test_an_opened_index_can_be_changed(spec, tmp_path):
+    """Changing and saving go on where they stopped, and the saved folder stays as it was."""
+    index, said, wanted = filled(spec, EARTH)
+    again = opened(index, tmp_path / "index")
+    for each in (index, again):
+        assert list(range(120, 150)) == each.insert(wanted[:30])
+        each.remove([2, 50, 124])
+        each.replace([3, 125], wanted[40:42])
+        each.move([6], [wanted[7][1]])
+        each.settle()
+    assert index.match(said) == again.match(said)
+    check_index(again.index)
+    third = opened(again, tmp_path / "third")
+    assert index.match(said) == third.match(said)
+    assert as_lists(filled(spec, EARTH)[0].match(said)) == as_lists(
+        IndexActor(open_index(tmp_path / "index"), words=index.words).match(said)
+    )
+
+
+@pytest.mark.parametrize("kind", ["earth", "plane"])
+def test_a_fresh_process_opens_and_changes_it(spec, kind, tmp_path):
+    """Another process gives the same answers, before and after changes of its own."""
+    space = Space(kind)
+    index, said, wanted = filled(spec, space)
+    index.index.save(tmp_path / "index")
+    index.words.save(tmp_path / "words")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ELSEWHERE, str(tmp_path), kind],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+    assert "" == run.stderr
+    expected = [as_lists(index.match(said))]
+    index.insert(wanted[:30])
+    index.remove([2, 50, 124])
+    index.replace([3, 125], wanted[40:42])
+    index.move([6], [wanted[7][1]])
+    expected += [as_lists(index.match(said))] * 2
+    assert expected == json.loads(run.stdout)
+
+
+@pytest.mark.modes
+def test_an_empty_index_is_saved_too(spec, tmp_path):
+    """Nothing in, nothing out, and it can be filled afterwards."""
+    again = opened(IndexActor(create(spec, PLANE)), tmp_path / "new" / "index")
+    assert [[]] == as_lists(again.match([(["a"], point(0, 0))]))
+    wanted, said = world(1, PLANE, 30, 20)
+    other = IndexActor(create("scan", PLANE), words=again.words)
+    assert other.insert(wanted) == again.insert(wanted)
+    assert other.match(said) == again.match(said)
+
+
+def test_an_emptied_index_is_saved_too(spec, tmp_path):
+    """Removed slots stay removed and are not handed out again."""
+    index = IndexActor(create(spec, PLANE))
+    wanted, said = world(1, PLANE, 30, 20)
+    index.remove(index.insert(wanted))
+    again = opened(index, tmp_path)
+    assert [[]] * 20 == as_lists(again.match(said))
+    assert [30] == again.insert(wanted[:1])
+
+
+def test_the_bounds_of_a_plane_are_kept(spec, tmp_path):
+    """A saved index knows the space it was made for."""
+    space = Space.plane((0.0, 0.0, 10.0, 5.0))
+    create(spec, space).save(tmp_path)
+    assert space == open_index(tmp_path).space
+
+
+def test_options_are_kept(tmp_path):
+    """An opened trigger index goes on with the options it was made with."""
+    index, _, _ = filled(SMALL, PLANE)
+    assert index.index._options == opened(index, tmp_path).index._options
+
+
+def test_arrays_are_mapped_and_not_copied(tmp_path):
+    """Every array of an opened segment lives in its file; only empty ones, which cannot be mapped, do not."""
+    index, _, _ = filled("trigger:delta_rows=64,leaf_rows=16", EARTH)
+    again = opened(index, tmp_path).index
+    arrays = {name: array for c in again._components for name, array in arrays_of(c.segment).items()}
+    arrays |= {"owner": again._owner, "popularity": again._popularity}
+    copied = [name for name, array in arrays.items() if array.size and not isinstance(array.base, np.memmap)]
+    assert [] == copied
+    assert len(arrays) > 15
+    assert all(array.flags.c_contiguous and array.flags.writeable for array in arrays.values())
+
+
+def test_a_folder_in_use_is_refused(spec, tmp_path):
+    """Saving over anything is an error that names the folder, and leaves it alone."""
+    (tmp_path / "precious.txt").write_text("mine")
+    index, _, _ = filled(spec, PLANE)
+    with pytest.raises(FileExistsError, match="not empty"):
+        index.index.save(tmp_path)
+    assert ["precious.txt"] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[]", "null", "{}", '{"format": 99, "name": "scan"}', '{"format": 1}', b"\xff\xfe\x00"]
+)
+def test_a_folder_that_is_no_index(text, tmp_path):
+    """A missing or damaged index.json is told in one line."""
+    if text is not None:
+        (tmp_path / "index.json").write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(IncompatibleStore) as error:
+        open_index(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    """So is a folder that does not exist."""
+    with pytest.raises(IncompatibleStore, match="no saved index"):
+        open_index(tmp_path / "nowhere")
+
+
+def test_an_index_of_a_later_version(tmp_path, spec):
+    """A name this version does not have is told in one line."""
+    filled(spec, PLANE)[0].index.save(tmp_path)
+    manifest = json.loads((tmp_path / "index.json").read_text())
+    (tmp_path / "index.json").write_text(json.dumps(manifest | {"name": "quantum"}))
+    with pytest.raises(NearcastError, match="quantum"):
+        open_index(tmp_path)
+
+
+HARM = {
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "only a header": lambda path: path.write_bytes(path.read_bytes()[:128]),
+    "cut in its header": lambda path: path.write_bytes(path.read_bytes()[:40]),
+    "no array": lambda path: path.write_bytes(b"hello" * 100),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("spec", ["scan", SMALL])
+def test_a_damaged_file(spec, harm, tmp_path):
+    """Each file of a saved index, missing or damaged, gives IncompatibleStore in one line that names it."""
+    index, _, _ = filled(spec, EARTH)
+    index.settle()
+    index.index.save(tmp_path)
+    names = sorted(path.name for path in tmp_path.rglob("*.npy"))
+    paths = {path.name: path for path in tmp_path.rglob("*.npy")}
+    wrong = {}
+    for name in dict.fromkeys(names):
+        path = paths[name]
+        if np.load(path).size == 0:
+            continue
+        whole = path.read_bytes()
+        HARM[harm](path)
+        try:
+            open_index(tmp_path)
+            wrong[name] = "opened"
+        except IncompatibleStore as error:
+            if "\n" in str(error) or name not in str(error):
+                wrong[name] = str(error)
+        except Exception as error:  # noqa: BLE001  whatever else it raises is what this test is after
+            wrong[name] = repr(error)
+        path.write_bytes(whole)
+    assert {} == wrong
+    open_index(tmp_path)
+
+
+assert {"scan", "trigger"} <= set(SPECS)

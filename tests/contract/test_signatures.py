@@ -1,0 +1,37 @@
+"""One compilation per kernel: arrays have one type wherever they come from."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numba
+import pytest
+
+pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+
+EXPECTED = {
+    "nearcast.indexes.scan._try_all",
+    "nearcast.indexes.trigger.search.search_segment",
+    "nearcast.indexes.trigger.delta.search_delta",
+    "nearcast.indexes.trigger.segment._spread",
+    "nearcast.indexes.trigger.index._hand_over",
+    "nearcast.indexes._gather.merge_found",
+}
+
+
+@pytest.mark.parametrize("more", [[], ["borrowed"]], ids=["own arrays", "borrowed arrays"])
+def test_every_kernel_is_compiled_once(more, tmp_path):
+    """Every kernel a mix of work calls has one signature; a second costs seconds at run time and memory for ever."""
+    run = subprocess.run(
+        [sys.executable, "-m", "contract.kernel_mix", str(tmp_path), *more],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        timeout=600,
+    )
+    assert 0 == run.returncode, run.stderr
+    counts = json.loads(run.stdout)
+    assert set(counts) >= EXPECTED
+    assert {} == {name: n for name, n in counts.items() if n != 1}
