@@ -1,0 +1,59 @@
+"""Ids ↔ slots."""
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast._ids import IdTable
+
+
+def bound(ids):
+    """Return a table in which these ids have slots 0, 1, ..."""
+    table = IdTable()
+    table.bind(pa.array(ids), np.arange(len(ids), dtype=np.int32))
+    return table
+
+
+def test_strings_and_integers_keep_their_type():
+    """An id comes back as it was given."""
+    assert bound(["a", "b"]).snapshot().column(np.array([1, 0])).to_pylist() == ["b", "a"]
+    assert bound([7, -3]).snapshot().column(np.array([1, 0])).to_pylist() == [-3, 7]
+
+
+def test_one_and_the_string_one_are_two_ids():
+    """An integer never meets the string that looks like it."""
+    table = bound(["1"])
+    table.bind(pa.array([1]), np.array([1], np.int32))
+
+    assert (table.slot("1"), table.slot(1), table.slot(2)) == (0, 1, -1)
+    assert table.snapshot().value(1) == 1
+    assert table.snapshot().column(np.array([0, 1])).to_pylist() == ["1", "1"]
+
+
+def test_a_released_id_has_no_slot_but_old_snapshots_still_name_it():
+    """What was delivered before stays readable."""
+    table = bound(["a", "b"])
+    before = table.snapshot()
+    table.release(np.array([0], np.int32))
+
+    assert (len(table), table.slot("a"), table.slot("b")) == (1, -1, 1)
+    assert before.value(0) == "a"
+
+
+def test_ids_that_come_and_go_do_not_pile_up():
+    """Memory follows the ids that live, not those that ever lived."""
+    table = bound(["stays"])
+    n = 60_000
+    for batch in range(4):
+        slots = np.arange(1 + batch * n, 1 + (batch + 1) * n, dtype=np.int32)
+        table.bind(pa.array([f"{batch}-{i}" for i in range(n)]), slots)
+        table.release(slots)
+
+    assert len(table) == 1
+    assert table.slot("stays") == 0
+    assert len(table._keys) <= 100_001
+
+
+def test_slots_of_a_column():
+    """A column of ids gives a column of slots, -1 where there is none."""
+    assert bound(["a", "b"]).slots(pa.array(["b", "x", "a"])).tolist() == [1, -1, 0]
+    assert bound([]).slots(pa.array(["x"])).tolist() == [-1]
