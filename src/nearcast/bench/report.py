@@ -1,0 +1,101 @@
+"""A run as JSON and as tables; into a pipe or a file the tables are Markdown."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+#: Heading and format of each figure of a result.
+_COLUMNS = {
+    "index": ("index", "{}"),
+    "build_s": ("build s", "{:,.2f}"),
+    "bytes_per_subscription": ("bytes/sub", "{:,.0f}"),
+    "us_per_message": ("µs/message", "{:,.2f}"),
+    "p50_us": ("p50 µs", "{:,.1f}"),
+    "p99_us": ("p99 µs", "{:,.1f}"),
+    "matches_per_message": ("matches", "{:,.1f}"),
+    "candidates_per_message": ("candidates", "{:,.1f}"),
+    "verified_per_message": ("verified", "{:,.1f}"),
+    "inserts_per_s": ("inserts/s", "{:,.0f}"),
+    "removes_per_s": ("removes/s", "{:,.0f}"),
+}
+_HUB_COLUMNS = {
+    "index": ("hub with", "{}"),
+    "subscribe_many_s": ("subscribe_many s", "{:,.2f}"),
+    "publish_many_us_per_message": ("publish_many µs/message", "{:,.2f}"),
+    "publish_per_s_from_terms": ("publish/s from terms", "{:,.0f}"),
+    "publish_per_s_from_text": ("publish/s from text", "{:,.0f}"),
+}
+_CHURN_COLUMNS = {
+    "index": ("under change", "{}"),
+    "rate": ("changes/s", "{:,.0f}"),
+    "quiet_us_per_message": ("quiet µs/message", "{:,.2f}"),
+    "churn_us_per_message": ("changing µs/message", "{:,.2f}"),
+    "ratio": ("ratio", "{:,.2f}"),
+}
+_PACKAGES = ("nearcast", "numpy", "numba", "pyarrow")
+
+
+def machine() -> dict[str, Any]:
+    """Return what a reader needs to compare figures: processor, cores, system and versions; never a host name."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return {
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        **versions,
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def print_report(report: dict[str, Any], console: Console) -> None:
+    """Print the question, the data, and a table for each part of a run."""
+    workload, on = report["workload"], report["machine"]
+    timed = ", ".join(f"{name} on {count:,}" for name, count in workload["timed_messages"].items())
+    counts = f"{workload['subscriptions']:,} subscriptions, {workload['messages']:,} messages"
+    for line in (
+        workload["question"],
+        f"Data: {counts}, {workload['source']} ({workload['distribution']}); timed messages: {timed}.",
+        f"Answers: {workload['checked']}.",
+        f"Machine: {on['cpu']}, {on['cores']} cores; Python {on['python']}, Numba {on['numba']}.",
+        f"Command: {workload['command']}",
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print()
+    _print_rows(console, report["results"], _COLUMNS)
+    if "hub" in report:
+        _print_rows(console, [report["hub"]], _HUB_COLUMNS)
+    if "churn" in report:
+        _print_rows(console, [report["churn"]], _CHURN_COLUMNS)
+
+
+def _print_rows(console: Console, rows: list[dict[str, Any]], columns: dict[str, tuple[str, str]]) -> None:
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.MARKDOWN, pad_edge=console.is_terminal)
+    for heading, _ in columns.values():
+        table.add_column(heading, justify="left" if heading == columns["index"][0] else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(pattern.format(row[name]) for name, (_, pattern) in columns.items()))
+    # Rendered apart: rich would cut a table to the width of the window, and surround Markdown with blank lines.
+    with console.capture() as captured:
+        console.print(table, width=max(console.width, console.measure(table).maximum), crop=False)
+    console.out(captured.get().strip("\n ") + "\n", highlight=False)

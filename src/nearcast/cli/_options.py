@@ -1,0 +1,29 @@
+"""Options that several commands take, each described once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class SpaceName(StrEnum):
+    """Where messages and subscriptions live."""
+
+    EARTH = "earth"
+    PLANE = "plane"
+
+
+_FORMATS = ".parquet, .jsonl, .ndjson, .csv, .geojson or .geojsonl"
+
+SubscriptionsFile = Annotated[Path, typer.Option("--subscriptions", help=f"File of subscriptions: {_FORMATS}.")]
+MessagesFile = Annotated[Path, typer.Option("--messages", help=f"File of messages: {_FORMATS}.")]
+SpaceOption = Annotated[SpaceName | None, typer.Option("--space", help="Needed only where the columns do not tell it.")]
+MapOption = Annotated[
+    list[str] | None,
+    typer.Option("--map", metavar="NEW=OLD", help="Use the column OLD as NEW, such as time=ts; may be repeated."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same data.")]

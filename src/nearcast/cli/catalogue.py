@@ -1,0 +1,50 @@
+"""`nearcast indexes`, `nearcast version` and `nearcast demo`: what there is."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from nearcast.cli._console import stdout
+from nearcast.cli._options import JsonOption, SeedOption
+
+
+def indexes(as_json: JsonOption = False) -> int:
+    """List the indexes, the kinds they match, where they come from, and their options."""
+    from nearcast.indexes import available
+
+    if as_json:
+        typer.echo(json.dumps([info.as_json() for info in available()]))
+        return 0
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "kinds", "options", "paper"):
+        table.add_column(heading, overflow="fold")
+    for info in available():
+        options = ", ".join(f"{name}={value}" for name, value in info.options.items())
+        table.add_row(info.name, ", ".join(info.kinds), options or "none", info.paper)
+    stdout().print(table)
+    return 0
+
+
+def version() -> int:
+    """Print the version of nearcast."""
+    from nearcast import __version__
+
+    typer.echo(__version__)
+    return 0
+
+
+def demo(
+    subscriptions: Annotated[int, typer.Option(min=100, help="How many people subscribe.")] = 20_000,
+    messages: Annotated[int, typer.Option(min=100, help="How many messages are published.")] = 5_000,
+    seed: SeedOption = 1,
+) -> int:
+    """Match an evening of messages in a made-up city, and explain a few answers."""
+    from nearcast.demo import run
+
+    run(stdout(), subscriptions=subscriptions, messages=messages, seed=seed)
+    return 0
