@@ -1,0 +1,69 @@
+"""What the documents say is true: their Python runs, their commands run, their links lead somewhere."""
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_in_a_page_gives_the_output_shown(page):
+    """Every example can be pasted."""
+    failed, _ = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+
+    assert failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_to_paste_prints_what_stands_below_it(page, capsys):
+    """A block without prompts is a program of its own; the text block after it is its output."""
+    blocks = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", page.read_text(), re.DOTALL)
+    for code, expected in blocks:
+        if not code.startswith(">>>"):
+            exec(compile(code, page.name, "exec"), {})
+            assert expected == capsys.readouterr().out
+
+
+def test_commands_of_the_readme_run(tmp_path):
+    """Every `$ nearcast` line works in an empty folder, one after the other."""
+    commands = re.findall(r"^\$ (nearcast .*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert commands
+
+    for command in commands:
+        words = [sys.executable, "-m", "nearcast", *shlex.split(command)[1:]]
+        ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=os.environ, check=False)
+        assert (ran.returncode, command) == (0, command), ran.stderr
+
+
+@pytest.mark.parametrize("page", sorted({*PAGES, *ROOT.glob("*.md")}), ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    """A link to a file of ours names a file that is there."""
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
+
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_importing_nearcast_loads_neither_spark_nor_the_server():
+    """A small program stays small."""
+    unwanted = ("pyspark", "fastapi", "uvicorn", "typer", "pandas")
+    code = f"import sys, nearcast; print([m for m in {unwanted} if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.strip() == "[]"
+
+
+def test_no_file_names_a_machine():
+    """Nothing committed holds a path of the machine it was written on."""
+    pattern = re.compile(r"(?<![\w.])/(work|root|home|tmp)/")
+    here = Path(__file__).name
+    pages = [p for folder in ("src", "tests", "docs") for p in (ROOT / folder).rglob("*") if p.suffix in {".py", ".md"}]
+
+    assert [str(p) for p in [*pages, *ROOT.glob("*.md")] if p.name != here and pattern.search(p.read_text())] == []
