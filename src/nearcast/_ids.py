@@ -55,12 +55,8 @@ class IdSnapshot(NamedTuple):
         key = self.key_of_slot[slot]
         return id_of(self.blob[self.start[key] : self.start[key + 1]].tobytes().decode())
 
-    def column(self, slots: NDArray[np.int32]) -> pa.Array:
-        """Return the ids of many slots: int64 if all ids there are are integers, else strings."""
-        return self.ids_of(self.keys(slots))
-
     def ids_of(self, keys: pa.Array) -> pa.Array:
-        """Return keys as ids."""
+        """Return keys as ids: int64 if all ids there are are integers, else strings."""
         if True not in self.kinds:
             return keys
         return pc.replace_substring(keys, INTEGER_MARK, "").cast(pa.string() if False in self.kinds else pa.int64())

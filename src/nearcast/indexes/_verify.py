@@ -6,8 +6,6 @@ and its list of terms in text order, for phrases.
 
 from __future__ import annotations
 
-import numpy as np
-
 from nearcast._jit import step
 from nearcast.query import NOT, PHRASE
 
@@ -86,8 +84,3 @@ def message_parts(box, row, parts):
     parts[0, 2] = 180.0
     parts[1, 0] = -180.0
     return 2
-
-
-def required_terms(n_terms: int) -> np.ndarray:
-    """Return an empty `has` for that many terms."""
-    return np.zeros(max(n_terms, 1), np.uint8)
