@@ -77,4 +77,5 @@ def _windows(ring: Coordinates) -> Iterator[Coordinates]:
 def invalid_polygon(geometry: Any) -> str:
     """Say in one line why GEOS calls a geometry invalid, and where."""
     reason = str(shapely.is_valid_reason(geometry))
-    return f"the polygon is not valid: {reason}; draw its rings without crossings"
+    advice = "put every hole inside its ring" if "Hole" in reason else "draw its rings without crossings"
+    return f"the polygon is not valid: {reason}; {advice}"

@@ -216,11 +216,15 @@ def _polygonal(value: Any) -> Any:
         value = value.get("geometry")
     geometry = value
     if not isinstance(value, shapely.Geometry):
+        if isinstance(value, Mapping) and not {"type", "coordinates"} <= set(value):
+            raise InvalidRegion(f"region {shorten(value)} lacks its type or its coordinates; {_FORMS}", field="region")
         try:
             with np.errstate(invalid="ignore"):  # NaN is reported below
                 geometry = shape(value)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, shapely.GEOSException) as error:
-            raise InvalidRegion(f"region {shorten(value)} cannot be read: {error}; {_FORMS}", field="region") from None
+            raise InvalidRegion(
+                f"region {shorten(value)} cannot be read: {_said(error)}; {_FORMS}", field="region"
+            ) from None
     if geometry.geom_type not in ("Polygon", "MultiPolygon"):
         raise InvalidRegion(f"region is a {geometry.geom_type}; expected a Polygon or MultiPolygon", field="region")
     if geometry.is_empty:
@@ -228,6 +232,11 @@ def _polygonal(value: Any) -> Any:
     if not np.isfinite(shapely.get_coordinates(geometry)).all():
         raise InvalidRegion("a coordinate of the polygon is not finite; expected numbers", field="region")
     return shapely.force_2d(geometry)
+
+
+def _said(error: Exception) -> str:
+    """Return what a person can use of an error from within shapely or Python."""
+    return str(error).rstrip(".") if "linearring" in str(error) else "its coordinates are not rings of [x, y] numbers"
 
 
 def check_position(lon: float, lat: float) -> None:
