@@ -38,7 +38,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
+from nearcast._saved import replace_file
 from nearcast.errors import IncompatibleStore, NotSupported, UnknownIndex
+from nearcast.indexes._slots import same_length
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -162,8 +164,7 @@ class Index(ABC):
 
     def move(self, slots: NDArray[np.int32], regions: Regions) -> None:
         """Give these slots other regions; their words stay."""
-        if len(slots) != len(regions):
-            raise ValueError(f"{len(slots)} slots were given for {len(regions)} regions")
+        same_length(slots, regions, "regions")
         with self._lock:
             self.replace(slots, self.subscriptions(slots).with_regions(regions))
 
@@ -234,9 +235,7 @@ def write_manifest(folder: Path, index: Index, options: dict[str, Any], **more: 
     """Write `index.json`, the file that makes a saved folder an index; it is written last."""
     space = {"kind": index.space.kind, "bounds": index.space.bounds}
     text = json.dumps({"format": FORMAT_VERSION, "name": index.info.name, "space": space, "options": options, **more})
-    partial = folder / "index.json.partial"
-    partial.write_text(text)
-    partial.replace(folder / "index.json")
+    replace_file(folder / "index.json", lambda path: path.write_text(text))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

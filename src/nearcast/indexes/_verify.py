@@ -14,21 +14,12 @@ NO_SHAPE = -1
 
 
 @step
-def mark_terms(terms, first, last, has):
-    """Set `has` for the terms of one message. Terms beyond `has` are words of no subscription, like -1."""
+def mark_terms(terms, first, last, has, mark):
+    """Set `has` to 1 for the terms of one message, or back to 0; terms beyond it are words of no subscription."""
     for i in range(first, last):
         term = terms[i]
         if 0 <= term < has.size:
-            has[term] = 1
-
-
-@step
-def clear_terms(terms, first, last, has):
-    """Undo `mark_terms`."""
-    for i in range(first, last):
-        term = terms[i]
-        if 0 <= term < has.size:
-            has[term] = 0
+            has[term] = mark
 
 
 @step

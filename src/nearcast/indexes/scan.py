@@ -9,12 +9,12 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast._jit import hot_kernel
+from nearcast._saved import mapped, new_folder
 from nearcast.columns import Subscriptions
 from nearcast.geo import ANYWHERE, CIRCLE, POLYGON, Regions, circle_holds, polygons_touch
 from nearcast.indexes import Index, Matches, register, write_manifest
-from nearcast.indexes._saved import mapped, new_folder
 from nearcast.indexes._slots import checked_slots, only_within, same_length
-from nearcast.indexes._verify import boxes_overlap, clause_holds, clear_terms, mark_terms, message_parts
+from nearcast.indexes._verify import boxes_overlap, clause_holds, mark_terms, message_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -241,7 +241,7 @@ def _try_all(
     """Set `wanted` for the rows that want a message; of polygons only the rectangle around them is asked here."""
     first, last = term_start[message], term_start[message + 1]
     n_places = message_parts(box, message, place)
-    mark_terms(terms, first, last, has)
+    mark_terms(terms, first, last, has, 1)
     for i in range(rows.size):
         row = rows[i]
         near = kind[row] == ANYWHERE
@@ -260,4 +260,4 @@ def _try_all(
                 if clause_holds(code, code_start[c], code_start[c + 1], terms, first, last, has):
                     wanted[i] = 1
                     break
-    clear_terms(terms, first, last, has)
+    mark_terms(terms, first, last, has, 0)

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast._jit import kernel
+from nearcast._saved import load_array, replace_file, save_array
 from nearcast.errors import IncompatibleStore, InvalidColumns, InvalidInput, NotSupported
-from nearcast.text.words import WordTable, load_array, replace_file, save_array, string_spans, writable
+from nearcast.text.words import WordTable, string_spans, writable
 
 if TYPE_CHECKING:
     from nearcast.text import Analyzer

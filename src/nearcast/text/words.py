@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from nearcast._arrow import array_of
 from nearcast._jit import kernel
+from nearcast._saved import load_array, save_array
 from nearcast.errors import IncompatibleStore, InvalidColumns
 
 #: What `WordTable` answers for a word it does not hold.
@@ -444,34 +445,3 @@ class WordTable:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._fill(state["blob"], state["start"])
-
-
-def save_array(path: Path, array: np.ndarray) -> None:
-    """Write one .npy file in one step."""
-
-    def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:
-            np.save(file, array)
-
-    replace_file(path, write)
-
-
-def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file beside `path` and put it in its place in one step: a reader sees the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def load_array(path: Path, dtype: type) -> np.ndarray:
-    """Return a one-dimensional .npy file of that type; IncompatibleStore if it is anything else."""
-    try:
-        array: np.ndarray = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise IncompatibleStore(f"{path.name} cannot be read as a saved array ({error}); build it anew") from error
-    if array.ndim != 1 or array.dtype != dtype:
-        raise IncompatibleStore(f"{path.name} holds {array.ndim}-d {array.dtype}, expected 1-d {np.dtype(dtype)}")
-    return array

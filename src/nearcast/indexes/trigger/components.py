@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.indexes._saved import mapped
+from nearcast._saved import mapped
 from nearcast.indexes.trigger.delta import Delta, search_delta
 from nearcast.indexes.trigger.places import Places
 from nearcast.indexes.trigger.rows import Rows, take_rows

@@ -9,7 +9,17 @@ import numpy as np
 from nearcast._jit import hot_kernel, step
 from nearcast.indexes._verify import boxes_overlap, clause_holds, message_parts
 from nearcast.indexes.trigger.rows import Rows, rarest_terms, take_rows
-from nearcast.indexes.trigger.search import FOUND, LOOKED_AT, MARKED, PENDING, VERIFIED, set_marks, touches_shape
+from nearcast.indexes.trigger.search import (
+    FOUND,
+    LOOKED_AT,
+    MARKED,
+    PENDING,
+    VERIFIED,
+    end_message,
+    set_marks,
+    tally_now,
+    touches_shape,
+)
 from nearcast.indexes.trigger.segment import WILDCARD
 
 if TYPE_CHECKING:
@@ -134,21 +144,15 @@ def search_delta(rows, chains, batch, first, last, owner, number, work, start):
     """Search messages `batch.order[first:last]` as `search_segment` does."""
     start[first] = work.tally[FOUND]
     for i in range(first, last):
-        found, looked_at = work.tally[FOUND], work.tally[LOOKED_AT]
-        verified, pending = work.tally[VERIFIED], work.tally[PENDING]
+        before = tally_now(work)
         fits = True
         for part in range(message_parts(batch.box, batch.order[i], work.parts)):
             for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
                 term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
                 row = chains.head[_place_of(chains.key, term)]
                 fits = fits and (row == _NONE or _walk(rows, chains, row, batch, i, part, owner, number, work))
-        if work.tally[MARKED]:
-            set_marks(batch, i, work, 0)
-        if not fits:
-            work.tally[FOUND], work.tally[LOOKED_AT] = found, looked_at
-            work.tally[VERIFIED], work.tally[PENDING] = verified, pending
+        if not end_message(batch, i, fits, before, work, start):
             return i
-        start[i + 1] = work.tally[FOUND]
     return last
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast._jit import kernel
+from nearcast._saved import mapped, new_folder
 from nearcast.errors import UnknownIndex
 from nearcast.indexes import Index, Matches, read_manifest, register, write_manifest
-from nearcast.indexes._saved import mapped, new_folder
 from nearcast.indexes._slots import checked_slots, only_within, same_length
 from nearcast.indexes.trigger.components import (
     Component,

@@ -39,6 +39,10 @@ _ONES = np.ones(1 << 12)
 _ONES.flags.writeable = False
 
 
+#: Messages and the slots whose polygons they touch, side by side.
+_Touching = tuple["NDArray[np.int32]", "NDArray[np.int32]"]
+
+
 class _Sorted(NamedTuple):
     """What a chunk of the order matched: slots end to end, and how many each position has."""
 
@@ -93,16 +97,10 @@ class Matcher:
         n_cells = max([component.n_cells for component in components], default=1)
         work = self._borrow(n_terms, n_cells)
         batch = _batch(messages, _ONLY_ONE, work)
-        work.tally[:] = 0
-        polygons: list[NDArray[np.int32]] = []
-        for component in components:
-            work.tally[PENDING] = 0
-            while component.search(batch, 0, 1, owner, work, work.bounds) == 0:
-                work = _with_more_room(work)
-            if work.tally[PENDING]:
-                polygons.append(_ask_polygons(component, batch, work, self._space)[1])
+        starts = np.empty((len(components), 2), np.int64)
+        work, touching = _search_components(components, owner, batch, work, starts, self._space)
         found, looked_at, verified, *_ = work.tally.tolist()
-        slots = np.concatenate([work.found[:found], *polygons]) if polygons else work.found[:found].copy()
+        slots = np.concatenate([work.found[:found], *(pair[1] for pair in touching)])
         if len(work.spare) < len(slots):
             work = work._replace(spare=np.empty(2 * len(slots), np.int32))
         slots = slots[: sort_distinct(slots, n_slots.bit_length(), work.spare, work.digits)]
@@ -151,22 +149,34 @@ def _search_chunk(
     space: Space,
 ) -> tuple[Work, _Sorted]:
     n = len(batch.order)
-    work.tally[:] = 0
     starts = np.zeros((len(components) + 1, n + 1), np.int64)
-    touching: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
-    for k, component in enumerate(components):
-        work.tally[PENDING] = 0
-        done = 0
-        while (done := component.search(batch, done, n, owner, work, starts[k])) < n:
-            work = _with_more_room(work)
-        if work.tally[PENDING]:
-            touching.append(_ask_polygons(component, batch, work, space))
+    work, touching = _search_components(components, owner, batch, work, starts, space)
     work = _append_touching(touching, batch, work, starts[-1])
     used = starts if touching else starts[:-1]
     out, counts = np.empty(int(work.tally[FOUND]), np.int32), np.empty(n, np.int64)
     spare = np.empty(int(np.diff(used).sum(axis=0).max(initial=0)), np.int32)
     total = merge_found(work.found, used, 0, n, n_slots.bit_length(), spare, work.digits, out, counts)
     return work, _Sorted(out[:total], counts, int(work.tally[LOOKED_AT]), int(work.tally[VERIFIED]))
+
+
+def _search_components(
+    components: Sequence[Component],
+    owner: NDArray[np.uint8],
+    batch: Batch,
+    work: Work,
+    starts: NDArray[np.int64],
+    space: Space,
+) -> tuple[Work, list[_Touching]]:
+    """Search every component into `work`, component k with its list starts in `starts[k]`; ask the polygons."""
+    work.tally[:] = 0
+    touching: list[_Touching] = []
+    for k, component in enumerate(components):
+        work.tally[PENDING] = done = 0
+        while (done := component.search(batch, done, len(batch.order), owner, work, starts[k])) < len(batch.order):
+            work = _with_more_room(work)
+        if work.tally[PENDING]:
+            touching.append(_ask_polygons(component, batch, work, space))
+    return work, touching
 
 
 def _with_more_room(work: Work) -> Work:
@@ -177,9 +187,7 @@ def _with_more_room(work: Work) -> Work:
     )
 
 
-def _ask_polygons(
-    component: Component, batch: Batch, work: Work, space: Space
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _ask_polygons(component: Component, batch: Batch, work: Work, space: Space) -> _Touching:
     """Return (messages, slots) of the pending rows whose polygon touches the message."""
     pending = np.unique(work.pending[: work.tally[PENDING]], axis=0)
     message, row = pending[:, 0], pending[:, 1]
@@ -187,9 +195,7 @@ def _ask_polygons(
     return message[touch], component.rows.slot[row[touch]]
 
 
-def _append_touching(
-    touching: list[tuple[NDArray[np.int32], NDArray[np.int32]]], batch: Batch, work: Work, start: NDArray[np.int64]
-) -> Work:
+def _append_touching(touching: list[_Touching], batch: Batch, work: Work, start: NDArray[np.int64]) -> Work:
     """Add the polygons' slots behind what the searches found, as a search of their own."""
     if not touching:
         return work

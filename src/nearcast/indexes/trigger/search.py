@@ -38,7 +38,6 @@ class Work(NamedTuple):
     found: NDArray[np.int32]
     pending: NDArray[np.int32]
     tally: NDArray[np.int64]
-    bounds: NDArray[np.int64]
     spare: NDArray[np.int32]
     digits: NDArray[np.int64]
 
@@ -54,7 +53,6 @@ def new_work(n_terms: int, n_cells: int, room: int) -> Work:
         np.empty(room, np.int32),
         np.empty((max(16, room // 64), 2), np.int32),
         np.zeros(5, np.int64),
-        np.zeros(2, np.int64),
         np.empty(1024, np.int32),
         np.empty(256, np.int64),
     )
@@ -104,6 +102,24 @@ def set_marks(batch, i, work, mark):
     work.tally[MARKED] = mark
 
 
+@step
+def tally_now(work):
+    """Return the counts as they are before a message, for the case that its matches do not fit."""
+    return work.tally[FOUND], work.tally[LOOKED_AT], work.tally[VERIFIED], work.tally[PENDING]
+
+
+@step
+def end_message(batch, i, fits, before, work, start):
+    """Clear the marks and close the list of the i-th message, or take back all it has counted; return `fits`."""
+    if work.tally[MARKED]:
+        set_marks(batch, i, work, 0)
+    if fits:
+        start[i + 1] = work.tally[FOUND]
+    else:
+        work.tally[FOUND], work.tally[LOOKED_AT], work.tally[VERIFIED], work.tally[PENDING] = before
+    return fits
+
+
 @hot_kernel
 def search_segment(segment, batch, first, last, owner, number, work, start):
     """Search messages `batch.order[first:last]`; return the first one left undone because room ran out.
@@ -113,19 +129,12 @@ def search_segment(segment, batch, first, last, owner, number, work, start):
     """
     start[first] = work.tally[FOUND]
     for i in range(first, last):
-        found, looked_at = work.tally[FOUND], work.tally[LOOKED_AT]
-        verified, pending = work.tally[VERIFIED], work.tally[PENDING]
-        message = batch.order[i]
+        before = tally_now(work)
         fits = True
-        for part in range(message_parts(batch.box, message, work.parts)):
+        for part in range(message_parts(batch.box, batch.order[i], work.parts)):
             fits = fits and _search_part(segment, batch, i, part, owner, number, work)
-        if work.tally[MARKED]:
-            set_marks(batch, i, work, 0)
-        if not fits:
-            work.tally[FOUND], work.tally[LOOKED_AT] = found, looked_at
-            work.tally[VERIFIED], work.tally[PENDING] = verified, pending
+        if not end_message(batch, i, fits, before, work, start):
             return i
-        start[i + 1] = work.tally[FOUND]
     return last
 
 

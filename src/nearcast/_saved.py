@@ -1,7 +1,10 @@
-"""Saved arrays: where they go and how they come back."""
+"""Saved files: put in place in one step, and read or mapped again."""
 
 from __future__ import annotations
 
+import os
+import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,3 +41,34 @@ def _has_elements(path: Path) -> bool:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, _ = read(file)
         return bool(np.prod(shape))
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write one .npy file in one step."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.save(file, array)
+
+    replace_file(path, write)
+
+
+def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file beside `path` and put it in its place in one step: a reader sees the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_array(path: Path, dtype: type) -> np.ndarray:
+    """Return a one-dimensional .npy file of that type; IncompatibleStore if it is anything else."""
+    try:
+        array: np.ndarray = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise IncompatibleStore(f"{path.name} cannot be read as a saved array ({error}); build it anew") from error
+    if array.ndim != 1 or array.dtype != dtype:
+        raise IncompatibleStore(f"{path.name} holds {array.ndim}-d {array.dtype}, expected 1-d {np.dtype(dtype)}")
+    return array
