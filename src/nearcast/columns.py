@@ -70,6 +70,9 @@ class Messages:
     `terms[term_start[i]:term_start[i + 1]]` are the words of message i in text order, repeats kept,
     -1 for words no subscription uses. `box` is x_min, y_min, x_max, y_max: equal corners are a point;
     on the earth x_max < x_min is a rectangle across the dateline. `ids` of a single message may be a plain list.
+
+    `totals[i]` is how many distinct words message i has and what they weigh together, words that no subscription uses
+    included. Only the text functions that read the whole message need it; None means it was not worked out.
     """
 
     ids: pa.Array | list[str | int]
@@ -79,6 +82,7 @@ class Messages:
     time: NDArray[np.int64]
     expires: NDArray[np.int64]
     attributes: pa.Table | None = None
+    totals: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.box)
@@ -94,6 +98,7 @@ class Messages:
         time: NDArray[np.int64] | None = None,
         expires: NDArray[np.int64] | None = None,
         attributes: pa.Table | None = None,
+        totals: NDArray[np.float64] | None = None,
     ) -> Messages:
         """Make columns from arrays of any layout; ids default to the row number."""
         n = len(box)
@@ -106,13 +111,17 @@ class Messages:
             never if time is None else np.ascontiguousarray(time, np.int64),
             never if expires is None else np.ascontiguousarray(expires, np.int64),
             attributes,
+            None if totals is None else np.ascontiguousarray(totals, np.float64).reshape(n, 2),
         )
 
     def for_kernels(self) -> Messages:
         """Return the same messages in arrays that are ours: read-only ones are another type to every kernel."""
-        if self.term_start.flags.writeable and self.terms.flags.writeable and self.box.flags.writeable:
+        lent: list[NDArray[Any]] = [self.term_start, self.terms, self.box]
+        lent += [] if self.totals is None else [self.totals]
+        if all(array.flags.writeable for array in lent):
             return self
-        return replace(self, term_start=_owned(self.term_start), terms=_owned(self.terms), box=_owned(self.box))
+        term_start, terms, box, *totals = map(_owned, lent)
+        return replace(self, term_start=term_start, terms=terms, box=box, totals=totals[0] if totals else None)
 
     def terms_of(self, row: int) -> NDArray[np.int32]:
         """Return the term ids of one message."""
@@ -131,7 +140,39 @@ class Messages:
             self.time[rows],
             self.expires[rows],
             attributes,
+            None if self.totals is None else np.ascontiguousarray(self.totals[rows]),
         )
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How the scored rows of `Subscriptions` are scored, by row; rows of kind `within` hold zeros.
+
+    `similarity` is a value of `nearcast.similarity`; `max_distance` is always given here, above 0 and finite.
+    """
+
+    text_weight: NDArray[np.float64]
+    threshold: NDArray[np.float64]
+    max_distance: NDArray[np.float64]
+    similarity: NDArray[np.uint8]
+
+    @classmethod
+    def none(cls, n: int) -> Scoring:
+        """Return n rows that are not scored."""
+        return cls(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, np.uint8))
+
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """Return the columns in the order of the constructor."""
+        return self.text_weight, self.threshold, self.max_distance, self.similarity
+
+    def take(self, rows: NDArray[np.int64]) -> Scoring:
+        """Return these rows, in this order."""
+        return Scoring(*(np.ascontiguousarray(column[rows]) for column in self.columns()))
+
+    @classmethod
+    def concat(cls, pieces: list[Scoring]) -> Scoring:
+        """Return all rows of all pieces, in order."""
+        return cls(*map(np.concatenate, zip(*(piece.columns() for piece in pieces), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -140,7 +181,10 @@ class Subscriptions:
 
     Row i owns the clauses `clause_start[i]:clause_start[i + 1]`; clause c is the program
     `code[code_start[c]:code_start[c + 1]]`, whose form `nearcast.query` describes.
-    A message satisfies the row if it satisfies one clause and touches the region.
+    A message satisfies a row of kind `within` if it satisfies one clause and touches the region.
+
+    A scored row (`similar`) has one clause, its words, each once and in the order of their strings, and its region is a
+    box of one point, its place; `scoring` says how the two are weighed. None stands for no scored rows at all.
     """
 
     ids: pa.Array
@@ -150,6 +194,7 @@ class Subscriptions:
     code: NDArray[np.int32]
     regions: Regions
     expires: NDArray[np.int64]
+    scoring: Scoring | None = None
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -164,17 +209,20 @@ class Subscriptions:
         *,
         ids: pa.Array | None = None,
         expires: NDArray[np.int64] | None = None,
+        kind: NDArray[np.uint8] | None = None,
+        scoring: Scoring | None = None,
     ) -> Subscriptions:
-        """Make `within` columns; ids default to the row number."""
+        """Make columns, of kind `within` unless given; ids default to the row number."""
         n = len(regions)
         return cls(
             _arrow.numbers(np.arange(n)) if ids is None else ids,
-            np.full(n, WITHIN, np.uint8),
+            np.full(n, WITHIN, np.uint8) if kind is None else np.ascontiguousarray(kind, np.uint8),
             np.ascontiguousarray(clause_start, np.int64),
             np.ascontiguousarray(code_start, np.int64),
             np.ascontiguousarray(code, np.int32),
             regions,
             np.full(n, NO_TIME, np.int64) if expires is None else np.ascontiguousarray(expires, np.int64),
+            scoring,
         )
 
     def take(self, rows: NDArray[np.int64]) -> Subscriptions:
@@ -190,6 +238,7 @@ class Subscriptions:
             np.ascontiguousarray(self.code[positions]),
             self.regions.take(rows),
             self.expires[rows],
+            None if self.scoring is None else self.scoring.take(rows),
         )
 
     def with_regions(self, regions: Regions) -> Subscriptions:
@@ -207,4 +256,11 @@ class Subscriptions:
             np.concatenate([piece.code for piece in pieces]),
             Regions.concat([piece.regions for piece in pieces]),
             np.concatenate([piece.expires for piece in pieces]),
+            _joined_scoring(pieces),
         )
+
+
+def _joined_scoring(pieces: list[Subscriptions]) -> Scoring | None:
+    if all(piece.scoring is None for piece in pieces):
+        return None
+    return Scoring.concat([Scoring.none(len(p)) if p.scoring is None else p.scoring for p in pieces])

@@ -102,3 +102,116 @@ def place_in_message_order(sorted_slots, order, counts, first, last, start, slot
         for j in range(counts[i]):
             slots[to + j] = sorted_slots[at + j]
         at += counts[i]
+
+
+@hot_kernel
+def place_scores_in_message_order(sorted_scores, order, counts, first, last, start, scores):
+    """Do with scores what `place_in_message_order` does with slots."""
+    at = 0
+    for i in range(first, last):
+        to = start[order[i]]
+        for j in range(counts[i]):
+            scores[to + j] = sorted_scores[at + j]
+        at += counts[i]
+
+
+@step
+def _sort_short_scored(slots, scores, first, n):
+    for i in range(first + 1, first + n):
+        slot, score, j = slots[i], scores[i], i
+        while j > first and slots[j - 1] > slot:
+            slots[j], scores[j] = slots[j - 1], scores[j - 1]
+            j -= 1
+        slots[j], scores[j] = slot, score
+
+
+@step
+def _scatter_scored(from_slots, from_scores, from_first, to_slots, to_scores, to_first, n, shift, digits):
+    """Move n pairs in stable order of the eight bits at `shift`."""
+    for d in range(256):
+        digits[d] = 0
+    for i in range(n):
+        digits[(from_slots[from_first + i] >> shift) & 255] += 1
+    total = 0
+    for d in range(256):
+        total, digits[d] = total + digits[d], total
+    for i in range(n):
+        slot = from_slots[from_first + i]
+        d = (slot >> shift) & 255
+        to = to_first + digits[d]
+        to_slots[to], to_scores[to] = slot, from_scores[from_first + i]
+        digits[d] += 1
+
+
+@step
+def sort_scored(slots, scores, first, n, n_bits, spare_slots, spare_scores, digits):
+    """Sort `slots[first:first + n]` and their scores along; the spare arrays hold n, `digits` 256."""
+    if n < _SHORT:
+        _sort_short_scored(slots, scores, first, n)
+        return
+    shift = 0
+    while shift < n_bits:
+        _scatter_scored(slots, scores, first, spare_slots, spare_scores, 0, n, shift, digits)
+        if shift + 8 < n_bits:
+            _scatter_scored(spare_slots, spare_scores, 0, slots, scores, first, n, shift + 8, digits)
+        else:
+            for i in range(n):
+                slots[first + i], scores[first + i] = spare_slots[i], spare_scores[i]
+        shift += 16
+
+
+@step
+def _drop_repeats_scored(slots, scores, first, last):
+    """Do what `_drop_repeats` does with scores along; a slot found twice has the same score both times."""
+    kept = first
+    for i in range(first, last):
+        if i == first or slots[i] != slots[kept - 1]:
+            slots[kept], scores[kept] = slots[i], scores[i]
+            kept += 1
+    return kept
+
+
+@hot_kernel
+def sort_found(slots, scores, n, n_bits, spare_slots, spare_scores, digits):
+    """Sort the first n slots and their scores along, each slot once; return how many there are."""
+    sort_scored(slots, scores, 0, n, n_bits, spare_slots, spare_scores, digits)
+    return _drop_repeats_scored(slots, scores, 0, n)
+
+
+@hot_kernel
+def merge_hits(found, starts, hit_slot, hit_score, hit_message, begin, n_bits, spare, spare_score, digits, out, score):
+    """Join the slots that searches found, each worth 1, and hits in no order; return the number of slots written.
+
+    What was found is as for `merge_found`; hit h is slot, score and position. `out` and `score` get all positions end
+    to end; those of position i begin at `begin[i]`, whose last place is the end of them all.
+    """
+    n = begin.size - 1
+    begin[:] = 0
+    for i in range(n):
+        for k in range(starts.shape[0]):
+            begin[i + 1] += starts[k, i + 1] - starts[k, i]
+    for h in range(hit_slot.size):
+        begin[hit_message[h] + 1] += 1
+    for i in range(n):
+        begin[i + 1] += begin[i]
+    # While lists are filled, begin[i] is where position i has come to; at the end that is where i + 1 began.
+    for i in range(n):
+        for k in range(starts.shape[0]):
+            for j in range(starts[k, i], starts[k, i + 1]):
+                out[begin[i]], score[begin[i]] = found[j], 1.0
+                begin[i] += 1
+    for h in range(hit_slot.size):
+        at = begin[hit_message[h]]
+        out[at], score[at] = hit_slot[h], hit_score[h]
+        begin[hit_message[h]] = at + 1
+    first = end = 0
+    for i in range(n):
+        last = begin[i]
+        sort_scored(out, score, first, last - first, n_bits, spare, spare_score, digits)
+        kept = _drop_repeats_scored(out, score, first, last) - first
+        for j in range(kept if end < first else 0):
+            out[end + j], score[end + j] = out[first + j], score[first + j]
+        begin[i] = end
+        first, end = last, end + kept
+    begin[n] = end
+    return end

@@ -7,19 +7,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import KIND_NAMES, WITHIN, Subscriptions
+from nearcast.columns import KIND_NAMES, Subscriptions
 from nearcast.errors import NotSupported, UnknownSubscription
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.indexes import IndexInfo
 
-def only_within(subscriptions: Subscriptions, index: str) -> None:
-    """Refuse kinds that a boolean index cannot hold."""
-    other = np.flatnonzero(subscriptions.kind != WITHIN)
+
+def only_kinds(subscriptions: Subscriptions, info: IndexInfo) -> None:
+    """Refuse kinds that an index does not match."""
+    known = [KIND_NAMES.index(name) for name in info.kinds]
+    other = np.flatnonzero(~np.isin(subscriptions.kind, known))
     if len(other):
         kind = KIND_NAMES[subscriptions.kind[other[0]]]
-        raise NotSupported(f"the index {index!r} matches within subscriptions only; row {other[0]} is of kind {kind!r}")
+        raise NotSupported(
+            f"the index {info.name!r} matches {' and '.join(info.kinds)} subscriptions only;"
+            f" row {other[0]} is of kind {kind!r}"
+        )
 
 
 def checked_slots(

@@ -1,0 +1,250 @@
+"""An index that keeps its subscriptions as one table of columns, and some structure over the rows of that table."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import _arrow
+from nearcast._saved import mapped, new_folder
+from nearcast.columns import Scoring, Subscriptions
+from nearcast.geo import Regions
+from nearcast.indexes import Index, write_manifest
+from nearcast.indexes._scored import Scored, needs_totals, scored_of
+from nearcast.indexes._slots import checked_slots, only_kinds, same_length
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.geo import Space
+
+_NO_ROW = -1
+#: Rows of earlier versions that are kept beside as many as count, before the table is packed.
+_SPARE_ROWS = 1000
+
+
+class StoredIndex(Index):
+    """Keeps subscriptions in the rows of a growing table; `scan` and the papers' indexes stand on it.
+
+    A changed subscription is a new row; rows that no longer count go when they are the majority. A structure over the
+    rows overrides the hooks, which run under the lock after the table has changed:
+
+    - `_rows_added(first, last)`: rows first to last are new.
+    - `_rows_dropped(rows)`: these rows count no longer; `self._slot_of[row]` is -1 from now on.
+    - `_rows_renumbered()`: everything is different, rows or weights; build anew when next asked.
+
+    `self._table()` is the table, `self._scored()` its scored rows for kernels, `self._slot_of` the slot of every row,
+    `self._row_of` the row of every slot. What is saved is the table; a structure is built again after opening.
+    """
+
+    def __init__(self, space: Space, **options: Any):
+        super().__init__(space)
+        self._options = options
+        self._row_of = np.empty(0, np.int64)
+        self._slot_of = np.empty(0, np.int32)
+        self._pieces: list[Subscriptions] = []
+        self._scored_rows: Scored | None = None
+        self._needs_totals = False
+
+    # What a structure may override
+
+    def _rows_added(self, first: int, last: int) -> None:
+        """Rows first to last are new."""
+
+    def _rows_dropped(self, rows: NDArray[np.int64]) -> None:
+        """These rows count no longer."""
+
+    def _rows_renumbered(self) -> None:
+        """Rows or weights are others than before."""
+
+    def _structure_bytes(self) -> int:
+        """Return the size of what stands over the rows."""
+        return 0
+
+    # The contract
+
+    def __len__(self) -> int:
+        return int((self._row_of >= 0).sum())
+
+    @property
+    def n_slots(self) -> int:
+        """Return one more than the highest slot ever used."""
+        return len(self._row_of)
+
+    def insert(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
+        """Store subscriptions in new slots."""
+        only_kinds(subscriptions, self.info)
+        with self._lock:
+            first = len(self._row_of)
+            slots = np.arange(first, first + len(subscriptions), dtype=np.int32)
+            self._row_of = np.append(self._row_of, np.full(len(slots), _NO_ROW))
+            self._append(slots, subscriptions)
+            return slots
+
+    def remove(self, slots: NDArray[np.int32]) -> None:
+        """Forget these slots."""
+        with self._lock:
+            slots = self._alive(slots)
+            self._drop(slots)
+            self._row_of[slots] = _NO_ROW
+            self._pack()
+
+    def replace(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
+        """Store other subscriptions under these slots."""
+        only_kinds(subscriptions, self.info)
+        with self._lock:
+            slots = self._alive(slots)
+            same_length(slots, subscriptions, "subscriptions")
+            self._drop(slots)
+            self._append(slots, subscriptions)
+            self._pack()
+
+    def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions:
+        """Return what these slots hold."""
+        with self._lock:
+            slots = self._alive(slots)
+            return dataclasses.replace(self._table().take(self._row_of[slots]), ids=_arrow.numbers(slots))
+
+    def renumber(self) -> NDArray[np.int32]:
+        """Number the live slots anew and return the old ones."""
+        with self._lock:
+            old = np.flatnonzero(self._row_of >= 0).astype(np.int32)
+            self._row_of = self._row_of[old]
+            self._slot_of[:] = _NO_ROW
+            self._slot_of[self._row_of] = np.arange(len(old), dtype=np.int32)
+            return old
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts and sizes."""
+        with self._lock:
+            size = sum(array.nbytes for array in _arrays(self._table()).values())
+            return {
+                "index": self.info.name,
+                "subscriptions": len(self),
+                "slots": len(self._row_of),
+                "bytes": size + self._row_of.nbytes + self._slot_of.nbytes + self._structure_bytes(),
+            }
+
+    # The table
+
+    def _alive(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
+        return checked_slots(slots, len(self._row_of), lambda known: self._row_of[known] >= 0)
+
+    def _append(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
+        first = len(self._slot_of)
+        # Ids play no part here, and pieces may disagree on their type.
+        self._pieces.append(dataclasses.replace(subscriptions, ids=pa.nulls(len(subscriptions))))
+        self._row_of[slots] = np.arange(first, first + len(slots))
+        self._slot_of = np.append(self._slot_of, slots)
+        self._scored_rows = None
+        self._needs_totals |= needs_totals(subscriptions)
+        self._weights_up_to(int(subscriptions.code.max(initial=-1)) + 1)
+        if len(slots):
+            self._rows_added(first, first + len(slots))
+
+    def _drop(self, slots: NDArray[np.int32]) -> None:
+        rows = self._row_of[slots]
+        self._slot_of[rows] = _NO_ROW
+        if len(rows):
+            self._rows_dropped(rows)
+
+    def _table(self) -> Subscriptions:
+        """Return all rows as one piece."""
+        if not self._pieces:
+            self._pieces = [_nothing(self.space)]
+        if len(self._pieces) > 1:
+            self._pieces = [Subscriptions.concat(self._pieces)]
+        return self._pieces[0]
+
+    def _scored(self) -> Scored:
+        """Return the scored rows, as kernels read them."""
+        if self._scored_rows is None:
+            self._scored_rows = scored_of(self._table(), self._weights)
+        return self._scored_rows
+
+    def _pack(self) -> None:
+        """Drop the rows that no longer count, when they are the majority."""
+        live = np.flatnonzero(self._row_of >= 0)
+        if len(self._slot_of) <= 2 * len(live) + _SPARE_ROWS:
+            return
+        self._pieces = [self._table().take(self._row_of[live])]
+        self._row_of[live] = np.arange(len(live))
+        self._slot_of = live.astype(np.int32)
+        self._scored_rows = None
+        self._rows_renumbered()
+
+    def _reweigh(self) -> None:
+        self._scored_rows = None
+        self._rows_renumbered()
+
+    # Files
+
+    def save(self, folder: str | Path) -> None:
+        """Write the columns."""
+        import shapely
+
+        folder = new_folder(folder)
+        with self._lock:
+            held = self._table()
+            columns = {
+                **_arrays(held),
+                "row_of": self._row_of,
+                "slot_of": self._slot_of,
+                "weights": self._weights[: self._n_weights],
+            }
+            for name, column in columns.items():
+                np.save(folder / f"{name}.npy", column)
+            wkb = np.array([shapely.to_wkb(shape, hex=True) for shape in held.regions.geometry], dtype=np.str_)
+            np.save(folder / "geometry.npy", wkb)
+            write_manifest(folder, self, self._options, scored=held.scoring is not None)
+
+    @classmethod
+    def _open(cls, folder: Path, space: Space, options: dict[str, Any]) -> StoredIndex:
+        import shapely
+
+        from nearcast.indexes import read_manifest
+
+        def column(name: str) -> Any:
+            return mapped(folder / f"{name}.npy")
+
+        index = cls(space, **options)
+        geometry = np.empty(len(column("geometry")), object)
+        geometry[:] = [shapely.from_wkb(text) for text in column("geometry")]
+        regions = Regions(**{name: column(name) for name in _REGION_COLUMNS}, geometry=geometry)
+        scoring = Scoring(*map(column, _SCORING_COLUMNS)) if read_manifest(folder).get("scored") else None
+        words = (column("clause_start"), column("code_start"), column("code"))
+        index.set_weights(column("weights"))
+        kind = column("subscription_kind")
+        held = Subscriptions.of(*words, regions, ids=pa.nulls(len(kind)), kind=kind, scoring=scoring)
+        index._pieces = [held]
+        index._row_of, index._slot_of = column("row_of"), column("slot_of")
+        index._needs_totals = needs_totals(held)
+        index._rows_renumbered()
+        return index
+
+
+_REGION_COLUMNS = ("kind", "part_start", "part", "shape", "circle")
+_SCORING_COLUMNS = ("text_weight", "threshold", "max_distance", "similarity")
+
+
+def _arrays(held: Subscriptions) -> dict[str, NDArray[Any]]:
+    """Return the columns that say what is asked, by name; polygons apart."""
+    found: dict[str, NDArray[Any]] = {
+        "clause_start": held.clause_start,
+        "code_start": held.code_start,
+        "code": held.code,
+        "subscription_kind": held.kind,
+    }
+    found |= {name: getattr(held.regions, name) for name in _REGION_COLUMNS}
+    if held.scoring is not None:
+        found |= {name: getattr(held.scoring, name) for name in _SCORING_COLUMNS}
+    return found
+
+
+def _nothing(space: Space) -> Subscriptions:
+    zero = np.zeros(1, np.int64)
+    return Subscriptions.of(zero, zero, np.empty(0, np.int32), Regions.from_shapes([], space), ids=pa.nulls(0))
