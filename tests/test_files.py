@@ -442,7 +442,7 @@ def test_subscriptions_in_csv(tmp_path):
     )
     found, rejected = subscriptions(written(tmp_path / "s.csv", content))
     assert (["a", "b", "e"], [BOX, POLYGON, ANYWHERE]) == (found.ids.to_pylist(), found.regions.kind.tolist())
-    assert [(2, "kind"), (3, "threshold")] == fields(rejected)
+    assert [(2, "max_distance_m"), (3, "threshold")] == fields(rejected)
     assert [NO_TIME, NO_TIME, 1_000_000] == found.expires.tolist()
 
 

@@ -440,6 +440,21 @@ class TestScored:
         """1 and 1000 are fine, and NumPy's integers too."""
         assert type(TopK("s", "a", HERE, k=k).k) is int
 
+    @pytest.mark.parametrize("more", [{"query": "a\ud800b"}, {"terms": ["tea", "\udfff"]}])
+    def test_half_a_character_is_refused(self, more):
+        """No file and no table could hold it."""
+        for kind, own in ((Similar, {"threshold": 0.5}), (TopK, {})):
+            with pytest.raises(InvalidSubscription, match="holds half a character") as caught:
+                kind("s", **{"query": "a", "place": HERE, **own, **more})
+            assert next(iter(more)) == caught.value.field
+
+    def test_without_words_the_reason_says_what_would_do(self):
+        """Lowering the threshold helps only where nearness counts at all."""
+        with pytest.raises(InvalidSubscription, match=r"never reaches 0\.6; add words or lower the threshold to 0\.5$"):
+            Similar("s", "", HERE, threshold=0.6)
+        with pytest.raises(InvalidSubscription, match=r"never reaches 0\.6; add words$"):
+            Similar("s", "", HERE, threshold=0.6, text_weight=1)
+
     def test_unknown_similarity(self):
         """The names that exist are listed."""
         with pytest.raises(InvalidSubscription, match="tsim, overlap, jaccard, dice, cosine"):

@@ -149,8 +149,10 @@ class Similar(_Value):
     """A request for messages that score at least `threshold` in words and nearness together.
 
     score = text_weight · similarity of the words + (1 - text_weight) · max(0, 1 - distance / max_distance).
-    `query` is plain text, without operators and quotes, or `terms` are its words as they are; repeats count once.
-    `max_distance` is in metres on the earth; None stands for the largest distance in the space.
+    `query` is plain text, without operators and quotes; `terms` are words taken as they are, beside or instead of
+    those of `query`; repeats count once. `similarity` is one of tsim, overlap, jaccard, dice and cosine.
+    `max_distance` is in metres on the earth; None stands for the hub's, and without one for the diagonal of a plane
+    that has bounds; where there is neither, a hub refuses the subscription.
 
     >>> Similar("s2", "ramen noodles", (13.4, 52.5), threshold=0.6, max_distance=2000)
     Similar(id='s2', query='ramen noodles', place=(13.4, 52.5), threshold=0.6, max_distance=2000.0)
@@ -180,11 +182,7 @@ class Similar(_Value):
                 f"similarity is {shorten(self.similarity)}; expected one of {names}", field="similarity"
             )
         if not _has_words(self) and self.threshold > 1 - self.text_weight:
-            raise InvalidSubscription(
-                f"without words the score never reaches {self.threshold}; add words or lower the threshold to "
-                f"{1 - self.text_weight}",
-                field="query",
-            )
+            raise InvalidSubscription(unreachable(self.threshold, self.text_weight), field="query")
 
     def check(self, space: Space) -> None:
         """Raise `InvalidSubscription` unless the place lies in the space."""
@@ -298,7 +296,7 @@ _set = object.__setattr__
 def _checked_id(value: Any, error: type[InvalidInput]) -> Id:
     if isinstance(value, str):
         if not value.isascii():
-            _check_encodable(value, error)
+            _check_encodable(value, "id", error)
         if "\0" in value:
             raise error(f"id {shorten(value)} holds a zero byte; remove it", field="id")
         return value
@@ -307,12 +305,12 @@ def _checked_id(value: Any, error: type[InvalidInput]) -> Id:
     raise error(f"id is {shorten(value)}; expected a str or an int of 64 bits", field="id")
 
 
-def _check_encodable(value: str, error: type[InvalidInput]) -> None:
+def _check_encodable(value: str, name: str, error: type[InvalidInput]) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
         raise error(
-            f"id {shorten(value)} holds half a character and cannot be stored; correct it", field="id"
+            f"{name} {shorten(value)} holds half a character and cannot be stored; correct it", field=name
         ) from None
 
 
@@ -363,11 +361,22 @@ def _rfc_3339(value: datetime) -> str:
     return value.isoformat().replace("+00:00", "Z")
 
 
+def unreachable(threshold: float, text_weight: float) -> str:
+    """Return why a subscription without words, whose threshold is above 1 - text_weight, cannot be stored."""
+    most = 1 - text_weight
+    advice = f"add words or lower the threshold to {most}" if most > 0 else "add words"
+    return f"without words the score never reaches {threshold}; {advice}"
+
+
 def _check_scored(value: "Similar | TopK") -> None:
     """Check what `Similar` and `TopK` have in common."""
     _set(value, "id", _checked_id(value.id, InvalidSubscription))
     _set(value, "query", _checked_plain_text(value.query))
     _set(value, "terms", _checked_terms(value.terms, InvalidSubscription))
+    for name, texts in (("query", (value.query,)), ("terms", value.terms or ())):
+        for text in texts:
+            if not text.isascii():
+                _check_encodable(text, name, InvalidSubscription)
     if value.place is None:
         raise InvalidSubscription("the subscription has no place; give (x, y)", field="place")
     _set(value, "place", place_from(value.place, InvalidSubscription))

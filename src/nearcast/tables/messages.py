@@ -14,6 +14,7 @@ from nearcast.tables.cells import Floats, TableRows, as_mask
 from nearcast.tables.names import EARTH_PLACE, GEOMETRY_COLUMN, PLANE_PLACE, ROW_COLUMN
 from nearcast.tables.rejected import Mask, Rejected
 from nearcast.text import Analyzer
+from nearcast.text.weights import TermWeights, message_totals
 from nearcast.text.words import UNKNOWN, WordTable
 
 MESSAGE_FIELDS = ("id", "text", "terms", "time", "expires", ROW_COLUMN, GEOMETRY_COLUMN)
@@ -28,24 +29,28 @@ def read_messages(
     source: str = "messages",
     first_row: int = 0,
     add_words: bool = False,
+    weights: TermWeights | None = None,
     rejected: Rejected,
 ) -> Messages:
     """Return the good rows of a table of messages, in order; the others are added to `rejected`.
 
     Ids become string or int64, columns of other names become `attributes`. The words of a row are those of its `text`
     and then its `terms`; words that `words` lacks are -1, unless `add_words`. A row with both has one -1 between them,
-    so that no phrase reaches from one into the other. Raises `InvalidColumns` where a column is missing or has a
-    type that cannot serve. `first_row` is the number of the first row in `source`, unless the table comes from
-    `nearcast.files`, which numbers its rows.
+    so that no phrase reaches from one into the other. With `weights` each message gets its `totals`. Raises
+    `InvalidColumns` where a column is missing or has a type that cannot serve. `first_row` is the number of the first
+    row in `source`, unless the table comes from `nearcast.files`, which numbers its rows.
     """
     rows = TableRows(table, source, first_row)
     _check_columns(rows, space)
     ids = rows.ids()
     box = _places(rows, space)
     time, expires = rows.times("time"), rows.times("expires")
-    term_start, terms = _words_of(rows, words, analyzer, add=add_words)
+    if weights is None:
+        (term_start, terms), totals = _words_of(rows, words, analyzer, add=add_words), None
+    else:
+        term_start, terms, totals = _weighed_words_of(rows, words, analyzer, weights, add=add_words)
     rows.report(rejected, ids)
-    messages = Messages(ids, term_start, terms, box, time, expires, _attributes(table, space))
+    messages = Messages(ids, term_start, terms, box, time, expires, _attributes(table, space), totals)
     good = rows.faults.good_rows()
     return messages if good is None else messages.take(good)
 
@@ -82,6 +87,16 @@ def _words_of(rows: TableRows, words: WordTable, analyzer: Analyzer, *, add: boo
         return text_start, text_terms
     list_start, given = rows.lists("terms")
     return _side_by_side(text_start, text_terms, list_start, words.ids_of_column(given, add=add))
+
+
+def _weighed_words_of(
+    rows: TableRows, words: WordTable, analyzer: Analyzer, weights: TermWeights, *, add: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the words as `_words_of` does, and the totals of all words, also of those that `words` lacks."""
+    own = WordTable()
+    start, own_terms = _words_of(rows, own, analyzer, add=True)
+    term_of = np.append(words.ids_of_column(own.words(), add=add), np.int32(UNKNOWN))  # the last is that of -1
+    return start, term_of[own_terms], message_totals(start, own_terms, own, weights)
 
 
 def _side_by_side(

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from nearcast.errors import InvalidInput, InvalidQuery
+
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -74,6 +76,14 @@ def storable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
+def one_line(error: InvalidInput) -> str:
+    """Return the message of an error on one line: of a query without the drawing, but with the position."""
+    if isinstance(error, InvalidQuery) and error.line is not None:
+        where = f"line {error.line}, column {error.column}" if error.line > 1 else f"column {error.column}"
+        return f"{where}: {error.reason}"
+    return error.reason if isinstance(error, InvalidQuery) else str(error)
+
+
 class Faults:
     """The first fault of each row of one table, from one check after the other."""
 
@@ -94,6 +104,11 @@ class Faults:
         """Note the same fault in all rows where `bad`; a function is asked for the reason of each row."""
         for row in np.flatnonzero(bad & ~self.is_bad).tolist():
             self.add(row, field, reason if isinstance(reason, str) else reason(row))
+
+    def add_part(self, part: "Faults", which: Rows) -> None:
+        """Note the faults that were found in some rows alone; row i of `part` is row `which[i]` here."""
+        for row, fault in part._found.items():
+            self.add(int(which[row]), *fault)
 
     def good_rows(self) -> Rows | None:
         """Return the rows without fault, ascending; None if that is all of them."""

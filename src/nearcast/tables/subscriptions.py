@@ -1,6 +1,7 @@
 """From a table of subscriptions to the columns an index stores."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast.columns import KIND_NAMES, WITHIN, Subscriptions
-from nearcast.errors import InvalidColumns, InvalidInput, InvalidQuery
+from nearcast.columns import KIND_NAMES, SIMILAR, TOPK, WITHIN, Subscriptions
+from nearcast.errors import InvalidColumns, InvalidQuery
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
 from nearcast.geo.shapes import shorten
 from nearcast.geo.space import Space
@@ -25,23 +26,22 @@ from nearcast.tables.cells import (
 )
 from nearcast.tables.duplicates import repeated
 from nearcast.tables.names import (
-    CSV_CELLS,
     EARTH_BOX,
     EARTH_CIRCLE,
     EARTH_NAMES,
     GEOMETRY_COLUMN,
     JSON_CELLS,
-    NUMBER_NAMES,
     PLANE_BOX,
     PLANE_CIRCLE,
     PLANE_NAMES,
 )
-from nearcast.tables.rejected import Mask, Rejected
+from nearcast.tables.rejected import Mask, Rejected, Rows, one_line
+from nearcast.tables.scored import read_similar, refuse_by_value, subscription_names, without_bad
 from nearcast.text import Analyzer
 from nearcast.text.words import WordTable
 
-_SCORED_FIELDS = ("terms", "text_weight", "threshold", "similarity", "k")
 _UNKNOWN_KIND = 255
+_Reader = Callable[[TableRows], Subscriptions]
 
 
 def read_subscriptions(
@@ -52,13 +52,15 @@ def read_subscriptions(
     *,
     source: str = "subscriptions",
     first_row: int = 0,
+    max_distance: float | None = None,
     rejected: Rejected,
 ) -> Subscriptions:
     """Return the good rows of a table of subscriptions, in order; the others are added to `rejected`.
 
-    The words of queries are added to `words`. Of rows with the same id the first good one is taken. Raises
-    `InvalidColumns` where a column is missing or has a type that cannot serve. `first_row` is the number of the first
-    row in `source`, unless the table comes from `nearcast.files`, which numbers its rows.
+    The words of queries are added to `words`. Of rows with the same id the first good one is taken. `max_distance` is
+    that of scored rows that give none; without it, the diagonal of a plane with bounds. Raises `InvalidColumns` where
+    a column is missing or has a type that cannot serve. `first_row` is the number of the first row in `source`, unless
+    the table comes from `nearcast.files`, which numbers its rows.
     """
     rows = TableRows(table, source, first_row)
     _check_columns(rows, space)
@@ -66,28 +68,43 @@ def read_subscriptions(
     _refuse_zero_bytes(rows, ids)
     kind = _kinds(rows)
     expires = rows.times("expires")
-    queries = _queries(rows)
-    _refuse_scored(rows, kind, space)
-    regions, is_bounded = _regions(rows, space)
-    compiled = compile_queries(
-        _without(queries, rows.faults.is_bad), words, analyzer=analyzer, has_region=is_bounded | rows.faults.is_bad
-    )
-    for row, error in compiled.errors:
-        rows.faults.add(row, "query", one_line(error))
+    _refuse_top_k(rows, np.flatnonzero(kind == TOPK), space)
+    readers: list[tuple[Mask, _Reader]] = [
+        (kind != SIMILAR, lambda part: _read_within(part, space, words, analyzer)),
+        (kind == SIMILAR, lambda part: read_similar(part, space, words, analyzer, max_distance)),
+    ]
+    found = _read_parts(rows, readers, subscription_names(space))
     _refuse_repeated(rows, ids)
     rows.report(rejected, ids)
-    kind = np.full(len(rows), WITHIN, np.uint8)
-    found = Subscriptions(ids, kind, compiled.clause_start, compiled.code_start, compiled.code, regions, expires)
+    found = replace(found, ids=ids, expires=expires)
     good = rows.faults.good_rows()
     return found if good is None else found.take(good)
 
 
-def one_line(error: InvalidInput) -> str:
-    """Return the message of an error on one line: of a query without the drawing, but with the position."""
-    if isinstance(error, InvalidQuery) and error.line is not None:
-        where = f"line {error.line}, column {error.column}" if error.line > 1 else f"column {error.column}"
-        return f"{where}: {error.reason}"
-    return error.reason if isinstance(error, InvalidQuery) else str(error)
+def _read_parts(rows: TableRows, readers: list[tuple[Mask, _Reader]], names: tuple[str, ...]) -> Subscriptions:
+    """Return the columns of all rows, each read by the one reader whose mask it is in."""
+    for mask, read in readers:
+        if mask.all():
+            return read(rows)
+    places, parts = [], []
+    for mask, read in readers:
+        which = np.flatnonzero(mask)
+        part = rows.part(which, names)
+        parts.append(read(part))
+        places.append(which)
+        rows.faults.add_part(part.faults, which)
+    return Subscriptions.concat(parts).take(np.argsort(np.concatenate(places)))
+
+
+def _read_within(rows: TableRows, space: Space, words: WordTable, analyzer: Analyzer) -> Subscriptions:
+    """Return the columns of boolean subscriptions; bad rows stay in their place and mean nothing."""
+    queries = _queries(rows)
+    regions, is_bounded = _regions(rows, space)
+    is_bad = rows.faults.is_bad
+    compiled = compile_queries(without_bad(queries, is_bad), words, analyzer=analyzer, has_region=is_bounded | is_bad)
+    for row, error in compiled.errors:
+        rows.faults.add(row, "query", one_line(error))
+    return Subscriptions.of(compiled.clause_start, compiled.code_start, compiled.code, regions)
 
 
 def _check_columns(rows: TableRows, space: Space) -> None:
@@ -137,32 +154,10 @@ def _kinds(rows: TableRows) -> np.ndarray:
     return kind
 
 
-def _refuse_scored(rows: TableRows, kind: np.ndarray, space: Space) -> None:
-    """Reject the rows of kinds that are defined but not matched yet, for what is wrong with them in the first place."""
-    from nearcast.model import subscription_from
-
-    place = EARTH_NAMES if space.is_earth else PLANE_NAMES
-    names = [name for name in ("id", "kind", "query", "region", *place, *_SCORED_FIELDS) if rows.has(name)]
-    scored = np.flatnonzero((kind != WITHIN) & ~rows.faults.is_bad)
-    if not scored.size:
-        return
-    is_json = {name for name in names if rows.cells(name) == JSON_CELLS}
-    if rows.cells("kind") == CSV_CELLS:
-        is_json.update(NUMBER_NAMES, ["terms"])
-    values = rows.table.select(names).take(pa.array(scored)).to_pylist()
-    for row, value in zip(scored.tolist(), values, strict=True):
-        try:
-            # What is no JSON stays as it is, for the error to show.
-            subscription_from({name: _decoded(each) if name in is_json else each for name, each in value.items()})
-        except InvalidInput as error:
-            rows.faults.add(row, error.field or "kind", one_line(error))
-        else:
-            rows.faults.add(row, "kind", f"kind {KIND_NAMES[kind[row]]!r} is not matched yet by this version")
-
-
-def _decoded(text: Any) -> Any:
-    value = None if text is None else json_or_none(text)
-    return text if value is None else value
+def _refuse_top_k(rows: TableRows, which: Rows, space: Space) -> None:
+    """Reject the rows of a kind that is defined but not matched yet, for what else is wrong with them first."""
+    for row in refuse_by_value(rows, which, space).tolist():
+        rows.faults.add(row, "kind", "kind 'topk' is not matched yet by this version")
 
 
 # --- queries ----------------------------------------------------------------------------------------------------
@@ -198,13 +193,6 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: without_nulls(each) for name, each in value.items() if each is not None}
     return [without_nulls(each) for each in value] if isinstance(value, list) else value
-
-
-def _without(queries: pa.ChunkedArray, is_bad: Mask) -> pa.ChunkedArray:
-    """Return the queries with null in place of those of bad rows, whose words nobody needs."""
-    if not is_bad.any():
-        return queries
-    return pc.if_else(pa.array(is_bad), pa.scalar(None, queries.type), queries)
 
 
 # --- regions ----------------------------------------------------------------------------------------------------

@@ -22,8 +22,7 @@ from nearcast.tables.names import (
     PLANE_PLACE,
     ROW_COLUMN,
 )
-from nearcast.tables.rejected import Rejected
-from nearcast.tables.subscriptions import one_line
+from nearcast.tables.rejected import Rejected, one_line
 
 _TIME = pa.timestamp("us", "UTC")
 _TEXT = pa.string()
