@@ -11,10 +11,13 @@ import numpy as np
 
 from nearcast._saved import mapped
 from nearcast.indexes.trigger.delta import Delta, search_delta
+from nearcast.indexes.trigger.disc_search import search_discs
+from nearcast.indexes.trigger.discs import Discs
 from nearcast.indexes.trigger.places import Places
 from nearcast.indexes.trigger.rows import Rows, take_rows
-from nearcast.indexes.trigger.search import Batch, Work, search_segment
+from nearcast.indexes.trigger.search import search_segment
 from nearcast.indexes.trigger.segment import Segment
+from nearcast.indexes.trigger.work import Batch, Work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,6 +51,10 @@ class SegmentComponent:
     ) -> int:
         """Run `search_segment`."""
         return int(search_segment(self.segment, batch, first, last, owner, self.number, work, start))
+
+    def search_scored(self, batch: Batch, owner: NDArray[np.uint8], work: Work) -> bool:
+        """Run `search_discs`, where there are any."""
+        return not len(self.rows.score) or bool(search_discs(self.segment, batch, owner, self.number, work))
 
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the rows of these slots, by binary search."""
@@ -124,6 +131,10 @@ class DeltaComponent:
         delta = self.delta
         return int(search_delta(delta.rows, delta.chains, batch, first, last, owner, self.number, work, start))
 
+    def search_scored(self, batch: Batch, owner: NDArray[np.uint8], work: Work) -> bool:
+        """Do nothing: a delta finds its scored rows together with the others."""
+        return True
+
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the rows of these slots that were not killed."""
         live: NDArray[np.int64] = self.delta.live_rows()
@@ -174,8 +185,9 @@ def open_segment(number: int, folder: Path) -> SegmentComponent:
     """Map a segment that `save_segment` wrote."""
     places = Places(*(mapped(folder / f"places.{name}.npy") for name in Places._fields))
     rows = Rows(*(mapped(folder / f"rows.{name}.npy") for name in Rows._fields))
-    flat = {n: mapped(folder / f"{n}.npy") for n in Segment._fields if n not in ("places", "rows")}
-    segment = Segment(places=places, rows=rows, **flat)
+    discs = Discs(*(mapped(folder / f"discs.{name}.npy") for name in Discs._fields))
+    flat = {n: mapped(folder / f"{n}.npy") for n in Segment._fields if n not in ("places", "rows", "discs")}
+    segment = Segment(places=places, rows=rows, discs=discs, **flat)
     return SegmentComponent(number, segment, _opened_polygons(folder))
 
 

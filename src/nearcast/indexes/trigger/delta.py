@@ -8,9 +8,13 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, step
 from nearcast.indexes._verify import boxes_overlap, clause_holds, message_parts
-from nearcast.indexes.trigger.rows import Rows, rarest_terms, take_rows
-from nearcast.indexes.trigger.search import (
+from nearcast.indexes.trigger.disc_search import score_here
+from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
+from nearcast.indexes.trigger.rows import SCORE_COLUMNS, SCORED, THRESHOLD, Rows, rarest_terms, take_rows
+from nearcast.indexes.trigger.search import touches_shape
+from nearcast.indexes.trigger.work import (
     FOUND,
+    HITS,
     LOOKED_AT,
     MARKED,
     PENDING,
@@ -18,42 +22,66 @@ from nearcast.indexes.trigger.search import (
     end_message,
     set_marks,
     tally_now,
-    touches_shape,
 )
-from nearcast.indexes.trigger.segment import WILDCARD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NONE = -1
+#: Triggers there is room for, for each row.
+TRIGGERS_PER_ROW = 2
 
 
 class Chains(NamedTuple):
-    """Rows by trigger term: `head[h]` is the newest row whose term is `key[h]`, `older[row]` the one before.
+    """Triggers by term: `head[h]` is the newest trigger whose term is `key[h]`, `older[t]` the one before t.
 
+    Trigger t belongs to `row[t]`: a boolean row has one, a scored row one for each word of its prefix.
     `key` is an open-addressing table of a power of two places, never full; -1 is vacant.
     """
 
     key: NDArray[np.int32]
     head: NDArray[np.int32]
     older: NDArray[np.int32]
+    row: NDArray[np.int32]
     signature: NDArray[np.uint64]
     is_alive: NDArray[np.uint8]
     earth: NDArray[np.uint8]
 
 
+class Triggers(NamedTuple):
+    """The triggers of some rows: their term and row; and of every row the signature."""
+
+    term: NDArray[np.int32]
+    row: NDArray[np.int32]
+    signature: NDArray[np.uint64]
+
+
+def triggers_of(rows: Rows, popularity: NDArray[np.int32], weight: NDArray[np.float64]) -> Triggers:
+    """Return the triggers of rows; `popularity` counts terms and decides which term of a boolean row is its trigger."""
+    n = len(rows.slot)
+    rarest, signature = np.empty(n, np.int32), np.empty(n, np.uint64)
+    rarest_terms(rows.code_start, rows.code, popularity, rarest, signature)
+    if not len(rows.score):
+        return Triggers(rarest, np.arange(n, dtype=np.int32), signature)
+    boolean = np.flatnonzero(rows.shape > SCORED).astype(np.int32)
+    scored_row, scored_term, _ = scored_triggers(rows, weight)
+    return Triggers(np.append(rarest[boolean], scored_term), np.append(boolean, scored_row), signature)
+
+
 class Delta:
-    """A store of at most `capacity` rows. `rows` holds room for all; the first `n_rows` are filled."""
+    """A store of at most `capacity` rows with twice as many triggers; the first `n_rows` and `n_triggers` are there."""
 
     def __init__(self, capacity: int, *, is_earth: bool):
-        places = 1 << (2 * capacity).bit_length()
+        most_triggers = TRIGGERS_PER_ROW * capacity
+        places = 1 << (2 * most_triggers).bit_length()
         self.capacity = capacity
-        self.n_rows = 0
+        self.n_rows = self.n_triggers = 0
         self.geometry: NDArray[np.object_] = np.empty(0, object)
         self.chains = Chains(
             np.full(places, _NONE, np.int32),
             np.full(places, _NONE, np.int32),
-            np.empty(capacity, np.int32),
+            np.empty(most_triggers, np.int32),
+            np.empty(most_triggers, np.int32),
             np.empty(capacity, np.uint64),
             np.zeros(capacity, np.uint8),
             np.array([is_earth], np.uint8),
@@ -67,14 +95,16 @@ class Delta:
             np.empty(capacity, np.uint16),
             np.empty(capacity, np.uint8),
             np.empty((0, 3)),
+            np.empty((0, SCORE_COLUMNS)),
         )
 
-    def has_room(self, n_rows: int) -> bool:
-        """Tell whether this many more rows fit."""
-        return self.n_rows + n_rows <= self.capacity
+    def has_room(self, triggers: Triggers) -> bool:
+        """Tell whether rows with these triggers fit."""
+        n_rows, n_triggers = len(triggers.signature), len(triggers.row)
+        return self.n_rows + n_rows <= self.capacity and self.n_triggers + n_triggers <= len(self.chains.row)
 
-    def append(self, rows: Rows, geometry: NDArray[np.object_], popularity: NDArray[np.int32]) -> None:
-        """Add rows; `popularity` counts terms and decides which term of a row is its trigger."""
+    def append(self, rows: Rows, geometry: NDArray[np.object_], triggers: Triggers) -> None:
+        """Add rows with their triggers."""
         first, n = self.n_rows, len(rows.slot)
         self._append_code(rows)
         mine = self.rows
@@ -82,6 +112,7 @@ class Delta:
         shape[shape >= 0] += np.where(shape[shape >= 0] % 2 == 0, 2 * len(mine.circle), 2 * len(self.geometry)).astype(
             np.int32
         )
+        shape[shape <= SCORED] -= len(mine.score)
         for column, values in (
             (mine.slot, rows.slot),
             (mine.part, rows.part),
@@ -91,14 +122,16 @@ class Delta:
         ):
             column[first : first + n] = values
         if len(rows.circle):
-            self.rows = mine._replace(circle=np.concatenate([mine.circle, rows.circle]))
+            self.rows = mine = mine._replace(circle=np.concatenate([mine.circle, rows.circle]))
+        if len(rows.score):
+            self.rows = mine._replace(score=np.concatenate([mine.score, rows.score]))
         if len(geometry):
             self.geometry = np.concatenate([self.geometry, geometry])
-        trigger = np.empty(n, np.int32)
-        rarest_terms(rows.code_start, rows.code, popularity, trigger, self.chains.signature[first : first + n])
+        self.chains.signature[first : first + n] = triggers.signature
         self.chains.is_alive[first : first + n] = 1
-        _chain(self.chains, trigger, first)
+        _chain(self.chains, triggers.term, triggers.row, self.n_triggers, first)
         self.n_rows = first + n
+        self.n_triggers += len(triggers.row)
 
     def _append_code(self, rows: Rows) -> None:
         mine, first, n = self.rows, self.n_rows, len(rows.slot)
@@ -131,12 +164,13 @@ def _place_of(key, term):
 
 
 @hot_kernel
-def _chain(chains, trigger, first):
-    for i in range(trigger.size):
-        at = _place_of(chains.key, trigger[i])
-        chains.older[first + i] = chains.head[at]
-        chains.key[at] = trigger[i]
-        chains.head[at] = first + i
+def _chain(chains, term, row, first_trigger, first_row):
+    for i in range(term.size):
+        at, trigger = _place_of(chains.key, term[i]), first_trigger + i
+        chains.row[trigger] = first_row + row[i]
+        chains.older[trigger] = chains.head[at]
+        chains.key[at] = term[i]
+        chains.head[at] = trigger
 
 
 @hot_kernel
@@ -149,38 +183,67 @@ def search_delta(rows, chains, batch, first, last, owner, number, work, start):
         for part in range(message_parts(batch.box, batch.order[i], work.parts)):
             for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
                 term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
-                row = chains.head[_place_of(chains.key, term)]
-                fits = fits and (row == _NONE or _walk(rows, chains, row, batch, i, part, owner, number, work))
+                trigger = chains.head[_place_of(chains.key, term)]
+                fits = fits and (
+                    trigger == _NONE or _walk(rows, chains, trigger, term, batch, i, part, owner, number, work)
+                )
         if not end_message(batch, i, fits, before, work, start):
             return i
     return last
 
 
 @step
-def _walk(rows, chains, row, batch, i, part, owner, number, work):
+def _walk(rows, chains, trigger, term, batch, i, part, owner, number, work):
     """Verify one chain; False when room ran out."""
-    tally, message, other = work.tally, batch.order[i], ~batch.bits[i]
-    x_min, y_min, x_max, y_max = work.parts[part]
-    m_first, m_last = batch.term_start[message], batch.term_start[message + 1]
-    while row != _NONE:
-        here, row = row, chains.older[row]
+    tally, other = work.tally, ~batch.bits[i]
+    while trigger != _NONE:
+        row, trigger = chains.row[trigger], chains.older[trigger]
         tally[LOOKED_AT] += 1
-        if (chains.signature[here] & other) != np.uint64(0):
+        slot = rows.slot[row]
+        is_scored = rows.shape[row] <= SCORED
+        if not is_scored and (chains.signature[row] & other) != np.uint64(0):
             continue
-        if not boxes_overlap(rows.part, here, x_min, y_min, x_max, y_max):
-            continue
-        slot = rows.slot[here]
-        if not chains.is_alive[here] or owner[slot] != number:
+        if not chains.is_alive[row] or owner[slot] != number:
             continue
         if tally[PENDING] == work.pending.shape[0] or tally[FOUND] == work.found.size:
             return False
-        tally[VERIFIED] += 1
-        if not tally[MARKED]:
-            set_marks(batch, i, work, 1)
-        code_first, code_last = rows.code_start[here], rows.code_start[here + 1]
-        if not clause_holds(rows.code, code_first, code_last, batch.terms, m_first, m_last, work.has):
-            continue
-        if touches_shape(rows, here, chains.earth, message, x_min, y_min, x_max, y_max, work):
+        if is_scored:
+            # A message in two parts has one distance: its first part speaks for it.
+            if part == 0 and not _score(rows, row, slot, chains.earth[0] == 1, term, batch, i, work):
+                return False
+        elif _holds(rows, chains, row, batch, i, part, work):
             work.found[tally[FOUND]] = slot
             tally[FOUND] += 1
     return True
+
+
+@step
+def _score(rows, row, slot, is_earth, term, batch, i, work):
+    """Add a row to the hits if it reaches its threshold; False when room ran out."""
+    at = work.tally[HITS]
+    if at == work.hit_slot.size:
+        return False
+    work.tally[VERIFIED] += 1
+    k = SCORED - rows.shape[row]
+    score = score_here(rows, row, k, term, False, is_earth, batch, i, work.masks)
+    if score >= rows.score[k, THRESHOLD]:
+        work.hit_slot[at], work.hit_score[at], work.hit_message[at] = slot, score, i
+        work.tally[HITS] = at + 1
+    return True
+
+
+@step
+def _holds(rows, chains, row, batch, i, part, work):
+    """Tell whether a boolean row holds; a polygon is noted as pending instead."""
+    x_min, y_min, x_max, y_max = work.parts[part]
+    if not boxes_overlap(rows.part, row, x_min, y_min, x_max, y_max):
+        return False
+    work.tally[VERIFIED] += 1
+    if not work.tally[MARKED]:
+        set_marks(batch, i, work, 1)
+    message = batch.order[i]
+    first, last = rows.code_start[row], rows.code_start[row + 1]
+    m_first, m_last = batch.term_start[message], batch.term_start[message + 1]
+    if not clause_holds(rows.code, first, last, batch.terms, m_first, m_last, work.has):
+        return False
+    return touches_shape(rows, row, chains.earth, message, x_min, y_min, x_max, y_max, work)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nearcast.geo import place_distance
 from nearcast.indexes.trigger.components import Component, SegmentComponent
-from nearcast.indexes.trigger.rows import Rows, rarest_terms, take_rows
-from nearcast.indexes.trigger.segment import WILDCARD
+from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
+from nearcast.indexes.trigger.rows import SCORED, Rows, X, Y, rarest_terms, take_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +26,7 @@ def trigger_lines(
     popularity: NDArray[np.int32],
     word: Callable[[int], str],
 ) -> list[str]:
-    """Return a line for each row: its trigger, and whether the message set it off."""
+    """Return a line for each trigger of a boolean subscription, and whether the message set it off."""
     kept = take_rows(component.rows, rows)
     triggers = _triggers(component, rows, kept, popularity)
     has = set(messages.terms_of(message).tolist())
@@ -34,7 +35,7 @@ def trigger_lines(
     reached = {trigger for trigger, is_near in zip(triggers, near, strict=True) if is_near}
     lines = []
     for trigger in dict.fromkeys(triggers):
-        name = "no word" if trigger == WILDCARD else repr(word(trigger))
+        name = _named(trigger, word)
         if trigger != WILDCARD and trigger not in has:
             lines.append(f"trigger {name}: the message lacks it, never looked at")
         elif trigger not in reached:
@@ -42,6 +43,49 @@ def trigger_lines(
         else:
             lines.append(f"trigger {name}: set off, verified in full")
     return lines or ["no triggers: the query contradicts itself"]
+
+
+def disc_lines(
+    component: Component,
+    row: int,
+    messages: Messages,
+    message: int,
+    weight: NDArray[np.float64],
+    word: Callable[[int], str],
+    *,
+    is_earth: bool,
+) -> list[str]:
+    """Return a line for each trigger of a scored subscription: how far it reaches, and what became of it."""
+    kept = take_rows(component.rows, np.array([row]))
+    x, y = kept.score[0, X], kept.score[0, Y]
+    away = float(place_distance(is_earth, x, y, *messages.box[message].tolist()))
+    has = set(messages.terms_of(message).tolist())
+    unit = " m" if is_earth else ""
+    _, terms, reaches = scored_triggers(kept, weight)
+    lines, is_found = [], False
+    # The words by falling weight, which is by falling reach, and last no word at all.
+    for term, reach in sorted(zip(terms.tolist(), reaches.tolist(), strict=True), key=lambda each: -each[1]):
+        head = f"trigger {_named(term, word)} reaches {'everywhere' if np.isinf(reach) else f'{reach:,.6g}{unit}'}"
+        if term != WILDCARD and term not in has:
+            lines.append(f"{head}: the message lacks it, never looked at")
+        elif is_found:
+            lines.append(f"{head}: left to the words before it")
+        elif away > reach:
+            is_found = True
+            lines.append(f"{head}: the message is {away:,.6g}{unit} away, never scored")
+        else:
+            is_found = True
+            lines.append(f"{head}: set off, scored in full")
+    return lines or ["no triggers: no message can reach the threshold"]
+
+
+def is_scored(component: Component, rows: NDArray[np.int64]) -> bool:
+    """Tell whether the rows of a slot are one scored row."""
+    return len(rows) == 1 and bool(component.rows.shape[rows[0]] <= SCORED)
+
+
+def _named(trigger: int, word: Callable[[int], str]) -> str:
+    return "no word" if trigger == WILDCARD else repr(word(trigger))
 
 
 def _triggers(component: Component, rows: NDArray[np.int64], kept: Rows, popularity: NDArray[np.int32]) -> list[int]:

@@ -14,7 +14,8 @@ from nearcast._jit import kernel
 from nearcast._saved import mapped, new_folder
 from nearcast.errors import UnknownIndex
 from nearcast.indexes import Index, Matches, read_manifest, register, write_manifest
-from nearcast.indexes._slots import checked_slots, only_within, same_length
+from nearcast.indexes._scored import needs_totals, totals_for
+from nearcast.indexes._slots import checked_slots, only_kinds, same_length
 from nearcast.indexes.trigger.components import (
     Component,
     DeltaComponent,
@@ -23,9 +24,9 @@ from nearcast.indexes.trigger.components import (
     open_segment,
     save_segment,
 )
-from nearcast.indexes.trigger.delta import Delta
-from nearcast.indexes.trigger.matching import Matcher
-from nearcast.indexes.trigger.rows import Rows, count_terms, join_rows, rows_of, subscriptions_of
+from nearcast.indexes.trigger.delta import TRIGGERS_PER_ROW, Delta, Triggers, triggers_of
+from nearcast.indexes.trigger.matching import Held, Matcher
+from nearcast.indexes.trigger.rows import Rows, count_terms, join_rows, rows_of, subscriptions_of, weigh_rows
 from nearcast.indexes.trigger.segment import Segment, build_segment
 
 if TYPE_CHECKING:
@@ -43,25 +44,29 @@ _SMALL = 8
 
 
 class _Staged(NamedTuple):
-    """Subscriptions as rows, laid out as a segment if they are many."""
+    """Subscriptions as rows with their triggers, laid out as a segment if they are many."""
 
     rows: Rows
     geometry: NDArray[np.object_]
+    triggers: Triggers | None
     segment: Segment | None
 
 
 @register(
     "trigger",
-    kinds=("within",),
-    paper="nearcast (rarest-term triggers in a k-d tree of cells)",
+    kinds=("within", "similar"),
+    paper="nearcast (rarest-term and prefix triggers by place)",
     options={"leaf_rows": 4000, "few": 8, "delta_rows": 4096},
 )
 class TriggerIndex(Index):
-    """Rarest-term triggers by place, for boolean subscriptions.
+    """Triggers by term and place, for boolean and scored subscriptions.
 
     Every clause waits for its rarest term in the cells its region touches; a 64-bit signature of its other terms and a
-    rectangle of 4 x 15 bits leave almost only true matches to verify. `owner[slot]` names the one component that holds
-    a slot's present version: removing is one write, and whatever older components still list is skipped.
+    rectangle of 4 x 15 bits leave almost only true matches to verify. A scored subscription waits for each word of its
+    prefix within a disc: how near a message must be whose first of these words is this one.
+
+    `owner[slot]` names the one component that holds a slot's present version: removing is one write, and whatever
+    older components still list is skipped.
 
     Full deltas and segments of like size are merged by a background thread that works on immutable arrays and
     takes the lock only to put the result in place. `leaf_rows`: rectangles per cell. `few`: a term with no more
@@ -80,6 +85,7 @@ class TriggerIndex(Index):
         self._next_slot = self._n_live = self._n_merges = self._numbering = 0
         self._popularity = np.zeros(1024, np.int32)
         self._n_terms = 0
+        self._needs_totals = False
         self._free_numbers = list(range(_NOBODY - 1, -1, -1))
         self._dead = np.zeros(_NOBODY + 1, np.int64)
         self._components: list[Component] = []
@@ -95,12 +101,13 @@ class TriggerIndex(Index):
 
     def insert(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
         """Store subscriptions; more than a delta holds become a segment at once."""
-        only_within(subscriptions, self.info.name)
+        only_kinds(subscriptions, self.info)
         with self._lock:
             self._raise_merge_error()
             first = self._next_slot
             slots = np.arange(first, first + len(subscriptions), dtype=np.int32)
             staged = self._staged(slots, subscriptions)
+            self._needs_totals |= needs_totals(subscriptions)
             self._grow_owner(first + len(subscriptions))
             self._store(slots, staged)
             self._next_slot += len(subscriptions)
@@ -120,12 +127,13 @@ class TriggerIndex(Index):
 
     def replace(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
         """Store other subscriptions under these slots."""
-        only_within(subscriptions, self.info.name)
+        only_kinds(subscriptions, self.info)
         with self._lock:
             self._raise_merge_error()
             slots = self._alive(slots)
             same_length(slots, subscriptions, "subscriptions")
             staged = self._staged(slots, subscriptions)
+            self._needs_totals |= needs_totals(subscriptions)
             self._disown(slots)
             self._store(slots, staged)
             self._merge_if_due()
@@ -144,39 +152,50 @@ class TriggerIndex(Index):
 
     def _staged(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> _Staged:
         """Do all of storing that may fail, and change nothing yet."""
-        rows, geometry = rows_of(slots, subscriptions)
-        segment = self._build(rows) if len(rows.slot) > self._options["delta_rows"] else None
-        return _Staged(rows, geometry, segment)
+        n_terms = int(subscriptions.code.max(initial=-1)) + 1
+        self._weights_up_to(n_terms)
+        self._popularity_up_to(n_terms)
+        rows, geometry = rows_of(slots, subscriptions, self._weights)
+        self._count_terms(rows)  # a ranking only: it does no harm if nothing comes of these rows
+        most = self._options["delta_rows"]
+        if len(rows.slot) <= most:
+            triggers = triggers_of(rows, self._popularity, self._weights)
+            if len(triggers.row) <= TRIGGERS_PER_ROW * most:
+                return _Staged(rows, geometry, triggers, None)
+        return _Staged(rows, geometry, None, self._build(rows))
 
     def _store(self, slots: NDArray[np.int32], staged: _Staged) -> None:
-        self._count_terms(staged.rows)
-        if staged.segment is not None:
+        if staged.triggers is None:
+            assert staged.segment is not None
             component: Component = SegmentComponent(self._new_number(), staged.segment, staged.geometry)
             self._components.append(component)
         else:
-            component = self._delta_with_room(len(staged.rows.slot))
-            component.delta.append(staged.rows, staged.geometry, self._popularity)
+            component = self._delta_with_room(staged.triggers)
+            component.delta.append(staged.rows, staged.geometry, staged.triggers)
         self._owner[slots] = component.number
 
     def _build(self, rows: Rows) -> Segment:
         options = self._options
-        return build_segment(rows, is_earth=self.space.is_earth, leaf_rows=options["leaf_rows"], few=options["few"])
+        return build_segment(
+            rows, self._weights, is_earth=self.space.is_earth, leaf_rows=options["leaf_rows"], few=options["few"]
+        )
 
     def _count_terms(self, rows: Rows) -> None:
-        n_terms = int(rows.code.max(initial=-1)) + 1
-        self._n_terms = max(self._n_terms, n_terms)
+        self._n_terms = max(self._n_terms, int(rows.code.max(initial=-1)) + 1)
+        count_terms(rows.code, self._popularity)
+
+    def _popularity_up_to(self, n_terms: int) -> None:
         if n_terms > len(self._popularity):
             self._popularity = np.concatenate([self._popularity, np.zeros(n_terms, np.int32)])
-        count_terms(rows.code, self._popularity)
 
     def _grow_owner(self, n_slots: int) -> None:
         if n_slots >= len(self._owner):  # one place stays spare
             more = max(n_slots + 1, 2 * len(self._owner)) - len(self._owner)
             self._owner = np.concatenate([self._owner, np.full(more, _NOBODY, np.uint8)])
 
-    def _delta_with_room(self, n_rows: int) -> DeltaComponent:
-        """Return the delta, or a new one when these rows do not fit; a full one waits for the merger."""
-        if self._delta is None or not self._delta.delta.has_room(n_rows):
+    def _delta_with_room(self, triggers: Triggers) -> DeltaComponent:
+        """Return the delta, or a new one when rows with these triggers do not fit; a full one waits for the merger."""
+        if self._delta is None or not self._delta.delta.has_room(triggers):
             delta = Delta(self._options["delta_rows"], is_earth=self.space.is_earth)
             self._delta = DeltaComponent(self._new_number(), delta)
             self._components.append(self._delta)
@@ -216,7 +235,9 @@ class TriggerIndex(Index):
         with self._lock:
             messages = messages.for_kernels()
             components = [c for c in self._components if c is not self._delta or c.n_rows]
-            return self._matcher.match(components, self._owner, self._next_slot, self._n_terms, messages, threads)
+            is_scored = any(len(c.rows.score) for c in components)
+            held = Held(components, self._owner, self._next_slot, self._n_terms, self._weights, is_scored)
+            return self._matcher.match(held, messages, totals_for(messages, needed=self._needs_totals), threads)
 
     def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions:
         """Put together what these slots hold from the rows of their components."""
@@ -228,7 +249,7 @@ class TriggerIndex(Index):
                 if len(mine):
                     pieces.append((component.taken(component.rows_of_slots(mine)), component.geometry))
         if not pieces:
-            pieces = [rows_of(slots[:0], _no_subscriptions())]
+            pieces = [rows_of(slots[:0], _no_subscriptions(), self._weights)]
         ascending = np.sort(slots)
         found = subscriptions_of(*join_rows(pieces), ascending)
         return found.take(np.searchsorted(ascending, slots))
@@ -292,6 +313,19 @@ class TriggerIndex(Index):
                 return
             self._merge(due, owner, numbering)
 
+    def _reweigh(self) -> None:
+        """Lay out again every component that holds scored rows: their triggers hang on the weights."""
+        self._numbering += 1  # a merge under way was made with the old weights
+        self._delta = None
+        self._components = [self._reweighed(component) for component in self._components]
+
+    def _reweighed(self, component: Component) -> Component:
+        if not len(component.rows.score):
+            return component
+        rows = weigh_rows(component.taken(component.live_rows(self._owner)), self._weights)
+        self._dead[component.number] = 0
+        return SegmentComponent(component.number, self._build(rows), component.geometry)
+
     def _merge(self, old: list[Component], owner: NDArray[np.uint8], numbering: int) -> None:
         """Build one segment of the live rows of `old`; rows that die meanwhile are left out by their owner."""
         pieces = [(component.taken(component.live_rows(owner)), component.geometry) for component in old]
@@ -326,7 +360,7 @@ class TriggerIndex(Index):
                 "segments": len(segments),
                 "segment_rows": sum(c.n_rows for c in segments),
                 "delta_rows": sum(c.n_rows for c in deltas),
-                "entries": sum(len(c.segment.row) for c in segments),
+                "entries": sum(len(c.segment.row) + len(c.segment.discs.scored) for c in segments),
                 "cells": sum(c.n_cells for c in segments),
                 "dead": int(sum(self._dead[c.number] for c in self._components)),
                 "merges": self._n_merges,
@@ -335,12 +369,16 @@ class TriggerIndex(Index):
 
     def explain(self, messages: Messages, row: int, slot: int, word: Callable[[int], str] = str) -> list[str]:
         """Return lines that tell which triggers the slot has and what became of them for this message."""
-        from nearcast.indexes.trigger.explain import trigger_lines
+        from nearcast.indexes.trigger.explain import disc_lines, is_scored, trigger_lines
 
         with self._lock:
             slots = self._alive(np.array([slot], np.int32))
             holder = next(c for c in self._components if c.number == self._owner[slot])
-            return trigger_lines(holder, holder.rows_of_slots(slots), messages, row, self._popularity, word)
+            rows = holder.rows_of_slots(slots)
+            if is_scored(holder, rows):
+                is_earth = self.space.is_earth
+                return disc_lines(holder, int(rows[0]), messages, row, self._weights, word, is_earth=is_earth)
+            return trigger_lines(holder, rows, messages, row, self._popularity, word)
 
     def save(self, folder: str | Path) -> None:
         """Write all segments; a delta becomes a segment first."""
@@ -352,6 +390,7 @@ class TriggerIndex(Index):
                 save_segment(component, folder / f"segment-{component.number}")
             np.save(folder / "owner.npy", self._owner[: self._next_slot + 1])
             np.save(folder / "popularity.npy", self._popularity)
+            np.save(folder / "weights.npy", self._weights[: self._n_weights])
             write_manifest(
                 folder,
                 self,
@@ -359,6 +398,7 @@ class TriggerIndex(Index):
                 segments=[c.number for c in segments],
                 live=self._n_live,
                 terms=self._n_terms,
+                totals=self._needs_totals,
             )
 
     def _flush(self) -> None:
@@ -375,6 +415,8 @@ class TriggerIndex(Index):
         index._free_numbers = [n for n in index._free_numbers if n not in manifest["segments"]]
         index._owner = mapped(folder / "owner.npy")
         index._popularity = mapped(folder / "popularity.npy")
+        index.set_weights(mapped(folder / "weights.npy"))
+        index._needs_totals = manifest["totals"]
         index._next_slot, index._n_live, index._n_terms = len(index._owner) - 1, manifest["live"], manifest["terms"]
         return index
 

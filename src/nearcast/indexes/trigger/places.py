@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import hot_kernel, kernel, step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,6 +97,13 @@ def cell_of(places, x, y):
         at = x if places.axis[node] == 0 else y
         node = places.child[node] + (1 if at >= places.cut[node] else 0)
     return places.child[node]
+
+
+@hot_kernel
+def cells_of_boxes(places, box, cell):
+    """Write the cell of the lower corner of each box."""
+    for i in range(cell.size):
+        cell[i] = cell_of(places, box[i, 0], box[i, 1])
 
 
 @step

@@ -8,8 +8,9 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast._jit import kernel
-from nearcast.columns import Subscriptions, gathered, joined
+from nearcast.columns import SIMILAR, WITHIN, Scoring, Subscriptions, gathered, joined
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
+from nearcast.indexes._scored import own_amounts
 from nearcast.indexes._verify import NO_SHAPE
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ class Rows(NamedTuple):
     `part[r]`. `shape[r]` is -1 where that rectangle is the region, 2·c for row c of `circle`, 2·g + 1 for
     polygon g. `clause[r]` numbers the clauses of a slot and `side[r]` its rectangles, so that
     the subscription can be put together again.
+
+    A scored subscription is one row: its code is its words, its rectangle its point, and `shape[r]` is -2 - k for
+    row k of `score`, whose columns are named below. What scoring reads stands there side by side, two lines of the
+    processor's cache, because a message scores rows from all over a segment.
     """
 
     slot: NDArray[np.int32]
@@ -33,19 +38,36 @@ class Rows(NamedTuple):
     clause: NDArray[np.uint16]
     side: NDArray[np.uint8]
     circle: NDArray[np.float64]
+    score: NDArray[np.float64]
 
 
-def rows_of(slots: NDArray[np.int32], subscriptions: Subscriptions) -> tuple[Rows, NDArray[np.object_]]:
+#: Columns of `Rows.score`. OWN is what all words amount to; beyond RIM, in the frame of a segment, nothing is near.
+#: From WORDS on stand the first of its N_WORDS words, the others only in the row's code.
+X, Y, TEXT_WEIGHT, THRESHOLD, MAX_DISTANCE, OWN, RIM, FUNCTION, N_WORDS, WORDS = range(10)
+SCORE_COLUMNS = 16
+#: Shapes from here down are scored rows.
+SCORED = -2
+
+
+def rows_of(
+    slots: NDArray[np.int32], subscriptions: Subscriptions, weight: NDArray[np.float64]
+) -> tuple[Rows, NDArray[np.object_]]:
     """Expand subscriptions to rows; return them and the polygons their shapes point to."""
     regions = subscriptions.regions
     circle = np.ascontiguousarray(regions.circle).reshape(-1, 3)
     shape = _shape_codes(regions)
+    score = np.empty((0, SCORE_COLUMNS))
+    if subscriptions.scoring is not None:
+        scored = np.flatnonzero(subscriptions.kind != WITHIN)
+        shape[scored] = SCORED - np.arange(len(scored))
+        score = _score_columns(subscriptions, scored, weight)
     n_clauses, n_parts = np.diff(subscriptions.clause_start), np.diff(regions.part_start)
     if (n_clauses == 1).all() and (n_parts == 1).all():
         # By far the most common case: a subscription is a row.
         nothing = np.zeros(len(subscriptions), np.uint16)
         code_start, code, part = subscriptions.code_start, subscriptions.code, regions.part
-        return Rows(slots, code_start, code, part, shape, nothing, nothing.astype(np.uint8), circle), regions.geometry
+        sides = nothing.astype(np.uint8)
+        return Rows(slots, code_start, code, part, shape, nothing, sides, circle, score), regions.geometry
     count = n_clauses * n_parts
     owner = np.repeat(np.arange(len(subscriptions)), count)
     nth = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
@@ -60,8 +82,49 @@ def rows_of(slots: NDArray[np.int32], subscriptions: Subscriptions) -> tuple[Row
         clause.astype(np.uint16),
         side.astype(np.uint8),
         circle,
+        score,
     )
     return rows, regions.geometry
+
+
+def _score_columns(
+    subscriptions: Subscriptions, scored: NDArray[np.int64], weight: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return `Rows.score` of the scored subscriptions."""
+    scoring = subscriptions.scoring
+    assert scoring is not None
+    score = np.zeros((len(scored), SCORE_COLUMNS))
+    score[:, X : Y + 1] = subscriptions.regions.part[subscriptions.regions.part_start[scored], :2]
+    score[:, TEXT_WEIGHT] = scoring.text_weight[scored]
+    score[:, THRESHOLD] = scoring.threshold[scored]
+    score[:, MAX_DISTANCE] = scoring.max_distance[scored]
+    score[:, FUNCTION] = scoring.similarity[scored]
+    start, positions = gathered(subscriptions.code_start, subscriptions.clause_start[scored])
+    words, own = subscriptions.code[positions], np.empty(len(scored))
+    own_amounts(start, words, scoring.similarity[scored], weight, own)
+    score[:, OWN] = own
+    _copy_words(start, words, score)
+    return score
+
+
+@kernel
+def _copy_words(start, words, score):
+    for k in range(score.shape[0]):
+        score[k, N_WORDS] = start[k + 1] - start[k]
+        for i in range(min(start[k + 1] - start[k], SCORE_COLUMNS - WORDS)):
+            score[k, WORDS + i] = words[start[k] + i]
+
+
+def weigh_rows(rows: Rows, weight: NDArray[np.float64]) -> Rows:
+    """Return the same rows with what their words amount to under other weights."""
+    scored = np.flatnonzero(rows.shape <= SCORED)
+    at = SCORED - rows.shape[scored]
+    start, positions = gathered(rows.code_start, scored)
+    own = np.empty(len(scored))
+    own_amounts(start, rows.code[positions], rows.score[at, FUNCTION].astype(np.uint8), weight, own)
+    score = rows.score.copy()
+    score[at, OWN] = own
+    return rows._replace(score=score)
 
 
 def _shape_codes(regions: Regions) -> NDArray[np.int32]:
@@ -71,17 +134,22 @@ def _shape_codes(regions: Regions) -> NDArray[np.int32]:
 
 
 def take_rows(rows: Rows, keep: NDArray[np.int64]) -> Rows:
-    """Return these rows in this order; circles stay as they are."""
+    """Return these rows in this order; circles stay as they are, scores come in the order of their rows."""
     code_start, positions = gathered(rows.code_start, keep)
+    shape = rows.shape[keep]
+    scored = np.flatnonzero(shape <= SCORED)
+    score = rows.score[SCORED - shape[scored]]
+    shape[scored] = SCORED - np.arange(len(scored))
     return Rows(
         np.ascontiguousarray(rows.slot[keep]),
         code_start,
         np.ascontiguousarray(rows.code[positions]),
         np.ascontiguousarray(rows.part[keep]),
-        rows.shape[keep],
+        shape,
         rows.clause[keep],
         rows.side[keep],
         rows.circle,
+        score,
     )
 
 
@@ -92,9 +160,11 @@ def join_rows(
     shapes: list[NDArray[np.int32]] = []
     circles: list[NDArray[Any]] = []
     polygons: list[NDArray[Any]] = []
-    n_circles = n_polygons = 0
+    n_circles = n_polygons = n_scored = 0
     for rows, geometry in pieces:
         shape = rows.shape.copy()
+        shape[rows.shape <= SCORED] -= n_scored
+        n_scored += len(rows.score)
         for kind, table, kept, base in ((0, rows.circle, circles, n_circles), (1, geometry, polygons, n_polygons)):
             of_kind = (rows.shape >= 0) & (rows.shape % 2 == kind)
             used, renumbered = np.unique(rows.shape[of_kind] // 2, return_inverse=True)
@@ -112,6 +182,7 @@ def join_rows(
         np.concatenate([rows.clause for rows, _ in pieces]),
         np.concatenate([rows.side for rows, _ in pieces]),
         np.concatenate(circles).reshape(-1, 3),
+        np.concatenate([rows.score for rows, _ in pieces]),
     )
     return rows, np.concatenate(polygons)
 
@@ -130,7 +201,33 @@ def subscriptions_of(rows: Rows, geometry: NDArray[np.object_], slots: NDArray[n
     part_start = _starts(rows.slot[parts], slots)
     kind, shape = _region_columns(rows, part_start, parts)
     regions = Regions(kind, part_start, np.ascontiguousarray(rows.part[parts]), shape, rows.circle, geometry)
-    return Subscriptions.of(clause_start, clauses.code_start, clauses.code, regions, ids=_arrow.numbers(slots))
+    asked, scoring = _scoring_columns(rows, slots)
+    return Subscriptions.of(
+        clause_start,
+        clauses.code_start,
+        clauses.code,
+        regions,
+        ids=_arrow.numbers(slots),
+        kind=asked,
+        scoring=scoring,
+    )
+
+
+def _scoring_columns(rows: Rows, slots: NDArray[np.int32]) -> tuple[NDArray[np.uint8], Scoring | None]:
+    """Return the kind of each slot, and how those that are scored are scored."""
+    kind = np.full(len(slots), WITHIN, np.uint8)
+    scored = np.flatnonzero(rows.shape <= SCORED)
+    if not len(scored):
+        return kind, None
+    at = np.searchsorted(slots, rows.slot[scored])
+    score = rows.score[SCORED - rows.shape[scored]]
+    kind[at] = SIMILAR
+    scoring = Scoring.none(len(slots))
+    scoring.text_weight[at] = score[:, TEXT_WEIGHT]
+    scoring.threshold[at] = score[:, THRESHOLD]
+    scoring.max_distance[at] = score[:, MAX_DISTANCE]
+    scoring.similarity[at] = score[:, FUNCTION]
+    return kind, scoring
 
 
 def _starts(owner: NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -155,6 +252,8 @@ def _region_columns(
 @kernel
 def rarest_terms(code_start, code, count, trigger, signature):
     """Choose each row's trigger, its required term of lowest `count` (-2: none), and a signature of the others.
+
+    For rows of boolean subscriptions; those of scored ones have triggers of their own.
 
     The signature has a bit for every required term but the trigger: a message whose own bits do not
     cover it cannot hold the row.

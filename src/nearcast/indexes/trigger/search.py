@@ -2,122 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
 from nearcast.geo import circle_holds
 from nearcast.indexes._verify import boxes_overlap, clause_holds, message_parts
-from nearcast.indexes.trigger.places import EVERYWHERE, GUARD, ONE_STEP, cell_of, cells_of, empty_stack, message_word
-from nearcast.indexes.trigger.rows import term_bit
-from nearcast.indexes.trigger.segment import BLOCK, WILDCARD, find_list
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-#: Entries that may wait for verification at once.
-_WAITING = 1024
-
-# Fields of `Work.tally`.
-FOUND, LOOKED_AT, VERIFIED, PENDING, MARKED = 0, 1, 2, 3, 4
-
-
-class Work(NamedTuple):
-    """Scratch space of one thread: marked terms, waiting entries, cells, what was found, room to sort.
-
-    `found[:tally[FOUND]]` are slots; `pending[:tally[PENDING]]` are (message, row) pairs whose polygon is still to be
-    asked. Both may turn out too small: a search then stops before the message that did not fit.
-    """
-
-    has: NDArray[np.uint8]
-    waiting: NDArray[np.int32]
-    cells: NDArray[np.int32]
-    stack: NDArray[np.int32]
-    parts: NDArray[np.float64]
-    found: NDArray[np.int32]
-    pending: NDArray[np.int32]
-    tally: NDArray[np.int64]
-    spare: NDArray[np.int32]
-    digits: NDArray[np.int64]
-
-
-def new_work(n_terms: int, n_cells: int, room: int) -> Work:
-    """Make scratch space for this many terms, cells, and matches."""
-    return Work(
-        np.zeros(max(n_terms, 1), np.uint8),
-        np.empty(_WAITING, np.int32),
-        np.empty(n_cells, np.int32),
-        empty_stack(),
-        np.empty((2, 4)),
-        np.empty(room, np.int32),
-        np.empty((max(16, room // 64), 2), np.int32),
-        np.zeros(5, np.int64),
-        np.empty(1024, np.int32),
-        np.empty(256, np.int64),
-    )
-
-
-class Batch(NamedTuple):
-    """The columns of a batch that kernels read, and the order to take its messages in.
-
-    The known terms of the i-th message in that order, each once, are `distinct[distinct_start[i]:...[i + 1]]`, and
-    `bits[i]` is their signature: worked out once for all components.
-    """
-
-    term_start: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    box: NDArray[np.float64]
-    order: NDArray[np.int32]
-    distinct_start: NDArray[np.int64]
-    distinct: NDArray[np.int32]
-    bits: NDArray[np.uint64]
-
-
-@hot_kernel
-def find_distinct(term_start, terms, order, has, distinct_start, distinct, bits):
-    """Fill the last three columns of a `Batch`; `has` is cleared again."""
-    n = 0
-    distinct_start[0] = 0
-    for i in range(order.size):
-        first, signature = n, np.uint64(0)
-        for j in range(term_start[order[i]], term_start[order[i] + 1]):
-            term = terms[j]
-            if 0 <= term < has.size and has[term] == 0:
-                has[term] = 1
-                distinct[n] = term
-                n += 1
-                signature |= term_bit(term)
-        for j in range(first, n):
-            has[distinct[j]] = 0
-        bits[i] = signature
-        distinct_start[i + 1] = n
-
-
-@step
-def set_marks(batch, i, work, mark):
-    """Mark the terms of the i-th message in `work.has`, or clear the marks: only who must verify needs them."""
-    for j in range(batch.distinct_start[i], batch.distinct_start[i + 1]):
-        work.has[batch.distinct[j]] = mark
-    work.tally[MARKED] = mark
-
-
-@step
-def tally_now(work):
-    """Return the counts as they are before a message, for the case that its matches do not fit."""
-    return work.tally[FOUND], work.tally[LOOKED_AT], work.tally[VERIFIED], work.tally[PENDING]
-
-
-@step
-def end_message(batch, i, fits, before, work, start):
-    """Clear the marks and close the list of the i-th message, or take back all it has counted; return `fits`."""
-    if work.tally[MARKED]:
-        set_marks(batch, i, work, 0)
-    if fits:
-        start[i + 1] = work.tally[FOUND]
-    else:
-        work.tally[FOUND], work.tally[LOOKED_AT], work.tally[VERIFIED], work.tally[PENDING] = before
-    return fits
+from nearcast.indexes.trigger.places import EVERYWHERE, GUARD, ONE_STEP, cell_of, cells_of, message_word
+from nearcast.indexes.trigger.reach import WILDCARD
+from nearcast.indexes.trigger.segment import BLOCK
+from nearcast.indexes.trigger.tables import find_list
+from nearcast.indexes.trigger.work import (
+    FOUND,
+    LOOKED_AT,
+    MARKED,
+    PENDING,
+    VERIFIED,
+    WAITING,
+    end_message,
+    set_marks,
+    tally_now,
+)
 
 
 @hot_kernel
@@ -188,7 +92,7 @@ def _search_list(segment, first, last, word, batch, i, part, owner, number, work
             waiting[n] = k
             n += ((segment.signature[k] & other) == np.uint64(0)) & (((word - segment.rectangle[k]) & GUARD) == GUARD)
         e = stop
-        if n > _WAITING - BLOCK:
+        if n > WAITING - BLOCK:
             if not _verify(segment, n, word, batch, i, part, owner, number, work):
                 return False
             n = 0
@@ -243,10 +147,3 @@ def _verify(segment, n, word, batch, i, part, owner, number, work):
         at += 1
     tally[FOUND] = at
     return True
-
-
-@hot_kernel
-def cells_of_messages(places, box, cell):
-    """Write the cell of each message's lower corner: messages of one cell are best searched together."""
-    for i in range(cell.size):
-        cell[i] = cell_of(places, box[i, 0], box[i, 1])

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import kernel
+from nearcast.indexes.trigger.discs import Discs, build_discs, plan_discs
 from nearcast.indexes.trigger.places import (
     EVERYWHERE,
     STEPS,
@@ -19,18 +20,19 @@ from nearcast.indexes.trigger.places import (
     smaller_fields,
     step_of,
 )
-from nearcast.indexes.trigger.rows import Rows, count_terms, rarest_terms, take_rows
+from nearcast.indexes.trigger.reach import WILDCARD
+from nearcast.indexes.trigger.rows import SCORED, Rows, count_terms, rarest_terms, take_rows
+from nearcast.indexes.trigger.tables import by_cell_and_term, make_tables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: The term of triggers that need no word: region-only and NOT-only clauses.
-WILDCARD = -2
-_VACANT = -1
 #: A trigger that touches more cells than this is kept once, in the cell that is everywhere.
 MOST_CELLS = 4
 #: Segments of up to this many cells' worth of rows are not cut by place.
 _SMALL = 4
+#: Groups of scored rows that a cell's worth of rows makes, and how many times `few` discs are few.
+_GROUPS_PER_LEAF, _FEW_DISCS = 4, 16
 #: Entries whose rectangles are bounded together, so that a long list can be skipped through.
 BLOCK = 16
 
@@ -42,7 +44,7 @@ class Segment(NamedTuple):
     that term in that cell are the entries first to last, neighbours in space side by side. Entry e has a rectangle
     (`rectangle_word`, in steps of the cell's grid), the signature of the other terms its row requires, and the row.
     `block[b]` bounds entries 16·b to 16·b + 15. `by_slot` orders the rows by slot. `earth` is one flag: are circles
-    measured on the sphere?
+    measured on the sphere? All this is for boolean rows; the triggers of scored rows are `discs`.
     """
 
     places: Places
@@ -55,15 +57,18 @@ class Segment(NamedTuple):
     rows: Rows
     by_slot: NDArray[np.int32]
     earth: NDArray[np.uint8]
+    discs: Discs
 
 
-def build_segment(rows: Rows, *, is_earth: bool, leaf_rows: int, few: int) -> Segment:
-    """Lay out rows as a segment; about a microsecond per row."""
+def build_segment(rows: Rows, weight: NDArray[np.float64], *, is_earth: bool, leaf_rows: int, few: int) -> Segment:
+    """Lay out rows as a segment; about a microsecond per boolean row, two to three per scored one."""
     if len(rows.slot) <= _SMALL * leaf_rows:
         few = len(rows.slot)  # a small segment is not cut at all: blocks suffice, and a message asks one table only
-    places = cut_space(rows.part, leaf_rows)
-    rows = take_rows(rows, _spatial_order(places, rows.part))
-    n = len(rows.slot)
+    boolean = np.flatnonzero(rows.shape > SCORED)
+    n = len(boolean)
+    places = cut_space(rows.part[boolean], leaf_rows)
+    layout, scored_order = plan_discs(rows, weight, max(1, leaf_rows // _GROUPS_PER_LEAF))
+    rows = take_rows(rows, np.append(boolean[_spatial_order(places, rows.part[boolean])], scored_order))
     n_terms = int(rows.code.max(initial=-1)) + 1
     count = np.zeros(n_terms + 1, np.int32)
     count_terms(rows.code, count)
@@ -72,16 +77,19 @@ def build_segment(rows: Rows, *, is_earth: bool, leaf_rows: int, few: int) -> Se
     triggers_of = np.bincount(trigger - WILDCARD, minlength=n_terms - WILDCARD)
     cell, entry_row = np.empty(MOST_CELLS * n, np.int32), np.empty(MOST_CELLS * n, np.int32)
     n_entries = _spread(places, rows.part, trigger, triggers_of, few, empty_stack(), cell, entry_row)
-    order = _by_cell_and_term(cell[:n_entries], trigger[entry_row[:n_entries]] - WILDCARD, n_terms - WILDCARD)
+    order = by_cell_and_term(cell[:n_entries], trigger[entry_row[:n_entries]] - WILDCARD, n_terms - WILDCARD)
     cell, entry_row = cell[order], entry_row[order]
-    table_start, table = _make_tables(cell, trigger[entry_row], len(places.origin))
+    table_start, table = make_tables(cell, trigger[entry_row], len(places.origin))
     rectangle = np.empty(n_entries, np.uint64)
     _pack_rectangles(places, rows.part, cell, entry_row, rectangle)
     block = np.empty(-(-n_entries // BLOCK), np.uint64)
     _bound_blocks(rectangle, block)
     by_slot = np.argsort(rows.slot, kind="stable").astype(np.int32)
     earth = np.array([is_earth], np.uint8)
-    return Segment(places, table_start, table, rectangle, signature[entry_row], entry_row, block, rows, by_slot, earth)
+    discs = build_discs(rows, layout, scored_order, is_earth=is_earth, few=few * _FEW_DISCS)
+    return Segment(
+        places, table_start, table, rectangle, signature[entry_row], entry_row, block, rows, by_slot, earth, discs
+    )
 
 
 def _spatial_order(places: Places, part: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -123,63 +131,6 @@ def _spread(places, part, trigger, triggers_of, few, stack, cell, entry_row):
             cell[n], entry_row[n] = found[i], row
             n += 1
     return n
-
-
-def _by_cell_and_term(cell: NDArray[np.int32], term: NDArray[np.int32], n_terms: int) -> NDArray[np.int32]:
-    """Return the stable order by (cell, term): two counting sorts, the less important key first."""
-    first, second = np.empty(len(cell), np.int32), np.empty(len(cell), np.int32)
-    _counting_sort(term.astype(np.int32), np.arange(len(cell), dtype=np.int32), np.zeros(n_terms + 1, np.int64), first)
-    _counting_sort(cell, first, np.zeros(int(cell.max(initial=0)) + 2, np.int64), second)
-    return second
-
-
-@kernel
-def _counting_sort(key, source, start, out):
-    """Write `source` to `out` in stable order of `key[source]`; `start` is zeroed room for one more than the keys."""
-    for i in range(key.size):
-        start[key[i] + 1] += 1
-    for k in range(1, start.size):
-        start[k] += start[k - 1]
-    for i in range(source.size):
-        k = key[source[i]]
-        out[start[k]] = source[i]
-        start[k] += 1
-
-
-def _make_tables(
-    cell: NDArray[np.int32], term: NDArray[np.int32], n_cells: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    new_list = np.ones(len(cell), bool)
-    new_list[1:] = (cell[1:] != cell[:-1]) | (term[1:] != term[:-1])
-    first = np.flatnonzero(new_list)
-    last = np.append(first[1:], len(cell))
-    lists = np.bincount(cell[first], minlength=n_cells)
-    # A third of the places stays vacant, one at least: that is what ends a search for an absent term.
-    table_start = np.zeros(n_cells + 1, np.int64)
-    np.cumsum(lists + lists // 2 + 1, out=table_start[1:])
-    table = np.full((table_start[-1], 3), _VACANT, np.int32)
-    _fill_tables(cell[first], term[first], first.astype(np.int32), last.astype(np.int32), table_start, table)
-    return table_start, table
-
-
-@kernel
-def _fill_tables(cell, term, first, last, table_start, table):
-    for i in range(cell.size):
-        at = find_list(table_start, table, cell[i], term[i])
-        table[at, 0], table[at, 1], table[at, 2] = term[i], first[i], last[i]
-
-
-@step
-def find_list(table_start, table, cell, term):
-    """Return the place of a term in its cell's table, or the vacant place where it would stand."""
-    begin = table_start[cell]
-    size = table_start[cell + 1] - begin
-    at = ((((np.int64(term) + 2) * 2654435769) & 0xFFFFFFFF) * size) >> 32
-    while table[begin + at, 0] != term and table[begin + at, 0] != _VACANT:
-        at += 1
-        if at == size:
-            at = 0
-    return begin + at
 
 
 @kernel

@@ -1,0 +1,199 @@
+"""Which scored rows of a segment do the messages of a chunk satisfy?
+
+A message may score thousands of rows, and what that costs is fetching them. So a chunk is not searched message by
+message but list by list: the discs that are asked wherever a message is, term by term, and then group by group, each
+for all the messages it concerns while it is in the processor's cache.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nearcast._jit import hot_kernel, step
+from nearcast.geo import place_distance
+from nearcast.indexes.trigger.discs import NOWHERE
+from nearcast.indexes.trigger.reach import WILDCARD, comes_before, frame_place
+from nearcast.indexes.trigger.rows import (
+    FUNCTION,
+    MAX_DISTANCE,
+    N_WORDS,
+    OWN,
+    RIM,
+    SCORE_COLUMNS,
+    TEXT_WEIGHT,
+    THRESHOLD,
+    WORDS,
+    X,
+    Y,
+)
+from nearcast.indexes.trigger.tables import find_list
+from nearcast.indexes.trigger.work import HITS, LOOKED_AT, VERIFIED
+from nearcast.similarity import JACCARD, counts_weights, near_of, score_of, text_of
+
+#: What `score_here` returns for a row that another of its triggers finds.
+ELSEWHERE = -1.0
+#: Discs tested at a time, before those that hold the message are scored.
+_STRETCH = 512
+
+
+@hot_kernel
+def search_discs(segment, batch, owner, number, work):
+    """Add the rows that the messages of a chunk satisfy to the hits; False when room ran out: try again with more.
+
+    The terms of every message are marked in `work.masks`. A row counts only while `owner[slot] == number`.
+    """
+    discs, places = segment.discs, work.places
+    for i in range(batch.order.size):
+        places[i, 0], places[i, 1], places[i, 2], places[i, 3] = frame_place(discs.frame, batch.box, batch.order[i])
+    for j in range(batch.by_term.size):
+        term, i = batch.distinct[batch.by_term[j]], batch.message_of[batch.by_term[j]]
+        if term - WILDCARD < discs.is_spread.size and not _search_term(
+            segment, NOWHERE, term, 0.0, batch, i, owner, number, work
+        ):
+            return False
+    for i in range(batch.order.size):
+        if not _search_term(segment, NOWHERE, WILDCARD, 0.0, batch, i, owner, number, work):
+            return False
+    _keep_spread_terms(discs.is_spread, batch, work)
+    for group in range(1, discs.group_reach.size):
+        if not _search_group(segment, group, batch, owner, number, work):
+            return False
+    return True
+
+
+@step
+def _keep_spread_terms(is_spread, batch, work):
+    """Write the terms of each message that have lists in groups, the wildcard first, to `work.local`."""
+    n = 0
+    for i in range(batch.order.size):
+        work.local_start[i] = n
+        for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
+            term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
+            if term - WILDCARD < is_spread.size and is_spread[term - WILDCARD]:
+                work.local[n] = term
+                n += 1
+    work.local_start[batch.order.size] = n
+
+
+@step
+def _search_group(segment, group, batch, owner, number, work):
+    """Search one group for all messages that its farthest disc may reach; False when room ran out."""
+    discs, places = segment.discs, work.places
+    for i in range(batch.order.size):
+        gap = _gap(discs.box, group, places[i, 0], places[i, 1], places[i, 2]) - places[i, 3]
+        if gap > discs.group_reach[group]:
+            continue
+        for j in range(work.local_start[i], work.local_start[i + 1]):
+            if not _search_term(segment, group, work.local[j], gap, batch, i, owner, number, work):
+                return False
+    return True
+
+
+@step
+def _gap(box, group, x, y, z):
+    """Return the distance from a point of the frame to the box of a group."""
+    dx = max(box[group, 0] - x, 0.0, x - box[group, 3])
+    dy = max(box[group, 1] - y, 0.0, y - box[group, 4])
+    dz = max(box[group, 2] - z, 0.0, z - box[group, 5])
+    return math.sqrt(dx * dx + dy * dy + dz * dz)
+
+
+@step
+def _search_term(segment, group, term, gap, batch, i, owner, number, work):
+    """Find the discs of a term in a group that reach `gap` and hold the message, and score their rows."""
+    discs, places, waiting = segment.discs, work.places, work.waiting
+    at = find_list(discs.table_start, discs.table, group, term)
+    if discs.table[at, 0] != term:
+        return True
+    first, last = discs.table[at, 1], discs.table[at, 2]
+    if gap > 0.0:
+        last = _reaching(discs.disc, first, last, gap)
+    x, y, z = np.float32(places[i, 0]), np.float32(places[i, 1]), np.float32(places[i, 2])
+    spread = np.float32(places[i, 3])
+    work.tally[LOOKED_AT] += last - first
+    while first < last:
+        stop, n = min(last, first + _STRETCH), 0
+        for e in range(first, stop):
+            dx, dy, dz = discs.disc[e, 0] - x, discs.disc[e, 1] - y, discs.disc[e, 2] - z
+            reach = discs.disc[e, 3] + spread
+            # Each disc is written and the cursor moves only on a hit: no branch to mispredict.
+            waiting[n] = e
+            n += dx * dx + dy * dy + dz * dz <= reach * reach
+        first = stop
+        if n and not _score_waiting(segment, term, n, batch, i, owner, number, work):
+            return False
+    return True
+
+
+@step
+def _reaching(disc, first, last, gap):
+    """Return the end of the discs of a list, largest first, that reach this far."""
+    while first < last:
+        middle = (first + last) // 2
+        if disc[middle, 3] >= gap:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@step
+def _score_waiting(segment, term, n, batch, i, owner, number, work):
+    """Score the rows of the waiting discs and keep those that reach their threshold; False when room ran out."""
+    discs, rows, tally, places = segment.discs, segment.rows, work.tally, work.places
+    if tally[HITS] + n > work.hit_slot.size:
+        return False
+    tally[VERIFIED] += n
+    x, y, z, spread = places[i, 0], places[i, 1], places[i, 2], places[i, 3]
+    is_earth, first_row, at = segment.earth[0] == 1, discs.first_row[0], tally[HITS]
+    for w in range(n):
+        e = work.waiting[w]
+        k = discs.scored[e]
+        slot = rows.slot[first_row + k]
+        if owner[slot] != number:
+            continue
+        dx, dy, dz = discs.disc[e, 0] - x, discs.disc[e, 1] - y, discs.disc[e, 2] - z
+        rim = rows.score[k, RIM] + spread
+        is_far = dx * dx + dy * dy + dz * dz > rim * rim
+        score = score_here(rows, first_row + k, k, term, is_far, is_earth, batch, i, work.masks)
+        if score >= rows.score[k, THRESHOLD]:
+            work.hit_slot[at], work.hit_score[at], work.hit_message[at] = slot, score, i
+            at += 1
+    tally[HITS] = at
+    return True
+
+
+@step
+def score_here(rows, row, k, term, is_far, is_earth, batch, i, masks):
+    """Return the score of a row, found through one of its words, or `ELSEWHERE` if an earlier one finds it too."""
+    message, weight = batch.order[i], batch.weight
+    mine = np.uint64(1) << np.uint64(i)
+    function = int(rows.score[k, FUNCTION])
+    weighs = counts_weights(function)
+    common = 0.0
+    for c in range(int(rows.score[k, N_WORDS])):
+        word = int(rows.score[k, WORDS + c]) if c < SCORE_COLUMNS - WORDS else rows.code[rows.code_start[row] + c]
+        if masks[word] & mine:
+            if term == WILDCARD or comes_before(weight, word, term):
+                return ELSEWHERE
+            common += weight[word] if weighs else 1.0
+    other = 0.0
+    if function >= JACCARD and common > 0.0:
+        other = batch.totals[message, 1 if function == JACCARD else 0]
+    text = text_of(function, common, rows.score[k, OWN], other)
+    near = 0.0
+    if not is_far:
+        box = batch.box
+        distance = place_distance(
+            is_earth,
+            rows.score[k, X],
+            rows.score[k, Y],
+            box[message, 0],
+            box[message, 1],
+            box[message, 2],
+            box[message, 3],
+        )
+        near = near_of(distance, rows.score[k, MAX_DISTANCE])
+    return score_of(rows.score[k, TEXT_WEIGHT], text, near)

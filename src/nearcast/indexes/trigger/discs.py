@@ -1,0 +1,137 @@
+"""Scored subscriptions in a segment: (group of neighbours, term) → the discs a message must lie in.
+
+A scored row stays in one place, its point. Rows are taken in groups of neighbours, the leaves of a k-d tree; a message
+asks the groups near enough that some disc of theirs could hold it, and in each the lists of its words, sorted by
+falling reach so that a list is cut off where the group's own distance is more than is left. Group 0 is nowhere: it
+holds the discs that cover everything, and terms so rare that one short list is quicker than one in every group.
+
+Every disc belongs to the first of a subscription's words that the message has, in the order of prefixes; a row is
+found through that one only, so no message finds a row twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import kernel
+from nearcast.indexes.trigger.places import cells_of_boxes, cut_space
+from nearcast.indexes.trigger.reach import WILDCARD, frame_around, frame_length, frame_point, scored_triggers
+from nearcast.indexes.trigger.rows import MAX_DISTANCE, RIM, SCORED, X, Y
+from nearcast.indexes.trigger.tables import by_cell_and_term, make_tables
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.indexes.trigger.rows import Rows
+
+#: The group of discs that are asked wherever the message is.
+NOWHERE = 0
+
+
+class Discs(NamedTuple):
+    """The triggers of scored rows.
+
+    Group g owns the hash table `table[table_start[g]:table_start[g + 1]]` of (term, first, last), as the cells of a
+    segment do. Disc e is (x, y, z, reach) in `disc[e]`, its centre and its radius in the frame, and belongs to
+    row `scored[e]` of `Rows.score`; the rows of these begin at row `first_row[0]` of the segment, in the same
+    order. `box[g]` (three lows, three highs) holds the points of a group, `group_reach[g]` is the largest radius
+    there. `is_spread[term - WILDCARD]` tells whether a term has lists outside group 0.
+    """
+
+    frame: NDArray[np.float64]
+    table_start: NDArray[np.int64]
+    table: NDArray[np.int32]
+    disc: NDArray[np.float32]
+    scored: NDArray[np.int32]
+    first_row: NDArray[np.int64]
+    box: NDArray[np.float64]
+    group_reach: NDArray[np.float64]
+    is_spread: NDArray[np.uint8]
+
+
+class Layout(NamedTuple):
+    """The triggers of scored rows before they are laid out: row, term and reach of each, and the group of each row."""
+
+    row: NDArray[np.int32]
+    term: NDArray[np.int32]
+    distance: NDArray[np.float64]
+    group_of: NDArray[np.int32]
+
+
+def plan_discs(rows: Rows, weight: NDArray[np.float64], group_rows: int) -> tuple[Layout, NDArray[np.int64]]:
+    """Return the triggers of the scored rows, and the order to lay these rows out in.
+
+    Rows that will be looked at together are to stand together. What reaches everywhere is found through its words
+    alone and stands by its most common one; all else by group, and in it by its most common trigger again.
+    """
+    scored = np.flatnonzero(rows.shape <= SCORED)
+    part = np.ascontiguousarray(rows.part[scored])
+    cell = np.empty(len(scored), np.int32)
+    cells_of_boxes(cut_space(part, group_rows), part, cell)
+    group_of = np.zeros(len(rows.slot), np.int32)
+    group_of[scored] = cell
+    row, term, distance = scored_triggers(rows, weight)
+    counts = np.bincount(term - WILDCARD)
+    home, is_everywhere = np.full(len(rows.slot), WILDCARD - 1, np.int32), np.zeros(len(rows.slot), np.uint8)
+    reach = np.zeros(len(rows.slot))
+    _choose_homes(row, term, distance, counts, home, is_everywhere, reach)
+    stands_in = np.where(is_everywhere[scored] == 1, NOWHERE, cell)
+    order = scored[np.lexsort((-reach[scored], home[scored], stands_in))]
+    return Layout(row, term, distance, group_of), order
+
+
+@kernel
+def _choose_homes(row, term, distance, counts, home, is_everywhere, reach):
+    """Write the most common trigger of each row, among those that reach everywhere if there are any, and its reach."""
+    for t in range(row.size):
+        r, everywhere = row[t], np.uint8(distance[t] == np.inf)
+        if everywhere < is_everywhere[r]:
+            continue
+        is_first = home[r] < WILDCARD or everywhere > is_everywhere[r]
+        if is_first or counts[term[t] - WILDCARD] > counts[home[r] - WILDCARD]:
+            home[r], is_everywhere[r], reach[r] = term[t], everywhere, distance[t]
+
+
+def build_discs(rows: Rows, layout: Layout, order: NDArray[np.int64], *, is_earth: bool, few: int) -> Discs:
+    """Lay out the triggers of rows that have been put in order, scored ones last; sets their rims."""
+    frame = frame_around(rows.score[:, X], rows.score[:, Y], is_earth=is_earth)
+    n_groups = int(layout.group_of.max(initial=0)) + 1
+    number_of = np.empty(len(rows.slot), np.int32)
+    number_of[order] = np.arange(len(order), dtype=np.int32)
+    scored, term, distance = number_of[layout.row], layout.term, layout.distance
+    n_terms = int(term.max(initial=0)) + 1 - WILDCARD
+    is_rare = np.bincount(term - WILDCARD, minlength=n_terms) <= few
+    is_nowhere = np.isinf(distance) | is_rare[term - WILDCARD]
+    group = np.where(is_nowhere, NOWHERE, layout.group_of[layout.row]).astype(np.int32)
+    by_reach = np.lexsort((scored, -distance))
+    sorted_ = by_reach[by_cell_and_term(group[by_reach], (term - WILDCARD)[by_reach], n_terms)]
+    scored, term, distance, group = scored[sorted_], term[sorted_], distance[sorted_], group[sorted_]
+    disc = np.empty((len(scored), 4), np.float32)
+    box, group_reach = np.empty((n_groups, 6)), np.zeros(n_groups)
+    _place_discs(frame, rows.score, scored, distance, group, disc, box, group_reach)
+    table_start, table = make_tables(group, term, n_groups)
+    is_spread = np.zeros(n_terms, np.uint8)
+    is_spread[(term - WILDCARD)[group != NOWHERE]] = 1
+    first_row = np.array([len(rows.slot) - len(order)], np.int64)
+    return Discs(frame, table_start, table, disc, scored, first_row, box, group_reach, is_spread)
+
+
+@kernel
+def _place_discs(frame, score, scored, distance, group, disc, box, group_reach):
+    """Write the discs into the frame, bound every group, and set the rim of every row."""
+    for g in range(box.shape[0]):
+        for k in range(3):
+            box[g, k], box[g, k + 3] = np.inf, -np.inf
+    for k in range(score.shape[0]):
+        score[k, RIM] = frame_length(frame, score[k, MAX_DISTANCE])
+    for e in range(scored.size):
+        at = frame_point(frame, score[scored[e], X], score[scored[e], Y])
+        reach = frame_length(frame, distance[e])
+        g = group[e]
+        group_reach[g] = max(group_reach[g], reach)
+        disc[e, 3] = reach
+        for k in range(3):
+            disc[e, k] = at[k]
+            box[g, k], box[g, k + 3] = min(box[g, k], at[k]), max(box[g, k + 3], at[k])

@@ -1,0 +1,157 @@
+"""A batch of messages as searches read it, and the scratch space they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import hot_kernel, step
+from nearcast.indexes.trigger.places import empty_stack
+from nearcast.indexes.trigger.rows import term_bit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Entries that may wait for verification at once.
+WAITING = 1024
+
+# Fields of `Work.tally`.
+FOUND, LOOKED_AT, VERIFIED, PENDING, MARKED, HITS = 0, 1, 2, 3, 4, 5
+
+#: Messages in a chunk that is searched for scored rows: one bit each in `Work.masks`.
+SCORED_CHUNK = 64
+
+
+class Work(NamedTuple):
+    """Scratch space of one thread: marked terms, waiting entries, cells, what was found, room to sort.
+
+    `found[:tally[FOUND]]` are slots of boolean rows, by component and message. `pending[:tally[PENDING]]` are
+    (message, row) pairs whose polygon is still to be asked. The first `tally[HITS]` hits are scored rows: slot, score,
+    and which message of the chunk, in no order. Room may run out: a search then stops, to be gone on with or repeated.
+
+    `has[term]` is 1 while a message with the term is verified; bit i of `masks[term]` tells whether message i of the
+    chunk has it, and `places[i]` where that message is in the frame of the segment being searched.
+    """
+
+    has: NDArray[np.uint8]
+    masks: NDArray[np.uint64]
+    waiting: NDArray[np.int32]
+    cells: NDArray[np.int32]
+    stack: NDArray[np.int32]
+    parts: NDArray[np.float64]
+    places: NDArray[np.float64]
+    local: NDArray[np.int32]
+    local_start: NDArray[np.int64]
+    found: NDArray[np.int32]
+    pending: NDArray[np.int32]
+    hit_slot: NDArray[np.int32]
+    hit_score: NDArray[np.float64]
+    hit_message: NDArray[np.int32]
+    tally: NDArray[np.int64]
+    spare: NDArray[np.int32]
+    spare_score: NDArray[np.float64]
+    digits: NDArray[np.int64]
+
+
+def new_work(n_terms: int, n_cells: int, room: int) -> Work:
+    """Make scratch space for this many terms, cells, and matches."""
+    return Work(
+        has=np.zeros(max(n_terms, 1), np.uint8),
+        masks=np.zeros(max(n_terms, 1), np.uint64),
+        waiting=np.empty(WAITING, np.int32),
+        cells=np.empty(n_cells, np.int32),
+        stack=empty_stack(),
+        parts=np.empty((2, 4)),
+        places=np.empty((SCORED_CHUNK, 4)),
+        local=np.empty(16 * SCORED_CHUNK, np.int32),
+        local_start=np.empty(SCORED_CHUNK + 1, np.int64),
+        found=np.empty(room, np.int32),
+        pending=np.empty((max(16, room // 64), 2), np.int32),
+        hit_slot=np.empty(room, np.int32),
+        hit_score=np.empty(room),
+        hit_message=np.empty(room, np.int32),
+        tally=np.zeros(6, np.int64),
+        spare=np.empty(1024, np.int32),
+        spare_score=np.empty(1024),
+        digits=np.empty(256, np.int64),
+    )
+
+
+class Batch(NamedTuple):
+    """The columns of a batch that kernels read, and the order to take its messages in.
+
+    The known terms of the i-th message in that order, each once, are `distinct[distinct_start[i]:...[i + 1]]`, and
+    `bits[i]` is their signature: worked out once for all components. `by_term` orders `distinct` by term, and
+    `message_of` says which i each of it belongs to; `totals` is that of the messages, empty where nobody needs it;
+    `weight` is what each term weighs. These four are for scored rows only.
+    """
+
+    term_start: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    box: NDArray[np.float64]
+    order: NDArray[np.int32]
+    distinct_start: NDArray[np.int64]
+    distinct: NDArray[np.int32]
+    bits: NDArray[np.uint64]
+    by_term: NDArray[np.int64]
+    message_of: NDArray[np.int64]
+    totals: NDArray[np.float64]
+    weight: NDArray[np.float64]
+
+
+@hot_kernel
+def find_distinct(term_start, terms, order, has, distinct_start, distinct, bits):
+    """Fill the distinct terms and bits of a `Batch`; `has` is cleared again."""
+    n = 0
+    distinct_start[0] = 0
+    for i in range(order.size):
+        first, signature = n, np.uint64(0)
+        for j in range(term_start[order[i]], term_start[order[i] + 1]):
+            term = terms[j]
+            if 0 <= term < has.size and has[term] == 0:
+                has[term] = 1
+                distinct[n] = term
+                n += 1
+                signature |= term_bit(term)
+        for j in range(first, n):
+            has[distinct[j]] = 0
+        bits[i] = signature
+        distinct_start[i + 1] = n
+
+
+@hot_kernel
+def mark_chunk(batch, masks, is_marking):
+    """Set the bit of every message of a chunk in the masks of its terms, or clear these masks."""
+    for i in range(batch.order.size):
+        for j in range(batch.distinct_start[i], batch.distinct_start[i + 1]):
+            term = batch.distinct[j]
+            masks[term] = masks[term] | (np.uint64(1) << np.uint64(i)) if is_marking else np.uint64(0)
+
+
+@step
+def set_marks(batch, i, work, mark):
+    """Mark the terms of the i-th message in `work.has`, or clear the marks: only who must verify needs them."""
+    for j in range(batch.distinct_start[i], batch.distinct_start[i + 1]):
+        work.has[batch.distinct[j]] = mark
+    work.tally[MARKED] = mark
+
+
+@step
+def tally_now(work):
+    """Return the counts as they are before a message, for the case that its matches do not fit."""
+    tally = work.tally
+    return tally[FOUND], tally[LOOKED_AT], tally[VERIFIED], tally[PENDING], tally[HITS]
+
+
+@step
+def end_message(batch, i, fits, before, work, start):
+    """Clear the marks and close the list of the i-th message, or take back all it has counted; return `fits`."""
+    if work.tally[MARKED]:
+        set_marks(batch, i, work, 0)
+    if fits:
+        start[i + 1] = work.tally[FOUND]
+    else:
+        tally = work.tally
+        tally[FOUND], tally[LOOKED_AT], tally[VERIFIED], tally[PENDING], tally[HITS] = before
+    return fits
