@@ -14,6 +14,8 @@ The contract, in the order a life goes:
 - `renumber()` gives the live slots new numbers in the same order and returns the old ones, for the day when more
   numbers have been used than are worth keeping; slots known from before mean nothing afterwards.
 - `match(messages)` returns `Matches`. It sees every change made before the call and none made during it.
+- `set_weights(weights, first)` says what terms weigh, from term `first` on, and re-weighs what is held where that
+  changes a term it had; a term whose weight was never set weighs 1. Only scored subscriptions care.
 - `stats()` counts what is held; `explain(messages, row, slot)` tells how the index came to its answer.
 - `save(folder)` writes plain arrays that `open_index(folder)` maps without copying.
 
@@ -53,7 +55,14 @@ __all__ = ["DEFAULT_INDEX", "Index", "IndexInfo", "Matches", "available", "creat
 DEFAULT_INDEX = "trigger"
 
 #: Modules that register indexes; imported when a name is first asked for, so that `import nearcast` stays light.
-_MODULES = ("nearcast.indexes.scan", "nearcast.indexes.trigger")
+_MODULES = (
+    "nearcast.indexes.inverted",
+    "nearcast.indexes.ir_similar",
+    "nearcast.indexes.rt_similar",
+    "nearcast.indexes.scan",
+    "nearcast.indexes.stamp",
+    "nearcast.indexes.trigger",
+)
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,9 @@ class Index(ABC):
     def __init__(self, space: Space):
         self.space = space
         self._lock = threading.RLock()
+        #: What each term weighs; the first `_n_weights` have been set or are in use.
+        self._weights: NDArray[np.float64] = np.ones(0)
+        self._n_weights = 0
 
     @abstractmethod
     def __len__(self) -> int:
@@ -167,6 +179,29 @@ class Index(ABC):
         same_length(slots, regions, "regions")
         with self._lock:
             self.replace(slots, self.subscriptions(slots).with_regions(regions))
+
+    def set_weights(self, weights: NDArray[np.float64], first: int = 0) -> None:
+        """Set what the terms `first`, `first` + 1, ... weigh, and weigh anew what is held where that changes it."""
+        with self._lock:
+            last = first + len(weights)
+            held = max(0, min(last, self._n_weights) - first)
+            is_other = not np.array_equal(self._weights[first : first + held], weights[:held])
+            if is_other:
+                self._weights = self._weights.copy()  # whoever still reads the old ones reads all of them
+            self._weights_up_to(last)
+            self._weights[first:last] = weights
+            if is_other:
+                self._reweigh()
+
+    def _reweigh(self) -> None:  # noqa: B027 - boolean indexes have nothing to do
+        """Terms that may be held weigh something else now."""
+
+    def _weights_up_to(self, n_terms: int) -> None:
+        """Make sure that the terms below `n_terms` have a weight."""
+        if n_terms > len(self._weights):
+            more = max(n_terms, 2 * len(self._weights)) - len(self._weights)
+            self._weights = np.concatenate([self._weights, np.ones(more)])
+        self._n_weights = max(self._n_weights, n_terms)
 
     def set_thresholds(self, slots: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         """Set the score a message must reach (top-k only)."""
