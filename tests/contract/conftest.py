@@ -1,18 +1,51 @@
-"""Every registered index under one parameter, with options that make a small one walk through all of its code."""
+"""Every registered index under one parameter, with options that make a small one walk through all of its code.
+
+An index is asked what it matches: `SPECS` take boolean subscriptions, `SCORED` take similar ones, `MIXED` both at once.
+"""
 
 import numba
 import pytest
 
-from contract.worlds import LARGER_CELLS, SMALL
+from contract.worlds import STAMPS_BETWEEN, VARIANTS
 from nearcast.indexes import available, create
 from nearcast.testing import IndexActor
+from nearcast.testing.strategies import KINDS
 
-SPECS = [*(info.name for info in available() if "within" in info.kinds), SMALL, LARGER_CELLS]
+pytest.register_assert_rewrite("contract.scored")
+
+_KNOWN = {info.name: info for info in available()}
+
+
+def kinds_of(spec):
+    """Return the kinds of an index that scripts can hold."""
+    return tuple(kind for kind in KINDS if kind in _KNOWN[spec.partition(":")[0]].kinds)
+
+
+def _exists(spec):
+    """Tell whether the index of a variant is registered and has these options."""
+    name, _, given = spec.partition(":")
+    return name in _KNOWN and {pair.partition("=")[0] for pair in given.split(",")} <= set(_KNOWN[name].options)
+
+
+def _is_worth_its_time(spec):
+    """Tell whether plain Python shall go through a variant: it has no time for all of them."""
+    has_smaller = {variant.partition(":")[0] for variant in VARIANTS} - {"trigger"}
+    return spec not in has_smaller and spec not in STAMPS_BETWEEN
+
+
+EVERY = [*_KNOWN, *filter(_exists, VARIANTS)]
+if numba.config.DISABLE_JIT:
+    EVERY = list(filter(_is_worth_its_time, EVERY))
+SPECS = [spec for spec in EVERY if "within" in kinds_of(spec)]
+SCORED = [spec for spec in EVERY if "similar" in kinds_of(spec)]
+MIXED = [spec for spec in SPECS if spec in SCORED]
+#: Each mix of kinds, and who matches it.
+SPECS_BY_KINDS = {("within",): SPECS, ("similar",): SCORED, ("within", "similar"): MIXED}
 
 
 @pytest.fixture(params=SPECS, scope="session")
 def spec(request):
-    """Name an index."""
+    """Name an index that matches boolean subscriptions."""
     return request.param
 
 
@@ -20,6 +53,30 @@ def spec(request):
 def new_index(spec):
     """Return a maker of empty indexes that take values."""
     return lambda space, **options: IndexActor(create(spec, space), **options)
+
+
+@pytest.fixture(params=SCORED, scope="session")
+def scored_spec(request):
+    """Name an index that matches similar subscriptions."""
+    return request.param
+
+
+@pytest.fixture
+def new_scored(scored_spec):
+    """Return a maker of empty indexes that take similar subscriptions."""
+    return lambda space, **options: IndexActor(create(scored_spec, space), **options)
+
+
+@pytest.fixture
+def scored_kinds(scored_spec):
+    """Return what that index matches: similar subscriptions alone, or boolean ones as well."""
+    return kinds_of(scored_spec)
+
+
+@pytest.fixture(params=MIXED)
+def new_mixed(request):
+    """Return a maker of empty indexes that take both kinds."""
+    return lambda space, **options: IndexActor(create(request.param, space), **options)
 
 
 @pytest.fixture(scope="session")

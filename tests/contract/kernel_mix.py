@@ -1,51 +1,72 @@
 """A program: do all an index does, then print how often each kernel was compiled, as JSON.
 
-Fresh, changed, merged, opened from disk, with threads, on earth and plane; with the argument `borrowed` also
-messages in read-only arrays, as Arrow lends them.
+Fresh, changed, merged, opened from disk, with threads, on earth and plane, with every mix of kinds an index matches,
+messages with and without totals; with the argument `borrowed` also messages in read-only arrays, as Arrow lends them.
 """
 
 import json
 import pkgutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numba import types
 
 import nearcast
-from contract.conftest import SPECS
+from contract.conftest import SPECS_BY_KINDS
 from contract.worlds import EARTH, PLANE, world
-from nearcast.columns import Messages
 from nearcast.indexes import create, open_index
+from nearcast.model import Similar
 from nearcast.testing import IndexActor
+from nearcast.testing.values import point_box
 
 
-def work(spec, space, folder, borrowed):
-    wanted, said = world(1, space, 80, 150)
+def work(spec, space, kinds, folder, borrowed):
+    wanted, said = world(1, space, 80, 150, kinds)
     index = IndexActor(create(spec, space))
     index.match(said)
+    work_without_totals(spec, space, wanted, said)
     index.insert(wanted)
     index.insert(wanted[:3])
     index.remove([1, 2])
     index.replace([3], wanted[:1])
-    index.move([4], [wanted[0][1]])
+    index.move([4], [point_box(1, 1)])
+    index.reweigh({"w1": 2.5, "w3": 0.0})
     index.settle()
     messages = index.messages(said)
     index.index.match(messages)
     index.index.match(messages.take(np.arange(10)))
     index.index.match(index.messages(said * 20), threads=2)
     index.index.save(folder)
-    again = IndexActor(open_index(folder), words=index.words)
+    again = replace(index, index=open_index(folder))
     again.match(said)
     again.insert(wanted)
-    again.move([4], [wanted[0][1]])
+    again.move([4], [point_box(1, 1)])
     again.remove([5])
+    again.reweigh({})
     again.settle()
     again.match(said[:3])
     if borrowed:
-        for array in (messages.term_start, messages.terms, messages.box):
+        lend(messages)
+        again.index.match(messages)
+
+
+def work_without_totals(spec, space, wanted, said):
+    """Match subscriptions that need none, fresh and merged."""
+    frugal = [replace(each, similarity="tsim") if isinstance(each, Similar) else each for each in wanted]
+    index = IndexActor(create(spec, space))
+    index.insert(frugal)
+    index.match(said)
+    index.settle()
+    index.match(said)
+    assert index.messages(said).totals is None
+
+
+def lend(messages):
+    for array in (messages.term_start, messages.terms, messages.box, messages.totals):
+        if array is not None:
             array.flags.writeable = False
-        again.index.match(Messages.of(messages.term_start, messages.terms, messages.box))
 
 
 def takes_arrays(signature):
@@ -68,7 +89,8 @@ def compiled():
 
 if __name__ == "__main__":
     target, *more = sys.argv[1:]
-    for number, spec in enumerate(SPECS):
+    tasks = [(kinds, spec) for kinds, specs in SPECS_BY_KINDS.items() for spec in specs]
+    for number, (kinds, spec) in enumerate(tasks):
         for space in (EARTH, PLANE):
-            work(spec, space, Path(target) / f"{number}-{space.kind}", "borrowed" in more)
+            work(spec, space, kinds, Path(target) / f"{number}-{space.kind}", "borrowed" in more)
     sys.stdout.write(json.dumps(compiled()))

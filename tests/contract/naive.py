@@ -1,20 +1,25 @@
 """The definition, as plainly as Python says it: values in lists, one question after the other."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from nearcast.geo import Regions, touches
+from nearcast.model import Similar
+from nearcast.testing.plain import score
 
 
 class Naive:
-    """Plays scripts without an index: `Query.holds` for the words, `touches` for the place."""
+    """Plays scripts without an index: `Query.holds` and `touches` for boolean subscriptions, `score` for others."""
 
     def __init__(self, space):
         self.space = space
-        self.held = []  # by slot: (query, region) or None
+        self.held = []  # by slot: (query, region), Similar or None
+        self.weights = {}
 
     def insert(self, wanted):
         first = len(self.held)
-        self.held += [(query, self._region(shape)) for query, shape in wanted]
+        self.held += map(self._kept, wanted)
         return list(range(first, len(self.held)))
 
     def remove(self, slots):
@@ -22,12 +27,18 @@ class Naive:
             self.held[slot] = None
 
     def replace(self, slots, wanted):
-        for slot, (query, shape) in zip(slots, wanted, strict=True):
-            self.held[slot] = (query, self._region(shape))
+        for slot, each in zip(slots, wanted, strict=True):
+            self.held[slot] = self._kept(each)
 
     def move(self, slots, regions):
         for slot, shape in zip(slots, regions, strict=True):
-            self.held[slot] = (self.held[slot][0], self._region(shape))
+            if isinstance(self.held[slot], Similar):
+                self.held[slot] = replace(self.held[slot], place=(shape.x_min, shape.y_min))
+            else:
+                self.held[slot] = (self.held[slot][0], self._region(shape))
+
+    def reweigh(self, weights):
+        self.weights = dict(weights)
 
     def settle(self):
         """Nothing goes on behind the scenes here."""
@@ -38,19 +49,38 @@ class Naive:
         return old
 
     def match(self, said):
-        """Return the slots of each message as lists."""
+        """Return the slots of each message with their scores, as lists of pairs."""
         return [
-            [slot for slot, wanted in enumerate(self.held) if wanted and self._wants(*wanted, tokens, place)]
-            for tokens, place in said
+            [(slot, reached) for slot, reached in enumerate(self._scores(*each)) if reached is not None]
+            for each in said
         ]
+
+    def _scores(self, tokens, place):
+        return [wanted and self._score(wanted, tokens, place) for wanted in self.held]
+
+    def _score(self, wanted, tokens, place):
+        """Return the score of a message that is wanted, else None."""
+        if isinstance(wanted, Similar):
+            reached = score(wanted, tokens, place, self.space, self.weights)
+            return reached if reached >= wanted.threshold else None
+        query, region = wanted
+        if query.holds(tokens) and touches(region, np.array([0]), np.array([place]), self.space)[0]:
+            return 1.0
+        return None
+
+    def _kept(self, wanted):
+        return wanted if isinstance(wanted, Similar) else (wanted[0], self._region(wanted[1]))
 
     def _region(self, shape):
         return Regions.from_shapes([shape], self.space)
-
-    def _wants(self, query, region, tokens, place):
-        return query.holds(tokens) and bool(touches(region, np.array([0]), np.array([place]), self.space)[0])
 
 
 def as_lists(matches):
     """Return the slots of each message of a `Matches` as lists."""
     return [matches.slots_of(row).tolist() for row in range(len(matches))]
+
+
+def as_pairs(matches):
+    """Return the slots of each message with their scores, as lists of pairs."""
+    scores = np.split(matches.score, matches.start[1:-1]) if len(matches) else []
+    return [list(zip(slots, s.tolist(), strict=True)) for slots, s in zip(as_lists(matches), scores, strict=True)]

@@ -1,18 +1,22 @@
 """Whatever happens to it, an index answers as `scan` does, and `scan` as the definition says."""
 
 import random
+from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import example, given
 
-from contract.conftest import SPECS
-from contract.naive import Naive, as_lists
-from contract.worlds import EARTH, PLANE, random_region, random_said, random_wanted, world
+from contract.conftest import SPECS_BY_KINDS
+from contract.naive import Naive, as_pairs
+from contract.worlds import EARTH, PLANE, random_said, random_wanted, random_weights, world
 from nearcast.geo import Box, Circle
 from nearcast.indexes import create
+from nearcast.model import Similar
 from nearcast.query import Word
 from nearcast.testing import IndexActor, Script, Step, check_index, replay, scripts
+from nearcast.testing.values import is_scored, point_box, region_of
 
 pytestmark = pytest.mark.modes
 
@@ -38,53 +42,104 @@ CHANGES = Script(
 )
 
 
+NEAR = Similar(0, place=(0.0, 0.0), terms=("a", "b"), text_weight=0.5, threshold=0.75, max_distance=2.0)
+#: Either kind in the place of the other, and words that weigh something else in between.
+EITHER_KIND = Script(
+    PLANE,
+    (
+        Step("insert", wanted=(NEAR, (Word("a"), Box(0, 0, 1, 1)), replace(NEAR, similarity="jaccard")) * 3),
+        Step("replace", (0, 1), ((Word("b"), Box(0, 0, 1, 1)), NEAR)),
+        Step("reweigh", weights=(("a", 3.0), ("c", 0.0))),
+        Step("move", (2, 3), ((Word("a"), Box(1, 0, 6, 6)), NEAR)),
+        Step("match", said=((("a", "c"), (1, 0, 1, 0)), (("b", "a"), (0, 0, 0, 0)), ((), (0, 0, 0, 0)))),
+        Step("renumber"),
+        Step("reweigh"),
+        Step("match", said=((("a", "c"), (1, 0, 1, 0)), (("b", "a"), (0, 0, 0, 0)), ((), (0, 0, 0, 0)))),
+    ),
+)
+
+
+def assert_scan_is_the_definition(script):
+    expected = replay(Naive(script.space), script)
+    assert expected == [as_pairs(matches) for matches in replay(create("scan", script.space), script)]
+
+
 @given(script=scripts())
 @example(script=AT_DATELINE)
 @example(script=CHANGES)
 def test_scan_is_the_definition(script):
     """`scan` finds what `Query.holds` and `touches` say of every pair."""
-    expected = replay(Naive(script.space), script)
-    assert expected == [as_lists(matches) for matches in replay(create("scan", script.space), script)]
+    assert_scan_is_the_definition(script)
 
 
-@given(script=scripts())
-@example(script=AT_DATELINE)
-@example(script=CHANGES)
-def test_agrees_with_scan(script):
-    """Whatever is inserted, removed, replaced and moved: same slots, same order; and the index stays in order.
+@given(script=scripts(kinds=("similar",)))
+def test_scan_is_the_definition_of_similar(script):
+    """`scan` finds what reaches its threshold by a score worked out in plain Python, equal to the last bit."""
+    assert_scan_is_the_definition(script)
 
-    One script goes through all indexes, for drawing it takes longer than replaying it.
-    """
+
+@given(script=scripts(kinds=("within", "similar")))
+@example(script=EITHER_KIND)
+def test_scan_is_the_definition_of_both(script):
+    """So it does when boolean and similar subscriptions stand side by side and take each other's slots."""
+    assert_scan_is_the_definition(script)
+
+
+def assert_all_agree(script, kinds):
+    """One script goes through all indexes, for drawing it takes longer than replaying it."""
     expected = replay(create("scan", script.space), script)
-    for spec in SPECS:
+    for spec in SPECS_BY_KINDS[kinds]:
         index = create(spec, script.space)
         assert (spec, expected) == (spec, replay(index, script))
         getattr(index, "settle", lambda: None)()
         check_index(index)
 
 
+@given(script=scripts())
+@example(script=AT_DATELINE)
+@example(script=CHANGES)
+def test_agrees_with_scan(script):
+    """Whatever is inserted, removed, replaced and moved: same slots, same order; and the index stays in order."""
+    assert_all_agree(script, ("within",))
+
+
+@given(script=scripts(kinds=("similar",)))
+def test_agrees_with_scan_on_similar(script):
+    """The same for similar subscriptions, whose scores are those of `scan` to the last bit, whatever words weigh."""
+    assert_all_agree(script, ("similar",))
+
+
+@given(script=scripts(kinds=("within", "similar")))
+@example(script=EITHER_KIND)
+def test_agrees_with_scan_on_both(script):
+    """The same for both kinds in one index."""
+    assert_all_agree(script, ("within", "similar"))
+
+
+LIVES = [(kinds, spec) for kinds, specs in SPECS_BY_KINDS.items() for spec in specs]
+
+
 @pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])
-@pytest.mark.parametrize("seed", range(3))
-def test_agrees_with_scan_on_a_long_life(new_index, space, seed):
+@pytest.mark.parametrize("seed", range(1 if numba.config.DISABLE_JIT else 3))
+@pytest.mark.parametrize(("kinds", "spec"), LIVES, ids=["-".join((*kinds, spec)) for kinds, spec in LIVES])
+def test_agrees_with_scan_on_a_long_life(kinds, spec, space, seed):
     """Hundreds of subscriptions, changed again and again: the answers stay those of `scan`."""
     rng = random.Random(seed)
-    index, scan = new_index(space), IndexActor(create("scan", space))
-    live = []
+    index, scan = IndexActor(create(spec, space)), IndexActor(create("scan", space))
+    live = {}
     for size in (60, 1, 5, 60, 1, 5, 60, 5, 60, 1, 60, 5):
-        wanted = random_wanted(rng, space, size)
+        said = random_said(rng, space, 12)
+        if "similar" in kinds and rng.random() < 0.3:
+            weights = random_weights(rng)
+            index.reweigh(weights)
+            scan.reweigh(weights)
+        wanted = random_wanted(rng, space, size, kinds, said, scan.weights)
         slots = index.insert(wanted)
         assert slots == scan.insert(wanted)
-        live += slots
-        moved, gone = rng.sample(live, len(live) // 5), rng.sample(live, len(live) // 7)
-        regions = [random_region(rng, space) for _ in moved]
-        replaced = rng.sample(live, len(live) // 6)
-        others = random_wanted(rng, space, len(replaced))
-        for each in (index, scan):
-            each.move(moved, regions)
-            each.replace(replaced, others)
-            each.remove(gone)
-        live = [slot for slot in live if slot not in set(gone)]
-        said = random_said(rng, space, 12)
+        live |= zip(slots, wanted, strict=True)
+        for verb, *arguments in random_changes(rng, space, live, kinds):
+            getattr(index, verb)(*arguments)
+            getattr(scan, verb)(*arguments)
         assert scan.match(said) == index.match(said)
         assert len(live) == len(index.index)
     index.settle()
@@ -92,19 +147,37 @@ def test_agrees_with_scan_on_a_long_life(new_index, space, seed):
     assert scan.match(said) == index.match(said)
 
 
+def random_changes(rng, space, live, kinds):
+    """Return some changes of the slots in `live`, which is kept up with them."""
+    replaced = rng.sample(list(live), len(live) // 6)
+    others = random_wanted(rng, space, len(replaced), kinds)
+    live |= zip(replaced, others, strict=True)
+    moved = rng.sample(list(live), len(live) // 5)
+    there = random_wanted(rng, space, len(moved), kinds)
+    regions = [region_of(each, scored=is_scored(live[slot])) for slot, each in zip(moved, there, strict=True)]
+    gone = rng.sample(list(live), len(live) // 7)
+    for slot in gone:
+        del live[slot]
+    return [("replace", replaced, others), ("move", moved, regions), ("remove", gone)]
+
+
 @pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])
-def test_slots_give_back_what_they_hold(new_index, space):
+@pytest.mark.parametrize(("kinds", "spec"), LIVES, ids=["-".join((*kinds, spec)) for kinds, spec in LIVES])
+def test_slots_give_back_what_they_hold(kinds, spec, space):
     """`subscriptions` returns, in the order asked, columns that a fresh index matches alike."""
-    wanted, said = world(5, space, 60, 40)
-    index = new_index(space)
+    wanted, said = world(5, space, 60, 40, kinds)
+    index = IndexActor(create(spec, space))
+    index.reweigh(random_weights(random.Random(5)))
     slots = index.insert(wanted)
-    index.move(slots[10:20], [region for _, region in wanted[30:40]])
+    index.move(slots[10:20], [point_box(i % 4, i % 3) for i in range(10)])
     index.settle()
     index.replace(slots[:9], wanted[20:29])
     asked = random.Random(1).sample(slots, 40)
-    twin = create("scan", space)
-    twin.insert(index.index.subscriptions(np.array(asked, np.int32)))
+    twin = IndexActor(create("scan", space), words=index.words, weights=index.weights)
+    twin.messages(said)
+    twin.index.insert(index.index.subscriptions(np.array(asked, np.int32)))
     messages = index.messages(said)
-    expected = [[slot for slot in found if slot in asked] for found in as_lists(index.index.match(messages))]
+    expected = [[pair for pair in found if pair[0] in asked] for found in as_pairs(index.index.match(messages))]
     assert sum(map(len, expected)) > 20
-    assert expected == [sorted(asked[slot] for slot in found) for found in as_lists(twin.match(messages))]
+    given_back = as_pairs(twin.index.match(messages))
+    assert expected == [sorted((asked[slot], score) for slot, score in found) for found in given_back]

@@ -3,18 +3,21 @@
 import numpy as np
 import pytest
 
-from contract.naive import Naive, as_lists
+from contract.conftest import EVERY, kinds_of
+from contract.naive import Naive, as_lists, as_pairs
 from contract.worlds import EARTH, PLANE, area, point, world
-from nearcast.columns import SIMILAR, Messages, Subscriptions
+from nearcast.columns import KIND_NAMES, Messages, Subscriptions
 from nearcast.errors import NotSupported, UnknownIndex, UnknownSubscription
 from nearcast.geo import Box, Circle, Regions, shape_from
 from nearcast.indexes import available, create
+from nearcast.model import Similar
 from nearcast.query import parse
 from nearcast.testing import IndexActor, check_index
 
 pytestmark = pytest.mark.modes
 
 UNIT = Box(0, 0, 1, 1)
+NEARBY = Similar(0, place=(0.0, 0.0), terms=("a",), threshold=0.9, max_distance=1.0)
 #: Enough rows for several cells and segments in the small variants.
 FILLER = [(parse(f"filler{i % 7}"), Box(i % 10, i // 10, i % 10 + 1, i // 10 + 1)) for i in range(40)]
 
@@ -346,14 +349,25 @@ def test_fewer_subscriptions_than_slots(new_index):
     assert [[0, 1, 2]] == as_lists(index.match([(["a"], point(0, 0))]))
 
 
-def test_kinds_it_cannot_hold_are_refused(new_index):
-    """A boolean index says so of a `similar` subscription, and stores nothing."""
-    index = new_index(PLANE)
-    columns = index.subscriptions([(parse("a"), UNIT), (parse("b"), UNIT)])
-    columns.kind[1] = SIMILAR
-    with pytest.raises(NotSupported, match="row 1 is of kind 'similar'"):
+REFUSED = [(spec, kind) for spec in EVERY for kind in KIND_NAMES if kind not in create(spec, PLANE).info.kinds]
+
+
+@pytest.mark.parametrize(("spec", "kind"), REFUSED)
+def test_kinds_it_cannot_hold_are_refused(spec, kind):
+    """An index says so of a kind that it does not match, in whatever call, and changes nothing."""
+    index = IndexActor(create(spec, PLANE))
+    kept = (parse("a"), UNIT) if "within" in kinds_of(spec) else NEARBY
+    index.insert([kept])
+    columns = index.subscriptions([NEARBY, (parse("b"), UNIT) if kind == "within" else NEARBY])
+    columns.kind[:] = KIND_NAMES.index(index.index.info.kinds[0]), KIND_NAMES.index(kind)
+    with pytest.raises(NotSupported, match=f"row 1 is of kind '{kind}'"):
         index.index.insert(columns)
-    assert 0 == len(index.index)
+    with pytest.raises(NotSupported, match=f"row 0 is of kind '{kind}'"):
+        index.index.replace(np.array([0]), columns.take(np.array([1])))
+    assert 1 == len(index.index) == index.index.n_slots
+    assert [[0], []] == as_lists(index.match([(["a"], point(0, 0)), (["b"], point(5, 5))]))
+    assert [1] == index.insert([kept])
+    check_index(index.index)
 
 
 def test_explain_tells_in_lines(new_index):
@@ -380,8 +394,8 @@ def test_a_batch_is_its_messages_one_by_one(new_index, space):
     index.insert(wanted)
     naive.insert(wanted)
     index.settle()
-    together = as_lists(index.match(said))
-    assert [as_lists(index.match([each]))[0] for each in said] == together
+    together = as_pairs(index.match(said))
+    assert [as_pairs(index.match([each]))[0] for each in said] == together
     assert naive.match(said[:20]) == together[:20]
 
 

@@ -4,60 +4,82 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from contract.conftest import SPECS
-from contract.naive import as_lists
+from contract.conftest import EVERY, kinds_of
+from contract.naive import as_lists, as_pairs
 from contract.worlds import EARTH, PLANE, SMALL, point, world
 from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.geo import Space
 from nearcast.indexes import create, open_index
 from nearcast.indexes.trigger.components import arrays_of
 from nearcast.testing import IndexActor, check_index
+from nearcast.testing.values import point_box
 
 #: What a second process does with a saved index: match, change, match again, and tell.
 ELSEWHERE = """
 import json, sys
-from contract.worlds import world
-from contract.naive import as_lists
+from contract.test_saved import WEIGHTS, change, world_of
+from contract.naive import as_pairs
 from nearcast.text.words import WordTable
 from nearcast.geo import Space
 from nearcast.indexes import open_index
 from nearcast.testing import IndexActor, check_index
 
-folder, kind = sys.argv[1:]
-index = IndexActor(open_index(folder + "/index"), words=WordTable.open(folder + "/words"))
-wanted, said = world(13, Space(kind), 120, 90)
-answers = [as_lists(index.match(said))]
-slots = index.insert(wanted[:30])
-index.remove([2, 50, slots[4]])
-index.replace([3, slots[5]], wanted[40:42])
-index.move([6], [wanted[7][1]])
-answers.append(as_lists(index.match(said)))
+folder, spec, kind = sys.argv[1:]
+words = WordTable.open(folder + "/words")
+index = IndexActor(open_index(folder + "/index"), words=words, weights=WEIGHTS, n_weighed=len(words), totals=True)
+wanted, said = world_of(spec, Space(kind))
+answers = [as_pairs(index.match(said))]
+change(index, wanted)
+answers.append(as_pairs(index.match(said)))
 index.settle()
 check_index(index.index)
-answers.append(as_lists(index.match(said)))
+answers.append(as_pairs(index.match(said)))
 print(json.dumps(answers))
 """
+
+#: Words that weigh what they weigh are saved with the rows; those not named here weigh 1.
+WEIGHTS = {"w0": 0.5, "w1": 3.0, "w2": 0.0, "w5": 0.1, "unknown": 2.0}
+
+
+def world_of(spec, space):
+    """Return subscriptions of all kinds that the index matches, and messages."""
+    return world(13, space, 120, 40, kinds_of(spec))
 
 
 def filled(spec, space):
     """Return an index with a past: removed, replaced and moved slots, several pieces."""
-    wanted, said = world(13, space, 120, 90)
-    index = IndexActor(create(spec, space))
+    wanted, said = world_of(spec, space)
+    index = IndexActor(create(spec, space), weights=WEIGHTS)
     for first in range(0, 120, 30):
         index.insert(wanted[first : first + 30])
     index.remove([0, 17, 119])
     index.replace([1, 118], [wanted[5], wanted[6]])
-    index.move([40], [wanted[9][1]])
+    index.move([40], [point_box(2, 3)])
     return index, said, wanted
+
+
+def change(index, wanted):
+    """Change an index that was filled, as this process and another do."""
+    assert list(range(120, 150)) == index.insert(wanted[:30])
+    index.remove([2, 50, 124])
+    index.replace([3, 125], wanted[40:42])
+    index.move([6], [point_box(1, 1)])
+
+
+@pytest.fixture(params=EVERY)
+def spec(request):
+    """Name an index, whatever it matches."""
+    return request.param
 
 
 def opened(index, folder):
     index.index.save(folder)
-    return IndexActor(open_index(folder), words=index.words)
+    return replace(index, index=open_index(folder))
 
 
 @pytest.mark.modes
@@ -81,18 +103,13 @@ def test_an_opened_index_can_be_changed(spec, tmp_path):
     index, said, wanted = filled(spec, EARTH)
     again = opened(index, tmp_path / "index")
     for each in (index, again):
-        assert list(range(120, 150)) == each.insert(wanted[:30])
-        each.remove([2, 50, 124])
-        each.replace([3, 125], wanted[40:42])
-        each.move([6], [wanted[7][1]])
+        change(each, wanted)
         each.settle()
     assert index.match(said) == again.match(said)
     check_index(again.index)
     third = opened(again, tmp_path / "third")
     assert index.match(said) == third.match(said)
-    assert as_lists(filled(spec, EARTH)[0].match(said)) == as_lists(
-        IndexActor(open_index(tmp_path / "index"), words=index.words).match(said)
-    )
+    assert filled(spec, EARTH)[0].match(said) == replace(index, index=open_index(tmp_path / "index")).match(said)
 
 
 @pytest.mark.parametrize("kind", ["earth", "plane"])
@@ -104,7 +121,7 @@ def test_a_fresh_process_opens_and_changes_it(spec, kind, tmp_path):
     index.words.save(tmp_path / "words")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", ELSEWHERE, str(tmp_path), kind],
+        [sys.executable, "-W", "error", "-c", ELSEWHERE, str(tmp_path), spec, kind],
         check=False,
         capture_output=True,
         text=True,
@@ -112,13 +129,10 @@ def test_a_fresh_process_opens_and_changes_it(spec, kind, tmp_path):
         timeout=300,
     )
     assert "" == run.stderr
-    expected = [as_lists(index.match(said))]
-    index.insert(wanted[:30])
-    index.remove([2, 50, 124])
-    index.replace([3, 125], wanted[40:42])
-    index.move([6], [wanted[7][1]])
-    expected += [as_lists(index.match(said))] * 2
-    assert expected == json.loads(run.stdout)
+    expected = [as_pairs(index.match(said))]
+    change(index, wanted)
+    expected += [as_pairs(index.match(said))] * 2
+    assert expected == [[[tuple(pair) for pair in each] for each in answer] for answer in json.loads(run.stdout)]
 
 
 @pytest.mark.modes
@@ -126,7 +140,7 @@ def test_an_empty_index_is_saved_too(spec, tmp_path):
     """Nothing in, nothing out, and it can be filled afterwards."""
     again = opened(IndexActor(create(spec, PLANE)), tmp_path / "new" / "index")
     assert [[]] == as_lists(again.match([(["a"], point(0, 0))]))
-    wanted, said = world(1, PLANE, 30, 20)
+    wanted, said = world(1, PLANE, 30, 20, kinds_of(spec))
     other = IndexActor(create("scan", PLANE), words=again.words)
     assert other.insert(wanted) == again.insert(wanted)
     assert other.match(said) == again.match(said)
@@ -135,7 +149,7 @@ def test_an_empty_index_is_saved_too(spec, tmp_path):
 def test_an_emptied_index_is_saved_too(spec, tmp_path):
     """Removed slots stay removed and are not handed out again."""
     index = IndexActor(create(spec, PLANE))
-    wanted, said = world(1, PLANE, 30, 20)
+    wanted, said = world(1, PLANE, 30, 20, kinds_of(spec))
     index.remove(index.insert(wanted))
     again = opened(index, tmp_path)
     assert [[]] * 20 == as_lists(again.match(said))
@@ -242,4 +256,4 @@ def test_a_damaged_file(spec, harm, tmp_path):
     open_index(tmp_path)
 
 
-assert {"scan", "trigger"} <= set(SPECS)
+assert {"scan", "trigger"} <= set(EVERY)

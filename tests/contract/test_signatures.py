@@ -11,7 +11,9 @@ import pytest
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
 EXPECTED = {
-    "nearcast.indexes.scan._try_all",
+    "nearcast.indexes.scan._score_rows",
+    "nearcast.indexes.scan._try_clauses",
+    "nearcast.indexes._scored.own_amounts",
     "nearcast.indexes.trigger.search.search_segment",
     "nearcast.indexes.trigger.delta.search_delta",
     "nearcast.indexes.trigger.segment._spread",

@@ -12,6 +12,9 @@ An index of your own is right if it answers every script as `scan` does:
         assert replay(create("scan", script.space), script) == replay(mine, script)
         check_index(mine)
 
+`scripts()` holds boolean subscriptions; for an index that matches others say so, as `scripts(kinds=("similar",))` or
+`scripts(kinds=("within", "similar"))`.
+
 Hypothesis is needed by `scripts` only, and imported when that is called.
 """
 
@@ -26,7 +29,16 @@ import numpy as np
 from nearcast.columns import Messages, Subscriptions
 from nearcast.geo import Regions, Shape, Space
 from nearcast.indexes import Index, Matches
-from nearcast.query import Query, compile_trees
+from nearcast.testing.plain import Weights
+from nearcast.testing.values import (
+    Said,
+    Wanted,
+    is_scored,
+    messages_of,
+    reads_whole_message,
+    region_of,
+    subscriptions_of,
+)
 from nearcast.text.words import WordTable
 
 if TYPE_CHECKING:
@@ -35,8 +47,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Actor",
     "IndexActor",
+    "Said",
     "Script",
     "Step",
+    "Wanted",
+    "Weights",
     "check_index",
     "messages_of",
     "replay",
@@ -44,23 +59,20 @@ __all__ = [
     "subscriptions_of",
 ]
 
-#: A query and a region, None: anywhere.
-Wanted = tuple[Query, Shape | None]
-#: The words of a message in order, and its place: x_min, y_min, x_max, y_max.
-Said = tuple[Sequence[str], tuple[float, float, float, float]]
-
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a script: `verb` is insert, remove, replace, move, match, settle or renumber.
+    """One step of a script: `verb` is insert, remove, replace, move, match, reweigh, settle or renumber.
 
     `picks` choose among the live slots by their number, modulo how many there are, so that every step is possible.
+    `weights` are those of all words from then on; a word that is not among them weighs 1.
     """
 
     verb: str
     picks: tuple[int, ...] = ()
     wanted: tuple[Wanted, ...] = ()
     said: tuple[Said, ...] = ()
+    weights: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,10 @@ class Actor(Protocol):
         """Put other subscriptions into slots."""
 
     def move(self, slots: list[int], regions: Sequence[Shape | None]) -> None:
-        """Give slots other regions."""
+        """Give slots other regions; those of scored slots are boxes of one point."""
+
+    def reweigh(self, weights: Weights) -> None:
+        """Let words weigh something else."""
 
     def match(self, said: Sequence[Said]) -> Any:
         """Return the matches of messages."""
@@ -97,39 +112,46 @@ class Actor(Protocol):
         """Give the live slots new numbers; return the old ones."""
 
 
-def subscriptions_of(wanted: Sequence[Wanted], space: Space, words: WordTable) -> Subscriptions:
-    """Return columns of these queries and regions; raise for one that cannot be stored."""
-    regions = Regions.from_shapes([region for _, region in wanted], space)
-    has_region = np.array([region is not None for _, region in wanted], bool)
-    compiled = compile_trees([query for query, _ in wanted], words, has_region=has_region)
-    if compiled.errors:
-        raise compiled.errors[0][1]
-    return Subscriptions.of(compiled.clause_start, compiled.code_start, compiled.code, regions)
-
-
-def messages_of(said: Sequence[Said], words: WordTable, *, add_words: bool = False) -> Messages:
-    """Return columns of these messages; words that are not in the table are -1 unless `add_words`."""
-    start = np.zeros(len(said) + 1, np.int64)
-    np.cumsum([len(tokens) for tokens, _ in said], out=start[1:])
-    terms = words.ids_of([token for tokens, _ in said for token in tokens], add=add_words)
-    return Messages.of(start, terms, np.array([place for _, place in said], np.float64).reshape(-1, 4))
-
-
 @dataclass
 class IndexActor:
-    """An index that takes values: it keeps the word table that turns them into columns."""
+    """An index that takes values: it keeps the word table that turns them into columns, and what the words weigh.
+
+    Messages come with `totals` once a subscription needs them. The first `n_weighed` words of the table have told the
+    index their weight.
+    """
 
     index: Index
     add_words: bool = False
     words: WordTable = field(default_factory=WordTable)
+    weights: Weights = field(default_factory=dict)
+    totals: bool = False
+    n_weighed: int = 0
 
     def subscriptions(self, wanted: Sequence[Wanted]) -> Subscriptions:
-        """Return the columns of these subscriptions."""
-        return subscriptions_of(wanted, self.index.space, self.words)
+        """Return the columns of these subscriptions, and let the index know what their words weigh."""
+        columns = subscriptions_of(wanted, self.index.space, self.words)
+        self.totals |= any(map(reads_whole_message, wanted))
+        self._weigh_new_words()
+        return columns
 
     def messages(self, said: Sequence[Said]) -> Messages:
         """Return the columns of these messages."""
-        return messages_of(said, self.words, add_words=self.add_words)
+        weights = self.weights if self.totals else None
+        columns = messages_of(said, self.words, add_words=self.add_words, weights=weights)
+        self._weigh_new_words()
+        return columns
+
+    def _weigh_new_words(self) -> None:
+        first, last = self.n_weighed, len(self.words)
+        if first < last:
+            new = self.words.words().slice(first).to_pylist()
+            self.index.set_weights(np.array([self.weights.get(word, 1.0) for word in new]), first)
+            self.n_weighed = last
+
+    def reweigh(self, weights: Weights) -> None:
+        """Let all words weigh something else."""
+        self.weights, self.n_weighed = dict(weights), 0
+        self._weigh_new_words()
 
     def insert(self, wanted: Sequence[Wanted]) -> list[int]:
         """Store subscriptions and return their slots."""
@@ -165,35 +187,39 @@ class IndexActor:
 def replay(index: Index | Actor, script: Script) -> list[Any]:
     """Play a script and return what each of its `match` steps gave."""
     actor = IndexActor(index, script.add_words) if isinstance(index, Index) else index
-    live: list[int] = []
+    live: dict[int, bool] = {}  # slot -> is it scored?
     answers = []
     for step in script.steps:
-        slots = list(dict.fromkeys(live[pick % len(live)] for pick in step.picks)) if live else []
         if step.verb == "insert":
-            live += actor.insert(step.wanted)
+            live |= zip(actor.insert(step.wanted), map(is_scored, step.wanted), strict=True)
         elif step.verb == "match":
             answers.append(actor.match(step.said))
+        elif step.verb == "reweigh":
+            actor.reweigh(dict(step.weights))
         elif step.verb == "settle":
             actor.settle()
         elif step.verb == "renumber":
-            assert actor.renumber() == sorted(live), "renumber() returned other slots than the live ones"
-            live = list(range(len(live)))
-        elif slots:
-            _change(actor, step, slots, live)
+            assert actor.renumber() == list(live), "renumber() returned other slots than the live ones"
+            live = dict(enumerate(live.values()))
+        elif live:
+            _change(actor, step, live)
     return answers
 
 
-def _change(actor: Actor, step: Step, slots: list[int], live: list[int]) -> None:
+def _change(actor: Actor, step: Step, live: dict[int, bool]) -> None:
+    slots = list(dict.fromkeys(list(live)[pick % len(live)] for pick in step.picks))
     if step.verb == "remove":
         actor.remove(slots)
         for slot in slots:
-            live.remove(slot)
-    elif step.verb == "replace":
-        slots = slots[: len(step.wanted)]
-        actor.replace(slots, step.wanted[: len(slots)])
+            del live[slot]
+        return
+    pairs = list(zip(slots, step.wanted, strict=False))
+    slots, wanted = [slot for slot, _ in pairs], [each for _, each in pairs]
+    if step.verb == "replace":
+        actor.replace(slots, wanted)
+        live |= zip(slots, map(is_scored, wanted), strict=True)
     else:
-        slots = slots[: len(step.wanted)]
-        actor.move(slots, [region for _, region in step.wanted[: len(slots)]])
+        actor.move(slots, [region_of(each, scored=live[slot]) for slot, each in pairs])
 
 
 def check_index(index: Index) -> None:
@@ -211,8 +237,13 @@ def check_index(index: Index) -> None:
         check_trigger(index)
 
 
-def scripts(space: Space | None = None, *, max_steps: int = 10) -> SearchStrategy[Script]:
-    """Return a Hypothesis strategy of scripts: every kind of region and query, many ties and points on borders."""
+def scripts(
+    space: Space | None = None, *, kinds: Sequence[str] = ("within",), max_steps: int = 10
+) -> SearchStrategy[Script]:
+    """Return a Hypothesis strategy of scripts with subscriptions of these kinds: `within`, `similar` or both.
+
+    Every kind of region, query and text function, many ties, points on borders and scores on thresholds.
+    """
     from nearcast.testing.strategies import script_strategy
 
-    return script_strategy(space, max_steps)
+    return script_strategy(space, kinds, max_steps)

@@ -1,22 +1,35 @@
 """Hypothesis strategies behind `nearcast.testing.scripts`. The one module that needs Hypothesis.
 
 Coordinates come from a small lattice most of the time, so that points fall on borders and corners, and
-circles have radii that end exactly on a lattice point; floats do for the rest.
+circles have radii that end exactly on a lattice point; floats do for the rest. The messages of a script with scored
+subscriptions come from a few that the subscriptions know: so a message lies at `max_distance` to the last bit, and its
+score is the threshold, or the float beside it.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from nearcast.geo import Area, Box, Circle, Shape, Space, shape_from
+from nearcast.model import SIMILARITIES, Similar
 from nearcast.query import And, Everything, Not, Or, Phrase, Query, Word
-from nearcast.testing import Said, Script, Step, Wanted
+from nearcast.testing import Script, Step
+from nearcast.testing.plain import Weights, score
+from nearcast.testing.values import Said, Wanted
 
 EARTH, PLANE = Space.earth(), Space.plane()
 
+#: The kinds of subscription that scripts can hold.
+KINDS = ("within", "similar")
+
 _WORDS = ("a", "b", "c", "d", "e", "f")
+#: What messages and scored subscriptions are made of; boolean ones leave the last two unknown.
+_ALL_WORDS = (*_WORDS, "unknown", "new")
 _LON = (-180.0, -179.0, -170.0, -10.0, -1.0, 0.0, 1.0, 2.0, 10.0, 170.0, 179.0, 180.0)
 _LAT = (-90.0, -89.0, -10.0, -1.0, 0.0, 1.0, 2.0, 10.0, 89.0, 90.0)
 _XY = (-10.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 10.0)
@@ -97,42 +110,114 @@ def _queries() -> st.SearchStrategy[Query]:
 
 
 @st.composite
-def _wanted(draw: st.DrawFn, space: Space) -> Wanted:
+def _within(draw: st.DrawFn, space: Space) -> Wanted:
     query = draw(_queries())
     if not query.needs_region and draw(st.integers(0, 4)) == 0:
         return query, None
     return query, draw(_regions(space))
 
 
+# Scored subscriptions
+
+
+def _weights() -> st.SearchStrategy[tuple[tuple[str, float], ...]]:
+    """Zeros, ties, small beside large; a word left out weighs 1."""
+    some = st.sampled_from([0.0, 1.0, 1.0, 2.0, 3.0, 0.1, 0.7, 1e-3, 1e6]) | st.floats(0.0, 10.0)
+    pairs = st.lists(st.tuples(st.sampled_from(_ALL_WORDS), some), max_size=8, unique_by=lambda pair: pair[0])
+    return st.just(()) | pairs.map(tuple)
+
+
+def _word_sets(heard: Sequence[Said]) -> st.SearchStrategy[list[str]]:
+    """Words of which a message has some, most of the time; any; or none."""
+    spoken = [[*tokens, *tokens, *_ALL_WORDS] for tokens, _ in heard]
+    partly = [st.lists(st.sampled_from(words), min_size=1, max_size=8) for words in spoken]
+    return st.one_of(*partly, st.lists(st.sampled_from(_ALL_WORDS), max_size=8))
+
+
+_SHARES = st.sampled_from([0.0, 1.0, 0.5, 0.5, 0.1, 0.3, 0.75, 0.9]) | st.floats(0.0, 1.0)
+
+
+def _reaches(space: Space, at: tuple[float, float], heard: Sequence[Said]) -> st.SearchStrategy[float]:
+    """Distances that end at a message to the last bit, at a lattice point, at once, or nowhere."""
+    to_messages = [float(space.distance_to_box(*at, place)) for _, place in heard]
+    exact = [distance for distance in to_messages if distance > 0.0] or [1.0]
+    to_lattice = _positions(space).map(lambda there: float(space.distance(*at, *there)) or 1.0)
+    some = st.sampled_from([1e-6, 1.0, 2.0, 5.0, 1e6, 2.1e7, 1e300])
+    return st.one_of(st.sampled_from(exact), st.sampled_from(exact), to_lattice, some)
+
+
+def _thresholds(wanted: Similar, space: Space, heard: Sequence[Said], weights: Weights) -> st.SearchStrategy[float]:
+    """Thresholds that a message meets to the last bit or misses by it, and those where a bound changes its form."""
+    met = {score(wanted, tokens, place, space, weights) for tokens, place in heard}
+    beside = {math.nextafter(value, towards) for value in met for towards in (0.0, 2.0)}
+    edges = {1.0, wanted.text_weight, 1.0 - wanted.text_weight, math.nextafter(1.0 - wanted.text_weight, 2.0)}
+    usable = [sorted(value for value in some if 0.0 < value <= 1.0) or [1.0] for some in (met, beside, edges)]
+    return st.one_of(*map(st.sampled_from, usable), st.floats(0.0, 1.0, exclude_min=True))
+
+
+@st.composite
+def _similar(draw: st.DrawFn, space: Space, heard: Sequence[Said], weights: Weights) -> Similar:
+    words = draw(_word_sets(heard))
+    at = draw(_positions(space) | st.sampled_from([place[:2] for _, place in heard]))
+    wanted = Similar(
+        0,
+        place=at,
+        terms=tuple(words),
+        threshold=5e-324,
+        text_weight=draw(_SHARES) if words else draw(st.sampled_from([0.0, 0.0, 0.3, 0.5])),
+        max_distance=draw(_reaches(space, at, heard)),
+        similarity=draw(st.sampled_from(SIMILARITIES)),
+    )
+    threshold = draw(_thresholds(wanted, space, heard, weights))
+    return replace(wanted, threshold=threshold if words else min(threshold, 1.0 - wanted.text_weight))
+
+
+# Scripts
+
+
 def _said(space: Space) -> st.SearchStrategy[Said]:
-    tokens = st.lists(st.sampled_from((*_WORDS, "unknown", "new")), max_size=8).map(tuple)
+    tokens = st.lists(st.sampled_from(_ALL_WORDS), max_size=8).map(tuple)
     point = _positions(space).map(lambda at: (*at, *at))
     return st.tuples(tokens, point | point | _boxes(space))
 
 
-def _steps(space: Space) -> st.SearchStrategy[Step]:
+def _steps(
+    wanted: st.SearchStrategy[Wanted], said: st.SearchStrategy[Said], *, scored: bool
+) -> st.SearchStrategy[Step]:
     picks = st.lists(st.integers(0, 30), min_size=1, max_size=6).map(tuple)
-    wanted = st.lists(_wanted(space), min_size=1, max_size=6).map(tuple)
-    said = st.lists(_said(space), max_size=6).map(tuple)
-    insert = st.builds(lambda wanted: Step("insert", wanted=wanted), wanted)
-    change = st.builds(Step, st.sampled_from(["replace", "move"]), picks, wanted)
+    some_wanted = st.lists(wanted, min_size=1, max_size=6).map(tuple)
+    some_said = st.lists(said, max_size=6).map(tuple)
+    insert = st.builds(lambda wanted: Step("insert", wanted=wanted), some_wanted)
+    change = st.builds(Step, st.sampled_from(["replace", "move"]), picks, some_wanted)
     remove = st.builds(lambda picks: Step("remove", picks), picks)
-    match = st.builds(lambda said: Step("match", said=said), said)
+    match = st.builds(lambda said: Step("match", said=said), some_said)
     quiet = st.sampled_from([Step("settle"), Step("settle"), Step("renumber")])
-    return st.one_of(insert, insert, change, remove, match, match, quiet)
+    reweigh = [st.builds(lambda weights: Step("reweigh", weights=weights), _weights())] if scored else []
+    return st.one_of(insert, insert, change, remove, match, match, quiet, *reweigh)
 
 
-def script_strategy(space: Space | None, max_steps: int) -> st.SearchStrategy[Script]:
+@st.composite
+def _scripts_in(draw: st.DrawFn, space: Space, kinds: Sequence[str], max_steps: int) -> Script:
+    said, before, wanted, fewest = _said(space), [], [], 1
+    if "within" in kinds:
+        wanted.append(_within(space))
+    if "similar" in kinds:
+        weights = draw(_weights())
+        heard = draw(st.lists(said, min_size=1, max_size=6))
+        said = st.sampled_from(heard) | st.sampled_from(heard) | said
+        before, fewest = [Step("reweigh", weights=weights)], 4
+        wanted += [_similar(space, heard, dict(weights))] * 2
+    any_wanted: st.SearchStrategy[Wanted] = st.one_of(*wanted)
+    first = Step("insert", wanted=tuple(draw(st.lists(any_wanted, min_size=fewest, max_size=12))))
+    steps = draw(st.lists(_steps(any_wanted, said, scored="similar" in kinds), max_size=max_steps))
+    last = Step("match", said=tuple(draw(st.lists(said, min_size=1, max_size=8))))
+    return Script(space, (*before, first, *steps, last), draw(st.booleans()))
+
+
+def script_strategy(space: Space | None, kinds: Sequence[str], max_steps: int) -> st.SearchStrategy[Script]:
     """Return scripts that begin with subscriptions and end with messages."""
-
-    def of(space: Space) -> st.SearchStrategy[Script]:
-        insert = st.lists(_wanted(space), min_size=1, max_size=12).map(
-            lambda wanted: Step("insert", wanted=tuple(wanted))
-        )
-        match = st.lists(_said(space), min_size=1, max_size=8).map(lambda said: Step("match", said=tuple(said)))
-        steps = st.tuples(insert, st.lists(_steps(space), max_size=max_steps), match)
-        return st.builds(
-            lambda parts, add_words: Script(space, (parts[0], *parts[1], parts[2]), add_words), steps, st.booleans()
-        )
-
-    return of(space) if space is not None else st.sampled_from([EARTH, PLANE]).flatmap(of)
+    if not kinds or not set(kinds) <= set(KINDS):
+        raise ValueError(f"kinds are {tuple(kinds)}; expected some of {KINDS}")
+    if space is not None:
+        return _scripts_in(space, kinds, max_steps)
+    return st.sampled_from([EARTH, PLANE]).flatmap(lambda space: _scripts_in(space, kinds, max_steps))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.indexes.trigger.components import DeltaComponent, SegmentComponent
+from nearcast.testing.discs import check_discs, check_scored_rows, check_terms, is_scored_row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,11 +34,12 @@ def check_trigger(index: TriggerIndex) -> None:
         for component in components:
             rows = component.taken(np.arange(component.n_rows))
             _check_rows(rows, len(component.geometry), index._n_terms)
+            check_scored_rows(rows, index._weights)
             _check_slots_are_whole(component, owner)
             if isinstance(component, SegmentComponent):
-                check_segment(component.segment, is_earth=index.space.is_earth)
+                check_segment(component.segment, index._weights, is_earth=index.space.is_earth)
             else:
-                _check_delta(component.delta, is_earth=index.space.is_earth)
+                _check_delta(component.delta, index._weights, is_earth=index.space.is_earth)
                 _check_delta_owns(component, owner)
 
 
@@ -64,7 +66,7 @@ def _check_counts(index: TriggerIndex, components: list[Component]) -> None:
         "segments": len(segments),
         "segment_rows": sum(len(segment.rows.slot) for segment in segments),
         "delta_rows": sum(delta.n_rows for delta in deltas),
-        "entries": sum(len(segment.rectangle) for segment in segments),
+        "entries": sum(len(segment.rectangle) + len(segment.discs.disc) for segment in segments),
         "cells": sum(int((segment.places.axis == _LEAF).sum()) + 1 for segment in segments),
     }
     assert counted == {name: stats[name] for name in counted}, "stats() counts wrong"
@@ -80,12 +82,14 @@ def _check_rows(rows: Rows, n_polygons: int, n_terms: int) -> None:
     assert n == len(rows.part) == len(rows.shape) == len(rows.clause) == len(rows.side), "columns differ in length"
     assert rows.code.max(initial=-1) < n_terms, "a term is beyond those counted"
     for row in range(n):
+        assert (rows.part[row, :2] <= rows.part[row, 2:]).all(), "a rectangle is turned inside out"
+        if is_scored_row(rows, row):
+            continue
         required = required_terms(rows, row)
         assert required == sorted(set(required)), "the required terms of a clause are not ascending"
         code = int(rows.shape[row])
         room = len(rows.circle) if code % 2 == 0 else n_polygons
         assert code == -1 or 0 <= code // 2 < room, "a row has a shape that is not there"
-        assert (rows.part[row, :2] <= rows.part[row, 2:]).all(), "a rectangle is turned inside out"
 
 
 def _check_slots_are_whole(component: Component, owner: NDArray[np.uint8]) -> None:
@@ -126,11 +130,12 @@ def _check_trigger(rows: Rows, row: int, trigger: int, signature: int) -> None:
 # Segments
 
 
-def check_segment(segment: Segment, *, is_earth: bool) -> None:
+def check_segment(segment: Segment, weight: NDArray[np.float64], *, is_earth: bool) -> None:
     """Raise AssertionError where a segment breaks its promise."""
     assert segment.earth.tolist() == [is_earth], "the segment is of another space"
     n_cells = _check_tree(segment.places)
-    lists = _lists(segment, n_cells)
+    lists = _lists(segment.table_start, segment.table, n_cells, len(segment.row))
+    assert len(segment.row) == len(segment.signature) == len(segment.rectangle), "an entry is not whole"
     cells_of_row: dict[int, list[int]] = {}
     for (cell, term), (first, last) in lists.items():
         entries = segment.row[first:last].tolist()
@@ -146,6 +151,13 @@ def check_segment(segment: Segment, *, is_earth: bool) -> None:
     by_slot = segment.by_slot
     assert len(set(by_slot.tolist())) == len(by_slot), "by_slot names a row twice"
     assert (np.diff(segment.rows.slot[by_slot]) >= 0).all(), "by_slot does not order by slot"
+    discs = segment.discs
+    check_discs(
+        segment,
+        _lists(discs.table_start, discs.table, len(discs.group_reach), len(discs.disc)),
+        weight,
+        is_earth=is_earth,
+    )
 
 
 def _check_tree(places: Places) -> int:
@@ -164,14 +176,16 @@ def _check_tree(places: Places) -> int:
     return len(leaves) + 1
 
 
-def _lists(segment: Segment, n_cells: int) -> dict[tuple[int, int], tuple[int, int]]:
+def _lists(
+    table_start: NDArray[np.int64], tables: NDArray[np.int32], n_cells: int, n_entries: int
+) -> dict[tuple[int, int], tuple[int, int]]:
     """Return (cell, term) -> (first, last) as a search by probing finds them; check that they tile the entries."""
-    start = segment.table_start.tolist()
+    start = table_start.tolist()
     assert len(start) == n_cells + 1, "a cell has no table"
-    assert [start[0], start[-1]] == [0, len(segment.table)], "tables end before or behind the places there are"
+    assert [start[0], start[-1]] == [0, len(tables)], "tables end before or behind the places there are"
     found = {}
     for cell in range(n_cells):
-        table = segment.table[start[cell] : start[cell + 1]].tolist()
+        table = tables[start[cell] : start[cell + 1]].tolist()
         assert any(term == _VACANT for term, _, _ in table), f"the table of cell {cell} is full: a search may not end"
         for term, first, last in table:
             if term != _VACANT:
@@ -183,7 +197,7 @@ def _lists(segment: Segment, n_cells: int) -> dict[tuple[int, int], tuple[int, i
         first, last = found[key]
         assert first == at < last, f"the list of (cell, term) {key} is empty, overlaps another, or leaves a gap"
         at = last
-    assert at == len(segment.row) == len(segment.signature) == len(segment.rectangle), "an entry is in no list"
+    assert at == n_entries, "an entry is in no list"
     return found
 
 
@@ -195,8 +209,10 @@ def _probe(table: list[list[int]], term: int) -> int:
 
 
 def _check_reachable(segment: Segment, cells_of_row: dict[int, list[int]]) -> None:
-    """Every row is listed once in cell 0, or once in each cell its rectangle touches."""
-    for row in range(len(segment.rows.slot)):
+    """Every boolean row is listed once in cell 0, or once in each cell its rectangle touches; no other is."""
+    n_boolean = int(segment.discs.first_row[0])
+    assert max(cells_of_row, default=-1) < n_boolean, "a scored row is listed by its rectangle"
+    for row in range(n_boolean):
         cells = sorted(cells_of_row.get(row, []))
         touched = sorted(_touched(segment.places, segment.rows.part[row].tolist()))
         assert cells in ([_EVERYWHERE], touched), f"row {row} is listed in cells {cells} and touches {touched}"
@@ -237,27 +253,42 @@ def _check_blocks(segment: Segment) -> None:
 # Deltas
 
 
-def _check_delta(delta: Delta, *, is_earth: bool) -> None:
-    """Every row hangs in the chain of its trigger, once."""
+def _check_delta(delta: Delta, weight: NDArray[np.float64], *, is_earth: bool) -> None:
+    """Every trigger hangs in the chain of its term, once; a boolean row has one, a scored row those of its prefix."""
     assert delta.n_rows <= delta.capacity, "a delta holds more than it may"
+    assert delta.n_triggers <= len(delta.chains.row), "a delta has more triggers than it may"
     assert delta.chains.earth.tolist() == [is_earth], "the delta is of another space"
-    key, head = delta.chains.key.tolist(), delta.chains.head.tolist()
-    older = delta.chains.older.tolist()
+    terms_of: dict[int, list[int]] = {row: [] for row in range(delta.n_rows)}
+    for term, trigger in _chained(delta):
+        row = int(delta.chains.row[trigger])
+        assert row in terms_of, "a trigger leads out of the delta"
+        terms_of[row].append(term)
+    for row, terms in terms_of.items():
+        if is_scored_row(delta.rows, row):
+            check_terms(delta.rows, row, terms, weight)
+        else:
+            assert len(terms) == 1, "a row is in no chain or in two"
+            _check_trigger(delta.rows, row, terms[0], int(delta.chains.signature[row]))
+
+
+def _chained(delta: Delta) -> list[tuple[int, int]]:
+    """Return (term, trigger) of every trigger, as a walk along the chains meets them."""
+    key, head, older = delta.chains.key.tolist(), delta.chains.head.tolist(), delta.chains.older.tolist()
     assert _VACANT in key, "the table of a delta is full: a search may not end"
     taken = [term for term in key if term != _VACANT]
     assert len(taken) == len(set(taken)), "a term has two chains"
-    met: Counter[int] = Counter()
+    met = []
     for at, term in enumerate(key):
-        row = head[at] if term != _VACANT else _VACANT
-        while row != _VACANT:
-            assert 0 <= row < delta.n_rows, "a chain leads out of the delta"
-            _check_trigger(delta.rows, row, term, int(delta.chains.signature[row]))
-            met[row] += 1
-            assert older[row] < row, "a chain does not go from new to old"
-            row = older[row]
+        trigger = head[at] if term != _VACANT else _VACANT
+        while trigger != _VACANT:
+            assert 0 <= trigger < delta.n_triggers, "a chain leads out of the delta"
+            met.append((term, trigger))
+            assert older[trigger] < trigger, "a chain does not go from new to old"
+            trigger = older[trigger]
         if term != _VACANT:
             assert at == _place_in(key, term), f"the chain of term {term} is not found"
-    assert dict.fromkeys(range(delta.n_rows), 1) == dict(met), "a row is in no chain or in two"
+    assert sorted(trigger for _, trigger in met) == list(range(delta.n_triggers)), "a trigger is in no chain or in two"
+    return met
 
 
 def _place_in(key: list[int], term: int) -> int:

@@ -1,0 +1,67 @@
+"""The score of a `Similar` subscription in plain Python, apart from all kernels: `scan` agrees to the last bit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nearcast.geo import Space
+    from nearcast.model import Similar
+
+#: What words weigh; a word that is not among them weighs 1.
+Weights = Mapping[str, float]
+Place = tuple[float, float, float, float]
+
+#: The text functions that depend on the words of a message which the subscription does not have.
+WHOLE_MESSAGE = ("jaccard", "dice", "cosine")
+
+
+def words_of(wanted: Similar) -> list[str]:
+    """Return the words of a subscription, each once, in the order of their strings."""
+    return sorted({*wanted.query.split(), *(wanted.terms or ())})
+
+
+def totals_of(tokens: Iterable[str], weights: Weights) -> tuple[float, float]:
+    """Return how many distinct words there are and what they weigh, summed in the order of their strings."""
+    words = sorted(set(tokens))
+    return float(len(words)), weight_of(words, weights)
+
+
+def weight_of(words: Iterable[str], weights: Weights) -> float:
+    """Return what words weigh, added one after the other: `sum` may round otherwise."""
+    total = 0.0
+    for word in words:
+        total += weights.get(word, 1.0)
+    return total
+
+
+def text_score(function: str, own: Sequence[str], tokens: Iterable[str], weights: Weights) -> float:
+    """Return how well the words `own` of a subscription, sorted, fit those of a message."""
+    said = set(tokens)
+    shared = [word for word in own if word in said]
+    count, weight = totals_of(said, weights)
+    if function in ("tsim", "jaccard"):
+        common, mine, other = weight_of(shared, weights), weight_of(own, weights), weight
+    else:
+        common, mine, other = float(len(shared)), float(len(own)), count
+    if common == 0.0:
+        return 0.0
+    below = {
+        "tsim": mine,
+        "overlap": mine,
+        "jaccard": mine + other - common,
+        "dice": (mine + other) / 2.0,
+        "cosine": math.sqrt(mine * other),
+    }
+    return common / below[function]
+
+
+def score(wanted: Similar, tokens: Iterable[str], place: Place, space: Space, weights: Weights) -> float:
+    """Return the score of a message for a subscription, whose `max_distance` is given."""
+    assert wanted.max_distance is not None, "a subscription of a script has its own max_distance"
+    distance = float(space.distance_to_box(*wanted.place, place))
+    near = max(0.0, 1.0 - distance / wanted.max_distance)
+    text = text_score(wanted.similarity, words_of(wanted), tokens, weights)
+    return wanted.text_weight * text + (1.0 - wanted.text_weight) * near
