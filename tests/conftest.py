@@ -1,8 +1,13 @@
-"""Hypothesis settings for all tests: no deadlines on shared machines, failures that can be replayed."""
+"""Settings for all tests: no deadlines on shared machines, failures that can be replayed; and running commands."""
 
 import os
+import signal
+from typing import NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from nearcast.cli import _console, main
 
 IS_INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 HAS_BOUNDS_CHECKS = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
@@ -16,3 +21,30 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("nearcast")
+
+
+class Result(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """The one line on stderr."""
+        (line,) = self.err.splitlines()
+        return line
+
+
+@pytest.fixture
+def nearcast(capsys, monkeypatch):
+    """Run a command in this process, without the lines of progress that a slow machine would add."""
+    monkeypatch.setattr(_console, "_EVERY_S", float("inf"))
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main([str(each) for each in arguments])
+        return Result(left.value.code, *capsys.readouterr())
+
+    yield run
+    signal.signal(signal.SIGTERM, before)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer.main
 
-from nearcast.cli import _console, app, main
+from nearcast.cli import app
 
 DOCS = Path(__file__).parents[1] / "docs" / "commands.md"
 
@@ -33,33 +32,6 @@ MESSAGES = [
     {"id": 4, "text": "iPad far away", "lon": 13.4, "lat": 52.51, "ts": "2026-05-01T09:03:00Z"},
 ]
 DELIVERED = [("anna", 1), ("ben", 1), ("cleo", 3)]
-
-
-class Result(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    @property
-    def complaint(self) -> str:
-        """The one line on stderr."""
-        (line,) = self.err.splitlines()
-        return line
-
-
-@pytest.fixture
-def nearcast(capsys, monkeypatch):
-    """Run a command in this process, without the lines of progress that a slow machine would add."""
-    monkeypatch.setattr(_console, "_EVERY_S", float("inf"))
-    before = signal.getsignal(signal.SIGTERM)
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([str(each) for each in arguments])
-        return Result(left.value.code, *capsys.readouterr())
-
-    yield run
-    signal.signal(signal.SIGTERM, before)
 
 
 def write_lines(path, rows):
@@ -542,7 +514,7 @@ def test_explain_says_when_an_id_stands_for_several_messages(nearcast, tmp_path)
     world = World(tmp_path, messages=[MESSAGES[0], {**MESSAGES[1], "id": 1}])
     result = nearcast(*ask(world, "anna", 1))
     assert (0, True) == (result.status, "gets message 1" in result.out)
-    assert "has 2 rows with the id '1'; the first is explained" in result.complaint
+    assert "has 2 rows with the id '1'; the first counts" in result.complaint
 
 
 def test_indexes_as_json(nearcast):

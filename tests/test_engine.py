@@ -4,11 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearcast.engine import Advance, Move, Publish, State, Subscribe, Unsubscribe, step
-from nearcast.errors import UnknownSubscription
-from nearcast.geo import Box, Regions, Space
+from nearcast.engine import Advance, Move, Publish, State, Subscribe, Unsubscribe, step, use_vocabulary
+from nearcast.errors import InvalidColumns, InvalidSubscription, UnknownSubscription
+from nearcast.geo import Box, Circle, Regions, Space
 from nearcast.indexes import create
 from nearcast.tables import Rejected, read_messages, read_subscriptions
+from nearcast.text import Vocabulary
 
 PLANE = Space.plane()
 
@@ -28,7 +29,8 @@ def subscribe(state, **columns):
 def publish(state, ids, texts, **columns):
     n = len(ids)
     table = pa.table({"id": ids, "text": texts, "x": [0.0] * n, "y": [0.0] * n, **columns})
-    return Publish(read_messages(table, PLANE, state.words, state.analyzer, rejected=Rejected()))
+    weights = state.weights if state.needs_totals else None
+    return Publish(read_messages(table, PLANE, state.words, state.analyzer, weights=weights, rejected=Rejected()))
 
 
 def rows(deliveries):
@@ -107,3 +109,91 @@ def test_unknown_ids_are_named(state):
         step(state, [Unsubscribe(pa.array(["a", "nobody"]))])
 
     assert len(state.index) == 1
+
+
+# --- scored subscriptions ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scored():
+    return State(create("scan", PLANE))
+
+
+def similar(state, ids, queries, **columns):
+    n = len(ids)
+    usual = {
+        "kind": ["similar"] * n,
+        "x": [0.0] * n,
+        "y": [0.0] * n,
+        "threshold": [0.5] * n,
+        "max_distance": [10.0] * n,
+    }
+    return subscribe(state, id=ids, query=queries, **usual, **columns)
+
+
+def weighed_terms(state, monkeypatch):
+    """Return the list to which every weighing adds the first term and how many there are."""
+    calls, set_weights = [], state.index.set_weights
+    monkeypatch.setattr(
+        state.index,
+        "set_weights",
+        lambda weights, first=0: (calls.append((first, len(weights))), set_weights(weights, first)),
+    )
+    return calls
+
+
+def test_only_new_words_are_weighed_and_only_where_something_is_scored(scored, monkeypatch):
+    """Boolean words wait until a scored subscription comes; then each word is weighed once."""
+    calls = weighed_terms(scored, monkeypatch)
+    step(scored, [subscribe(scored, id=["w"], query=["a b"])])
+    assert [] == calls
+    step(scored, [similar(scored, ["s"], ["b c"])])
+    step(scored, [similar(scored, ["t"], ["c b"])])
+    step(scored, [subscribe(scored, id=["x"], query=["d"]), similar(scored, ["u"], ["e"])])
+    assert [(0, 3), (3, 2)] == calls
+
+
+def test_another_vocabulary_weighs_all_words_at_once(scored, monkeypatch):
+    calls = weighed_terms(scored, monkeypatch)
+    vocabulary = Vocabulary()
+    vocabulary.learn_tokens([["a"], ["a"]])
+    use_vocabulary(scored, vocabulary)
+    assert ([], vocabulary.version) == (calls, scored.vocabulary.version)
+    step(scored, [similar(scored, ["s"], ["a b"])])
+    use_vocabulary(scored, vocabulary)
+    assert [(0, 2), (0, 2)] == calls
+    vocabulary.learn_tokens([["b"]])
+    assert scored.vocabulary.version != vocabulary.version
+
+
+def test_messages_need_totals_once_a_function_reads_all_words(scored):
+    """Whoever forgets them is told, and no wrong score is delivered."""
+    step(scored, [similar(scored, ["s"], ["a"])])
+    bare = publish(scored, [1], ["a b"])
+    assert (False, None) == (scored.needs_totals, bare.messages.totals)
+    step(scored, [similar(scored, ["d"], ["a"], similarity=["dice"])])
+    assert scored.needs_totals
+    with pytest.raises(InvalidColumns, match="totals"):
+        step(scored, [bare])
+    found = step(scored, [publish(scored, [2], ["a b"])])
+    assert [("s", 1.0), ("d", 0.5 * 2 / 3 + 0.5)] == [(d.subscription_id, d.score) for d in found]
+
+
+def test_totals_count_every_word_of_a_message_once(scored):
+    step(scored, [similar(scored, ["j"], ["a"], similarity=["jaccard"])])
+    messages = publish(scored, [1, 2, 3], ["a b a", "", None], terms=[["c", "b"], [], None]).messages
+    assert [[3.0, 3.0], [0.0, 0.0], [0.0, 0.0]] == messages.totals.tolist()
+    assert [0, -1, 0, -1, -1, -1] == messages.terms.tolist()
+
+
+def test_a_scored_subscription_moves_to_points_only(scored):
+    """One that cannot move stops the whole move, boolean ones included."""
+    step(scored, [similar(scored, ["s"], ["a"]), subscribe(scored, id=["w"], query=["a"])])
+    there = Box(50, 50, 50, 50)
+    for wrong in (Circle(0, 0, 5), Box(0, 0, 1, 0), None):
+        with pytest.raises(InvalidSubscription, match="'s' is scored by the distance to a point"):
+            step(scored, [Move(pa.array(["w", "s"]), Regions.from_shapes([there, wrong], PLANE))])
+    assert [(1, "s"), (1, "w")] == rows(step(scored, [publish(scored, [1], ["a"])]))
+    step(scored, [Move(pa.array(["w", "s"]), Regions.from_shapes([Circle(0, 0, 5), there], PLANE))])
+    assert [(2, "s"), (2, "w")] == rows(step(scored, [publish(scored, [2], ["a"])]))
+    assert 0.5 == next(iter(step(scored, [publish(scored, [3], ["a"])]))).score

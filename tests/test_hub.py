@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import nearcast
-from nearcast import Box, Circle, Hub, Message, Similar, TopK, Within
+from nearcast import Box, Circle, Hub, Message, TopK, Within
 from nearcast.errors import (
     InvalidMessage,
     InvalidQuery,
@@ -230,10 +230,9 @@ def test_tables_and_values_give_the_same_answer():
 
 
 def test_kinds_of_later_versions_are_refused_plainly():
-    """Similar and TopK are defined, and say that they are not matched yet."""
-    for value in (Similar("s", "ipad", (0, 0), threshold=0.5), TopK("t", "ipad", (0, 0), k=3)):
-        with pytest.raises(NotSupported, match="not matched yet"):
-            Hub().subscribe(value)
+    """TopK is defined, and says that it is not matched yet."""
+    with pytest.raises(NotSupported, match="not matched yet"):
+        Hub().subscribe(TopK("t", "ipad", (0, 0), k=3))
 
 
 @pytest.mark.parametrize(

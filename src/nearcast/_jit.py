@@ -13,7 +13,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _SOURCES = Path(__file__).parent
 #: What stands above the indexes in the order of imports holds no kernel and nothing a kernel uses.
-WITHOUT_KERNELS = ("bench", "cli", "demo", "engine.py", "explain.py", "files", "hub.py", "model", "testing")
+WITHOUT_KERNELS = (
+    "bench",
+    "cli",
+    "demo",
+    "engine.py",
+    "estimate.py",
+    "explain.py",
+    "files",
+    "hub.py",
+    "model",
+    "recent.py",
+    "testing",
+)
 #: `NEARCAST_CACHE=0` turns the compilation cache off, for the day a cluster misbehaves.
 _CACHE_ON = os.environ.get("NEARCAST_CACHE", "1") != "0"
 

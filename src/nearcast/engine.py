@@ -15,11 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._ids import IdTable
-from nearcast.columns import NO_TIME, Messages, Subscriptions
+from nearcast.columns import NO_TIME, WITHIN, Messages, Subscriptions
 from nearcast.deliveries import Delivered, Deliveries
-from nearcast.errors import UnknownSubscription
+from nearcast.errors import InvalidSubscription, UnknownSubscription
+from nearcast.geo import BOX
 from nearcast.indexes import Index, Matches
+from nearcast.indexes._scored import needs_totals
 from nearcast.text import Analyzer, Vocabulary
+from nearcast.text.weights import TermWeights
 from nearcast.text.words import WordTable
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True)
 class Move:
-    """Give the subscriptions with these ids other regions, from now on."""
+    """Give the subscriptions with these ids other regions, from now on; a scored one has a box of one point."""
 
     ids: pa.Array
     regions: Regions
@@ -57,7 +60,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Publish:
-    """Match these messages, one step each."""
+    """Match these messages, one step each; they have `totals` where the state needs them."""
 
     messages: Messages
     threads: int = 1
@@ -75,7 +78,11 @@ Item = Subscribe | Unsubscribe | Move | Publish | Advance
 
 @dataclass
 class State:
-    """All an engine knows: subscriptions in an index under ids, the words they use, weights, and the time."""
+    """All an engine knows: subscriptions in an index under ids, the words they use, weights, and the time.
+
+    `needs_totals` tells that a text function among the subscriptions reads all words of a message: whoever encodes
+    messages works out their `totals` with `weights`.
+    """
 
     index: Index
     words: WordTable = field(default_factory=WordTable)
@@ -88,6 +95,14 @@ class State:
     expires: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     #: No slot expires before this; it may lie too early, after a slot has gone by another way.
     next_expiry: int = _NEVER
+    weights: TermWeights = field(init=False)
+    #: The index knows the weights of the terms below this; none while nothing is scored.
+    n_weighed: int = 0
+    needs_totals: bool = False
+
+    def __post_init__(self) -> None:
+        self.vocabulary = _pinned(self.vocabulary)
+        self.weights = TermWeights(self.words, self.vocabulary)
 
     def slot(self, subscription_id: str | int) -> int:
         """Return the slot of an id, or raise `UnknownSubscription`."""
@@ -108,7 +123,7 @@ def step(state: State, items: Iterable[Item]) -> Deliveries:
         elif isinstance(item, Unsubscribe):
             unsubscribe(state, item.ids)
         elif isinstance(item, Move):
-            state.index.move(_known_slots(state, item.ids), item.regions)
+            move(state, item.ids, item.regions)
         else:
             advance(state, item.time)
     return Deliveries(delivered)
@@ -116,6 +131,7 @@ def step(state: State, items: Iterable[Item]) -> Deliveries:
 
 def subscribe(state: State, subscriptions: Subscriptions) -> None:
     """Store subscriptions, replacing those whose id is known."""
+    _weigh_new_words(state, subscriptions)
     slots = state.ids.slots(subscriptions.ids)
     known, new = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
     fresh = subscriptions if len(new) == len(slots) else subscriptions.take(new)
@@ -141,6 +157,51 @@ def _insert(state: State, subscriptions: Subscriptions) -> NDArray[np.int32]:
         state.index.remove(slots)
         raise
     return slots
+
+
+def _weigh_new_words(state: State, subscriptions: Subscriptions) -> None:
+    """Tell the index what words weigh before it holds them, and note whether messages need totals from now on."""
+    if subscriptions.scoring is None:
+        return
+    if len(state.words) > state.n_weighed:
+        state.index.set_weights(state.weights.from_term(state.n_weighed), state.n_weighed)
+        state.n_weighed = len(state.words)
+    state.needs_totals = state.needs_totals or needs_totals(subscriptions)
+
+
+def use_vocabulary(state: State, vocabulary: Vocabulary) -> None:
+    """Weigh all words by a snapshot of this vocabulary, from now on."""
+    pinned = _pinned(vocabulary)
+    weights = TermWeights(state.words, pinned)
+    if state.n_weighed:
+        state.index.set_weights(weights.from_term(0))
+        state.n_weighed = len(state.words)
+    state.vocabulary, state.weights = pinned, weights
+
+
+def _pinned(vocabulary: Vocabulary) -> Vocabulary:
+    return vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
+
+
+def move(state: State, ids: pa.Array, regions: Regions) -> None:
+    """Give the subscriptions with these ids other regions, all of them or none."""
+    slots = _known_slots(state, ids)
+    if state.n_weighed:
+        is_scored = state.index.subscriptions(slots).kind != WITHIN
+        for row in np.flatnonzero(is_scored & ~_is_point(regions))[:1].tolist():
+            raise InvalidSubscription(
+                f"subscription {ids[row].as_py()!r} is scored by the distance to a point; move it to a point (x, y)",
+                field="place",
+            )
+    state.index.move(slots, regions)
+
+
+def _is_point(regions: Regions) -> NDArray[np.bool_]:
+    """Tell which regions are boxes of one point."""
+    part = regions.part[regions.part_start[:-1]]
+    is_point: NDArray[np.bool_] = (regions.kind == BOX) & (np.diff(regions.part_start) == 1)
+    is_point &= (part[:, 0] == part[:, 2]) & (part[:, 1] == part[:, 3])
+    return is_point
 
 
 def unsubscribe(state: State, ids: pa.Array) -> None:

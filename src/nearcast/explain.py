@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import Messages, Subscriptions
-from nearcast.geo import Area, Box, Circle, Shape, Space
+from nearcast import _arrow
+from nearcast.columns import WITHIN, Messages, Subscriptions
+from nearcast.geo import Area, Box, Circle, Shape, Space, place_distance
 from nearcast.query import NOT, PHRASE
+from nearcast.similarity import (
+    COSINE,
+    DICE,
+    JACCARD,
+    SIMILARITY_NAMES,
+    counts_weights,
+    near_of,
+    reads_whole_message,
+    score_of,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from nearcast._ids import Id
+    from nearcast.text.weights import TermWeights
+
+#: Words named one by one in an explanation.
+_NAMED_WORDS = 10
 
 
 @dataclass(frozen=True)
 class Step:
-    """One check on the way: `name` is words, place, expiry or index; `passed` is None where nothing was decided."""
+    """One check on the way: `name` is words, place, score, expiry or index; `passed` is None where nothing was decided.
+
+    `values` are the numbers of the step, by name.
+    """
 
     name: str
     passed: bool | None
     detail: str
+    values: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
         mark = {True: "yes", False: "NO", None: "-"}[self.passed]
@@ -55,8 +76,40 @@ class Explanation:
             "subscription_id": self.subscription_id,
             "message_id": self.message_id,
             "matched": self.matched,
-            "steps": [{"name": s.name, "passed": s.passed, "detail": s.detail} for s in self.steps],
+            "steps": [{"name": s.name, "passed": s.passed, "detail": s.detail, **s.values} for s in self.steps],
         }
+
+
+@dataclass(frozen=True)
+class Question:
+    """One subscription, one message, and what it takes to look at them.
+
+    `held` and `messages` have one row each; `word` names a term; `with_word` is the message with a word more.
+    """
+
+    held: Subscriptions
+    messages: Messages
+    space: Space
+    word: Callable[[int], str]
+    weights: TermWeights
+    with_word: Callable[[str], Messages]
+
+
+def explain(question: Question, index_lines: list[str], ids: tuple[Id, Id]) -> Explanation:
+    """Explain the message to the subscription; `ids` are their ids."""
+    asked = explain_boolean(question) if question.held.kind[0] == WITHIN else explain_score(question)
+    steps = (*asked, *(Step("index", None, line) for line in index_lines))
+    return Explanation(*ids, all(step.passed is not False for step in steps), steps)
+
+
+# --- boolean ----------------------------------------------------------------------------------------------------
+
+
+def explain_boolean(question: Question) -> tuple[Step, ...]:
+    """Explain a subscription of kind `within`."""
+    messages = question.messages
+    words = explain_words(question.held, messages.terms_of(0).tolist(), question.word)
+    return words, explain_place(question.held, messages.box[0], question.space)
 
 
 @dataclass(frozen=True)
@@ -140,16 +193,149 @@ def _length(value: float, space: Space) -> str:
     return f"{value / 1000:,.1f} km" if value >= 10_000 else f"{value:,.0f} m" if value >= 10 else f"{value:.2g} m"
 
 
-def explain(
-    held: Subscriptions,
-    messages: Messages,
-    space: Space,
-    word: Callable[[int], str],
-    index_lines: list[str],
-    ids: tuple[Id, Id],
-) -> Explanation:
-    """Explain the one message of `messages` to the one subscription of `held`; `ids` are the two ids."""
-    words = explain_words(held, messages.terms_of(0).tolist(), word)
-    place = explain_place(held, messages.box[0], space)
-    steps = (words, place, *(Step("index", None, line) for line in index_lines))
-    return Explanation(*ids, bool(words.passed and place.passed), steps)
+# --- scored -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score of a message for a scored subscription, taken apart.
+
+    `shared`, `own` and `other` are what the common words, those of the subscription and those of the message amount
+    to, as the text function counts; `other` is 0 where it does not matter.
+    """
+
+    common: list[str]
+    missing: list[str]
+    shared: float
+    own: float
+    other: float
+    text: float
+    distance: float
+    near: float
+    score: float
+
+
+def score_of_message(question: Question, messages: Messages) -> Score:
+    """Return the score of the one message of `messages`, worked out as every index does."""
+    held, scoring = question.held, question.held.scoring
+    assert scoring is not None
+    function = int(scoring.similarity[0])
+    terms = held.code.tolist()
+    names = [question.word(term) for term in terms]
+    amounts = (
+        question.weights.of_column(_arrow.strings(names)).tolist() if counts_weights(function) else [1.0] * len(terms)
+    )
+    has = set(messages.terms_of(0).tolist())
+    shared = own = other = 0.0
+    for term, amount in zip(terms, amounts, strict=True):
+        own += amount
+        shared += amount if term in has else 0.0
+    if reads_whole_message(function) and messages.totals is not None:
+        other = float(messages.totals[0, 1 if function == JACCARD else 0])
+    text = text_of(function, shared, own, other)
+    distance = place_distance(question.space.is_earth, *held.regions.part[0, :2].tolist(), *messages.box[0].tolist())
+    near = near_of(distance, float(scoring.max_distance[0]))
+    score = score_of(float(scoring.text_weight[0]), text, near)
+    common = [name for term, name in zip(terms, names, strict=True) if term in has]
+    missing = [name for term, name in zip(terms, names, strict=True) if term not in has]
+    return Score(common, missing, shared, own, other, text, distance, near, score)
+
+
+def explain_score(question: Question) -> tuple[Step, ...]:
+    """Explain a scored subscription: its words, its place, and what they add up to."""
+    scoring = question.held.scoring
+    assert scoring is not None
+    found = score_of_message(question, question.messages)
+    farthest = float(scoring.max_distance[0])
+    away = f"{_length(found.distance, question.space)} away, max_distance {_length(farthest, question.space)}"
+    return (
+        Step("words", None, _explained_text(found, int(scoring.similarity[0])), {"text": found.text}),
+        Step("place", None, f"{away}: near {found.near:.4g}", {"distance": found.distance, "near": found.near}),
+        _explained_score(question, found, float(scoring.text_weight[0]), float(scoring.threshold[0])),
+    )
+
+
+def _explained_text(found: Score, function: int) -> str:
+    shared, own, other = (f"{amount:.4g}" for amount in (found.shared, found.own, found.other))
+    parts = {
+        JACCARD: f"{shared} / ({own} + {other} - {shared})",
+        DICE: f"2 · {shared} / ({own} + {other})",
+        COSINE: f"{shared} / √({own} · {other})",
+    }.get(function, f"{shared} / {own}")
+    if found.text == 0.0:
+        parts = "0"
+    none = "no word in common" if found.missing else "no word is asked for"
+    common = f"{_listed(found.common)} in common" if found.common else none
+    missing = f", without {_listed(found.missing)}" if found.common and found.missing else ""
+    return f"{common}{missing}: {SIMILARITY_NAMES[function]} {parts}{f' = {found.text:.4g}' if found.text else ''}"
+
+
+def _listed(words: list[str]) -> str:
+    more = f" and {len(words) - _NAMED_WORDS:,} more" if len(words) > _NAMED_WORDS else ""
+    return ", ".join(map(repr, words[:_NAMED_WORDS])) + more
+
+
+def _explained_score(question: Question, found: Score, text_weight: float, threshold: float) -> Step:
+    passed = bool(found.score >= threshold)
+    shown, wanted = f"{found.score:.4g}", f"{threshold:.4g}"
+    if (float(shown) >= float(wanted)) != passed:
+        shown, wanted = repr(found.score), repr(threshold)
+    total = f"{text_weight:.4g} · {found.text:.4g} + {1 - text_weight:.4g} · {found.near:.4g} = {shown}"
+    detail = f"{total} {'>=' if passed else '<'} threshold {wanted}"
+    if not passed:
+        detail += _what_would_do(question, found, text_weight, threshold)
+    return Step("score", passed, detail, {"score": found.score, "threshold": threshold})
+
+
+def _what_would_do(question: Question, found: Score, text_weight: float, threshold: float) -> str:
+    """Return, for a message that scores too little, each one change that would let it through."""
+    ways = []
+    if found.score > 0:
+        ways.append(f"threshold <= {_rounded_down(found.score)}")
+    distance = _distance_that_would_do(question, found, text_weight, threshold)
+    if distance is not None:
+        ways.append(f"within {distance}" if distance else "on the spot")
+    words = [word for word in found.missing if score_of_message(question, question.with_word(word)).score >= threshold]
+    if words:
+        ways.append(f"with {'the word' if len(words) == 1 else 'one of the words'} {_listed(words)} as well")
+    return f"; would match if {', or '.join(ways)}" if ways else ""
+
+
+def _rounded_down(value: float) -> str:
+    """Return a positive number in few digits that is not above it."""
+    for digits in (2, 4, 6):
+        shown = round(value, digits)
+        if shown > value:
+            shown = round(shown - 10**-digits, digits)
+        if shown > 0:
+            return f"{shown:g}"
+    return repr(value)
+
+
+def _distance_that_would_do(question: Question, found: Score, text_weight: float, threshold: float) -> str | None:
+    """Return the distance within which the message would be let through: "" for none but 0, None for none at all."""
+    scoring = question.held.scoring
+    assert scoring is not None
+    farthest = float(scoring.max_distance[0])
+
+    def would_do(distance: float) -> bool:
+        return bool(score_of(text_weight, found.text, near_of(distance, farthest)) >= threshold)
+
+    if not would_do(0.0):
+        return None
+    needed = (threshold - text_weight * found.text) / (1 - text_weight)
+    limit = max(0.0, (1 - needed) * farthest)
+    step = _length_step(limit, question.space)
+    for steps in range(math.floor(limit / step), 0, -1):
+        shown = float(f"{steps * step:.6g}")
+        if would_do(shown):
+            return _length(shown, question.space)
+    return ""
+
+
+def _length_step(value: float, space: Space) -> float:
+    """Return the unit to which a length of this size is rounded down: as coarse as `_length` tells it, or coarser."""
+    if space.is_earth and value >= 10:
+        return 100.0 if value >= 10_000 else 1.0
+    digits = 2 if space.is_earth else 3
+    return float(10.0 ** (math.floor(math.log10(value)) + 1 - digits)) if value > 0 else 1.0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +13,32 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import engine
-from nearcast.columns import NO_TIME, Messages, Subscriptions, datetime_of, microseconds_of
+from nearcast.columns import NO_TIME, WITHIN, Messages, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries
-from nearcast.errors import InvalidColumns, InvalidRegion, InvalidSubscription, NotSupported
-from nearcast.explain import Explanation, Step, explain
+from nearcast.errors import InvalidColumns, InvalidInput, InvalidRegion, InvalidSubscription, NotSupported
+from nearcast.estimate import Estimate, estimate, joined_messages
+from nearcast.explain import Explanation, Question, Step, explain
 from nearcast.geo import Area, Box, Circle, Regions, Shape, Space, shape_from
 from nearcast.indexes import DEFAULT_INDEX, create
-from nearcast.model import Message, Subscription, Within, checked_time, message_from, subscription_from
+from nearcast.indexes._scored import needs_totals
+from nearcast.model import (
+    Message,
+    Similar,
+    Subscription,
+    TopK,
+    Within,
+    checked_time,
+    message_from,
+    subscription_from,
+)
 from nearcast.model.places import is_number
 from nearcast.query import compile_queries
+from nearcast.recent import Recent
 from nearcast.tables import Rejected, messages_table, read_messages, read_subscriptions, subscriptions_table
+from nearcast.tables.scored import columns_of
 from nearcast.text import Analyzer, Vocabulary
-from nearcast.text.words import UNKNOWN
+from nearcast.text.weights import TermWeights
+from nearcast.text.words import UNKNOWN, WordTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,8 +66,9 @@ class Hub:
     Merging of the index runs beside them and holds nobody up.
 
     `space` is "earth" (longitude, latitude, metres) or "plane"; `index` a name from `nearcast indexes`, with options;
-    `analyzer` says how text and queries become words; `vocabulary` holds the document
-    frequencies that weights come from.
+    `analyzer` says how text and queries become words; `vocabulary` holds the document frequencies that weights come
+    from, as they are when it is given; `max_distance` is for scored subscriptions that give none, in metres on the
+    earth.
     """
 
     def __init__(
@@ -61,14 +78,17 @@ class Hub:
         index: str = DEFAULT_INDEX,
         analyzer: Analyzer | None = None,
         vocabulary: Vocabulary | None = None,
+        max_distance: float | None = None,
     ):
         self.space = _space(space)
+        self.max_distance = _checked_distance(max_distance)
         self._lock = threading.RLock()
-        self._state = engine.State(create(index, self.space))
-        if analyzer is not None:
-            self._state.analyzer = analyzer
-        if vocabulary is not None:
-            self._state.vocabulary = vocabulary.snapshot()
+        self._recent = Recent()
+        self._state = engine.State(
+            create(index, self.space),
+            analyzer=Analyzer() if analyzer is None else analyzer,
+            vocabulary=Vocabulary() if vocabulary is None else vocabulary,
+        )
 
     def __len__(self) -> int:
         return len(self._state.index)
@@ -84,11 +104,17 @@ class Hub:
 
     def subscribe(self, subscription: Subscription | dict[str, Any] | Any) -> Id:
         """Store a subscription and return its id; a known id is replaced and keeps its place in the order."""
-        value = _only_within(subscription_from(subscription, self.space))
-        value.check(self.space)
+        value = self._subscription(subscription)
         with self._lock:
-            engine.subscribe(self._state, self._columns_of(value))
+            engine.subscribe(self._state, self._columns_of(value, self._state.words))
         return value.id
+
+    def _subscription(self, given: Any) -> Within | Similar:
+        value = subscription_from(given, self.space)
+        if isinstance(value, TopK):
+            raise NotSupported("a subscription of kind 'topk' is not matched yet by this version")
+        value.check(self.space)
+        return value
 
     def subscribe_many(self, subscriptions: pa.Table | Iterable[Any], *, source: str = "subscriptions") -> Rejected:
         """Store many subscriptions; return the rows that were not stored, with reasons.
@@ -103,7 +129,13 @@ class Hub:
         with self._lock:
             state = self._state
             columns = read_subscriptions(
-                subscriptions, self.space, state.words, state.analyzer, source=source, rejected=rejected
+                subscriptions,
+                self.space,
+                state.words,
+                state.analyzer,
+                source=source,
+                max_distance=self.max_distance,
+                rejected=rejected,
             )
             engine.subscribe(state, columns)
         return rejected
@@ -117,23 +149,36 @@ class Hub:
     def move(self, subscription_id: Id, place: Any) -> None:
         """Give a subscription another place, from now on.
 
-        A region replaces the old one; a point (x, y) carries the old one along, its centre going there.
+        A region replaces the old one; a point (x, y) carries the old one along, its centre going there. A `Similar`
+        has a point, and takes no other place.
         """
         with self._lock:
             slot = self._state.slot(subscription_id)
-            point = _point(place)
-            if point is not None:
-                old = self._state.index.subscriptions(np.array([slot], np.int32)).regions.shape_of(0)
-                shape = _centred_at(old, *point, self.space)
-            else:
-                shape = shape_from(place, self.space)
+            shape = self._moved(slot, place)
             shape.check(self.space)
-            self._state.index.move(np.array([slot], np.int32), Regions.from_shapes([shape], self.space))
+            engine.move(self._state, pa.array([subscription_id]), Regions.from_shapes([shape], self.space))
 
-    def _columns_of(self, value: Within) -> Subscriptions:
+    def _moved(self, slot: int, place: Any) -> Shape:
+        """Return where a subscription is after its move to `place`."""
+        point = _point(place)
+        if point is None:
+            return shape_from(place, self.space)
+        held = self._state.index.subscriptions(np.array([slot], np.int32))
+        if held.kind[0] == WITHIN:
+            return _centred_at(held.regions.shape_of(0), *point, self.space)
+        return Box(*point, *point)
+
+    def use_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Weigh words by this vocabulary as it is now; all subscriptions are weighed anew before the next message."""
+        with self._lock:
+            engine.use_vocabulary(self._state, vocabulary)
+
+    def _columns_of(self, value: Within | Similar, words: WordTable) -> Subscriptions:
+        analyzer = self._state.analyzer
+        if isinstance(value, Similar):
+            return columns_of(value, self.space, words, analyzer, self.max_distance)
         has_region = np.array([value.region is not None])
-        state = self._state
-        compiled = compile_queries(pa.array([value.query]), state.words, analyzer=state.analyzer, has_region=has_region)
+        compiled = compile_queries(pa.array([value.query]), words, analyzer=analyzer, has_region=has_region)
         if compiled.errors:
             raise compiled.errors[0][1]
         return Subscriptions.of(
@@ -152,6 +197,7 @@ class Hub:
         value = message if isinstance(message, Message) else message_from(message, self.space)
         value.check(self.space)
         with self._lock:
+            self._recent.add(value)
             return Deliveries([engine.publish(self._state, self._message_columns(value))])
 
     def publish_many(
@@ -169,7 +215,16 @@ class Hub:
             messages = messages_table(messages, self.space, rejected=rejected, source=source)
         with self._lock:
             state = self._state
-            columns = read_messages(messages, self.space, state.words, state.analyzer, source=source, rejected=rejected)
+            columns = read_messages(
+                messages,
+                self.space,
+                state.words,
+                state.analyzer,
+                source=source,
+                weights=state.weights if state.needs_totals else None,
+                rejected=rejected,
+            )
+            self._recent.add_table(messages)
             return Deliveries([engine.publish(state, columns, threads)], rejected)
 
     def advance(self, time: datetime | str) -> None:
@@ -181,7 +236,10 @@ class Hub:
             engine.advance(self._state, microseconds_of(moment))
 
     def _message_columns(self, value: Message) -> Messages:
-        terms = self._terms_of(value)
+        state = self._state
+        read = state.analyzer.tokens(value.text) if value.text else []
+        terms = self._terms_of(read, value.terms or ())
+        totals = np.array([state.weights.total([*read, *(value.terms or ())])]) if state.needs_totals else None
         return Messages(
             [value.id],
             np.array([0, len(terms)]),
@@ -189,16 +247,16 @@ class Hub:
             np.array([value.box]),
             _NEVER if value.time is None else np.array([microseconds_of(value.time)]),
             _NEVER if value.expires is None else np.array([microseconds_of(value.expires)]),
+            totals=totals,
         )
 
-    def _terms_of(self, value: Message) -> NDArray[np.int32]:
+    def _terms_of(self, read: list[str], given: Sequence[str]) -> NDArray[np.int32]:
         """Return the words of the text, then the given terms, with a gap that no phrase reaches over."""
         known = self._state.words
-        given = known.ids_of(value.terms, add=False) if value.terms else _NO_TERMS
-        if not value.text:
-            return given
-        read = known.ids_of(self._state.analyzer.tokens(value.text), add=False)
-        return np.concatenate([read, _GAP, given]) if len(given) else read
+        if not given:
+            return known.ids_of(read, add=False) if read else _NO_TERMS
+        given_terms = known.ids_of(given, add=False)
+        return np.concatenate([known.ids_of(read, add=False), _GAP, given_terms]) if read else given_terms
 
     # Answers about answers
 
@@ -209,11 +267,65 @@ class Hub:
         with self._lock:
             state = self._state
             slot = state.slot(subscription_id)
-            messages = self._message_columns(value)
-            held = state.index.subscriptions(np.array([slot], np.int32))
-            lines = state.index.explain(messages, 0, slot, state.words.word)
-            found = explain(held, messages, self.space, state.words.word, lines, (subscription_id, value.id))
+            question = Question(
+                state.index.subscriptions(np.array([slot], np.int32)),
+                self._message_columns(value),
+                self.space,
+                state.words.word,
+                state.weights,
+                lambda word: self._message_columns(replace(value, terms=(*(value.terms or ()), word))),
+            )
+            lines = state.index.explain(question.messages, 0, slot, state.words.word)
+            found = explain(question, lines, (subscription_id, value.id))
             return _with_expiry(found, state, slot, microseconds_of(value.time))
+
+    def estimate(
+        self,
+        subscription: Subscription | dict[str, Any] | Any,
+        sample: pa.Table | Iterable[Any] | None = None,
+        *,
+        messages_per_day: float | None = None,
+    ) -> Estimate:
+        """Say about how many messages a day a subscription would get, before it is stored.
+
+        The subscription may also be a table of one row.
+        `sample` is messages as `publish_many` takes them; without one the newest that were published serve, some
+        10,000. A day's worth comes from their times, unless `messages_per_day` is given. For `Similar` the answer has a
+        table over `text_weight` and `threshold`. Nothing is stored or delivered.
+        """
+        if messages_per_day is not None and not (is_number(messages_per_day) and 0 <= messages_per_day < math.inf):
+            raise ValueError(f"messages_per_day is {messages_per_day!r}; expected a finite number, 0 or more")
+        words, rejected = WordTable(), Rejected()
+        with self._lock:
+            state = self._state
+            asked = self._asked(subscription, words)
+            weights = TermWeights(words, state.vocabulary)
+            given = list(self._recent.samples()) if sample is None else [_table_or_values(sample)]
+        if sample is None and not given:
+            raise InvalidInput("nothing was published yet to judge by; give a sample of messages", field="sample")
+        pieces = []
+        for piece in given:
+            table = piece if isinstance(piece, pa.Table) else messages_table(piece, self.space, rejected=rejected)
+            whole = weights if needs_totals(asked) else None
+            pieces.append(
+                read_messages(
+                    table, self.space, words, state.analyzer, source="sample", weights=whole, rejected=rejected
+                )
+            )
+        messages, weight = joined_messages(pieces), weights.from_term(0)
+        return estimate(asked, messages, weight, self.space, per_day=messages_per_day, rejected=rejected)
+
+    def _asked(self, subscription: Any, words: WordTable) -> Subscriptions:
+        """Return the columns of a subscription that is only asked about."""
+        if not isinstance(subscription, pa.Table):
+            return self._columns_of(self._subscription(subscription), words)
+        rejected, analyzer, usual = Rejected(), self._state.analyzer, self.max_distance
+        columns = read_subscriptions(subscription, self.space, words, analyzer, max_distance=usual, rejected=rejected)
+        for row in rejected:
+            raise InvalidSubscription(row.reason, field=row.field)
+        if len(columns) != 1:
+            raise InvalidSubscription(f"the table has {len(columns)} subscriptions; expected one")
+        return columns
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes of the hub and its index."""
@@ -225,6 +337,7 @@ class Hub:
                 "published": state.next_step,
                 "words": len(state.words),
                 "vocabulary_version": state.vocabulary.version,
+                "max_distance": self.max_distance,
                 "id_bytes": state.ids.nbytes + state.expires.nbytes,
                 "now": _rfc_3339(state.now),
                 "index": state.index.stats(),
@@ -240,12 +353,12 @@ def _space(space: str | Space) -> Space:
     return known[space]()
 
 
-def _only_within(value: Subscription) -> Within:
-    if not isinstance(value, Within):
-        raise NotSupported(
-            f"a subscription of kind {value.kind!r} is not matched yet by this version; only 'within' is"
-        )
-    return value
+def _checked_distance(given: float | None) -> float | None:
+    if given is None:
+        return None
+    if not is_number(given) or not 0 < given < math.inf:
+        raise InvalidInput(f"max_distance is {given!r}; expected a finite number above 0", field="max_distance")
+    return float(given)
 
 
 def _table_or_values(given: Any) -> pa.Table | Iterable[Any]:

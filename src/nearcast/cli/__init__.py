@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import typer
 
-from nearcast.cli import bench, catalogue, explain, generate, match
+from nearcast.cli import bench, catalogue, estimate, explain, generate, match
 from nearcast.cli._console import UsageMistake, complain
 from nearcast.errors import NearcastError, UnknownIndex
 
@@ -32,6 +32,7 @@ app = typer.Typer(
 )
 app.command("match")(match.match)
 app.command("explain")(explain.explain)
+app.command("estimate")(estimate.estimate)
 app.command("generate")(generate.generate)
 app.command("indexes")(catalogue.indexes)
 app.command("version")(catalogue.version)

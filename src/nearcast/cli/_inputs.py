@@ -1,12 +1,13 @@
-"""The two input files of a command: renamed columns, the space they are in, their rows in batches."""
+"""The two input files of a command: renamed columns, the space and the words they have, their rows in batches."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearcast.cli._console import UsageMistake
+from nearcast.cli._console import Steps, UsageMistake, complain
 from nearcast.errors import InvalidColumns
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from nearcast.geo import Space
     from nearcast.tables import Rejected
+    from nearcast.text import Vocabulary
 
 
 class Source:
@@ -49,6 +51,27 @@ class Source:
         from nearcast.files import read_table
 
         return self._renamed(read_table(self.path, rejected=rejected, source=self.name))
+
+    def row_of(self, wanted: str) -> pa.Table:
+        """Return the first row with that id, compared as text, and complain if there are more."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from nearcast.tables import Rejected
+        from nearcast.tables.cells import TableRows
+
+        found, count = None, 0
+        for batch in self.batches(Rejected()):
+            ids = TableRows(batch, self.name, 0).ids().cast(pa.string())
+            rows = batch.filter(pc.equal(ids, wanted))
+            count += rows.num_rows
+            if found is None and rows.num_rows:
+                found = rows.slice(0, 1)
+        if found is None:
+            raise InvalidColumns(f"{self.path} has no row with the id {wanted!r}; ids are compared as text", field="id")
+        if count > 1:
+            complain(f"{self.path} has {count:,} rows with the id {wanted!r}; the first counts")
+        return found
 
     def total(self) -> int | None:
         """Return the number of rows where the file says it."""
@@ -86,3 +109,26 @@ def space_of_sources(sources: tuple[Source, Source], given: str | None) -> Space
     from nearcast.tables import space_of
 
     return space_of([name for source in sources for name in source.columns], given)
+
+
+def check_max_distance(given: float | None) -> None:
+    """Refuse a distance that no subscription could use."""
+    if given is not None and not 0 < given < math.inf:
+        raise UsageMistake(f"--max-distance is {given:g}; expected a finite number above 0")
+
+
+def vocabulary_of(path: Path | None, messages: Source, space: Space, steps: Steps) -> Vocabulary:
+    """Return the vocabulary of a file, or else that of all messages, from a pass over them."""
+    from nearcast.tables import Rejected, read_messages
+    from nearcast.text import Analyzer, Vocabulary
+
+    if path is not None:
+        return Vocabulary.from_parquet(path)
+    steps.begin("learning words", messages.total())
+    vocabulary, analyzer = Vocabulary(), Analyzer()
+    noted_later = Rejected()
+    for batch in messages.batches(noted_later):
+        found = read_messages(batch, space, vocabulary.table, analyzer, add_words=True, rejected=noted_later)
+        vocabulary.learn(found.term_start, found.terms)
+        steps.advance(batch.num_rows)
+    return vocabulary

@@ -25,5 +25,20 @@ MapOption = Annotated[
     list[str] | None,
     typer.Option("--map", metavar="NEW=OLD", help="Use the column OLD as NEW, such as time=ts; may be repeated."),
 ]
+VocabularyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--vocabulary",
+        help="Parquet file of what words weigh (term, df, maybe weight); else it is learned from the messages.",
+    ),
+]
+MaxDistanceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-distance",
+        metavar="LENGTH",
+        help="For similar subscriptions that give none: where nearness ends, in metres, or units of a plane.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same data.")]

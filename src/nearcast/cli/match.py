@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli._console import Steps, UsageMistake, complain
-from nearcast.cli._inputs import Source, open_sources, space_of_sources
-from nearcast.cli._options import JsonOption, MapOption, MessagesFile, SpaceOption, SubscriptionsFile
+from nearcast.cli._console import Steps, UsageMistake
+from nearcast.cli._inputs import Source, check_max_distance, open_sources, space_of_sources, vocabulary_of
+from nearcast.cli._options import (
+    JsonOption,
+    MapOption,
+    MaxDistanceOption,
+    MessagesFile,
+    SpaceOption,
+    SubscriptionsFile,
+    VocabularyOption,
+)
+from nearcast.cli._rejected import EXIT_REJECTED, show_rejected
 from nearcast.errors import InvalidColumns
 
 if TYPE_CHECKING:
@@ -21,11 +30,9 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
     from nearcast.hub import Hub
     from nearcast.tables import Rejected
-    from nearcast.text import Vocabulary
 
-EXIT_REJECTED = 3
-#: Rejected rows shown on stderr when no file is named for them.
-_SHOWN = 10
+#: Messages that are published at once, at first and at most, and deliveries that are to be in memory at once.
+_FIRST_PORTION, _LARGEST_PORTION, _MOST_DELIVERIES = 1 << 10, 1 << 16, 1 << 22
 
 
 def match(
@@ -37,10 +44,8 @@ def match(
         str, typer.Option(metavar="NAME[:KEY=VALUE,…]", help="Index to match with; nearcast indexes lists them.")
     ] = "trigger",
     threads: Annotated[int, typer.Option(min=1, help="Cores to match with.")] = 1,
-    vocabulary: Annotated[
-        Path | None,
-        typer.Option(help="Parquet file of document frequencies (term, df); else they are learned from the messages."),
-    ] = None,
+    vocabulary: VocabularyOption = None,
+    max_distance: MaxDistanceOption = None,
     maps: MapOption = None,
     rejected: Annotated[
         Path | None, typer.Option(help="File for rows that cannot be used, with reasons; formats as for --out.")
@@ -54,8 +59,9 @@ def match(
     began = time.perf_counter()
     _check_outputs(out, rejected, (subscriptions, messages, vocabulary))
     _check_index(index)
+    check_max_distance(max_distance)
     sources = open_sources(subscriptions, messages, maps or [])
-    job = _Job(*sources, space_of_sources(sources, space), index, threads, Rejected())
+    job = _Job(*sources, space_of_sources(sources, space), index, threads, max_distance, Rejected())
     with ExitStack() as outputs:
         # Both files are opened before the work and put in place after it: no half of an answer is left behind.
         writer = outputs.enter_context(DeliveryWriter(out))
@@ -68,7 +74,7 @@ def match(
     keys = ("messages", "subscriptions", "deliveries", "rejected", "seconds", "index", "vocabulary_version")
     typer.echo(json.dumps({key: summary[key] for key in keys}) if as_json else _sentence(summary, out))
     if rejected is None:
-        _show(job.rejected)
+        show_rejected(job.rejected, "--rejected FILE writes them all")
     return EXIT_REJECTED if len(job.rejected) else 0
 
 
@@ -81,13 +87,15 @@ class _Job:
     space: Space
     index: str
     threads: int
+    max_distance: float | None
     rejected: Rejected
 
     def run(self, vocabulary: Path | None, out: DeliveryWriter, steps: Steps) -> dict[str, Any]:
         """Match everything into `out`; return the counts."""
         from nearcast.hub import Hub
 
-        hub = Hub(self.space, index=self.index, vocabulary=self._vocabulary(vocabulary, steps))
+        words = vocabulary_of(vocabulary, self.messages, self.space, steps)
+        hub = Hub(self.space, index=self.index, vocabulary=words, max_distance=self.max_distance)
         steps.begin("reading subscriptions", self.subscriptions.total())
         self.rejected.extend(hub.subscribe_many(self.subscriptions.table(self.rejected)))
         deliveries = self._publish(hub, out, steps)
@@ -100,34 +108,28 @@ class _Job:
             "vocabulary_version": stats["vocabulary_version"],
         }
 
-    def _vocabulary(self, path: Path | None, steps: Steps) -> Vocabulary:
-        """Return the vocabulary of a file, or else that of all messages, from a first pass over them."""
-        from nearcast.tables import Rejected, read_messages
-        from nearcast.text import Analyzer, Vocabulary
-
-        if path is not None:
-            return Vocabulary.from_parquet(path)
-        steps.begin("learning words", self.messages.total())
-        vocabulary, analyzer = Vocabulary(), Analyzer()
-        noted_later = Rejected()
-        for batch in self.messages.batches(noted_later):
-            found = read_messages(batch, self.space, vocabulary.table, analyzer, add_words=True, rejected=noted_later)
-            vocabulary.learn(found.term_start, found.terms)
-            steps.advance(batch.num_rows)
-        return vocabulary
-
     def _publish(self, hub: Hub, out: DeliveryWriter, steps: Steps) -> int:
         """Write what all messages deliver; return how many deliveries that were."""
         steps.begin("matching messages", self.messages.total())
-        count = 0
+        count, done = 0, 0
         for batch in self.messages.batches(self.rejected):
-            deliveries = hub.publish_many(batch, threads=self.threads)
-            self.rejected.extend(deliveries.rejected)
-            for table in deliveries.tables():
-                out.write(table)
-            count += len(deliveries)
-            steps.advance(batch.num_rows)
+            first = 0
+            while first < batch.num_rows:
+                piece = batch.slice(first, _portion(done, count))
+                deliveries = hub.publish_many(piece, threads=self.threads)
+                self.rejected.extend(deliveries.rejected)
+                for table in deliveries.tables():
+                    out.write(table)
+                count, done, first = count + len(deliveries), done + piece.num_rows, first + piece.num_rows
+                steps.advance(piece.num_rows)
         return count
+
+
+def _portion(messages: int, deliveries: int) -> int:
+    """Return how many messages to publish at once, judged by those before: one may reach a tenth of all subscribers."""
+    if not messages:
+        return _FIRST_PORTION
+    return max(1, min(_LARGEST_PORTION, _MOST_DELIVERIES * messages // max(deliveries, 1)))
 
 
 def _check_outputs(out: Path, rejected: Path | None, inputs: tuple[Path | None, ...]) -> None:
@@ -163,13 +165,3 @@ def _sentence(summary: dict[str, Any], out: Path) -> str:
         f"{summary['messages']:,} messages to {summary['subscriptions']:,} subscriptions:"
         f" {summary['deliveries']:,} deliveries in {out}{rejected}; {summary['seconds']:.1f} s"
     )
-
-
-def _show(rejected: Rejected) -> None:
-    """Print the first rejected rows, one line each, and how to get all of them."""
-    for row in list(rejected)[:_SHOWN]:
-        named = f" (id {row.id})" if row.id is not None else ""
-        field = f", {row.field}" if row.field is not None else ""
-        complain(f"rejected {row.source} row {row.row}{named}{field}: {row.reason}")
-    if len(rejected) > _SHOWN:
-        complain(f"and {len(rejected) - _SHOWN:,} more; --rejected FILE writes them all")

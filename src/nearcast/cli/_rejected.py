@@ -1,0 +1,24 @@
+"""Rows that were rejected, as commands tell of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nearcast.cli._console import complain
+
+if TYPE_CHECKING:
+    from nearcast.tables import Rejected
+
+EXIT_REJECTED = 3
+#: Rejected rows shown on stderr when no file is named for them.
+_SHOWN = 10
+
+
+def show_rejected(rejected: Rejected, how_to_see_all: str) -> None:
+    """Print the first rejected rows, one line each, and how to get all of them."""
+    for row in list(rejected)[:_SHOWN]:
+        named = f" (id {row.id})" if row.id is not None else ""
+        field = f", {row.field}" if row.field is not None else ""
+        complain(f"rejected {row.source} row {row.row}{named}{field}: {row.reason}")
+    if len(rejected) > _SHOWN:
+        complain(f"and {len(rejected) - _SHOWN:,} more; {how_to_see_all}")
