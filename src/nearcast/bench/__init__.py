@@ -1,5 +1,7 @@
 """Benchmarks: seeded workloads, timed runs and their reports.
 
-`workloads` makes or opens the data, `run` checks the answers and takes the times, `churn` times matching under change
-and `hubs` the hub around an index, `report` turns a run into tables and JSON. `nearcast bench` is the way in.
+`workloads` makes or opens the data, from `places`, `word_lists` and `sources`; `distances` says how far near reaches;
+`encoding` turns a workload into columns. `answers` checks what indexes say, `timing` takes the times, `run` puts both
+together for one workload; `churn` times matching under change and `hubs` the hub around an index. `report` turns a run
+into tables and JSON, `figures` redoes the papers' experiments. `nearcast bench` is the way in.
 """

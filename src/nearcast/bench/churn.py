@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.bench.run import Encoded, Say, settle
-from nearcast.indexes import Index, create
+from nearcast.bench.timing import Say, settle
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.bench.encoding import Encoded
     from nearcast.columns import Messages, Subscriptions
+    from nearcast.indexes import Index
 
 #: Subscriptions inserted, and as many removed, each second.
 RATE = 10_000
@@ -35,7 +36,7 @@ def measure_churn(columns: Encoded, spec: str, say: Say) -> dict[str, Any]:
     for turn in range(-1, TURNS):
         name = "a warm-up" if turn < 0 else f"{turn + 1} of {TURNS}"
         say(f"matching with {spec}, quiet and under change, {name}")
-        index = create(spec, columns.space)
+        index = columns.new_index(spec)
         changes = Changes(index, columns.subscriptions, index.insert(columns.subscriptions))
         settle(index)
         in_quiet = _us_per_message(index, calls, lambda: None)

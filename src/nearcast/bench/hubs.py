@@ -5,41 +5,39 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from nearcast.bench.run import PASSES, Say, cpu_us, scan_sample
+from nearcast.bench.timing import PASSES, Say, cpu_us, singles_within, spread
 
 if TYPE_CHECKING:
+    from nearcast.bench.encoding import Encoded
     from nearcast.bench.workloads import Workload
     from nearcast.geo import Space
     from nearcast.hub import Hub
     from nearcast.model import Message
 
-#: Single messages published for each rate, PASSES times over.
+#: Single messages published for each rate, PASSES times over; fewer where they take long.
 SINGLES = 5_000
 
 
-def measure_hub(workload: Workload, space: Space, spec: str, say: Say) -> dict[str, Any]:
+def measure_hub(workload: Workload, columns: Encoded, spec: str, n_messages: int, say: Say) -> dict[str, Any]:
     """Return what a hub takes: to subscribe a table, to publish one, and to publish messages one by one.
 
-    `publish_many_us_per_message` is CPU time, from a table with its words to deliveries, best of `PASSES`. The rates
-    are messages a second by the wall clock, from `Message` values made before to how many deliveries, also the best.
+    `n_messages` of the workload are published. `publish_many_us_per_message` is CPU time, from a table with its words
+    to deliveries, best of `PASSES`. The rates are messages a second by the wall clock, from `Message` values made
+    before to how many deliveries, also the best.
     """
     from nearcast.hub import Hub
 
     say(f"subscribing at a hub with {spec}")
-    hub = Hub(space, index=spec)
+    hub = Hub(columns.space, index=spec, vocabulary=columns.vocabulary)
     began = time.perf_counter()
     hub.subscribe_many(workload.subscriptions)
     subscribe_s = time.perf_counter() - began
-    table = workload.messages
-    if spec.partition(":")[0] == "scan":
-        table = table.take(scan_sample(len(hub), table.num_rows))
+    table = workload.messages.take(spread(workload.messages.num_rows, n_messages))
     say(f"publishing {table.num_rows:,} messages at once, then singly")
     hub.publish_many(table)
     passes = [cpu_us(lambda: hub.publish_many(table)) / table.num_rows for _ in range(PASSES)]
-    rows = np.linspace(0, table.num_rows - 1, min(SINGLES, table.num_rows)).astype(np.int64)
-    with_terms, with_text = _messages(table.take(rows).to_pylist(), space)
+    count = min(singles_within(SINGLES, min(passes)), table.num_rows)
+    with_terms, with_text = _messages(table.take(spread(table.num_rows, count)).to_pylist(), columns.space)
     return {
         "index": spec,
         "subscribe_many_s": round(subscribe_s, 3),

@@ -25,6 +25,8 @@ _COLUMNS = {
     "verified_per_message": ("verified", "{:,.1f}"),
     "inserts_per_s": ("inserts/s", "{:,.0f}"),
     "removes_per_s": ("removes/s", "{:,.0f}"),
+    "ns_per_answer": ("ns/answer", "{:,.1f}"),
+    "copy_ns_per_answer": ("copying ns", "{:,.1f}"),
 }
 _HUB_COLUMNS = {
     "index": ("hub with", "{}"),
@@ -76,26 +78,44 @@ def print_report(report: dict[str, Any], console: Console) -> None:
     for line in (
         workload["question"],
         f"Data: {counts}, {workload['source']} ({workload['distribution']}); timed messages: {timed}.",
+        *distance_lines(workload),
         f"Answers: {workload['checked']}.",
         f"Machine: {on['cpu']}, {on['cores']} cores; Python {on['python']}, Numba {on['numba']}.",
         f"Command: {workload['command']}",
     ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print()
-    _print_rows(console, report["results"], _COLUMNS)
+    print_rows(console, report["results"], _COLUMNS)
     if "hub" in report:
-        _print_rows(console, [report["hub"]], _HUB_COLUMNS)
+        print_rows(console, [report["hub"]], _HUB_COLUMNS)
     if "churn" in report:
-        _print_rows(console, [report["churn"]], _CHURN_COLUMNS)
+        print_rows(console, [report["churn"]], _CHURN_COLUMNS)
 
 
-def _print_rows(console: Console, rows: list[dict[str, Any]], columns: dict[str, tuple[str, str]]) -> None:
+def distance_lines(workload: dict[str, Any]) -> list[str]:
+    """Return what there is to say of `max_distance`: a line for scored subscriptions."""
+    if "diameter" not in workload:
+        return []
+    unit = " m" if workload["space"] == "earth" else ""
+    across, reach = workload["diameter"], workload["max_distance"]
+    if reach is None:
+        return [f"max_distance: each subscription's own; the data's diameter is {across:,.0f}{unit}."]
+    return [f"max_distance: {reach:,.0f}{unit}, {reach / across:.3g} of the data's diameter of {across:,.0f}{unit}."]
+
+
+def print_rows(console: Console, rows: list[dict[str, Any]], columns: dict[str, tuple[str, str]]) -> None:
+    """Print the columns that the rows have, the first one to the left; a figure that is None is left empty."""
+    columns = {name: column for name, column in columns.items() if name in rows[0]}
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.MARKDOWN, pad_edge=console.is_terminal)
-    for heading, _ in columns.values():
-        table.add_column(heading, justify="left" if heading == columns["index"][0] else "right", no_wrap=True)
+    for at, (heading, _) in enumerate(columns.values()):
+        table.add_column(heading, justify="right" if at else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(pattern.format(row[name]) for name, (_, pattern) in columns.items()))
+        table.add_row(*(_shown(row[name], pattern) for name, (_, pattern) in columns.items()))
     # Rendered apart: rich would cut a table to the width of the window, and surround Markdown with blank lines.
     with console.capture() as captured:
         console.print(table, width=max(console.width, console.measure(table).maximum), crop=False)
     console.out(captured.get().strip("\n ") + "\n", highlight=False)
+
+
+def _shown(value: Any, pattern: str) -> str:
+    return "" if value is None else pattern.format(value)

@@ -1,24 +1,37 @@
-"""`nearcast bench`: time the indexes, having checked their answers."""
+"""`nearcast bench`: time the indexes, having checked their answers; or redo a paper's experiments and draw them."""
 
 from __future__ import annotations
 
 import json
-import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearcast.cli._bench_data import (
+    DataChoice,
+    DataOption,
+    MessagesOption,
+    SourceOption,
+    SubscriptionsOption,
+    WorkloadOption,
+)
+from nearcast.cli._bench_figure import chosen_figure, draw_figure, list_figures
 from nearcast.cli._console import Steps, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 
 if TYPE_CHECKING:
-    from nearcast.bench.workloads import Workload
+    from nearcast.bench.distances import MaxDistance
 
-SUBSCRIPTIONS, MESSAGES = 100_000, 5_000
+BOOLEAN_MESSAGES, SIMILAR_MESSAGES = 5_000, 1_000
+SIMILAR_INDEXES = "trigger,stamp,scan"
 
 app = typer.Typer(help="Time the indexes; the answers are checked first.")
+
+JsonFileOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the report here.")]
+ChurnOption = Annotated[
+    bool, typer.Option("--churn", help="Also match while 10,000 subscriptions a second come and go.")
+]
 
 
 @app.callback()
@@ -28,53 +41,122 @@ def bench() -> None:
 
 @app.command("boolean")
 def boolean(
-    workload: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Folder with subscriptions.parquet and messages.parquet; else generated."),
-    ] = None,
-    subscriptions: Annotated[int | None, typer.Option(min=1, help=f"How many; {SUBSCRIPTIONS:,} unless given.")] = None,
-    messages: Annotated[int | None, typer.Option(min=1, help=f"How many; {MESSAGES:,} unless given.")] = None,
+    workload: WorkloadOption = None,
+    subscriptions: SubscriptionsOption = None,
+    messages: MessagesOption = None,
     indexes: Annotated[
         str, typer.Option(metavar="A,B", help="Indexes, in the order of the report; options as NAME:KEY=VALUE.")
     ] = "trigger,scan",
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Also write the report here.")
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FILE", help="Draw the workload from a data file; a NAME is looked up in --data."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of data files; ../shared/data where it exists.")
-    ] = None,
+    json_file: JsonFileOption = None,
+    source: SourceOption = None,
+    data: DataOption = None,
     seed: SeedOption = 1,
     space: SpaceOption = None,
-    churn: Annotated[
-        bool, typer.Option("--churn", help="Also match while 10,000 subscriptions a second come and go.")
-    ] = False,
+    churn: ChurnOption = False,
 ) -> int:
     """Time boolean matching: index, hub, and with --churn matching under change."""
     from nearcast.bench.report import print_report
     from nearcast.bench.run import run_boolean
 
-    names = split_indexes(indexes)
-    if json_file is not None and not json_file.resolve().parent.is_dir():
-        raise UsageMistake(f"--json {json_file}: there is no folder {json_file.parent}; make it first")
-    choice = _Choice(workload, subscriptions, messages, source, data, seed, space)
+    specs = split_indexes(indexes, "within")
+    _check_json(json_file)
+    choice = DataChoice("within", BOOLEAN_MESSAGES, workload, subscriptions, messages, source, data, seed, space)
+    command = choice.command("boolean", indexes=indexes, churn=churn)
     with Steps() as steps:
         steps.begin("preparing the workload")
-        command = choice.command(indexes, churn=churn)
-        report = run_boolean(choice.workload(), names, space=space, command=command, churn=churn, say=steps.begin)
+        report = run_boolean(choice.workload(), specs, space=space, command=command, churn=churn, say=steps.begin)
     print_report(report, stdout())
-    if json_file is not None:
-        json_file.write_text(json.dumps(report, indent=2) + "\n")
+    _write_json(report, json_file)
     return 0
 
 
-def split_indexes(given: str) -> list[str]:
-    """Return the specifications of a list such as `trigger:few=4,leaf_rows=2000,scan`; each must be known."""
+@app.command("similar")
+def similar(
+    workload: WorkloadOption = None,
+    subscriptions: SubscriptionsOption = None,
+    messages: MessagesOption = None,
+    indexes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="Indexes, in the order of the report; options as NAME:KEY=VALUE."
+            f" {SIMILAR_INDEXES} unless given, of a figure its own.",
+        ),
+    ] = None,
+    max_distance: Annotated[
+        float | None, typer.Option(metavar="D", help="Of all subscriptions: metres on the earth, units on a plane.")
+    ] = None,
+    max_distance_share: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE", help="The same as a share of the data's diameter; 0.05 where subscriptions have none."
+        ),
+    ] = None,
+    json_file: JsonFileOption = None,
+    source: SourceOption = None,
+    data: DataOption = None,
+    seed: SeedOption = 1,
+    space: SpaceOption = None,
+    churn: ChurnOption = False,
+    figure: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Redo an experiment of the STAMP paper and draw it; list shows them."),
+    ] = None,
+    scale: Annotated[
+        float | None, typer.Option(metavar="S", help="Of a figure: multiplies its subscriptions; 1 unless given.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Of a figure: folder for its PNG and CSV; here unless given.")
+    ] = None,
+) -> int:
+    """Time similarity matching: index, hub, and with --churn matching under change; or draw a --figure."""
+    from nearcast.bench.report import print_report
+    from nearcast.bench.run import run_similar
+
+    if figure == "list":
+        return list_figures("similar")
+    _check_json(json_file)
+    reach = _reach(max_distance, max_distance_share)
+    choice = DataChoice("similar", SIMILAR_MESSAGES, workload, subscriptions, messages, source, data, seed, space)
+    specs = None if indexes is None and figure is not None else split_indexes(indexes or SIMILAR_INDEXES, "similar")
+    command = choice.command(
+        "similar",
+        indexes=specs and ",".join(specs),
+        max_distance=max_distance,
+        max_distance_share=max_distance_share,
+        churn=churn,
+        figure=figure,
+        scale=scale,
+        out=out,
+    )
+    if figure is not None:
+        if workload is not None or churn:
+            raise UsageMistake("a --figure makes its own data and has no churn; leave out --workload and --churn")
+        chosen = chosen_figure("similar", figure, choice, specs, scale)
+        report = draw_figure(chosen, choice, reach.applied, out or Path(), command)
+    else:
+        if scale is not None or out is not None:
+            raise UsageMistake("--scale and --out are for a --figure; --figure list shows them")
+        with Steps() as steps:
+            steps.begin("preparing the workload")
+            report = run_similar(
+                choice.workload(),
+                specs or [],
+                max_distance=reach,
+                space=space,
+                command=command,
+                churn=churn,
+                say=steps.begin,
+            )
+        print_report(report, stdout())
+    _write_json(report, json_file)
+    return 0
+
+
+def split_indexes(given: str, kind: str) -> list[str]:
+    """Return the specifications of a list such as `trigger:few=4,leaf_rows=2000,scan`; each must match the kind."""
     from nearcast.geo import Space
-    from nearcast.indexes import create
+    from nearcast.indexes import available, create
 
     specs: list[str] = []
     for piece in filter(None, given.split(",")):
@@ -87,65 +169,34 @@ def split_indexes(given: str) -> list[str]:
     if len(set(specs)) < len(specs):
         raise UsageMistake(f"--indexes {given} names one twice; name each once")
     for spec in specs:
-        create(spec, Space.plane())
+        info = create(spec, Space.plane()).info
+        if kind not in info.kinds:
+            can = ", ".join(each.name for each in available() if kind in each.kinds)
+            raise UsageMistake(f"the index {info.name!r} does not match {kind} subscriptions; choose from {can}")
     return specs
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """Which data to take, as far as the command line says it."""
+def _reach(distance: float | None, share: float | None) -> MaxDistance:
+    """Return what is said about `max_distance`, which must be above 0 and finite."""
+    from nearcast.bench.distances import MaxDistance
 
-    folder: Path | None
-    subscriptions: int | None
-    messages: int | None
-    source: str | None
-    data: Path | None
-    seed: int
-    space: str | None
-
-    def workload(self) -> Workload:
-        """Open, draw or generate the workload."""
-        from nearcast.bench import workloads
-
-        if self.folder is not None:
-            if self.source or self.subscriptions or self.messages:
-                raise UsageMistake("--workload is a whole workload; leave out --source, --subscriptions and --messages")
-            return workloads.open_workload(self.folder)
-        size = {"subscriptions": self.subscriptions or SUBSCRIPTIONS, "messages": self.messages or MESSAGES}
-        size["seed"] = self.seed
-        if self.source is not None:
-            return workloads.drawn_from(self._source_file(self.source), kind="within", **size)
-        return workloads.generated(kind="within", space=self.space or "plane", **size)
-
-    def _source_file(self, source: str) -> Path:
-        if Path(source).exists():
-            return Path(source)
-        folders = [self.data] if self.data is not None else _data_folders()
-        for folder in folders:
-            for path in (folder / source, folder / f"{source}.parquet"):
-                if path.is_file():
-                    return path
-        tried = " or ".join(map(str, folders))
-        raise UsageMistake(f"--source {source}: there is no such file, nor {source}.parquet in {tried}")
-
-    def command(self, indexes: str, *, churn: bool) -> str:
-        """Return the command that repeats the run."""
-        given: dict[str, Any] = {
-            "--workload": self.folder,
-            "--subscriptions": self.subscriptions,
-            "--messages": self.messages,
-            "--source": self.source,
-            "--indexes": indexes,
-            "--seed": None if self.folder is not None else self.seed,
-            "--space": self.space,
-        }
-        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
-        return shlex.join(["nearcast", "bench", "boolean", *words, *(["--churn"] if churn else [])])
+    if distance is not None and share is not None:
+        raise UsageMistake("--max-distance and --max-distance-share say the same; give one")
+    for option, value in (("--max-distance", distance), ("--max-distance-share", share)):
+        if value is not None and not 0 < value < float("inf"):
+            raise UsageMistake(f"{option} {value}: give a number above 0")
+    return MaxDistance(distance, share)
 
 
-def _data_folders() -> list[Path]:
-    """Return where data files may lie: beside the folder we are in, and beside the checkout we run from."""
-    import nearcast
+def _check_json(path: Path | None) -> None:
+    """Refuse, before any work is done, a report that could not be written."""
+    if path is not None and not path.resolve().parent.is_dir():
+        raise UsageMistake(f"--json {path}: there is no folder {path.parent}; make it first")
 
-    checkout = Path(nearcast.__file__).parents[2]
-    return list(dict.fromkeys(Path(base).resolve().parent / "shared" / "data" for base in (Path.cwd(), checkout)))
+
+def _write_json(report: dict[str, Any], path: Path | None) -> None:
+    from nearcast._saved import replace_file
+
+    if path is not None:
+        text = json.dumps(report, indent=2) + "\n"
+        replace_file(path, lambda temporary: temporary.write_text(text))

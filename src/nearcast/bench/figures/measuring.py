@@ -1,0 +1,130 @@
+"""The measuring functions of figures: at every point of data that changes, or after every step of growth.
+
+As everywhere, an index is timed only after its answers were found equal to those of the others and of `scan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.bench.answers import Answers, answers_of_scan, is_scan
+from nearcast.bench.encoding import Encoded, encoded
+from nearcast.bench.timing import Say, batches_of, built, change_s, passes_us, settle
+from nearcast.bench.workloads import Recipe, Workload
+
+if TYPE_CHECKING:
+    from nearcast.bench.figures.figure import Figure, Point, Row, Series
+    from nearcast.indexes import Index
+
+#: The share of its first subscriptions by which an index grows at each step of `over_inserts`.
+GROWTH = 0.1
+#: How long an index is timed at a point, at least: passes over few messages are over too soon to tell.
+LEAST_S = 0.3
+
+Draw = Callable[[Recipe, int, int], Workload]
+
+
+@dataclass
+class Data:
+    """What a figure is measured on: `draw` makes a workload of a recipe and two sizes, ready to be encoded.
+
+    `about` tells of the last one. Points that ask for the same data one after the other get the same columns.
+    """
+
+    draw: Draw
+    space: str | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+    _last: tuple[tuple[Recipe, int, int], Encoded] | None = None
+
+    def columns(self, recipe: Recipe, subscriptions: int, messages: int) -> Encoded:
+        """Return the columns of so many subscriptions and messages."""
+        asked = (recipe, subscriptions, messages)
+        if self._last is None or self._last[0] != asked:
+            self._last = None  # two at a time would need twice the memory
+            workload = self.draw(*asked)
+            self._last = (asked, encoded(workload, self.space))
+            self.about = workload.about | {"space": self._last[1].space.kind}
+        return self._last[1]
+
+
+def over_points(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
+    """Measure every series at every point: build the index, match all messages."""
+    for at, point in enumerate(figure.points):
+        where = f"point {at + 1} of {len(figure.points)}"
+        say(f"{where}: preparing the data")
+        n = max(1, round(figure.subscriptions * point.share))
+        columns, answers = answers_of_scan(data.columns(point.recipe, n, figure.messages), lambda _: None)
+        for series in figure.series:
+            say(f"{where}: {series.label}")
+            spec = with_options(series.spec, point.options)
+            made = built(columns, spec)
+            row = _head(point, series, spec, columns)
+            row |= {"build_s": round(made.seconds, 3), "bytes_per_subscription": round(made.n_bytes / n, 1)}
+            row["listed_tokens"] = made.index.stats().get("listed_tokens")  # of an index that has prefixes
+            yield row | _matching(made.index, columns, spec, answers)
+
+
+def over_inserts(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
+    """Build every series from the data of the first point; at each point insert a tenth more and match all messages."""
+    n, step = figure.subscriptions, max(1, round(figure.subscriptions * GROWTH))
+    say("preparing the data")
+    every = data.columns(figure.points[0].recipe, n + step * len(figure.points), figure.messages)
+    steps = range(1, len(figure.points) + 1)
+    checked = [answers_of_scan(_first_rows(every, n + step * at), lambda _: None) for at in steps]
+    for series in figure.series:
+        say(f"building {series.label}")
+        index = built(_first_rows(every, n), series.spec).index
+        for at, point, (columns, answers) in zip(steps, figure.points, checked, strict=True):
+            say(f"step {at} of {len(steps)}: {series.label}")
+            taken = _insert_timed(index, columns, n + step * (at - 1))
+            row = _head(point, series, series.spec, columns) | {"update_us": round(taken * 1e6 / step, 3)}
+            yield row | _matching(index, columns, series.spec, answers)
+
+
+def _first_rows(columns: Encoded, n: int) -> Encoded:
+    return columns._replace(subscriptions=columns.subscriptions.take(np.arange(n)))
+
+
+def with_options(spec: str, options: Mapping[str, Any]) -> str:
+    """Return a specification with those of the options that its index has, unless it says something of its own."""
+    from nearcast.indexes import available
+
+    name, _, given = spec.partition(":")
+    known = next((info.options for info in available() if info.name == name), {})
+    said = {pair.partition("=")[0] for pair in given.split(",")}
+    more = [f"{key}={value}" for key, value in options.items() if key in known and key not in said]
+    parts = [*filter(None, [given]), *more]
+    return f"{name}:{','.join(parts)}" if parts else name
+
+
+def _head(point: Point, series: Series, spec: str, columns: Encoded) -> Row:
+    n = len(columns.subscriptions)
+    return {"x": n if point.x is None else point.x, "series": series.label, "index": spec, "subscriptions": n}
+
+
+def _matching(index: Index, columns: Encoded, spec: str, answers: Answers) -> Row:
+    """Check the answers, then return the time per message, how many answers there are and how many were looked at."""
+    messages = columns.messages.take(answers.sample) if is_scan(spec) else columns.messages
+    matches = index.match(messages)
+    answers.check(spec, matches)
+    per_pair = len(messages) * len(columns.subscriptions)
+    return {
+        "messages": len(messages),
+        "ms_per_message": round(min(passes_us(index, messages, LEAST_S)) / 1e3, 6),
+        "matches_per_message": round(len(matches.slots) / len(messages), 3),
+        "accessed_share": round(matches.candidates / per_pair, 6),
+        "verified_share": round(matches.verified / per_pair, 6),
+    }
+
+
+def _insert_timed(index: Index, columns: Encoded, first: int) -> float:
+    """Insert the rows from `first` on in batches; return the seconds that takes."""
+    batches = batches_of(columns.subscriptions, np.arange(first, len(columns.subscriptions)))
+    message = columns.messages.take(np.arange(1))
+    seconds = change_s(index, message, lambda: [index.insert(batch) for batch in batches])
+    settle(index)
+    return seconds

@@ -1,0 +1,124 @@
+"""Which data a benchmark takes, as far as the command line says it, and the options that say it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearcast.cli._console import UsageMistake
+
+if TYPE_CHECKING:
+    from nearcast.bench.workloads import Recipe, Workload
+
+SUBSCRIPTIONS = 100_000
+
+WorkloadOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--workload",
+        metavar="FOLDER",
+        help="Folder with subscriptions.parquet and messages.parquet; else generated.",
+    ),
+]
+SubscriptionsOption = Annotated[
+    int | None, typer.Option("--subscriptions", min=1, help=f"How many; {SUBSCRIPTIONS:,} unless given.")
+]
+MessagesOption = Annotated[int | None, typer.Option("--messages", min=1, help="How many.")]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        metavar="NAME|FILE",
+        help="Draw the workload from a data file; a NAME is looked up in --data. synthetic: generated.",
+    ),
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="Folder of data files; ../shared/data where it exists.")
+]
+
+
+@dataclass(frozen=True)
+class DataChoice:
+    """What is said about the data of a benchmark of one kind; `usual_messages` are matched unless a number is given."""
+
+    kind: str
+    usual_messages: int
+    folder: Path | None
+    subscriptions: int | None
+    messages: int | None
+    source: str | None
+    data: Path | None
+    seed: int
+    space: str | None
+
+    def workload(self) -> Workload:
+        """Open, draw or generate the workload."""
+        from nearcast.bench.workloads import Recipe, open_workload
+
+        if self.folder is None:
+            sizes = self.subscriptions or SUBSCRIPTIONS, self.messages or self.usual_messages
+            return self.drawer()(Recipe(), *sizes)
+        if self.source or self.subscriptions or self.messages:
+            raise UsageMistake("--workload is a whole workload; leave out --source, --subscriptions and --messages")
+        return open_workload(self.folder)
+
+    def drawer(self) -> Callable[[Recipe, int, int], Workload]:
+        """Return what makes a workload of a recipe and two sizes; a data file is read once."""
+        from nearcast.bench.sources import read_source
+        from nearcast.bench.workloads import drawn_from, generated
+
+        if self.source in (None, "synthetic"):
+            space = self.space or "plane"
+            return lambda recipe, subscriptions, messages: generated(
+                **self._asked(subscriptions, messages), space=space, recipe=recipe
+            )
+        source = read_source(self._source_file(str(self.source)))
+        return lambda recipe, subscriptions, messages: drawn_from(
+            source, **self._asked(subscriptions, messages), recipe=recipe
+        )
+
+    def _asked(self, subscriptions: int, messages: int) -> dict[str, Any]:
+        return {"kind": self.kind, "subscriptions": subscriptions, "messages": messages, "seed": self.seed}
+
+    def _source_file(self, source: str) -> Path:
+        if Path(source).exists():
+            return Path(source)
+        folders = [self.data] if self.data is not None else _data_folders()
+        for folder in folders:
+            for path in (folder / source, folder / f"{source}.parquet"):
+                if path.is_file():
+                    return path
+        tried = " or ".join(map(str, folders))
+        raise UsageMistake(f"--source {source}: there is no such file, nor {source}.parquet in {tried}")
+
+    def command(self, name: str, **options: Any) -> str:
+        """Return the command that repeats the run; an option that is None or False was not given."""
+        given: dict[str, Any] = {
+            "workload": self.folder,
+            "subscriptions": self.subscriptions,
+            "messages": self.messages,
+            "source": self.source,
+            "seed": None if self.folder is not None else self.seed,
+            "space": self.space,
+            **options,
+        }
+        words = ["nearcast", "bench", name]
+        for option, value in given.items():
+            if value is None or value is False:
+                continue
+            words.append(f"--{option.replace('_', '-')}")
+            words += [] if value is True else [str(value)]
+        return shlex.join(words)
+
+
+def _data_folders() -> list[Path]:
+    """Return where data files may lie: beside the folder we are in, and beside the checkout we run from."""
+    import nearcast
+
+    checkout = Path(nearcast.__file__).parents[2]
+    return list(dict.fromkeys(Path(base).resolve().parent / "shared" / "data" for base in (Path.cwd(), checkout)))
