@@ -293,7 +293,7 @@ def test_long_messages():
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-3, 1.0, 1e6, 1e30])
 def test_a_message_at_the_rim_of_a_reach(scale):
-    """Just as far as the threshold allows, to the last bit, on planes of any size: reaches are never rounded down."""
+    """Just as far as the threshold allows, to the last bit, on planes of any size: reaches are rounded up."""
     rng = np.random.default_rng(3)
     rows, said = [], []
     for at in range(60):

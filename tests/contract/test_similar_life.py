@@ -189,7 +189,7 @@ def test_columns_without_words_that_no_message_reaches(new_scored):
 @pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])
 def test_a_batch_is_its_messages_one_by_one(new_scored, scored_kinds, space):
     """A large batch answers each message as alone, in message order, with every kind the index matches."""
-    wanted, said = world(7, space, 90, 80, scored_kinds)
+    wanted, said = world(7, space, 90, 66, scored_kinds)
     index, naive = new_scored(space), Naive(space)
     for each in (index, naive):
         each.reweigh(random_weights(random.Random(7)))
@@ -228,7 +228,7 @@ def test_threads_give_the_same_answer(new_scored, scored_kinds, interpreted):
     index.insert(wanted)
     index.settle()
     index.insert(wanted[:5])
-    messages = index.messages(said * (2 if interpreted else 20))
+    messages = index.messages(said * (1 if interpreted else 20))
     assert index.index.match(messages, threads=1) == index.index.match(messages, threads=2)
     assert as_pairs(index.match(said)) == as_pairs(index.index.match(messages, threads=2))[-len(said) :]
 

@@ -147,8 +147,8 @@ def test_a_message_at_max_distance_to_the_last_bit(new_scored):
 def ring(space, at, reach):
     """Return points around a place on both sides of a distance from it, without much care for exactness."""
     x, y = at
-    for step in range(8):
-        angle = math.tau * step / 8
+    for step in range(6):
+        angle = math.tau * step / 6
         for share in (0.99, 1.01):
             if not space.is_earth:
                 yield x + share * reach * math.cos(angle), y + share * reach * math.sin(angle)
@@ -162,7 +162,7 @@ def ring(space, at, reach):
 def ring_cases(space):
     """Return subscriptions for which half a score in words is lost beyond half their reach, and rings around them."""
     reach = 5e5 if space.is_earth else 5.0
-    places = ((0, 0), (179, 60), (-179, -60), (30, 89))
+    places = ((0, 0), (179, -60), (30, 89))
     wanted = [similar("a b", place=at, threshold=0.5, max_distance=2 * reach) for at in places]
     return reach, [([each], (["a"], point(*at))) for each in wanted for at in ring(space, each.place, reach)]
 
@@ -177,7 +177,7 @@ def test_a_ring_of_messages_around_a_place(scored_spec, kind):
     space, reach, cases = RINGS[kind]
     found = [bool(RING_TABLES[kind].found(scored_spec, number)) for number in range(len(cases))]
     assert [space.distance(*each.place, *place[:2]) <= reach for (each,), (_, place) in cases] == found
-    assert 16 <= sum(found) < len(cases) - 16
+    assert 9 <= sum(found) < len(cases) - 9
 
 
 def lost_in_24_bits(distance):

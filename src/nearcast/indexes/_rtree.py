@@ -72,7 +72,7 @@ def build_rtree(box: NDArray[np.float64], fan_out: int) -> RTree:
 def _tiled(box: NDArray[np.float64], fan_out: int) -> NDArray[np.int64]:
     """Return an order of rectangles in which every `fan_out` in a row lie close together."""
     n_nodes = -(-len(box) // fan_out)
-    x, y = box[:, 0] + box[:, 2], box[:, 1] + box[:, 3]
+    x, y = box[:, 0] / 2 + box[:, 2] / 2, box[:, 1] / 2 + box[:, 3] / 2
     by_x = np.argsort(x, kind="stable")
     slab_rows = math.ceil(math.sqrt(n_nodes)) * fan_out
     slab = np.empty(len(box), np.int64)

@@ -44,6 +44,8 @@ from nearcast.text.words import WordTable
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
+    from nearcast.indexes._stored import StoredIndex
+
 __all__ = [
     "Actor",
     "IndexActor",
@@ -225,16 +227,31 @@ def _change(actor: Actor, step: Step, live: dict[int, bool]) -> None:
 def check_index(index: Index) -> None:
     """Raise AssertionError if what the index holds contradicts itself; costs a walk over everything in Python.
 
-    Every index: its counts. `trigger`: every promise of its arrays, after `settle` or while nothing changes it.
+    Every index: its counts. One that keeps a table: its slots and rows. `trigger`: every promise of its arrays, after
+    `settle` or while nothing changes it.
     """
+    from nearcast.indexes._stored import StoredIndex
     from nearcast.indexes.trigger import TriggerIndex
     from nearcast.testing.trigger import check_trigger
 
     stats = index.stats()
     assert len(index) == stats["subscriptions"], "stats() counts other subscriptions than len()"
     assert stats["bytes"] >= 0, "stats() tells a negative size"
+    if isinstance(index, StoredIndex):
+        _check_stored(index)
     if isinstance(index, TriggerIndex):
         check_trigger(index)
+
+
+def _check_stored(index: StoredIndex) -> None:
+    """Every live slot has a row of its own, all other rows count no longer, and every term has a weight."""
+    live = np.flatnonzero(index._row_of >= 0)
+    rows = index._row_of[live]
+    slot_of = np.full(len(index._table()), -1)
+    slot_of[rows] = live
+    assert len(np.unique(rows)) == len(rows), "two slots share a row"
+    assert slot_of.tolist() == index._slot_of.tolist(), "rows and slots do not name each other"
+    assert index._table().code.max(initial=-1) < len(index._weights), "there are terms without a weight"
 
 
 def scripts(

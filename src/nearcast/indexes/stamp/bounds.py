@@ -93,14 +93,19 @@ def near_for_share(scored, row, share):
 
 @step
 def reach_of(near, max_distance):
-    """Return how far a message may be that must be this near: inf for any distance, -1 for none."""
+    """Return how far a message may be that must be this near: inf for any distance, -1 for none.
+
+    A value that a float32 holds, no smaller than the exact one.
+    """
     if near > 1.0:
-        return np.float32(-1.0)
+        return -1.0
     reach = (1.0 - near) * max_distance
     if near <= 0.0 or reach > _LARGEST:
-        return np.float32(np.inf)
+        return np.inf
     rounded = np.float32(reach)
-    return rounded if rounded >= reach else np.nextafter(rounded, np.float32(np.inf))
+    if np.float64(rounded) < reach:
+        rounded = np.nextafter(rounded, np.float32(np.inf))
+    return np.float64(rounded)
 
 
 @step
@@ -120,7 +125,7 @@ def level_of(scored, row, words, j, gap):
         reach = reach_for_share(scored, row, words.head[k] + words.tail[j])
         if reach >= gap:
             return k, reach
-    return NO_LEVEL, np.float32(-1.0)
+    return NO_LEVEL, -1.0
 
 
 @step

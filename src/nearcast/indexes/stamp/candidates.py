@@ -162,8 +162,7 @@ def _distance_within(scored, member, is_earth, place, n_places, reach):
         if across > reach or up > reach:
             return np.inf
         # Where any distance is within reach the squares might be too large for a float, and there is nothing to save.
-        # The square of a float32 would be one, which holds neither its digits nor its size.
-        if reach < np.inf and across * across + up * up > np.float64(reach) * np.float64(reach) * _ROUNDING:
+        if reach < np.inf and across * across + up * up > reach * reach * _ROUNDING:
             return np.inf
     distance = np.inf
     for p in range(n_places):

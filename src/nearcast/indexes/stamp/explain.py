@@ -102,7 +102,7 @@ def _by_region(case: _Case, filters: Filters) -> str | None:
             gap = place_gap(case.is_earth, case.place, case.n_places, case.held.tree.box, node)
             tokens = [DUMMY, *(term + 1 for term in case.has if term >= 0)]
             numbers = [int(find_list(case.held.lists, node, 0, token)) for token in tokens]
-            if not any(number != NO_LIST and case.held.lists.reach[number] >= gap for number in numbers):
+            if not any(number != NO_LIST and float(case.held.lists.reach[number]) >= gap for number in numbers):
                 x_min, y_min, x_max, y_max = case.held.tree.box[node]
                 skipped = (
                     f"dropped with the region ({x_min:g}, {y_min:g}) to ({x_max:g}, {y_max:g}):"

@@ -3,6 +3,8 @@
 From beyond a leaf, lists and entries that reach less far than the message is away were skipped when looking for
 candidates. They may hold a candidate's second word, so they are walked before the first spatio-textual lists, and count
 as part of that cost.
+
+Reaches are stored as float32 and read as float64: as a float32, a comparison would round the distance it is made with.
 """
 
 from __future__ import annotations
@@ -108,13 +110,13 @@ def _walk(held, asked, scratch, found, leaf, phase, level, at):
             if is_late:
                 if e == END:
                     break
-                member, reach, rest = late.member[e], late.reach[e], late.rest[e]
+                member, reach, rest = late.member[e], np.float64(late.reach[e]), late.rest[e]
                 is_asked = late.side[e] & side and reach >= least and (reach < below or below == np.inf)
                 e = late.next[e]
                 if not is_asked:
                     continue
-            elif e < last and entries.reach[e] >= least:
-                member, reach, rest = entries.member[e], entries.reach[e], entries.rest[e]
+            elif e < last and np.float64(entries.reach[e]) >= least:
+                member, reach, rest = entries.member[e], np.float64(entries.reach[e]), entries.rest[e]
                 e += 1
             else:
                 if phase == PREFIX:
@@ -157,7 +159,7 @@ def open_lists(held, scratch, node, n_tokens, is_here, gap):
     for i in range(scratch.n_alive[1]):
         t = scratch.alive[1, i]
         number = find_list(held.lists, node, 0, scratch.token[t])
-        if number != NO_LIST and (is_here or held.lists.reach[number] >= gap):
+        if number != NO_LIST and (is_here or np.float64(held.lists.reach[number]) >= gap):
             scratch.found_list[t] = number
             is_any = True
     return is_any
@@ -207,7 +209,7 @@ def _n_late(held, number, side, below):
     """Return how many late entries a list has for a side that reach less than `below`, for inf all of them."""
     n, e = 0, held.lists.head[number]
     while e != END:
-        if held.late.side[e] & side and (held.late.reach[e] < below or below == np.inf):
+        if held.late.side[e] & side and (np.float64(held.late.reach[e]) < below or below == np.inf):
             n += 1
         e = held.late.next[e]
     return n

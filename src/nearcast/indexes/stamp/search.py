@@ -107,7 +107,7 @@ def _enter_region(held, scratch, node, level, is_here, gap):
         t = scratch.alive[level, i]
         if not is_here:
             number = find_list(held.lists, node, 0, scratch.token[t])
-            if number == NO_LIST or held.lists.reach[number] < gap:
+            if number == NO_LIST or np.float64(held.lists.reach[number]) < gap:
                 continue
         scratch.alive[level - 1, n] = t
         n += 1
