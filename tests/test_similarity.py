@@ -217,10 +217,14 @@ def test_near_is_never_below_0():
 # --- the bounds of a prefix -------------------------------------------------------------------------------------
 
 
-def matches(row, function, weight, asked, said, near):
-    """Whether the definition delivers the message."""
-    found = text(function, weight, asked, said)
-    return score_of(row.text_weight[0], found, near) >= row.threshold[0]
+@st.composite
+def matching(draw):
+    """A pair that matches: its threshold is its score, to the last bit, or part of it."""
+    weight, asked, said = draw(pairs())
+    function, text_weight, near = draw(_functions), draw(_unit), draw(_unit)
+    score = score_of(text_weight, text(function, weight, asked, said), near)
+    threshold = min(score, 1.0) * draw(st.sampled_from([1.0, 1.0, 0.5]) | st.floats(0.01, 1))
+    return weight, asked, said, function, text_weight, threshold, near
 
 
 @given(pairs(), _functions, _unit, _threshold)
@@ -235,29 +239,28 @@ def test_utb_bounds_the_text_after_the_first_common_word(pair, function, text_we
     assert text(function, weight, asked, said) <= bound + ROUNDING
 
 
-@given(pairs(), _functions, _unit, _threshold, _unit)
-@example(([1.0], {0}, {0}), TSIM, 1.0, 1.0, 0.0)
-@example(([1.0], {0}, set()), TSIM, 0.0, 0.5, 0.5)
-@example(([0.0, 0.0], {0, 1}, {0}), JACCARD, 0.5, 0.5, 1.0)
-def test_a_prefix_never_drops_a_match(pair, function, text_weight, threshold, near):
+@given(matching())
+@example(([1.0], {0}, {0}, TSIM, 1.0, 1.0, 0.0))
+@example(([1.0], {0}, set(), TSIM, 0.0, 0.5, 0.5))
+@example(([0.0, 0.0], {0, 1}, {0}, JACCARD, 0.5, 0.5, 1.0))
+def test_a_prefix_never_drops_a_match(match):
     """The first common word of a match, or the dummy, is in the prefix, and the match is near enough for it."""
-    weight, asked, said = pair
-    row = one_row(weight, asked, text_weight, threshold, function)
-    assume(matches(row, function, weight, asked, said, near))
-    prefix = prefix_of(row, 0)
+    weight, asked, said, function, text_weight, threshold, near = match
+    prefix = prefix_of(one_row(weight, asked, text_weight, threshold, function), 0)
     first = next(at for at, word in enumerate(prefix.term.tolist()) if word in said or word == -1)
     assert 0 == prefix.level[first]
     assert near >= prefix.near[first]
 
 
-@given(pairs(), _functions, _unit, _threshold, _unit, _unit)
-def test_a_region_aware_prefix_never_drops_a_match_from_outside(pair, function, text_weight, threshold, near, most):
-    """For messages no nearer than some bound, the prefix made with that bound does."""
-    weight, asked, said = pair
-    near = min(near, most)
-    row = one_row(weight, asked, text_weight, threshold, function)
-    assume(matches(row, function, weight, asked, said, near))
-    prefix = prefix_of(row, 0, 1.0 - most)
+@given(matching(), _unit)
+@example(([1.0], {0}, {0}, TSIM, 0.5, 0.75, 0.5), 0.0)
+def test_a_region_aware_prefix_never_drops_a_match_from_outside(match, part):
+    """For messages no nearer than some bound, at or above their nearness, the prefix made with that bound does."""
+    weight, asked, said, function, text_weight, threshold, near = match
+    most = min(near + part * (1.0 - near), 1.0)
+    # The way out is at most as long as the way to the message, as both were computed.
+    gap = min(1.0 - most, 1.0 - near)
+    prefix = prefix_of(one_row(weight, asked, text_weight, threshold, function), 0, gap)
     first = next(at for at, word in enumerate(prefix.term.tolist()) if word in said or word == -1)
     assert 0 == prefix.level[first]
     assert near >= prefix.near[first]
@@ -272,16 +275,14 @@ def test_a_region_aware_prefix_is_no_longer(pair, function, text_weight, thresho
     assert (closer | ~farther).all()
 
 
-@given(pairs(), _functions, _unit, _threshold, _unit)
-def test_spatio_textual_prefixes_never_drop_a_match(pair, function, text_weight, threshold, near):
+@given(matching())
+def test_spatio_textual_prefixes_never_drop_a_match(match):
     """Unless its first k words are enough by themselves, a match has more than k words on the levels up to k.
 
     And the word that makes it so is near enough for its level (Eq. 15).
     """
-    weight, asked, said = pair
-    row = one_row(weight, asked, text_weight, threshold, function)
-    assume(matches(row, function, weight, asked, said, near))
-    prefix = prefix_of(row, 0)
+    weight, asked, said, function, text_weight, threshold, near = match
+    prefix = prefix_of(one_row(weight, asked, text_weight, threshold, function), 0)
     words, levels = prefix.term[:-1].tolist(), prefix.level[:-1].tolist()
     for k in range(max(levels, default=0)):
         common = [at for at, word in enumerate(words) if word in said and levels[at] <= k]
