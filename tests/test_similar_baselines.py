@@ -86,7 +86,7 @@ def messages_of(said, weights):
     box = np.array([place for _, place in said]).reshape(-1, 4)
     totals = [(len(set(tokens)), sum(_weight(token, weights) for token in sorted(set(tokens)))) for tokens, _ in said]
     flat = np.array([term for row in terms for term in row], np.int32)
-    return Messages.of(start, flat, box, totals=np.array(totals, float).reshape(-1, 2))
+    return Messages.of(start, flat, box, totals=np.insert(np.array(totals, float).reshape(-1, 2), 2, 0.0, axis=1))
 
 
 def _weight(token, weights):

@@ -12,7 +12,7 @@ from nearcast.columns import NO_TIME, SIMILAR, WITHIN
 from nearcast.errors import InvalidColumns, InvalidInput
 from nearcast.geo import BOX, CIRCLE, Box, Space
 from nearcast.model import Similar, TopK, Within, subscription_from
-from nearcast.similarity import COSINE, DICE, JACCARD, OVERLAP, SIMILARITY_NAMES, TSIM
+from nearcast.similarity import COSINE, DICE, JACCARD, OVERLAP, SIMILARITY_NAMES, TFIDF, TSIM
 from nearcast.tables import Rejected, read_subscriptions, subscriptions_table
 from nearcast.tables.scored import columns_of, usual_distance
 from nearcast.text import Analyzer
@@ -53,14 +53,14 @@ def test_a_row_with_all_columns():
     assert [] == rejected
     assert ([SIMILAR], [0, 1], ["s"]) == (found.kind.tolist(), found.clause_start.tolist(), found.ids.to_pylist())
     assert ["noodles", "ramen"] == words_of(found, words)
-    assert [[0.3], [0.6], [2000.0], [DICE]] == [column.tolist() for column in found.scoring.columns()]
+    assert [[0.3], [0.6], [2000.0], [DICE], [0]] == [column.tolist() for column in found.scoring.columns()]
     assert ([BOX], Box(13.4, 52.5, 13.4, 52.5)) == (found.regions.kind.tolist(), found.regions.shape_of(0))
     assert [1_000_000] == found.expires.tolist()
 
 
 def test_what_is_not_given_takes_its_default():
     found, _ = read([ROW])
-    assert [[0.5], [0.6], [5000.0], [TSIM]] == [column.tolist() for column in found.scoring.columns()]
+    assert [[0.5], [0.6], [5000.0], [TSIM], [0]] == [column.tolist() for column in found.scoring.columns()]
     assert [NO_TIME] == found.expires.tolist()
 
 
@@ -208,7 +208,7 @@ TRIANGLE = json.dumps({"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [0, 1
         ({"region": TRIANGLE}, "region", "region is given, but this kind has a point"),
         ({"id": None}, "id", "there is no id"),
         ({"expires": "soon"}, "expires", "expires is 'soon'; expected RFC 3339"),
-        ({"kind": "topk", "threshold": None}, "kind", "kind 'topk' is not matched yet by this version"),
+        ({"kind": "topk", "query": "!"}, "query", "the query has no word; a top-k request needs one"),
     ],
 )
 def test_bad_rows_are_rejected_alone(row, field, reason):
@@ -346,11 +346,17 @@ def test_values_become_rows_with_all_they_say():
     table = subscriptions_table(values, EARTH, rejected=rejected)
     words = WordTable()
     found = read_subscriptions(table, EARTH, words, Analyzer(), max_distance=99, rejected=rejected)
-    assert (["a", "b", "c", "d"], ["kind"]) == (found.ids.to_pylist(), [row.field for row in rejected])
-    assert [["ramen"], ["Hot Dog", "x"], ["tea"], ["x"]] == [words_of(found, words, i) for i in range(4)]
-    expected = [[0.5, 1.0, 0.0, 0.5], [0.5, 0.5, 0.0, 0.25], [10.0, 99.0, 0.0, 7.0], [COSINE, TSIM, 0, TSIM]]
+    assert (["a", "b", "c", "d", "e"], []) == (found.ids.to_pylist(), list(rejected))
+    assert [["ramen"], ["Hot Dog", "x"], ["tea"], ["x"], ["x"]] == [words_of(found, words, i) for i in range(5)]
+    expected = [
+        [0.5, 1.0, 0.0, 0.5, 0.5],
+        [0.5, 0.5, 0.0, 0.25, 0.0],
+        [10.0, 99.0, 0.0, 7.0, 99.0],
+        [COSINE, TSIM, 0, TSIM, TFIDF],
+        [0, 0, 0, 0, 10],
+    ]
     assert expected == [column.tolist() for column in found.scoring.columns()]
-    assert [1_000_000, NO_TIME, NO_TIME, NO_TIME] == found.expires.tolist()
+    assert [1_000_000, *[NO_TIME] * 4] == found.expires.tolist()
 
 
 scored_rows = st.fixed_dictionaries(

@@ -596,7 +596,7 @@ BOX_NAMES = ("west", "south", "east", "north")
         ({"region": '{"type":"Point","coordinates":[1,2]}'}, "region", "expected a Polygon or MultiPolygon"),
         ({"expires": "soon"}, "expires", "expires is 'soon'; expected RFC 3339"),
         ({"kind": "similar", "lon": 1.0, "lat": 1.0, "threshold": 0.5}, "max_distance_m", "the hub has none"),
-        ({"kind": "topk", "lon": 1.0, "lat": 1.0}, "kind", "'topk' is not matched yet"),
+        ({"kind": "topk", "lon": 1.0, "lat": 1.0}, "max_distance_m", "the hub has none"),
         ({"kind": "similar", "lon": 1.0, "lat": 1.0}, "threshold", "has no threshold"),
         ({"kind": "topk", "lon": 1.0, "lat": 1.0, "query": "a OR b"}, "query", "OR has no meaning here"),
     ],
@@ -755,7 +755,7 @@ def test_subscriptions_table_of_values():
     found = read_subscriptions(table, EARTH, WordTable(), Analyzer(), rejected=rejected)
     assert ["s1", "s2", "s4", "s5"] == found.ids.to_pylist()
     assert [BOX, CIRCLE, POLYGON, BOX] == found.regions.kind.tolist()
-    assert [(2, "query"), (5, "kind"), (6, "id"), (7, "x")] == sorted(fields(rejected))
+    assert [(2, "query"), (5, "max_distance_m"), (6, "id"), (7, "x")] == sorted(fields(rejected))
 
 
 def test_no_values_make_empty_tables():

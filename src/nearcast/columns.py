@@ -71,8 +71,10 @@ class Messages:
     -1 for words no subscription uses. `box` is x_min, y_min, x_max, y_max: equal corners are a point;
     on the earth x_max < x_min is a rectangle across the dateline. `ids` of a single message may be a plain list.
 
-    `totals[i]` is how many distinct words message i has and what they weigh together, words that no subscription uses
-    included. Only the text functions that read the whole message need it; None means it was not worked out.
+    `totals[i]` is how many distinct words message i has, what they weigh together, and the squared length of its tf-idf
+    vector, words that no subscription uses included. Only the text functions that read the whole message need it; None
+    means it was not worked out. `window_terms` are the words as `terms` has them, in the table of a sliding window,
+    which knows them all; None without a window.
     """
 
     ids: pa.Array | list[str | int]
@@ -83,6 +85,7 @@ class Messages:
     expires: NDArray[np.int64]
     attributes: pa.Table | None = None
     totals: NDArray[np.float64] | None = None
+    window_terms: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.box)
@@ -111,7 +114,7 @@ class Messages:
             never if time is None else np.ascontiguousarray(time, np.int64),
             never if expires is None else np.ascontiguousarray(expires, np.int64),
             attributes,
-            None if totals is None else np.ascontiguousarray(totals, np.float64).reshape(n, 2),
+            None if totals is None else np.ascontiguousarray(totals, np.float64).reshape(n, 3),
         )
 
     def for_kernels(self) -> Messages:
@@ -141,20 +144,33 @@ class Messages:
             self.expires[rows],
             attributes,
             None if self.totals is None else np.ascontiguousarray(self.totals[rows]),
+            None if self.window_terms is None else np.ascontiguousarray(self.window_terms[positions]),
         )
+
+    def part(self, first: int, last: int) -> Messages:
+        """Return the rows from `first` to `last`."""
+        if first == 0 and last == len(self):
+            return self
+        return self.take(np.arange(first, last))
 
 
 @dataclass(frozen=True)
 class Scoring:
     """How the scored rows of `Subscriptions` are scored, by row; rows of kind `within` hold zeros.
 
-    `similarity` is a value of `nearcast.similarity`; `max_distance` is always given here, above 0 and finite.
+    `similarity` is a value of `nearcast.similarity`; `max_distance` is always given here, above 0 and finite. `k` is 0
+    but for rows of kind `topk`, whose `threshold` is the score from which a message concerns them at present.
     """
 
     text_weight: NDArray[np.float64]
     threshold: NDArray[np.float64]
     max_distance: NDArray[np.float64]
     similarity: NDArray[np.uint8]
+    k: NDArray[np.int32] = None  # type: ignore[assignment]  # zeros when not given
+
+    def __post_init__(self) -> None:
+        if self.k is None:
+            object.__setattr__(self, "k", np.zeros(len(self.text_weight), np.int32))
 
     @classmethod
     def none(cls, n: int) -> Scoring:
@@ -163,7 +179,7 @@ class Scoring:
 
     def columns(self) -> tuple[NDArray[Any], ...]:
         """Return the columns in the order of the constructor."""
-        return self.text_weight, self.threshold, self.max_distance, self.similarity
+        return self.text_weight, self.threshold, self.max_distance, self.similarity, self.k
 
     def take(self, rows: NDArray[np.int64]) -> Scoring:
         """Return these rows, in this order."""
@@ -183,8 +199,9 @@ class Subscriptions:
     `code[code_start[c]:code_start[c + 1]]`, whose form `nearcast.query` describes.
     A message satisfies a row of kind `within` if it satisfies one clause and touches the region.
 
-    A scored row (`similar`) has one clause, its words, each once and in the order of their strings, and its region is a
-    box of one point, its place; `scoring` says how the two are weighed. None stands for no scored rows at all.
+    A scored row (`similar`, `topk`) has one clause, its words, each once and in the order of their strings, and its
+    region is a box of one point, its place; `scoring` says how the two are weighed. None stands for no scored rows at
+    all.
     """
 
     ids: pa.Array

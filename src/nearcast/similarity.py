@@ -12,7 +12,12 @@
     cosine   |s ∩ m| / √(|s|·|m|)
 
 Every kernel takes amounts as the function counts them: weights for tsim and jaccard, numbers of words for the
-others. Scores are decided in float64 by the functions here and nowhere else, with common words summed in the order of
+others. Top-k subscriptions have a sixth function, the cosine of tf-idf vectors, with tf = how often the message says
+the word and 1 for each word of the subscription:
+
+    tfidf    Σ weight(t) · tf(t) · weight(t) over s ∩ m, / (‖s‖ · ‖m‖)
+
+ Scores are decided in float64 by the functions here and nowhere else, with common words summed in the order of
 the subscription's words sorted as strings: no two indexes disagree in the last bit. A bound may drop a subscription
 only where it misses by more than `MARGIN`, far above what rounding can do.
 """
@@ -28,6 +33,8 @@ from nearcast._jit import step
 #: Values of the column `similarity`, and their names.
 TSIM, OVERLAP, JACCARD, DICE, COSINE = 0, 1, 2, 3, 4
 SIMILARITY_NAMES = ("tsim", "overlap", "jaccard", "dice", "cosine")
+#: The text function of top-k subscriptions, which have no choice.
+TFIDF = 5
 
 #: Bounds prune only what misses by more than this.
 MARGIN = 1e-9
@@ -61,6 +68,18 @@ def text_of(function, common, own, other):
         # One root of the product: equal sets give exactly 1, which the product of two roots does not.
         return common / math.sqrt(own * other)
     return common / own
+
+
+@step
+def tfidf_of(common, own, other):
+    """Return the cosine of vectors with this product and these squared lengths, at most 1; 0 where one has no length.
+
+    One root of the product: equal vectors give exactly 1.
+    """
+    if common <= 0.0 or own <= 0.0 or other <= 0.0:
+        return 0.0
+    cosine = common / math.sqrt(own * other)
+    return cosine if cosine < 1.0 else 1.0
 
 
 @step

@@ -16,6 +16,8 @@ The contract, in the order a life goes:
 - `match(messages)` returns `Matches`. It sees every change made before the call and none made during it.
 - `set_weights(weights, first)` says what terms weigh, from term `first` on, and re-weighs what is held where that
   changes a term it had; a term whose weight was never set weighs 1. Only scored subscriptions care.
+- `set_thresholds(slots, values)` says from which score on a message concerns subscriptions of kind `topk`, with which
+  it must share a word; 0 for new ones. `match` returns those it concerns; what is done with them is not its business.
 - `stats()` counts what is held; `explain(messages, row, slot)` tells how the index came to its answer.
 - `save(folder)` writes plain arrays that `open_index(folder)` maps without copying.
 
@@ -53,6 +55,9 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_INDEX", "Index", "IndexInfo", "Matches", "available", "create", "open_index", "register"]
 
 DEFAULT_INDEX = "trigger"
+
+#: What every index for top-k subscriptions takes beside its own options, with the defaults; `nearcast.topk` reads them.
+TOPK_OPTIONS: dict[str, Any] = {"buffer": "cskyband", "kmax": 60, "ratio": 0.95, "messages": "blocks"}
 
 #: Modules that register indexes; imported when a name is first asked for, so that `import nearcast` stays light.
 _MODULES = (
@@ -124,6 +129,8 @@ class Index(ABC):
 
     def __init__(self, space: Space):
         self.space = space
+        #: How top-k subscriptions are kept by whoever sets their thresholds.
+        self.topk_options = dict(TOPK_OPTIONS)
         self._lock = threading.RLock()
         #: What each term weighs; the first `_n_weights` have been set or are in use.
         self._weights: NDArray[np.float64] = np.ones(0)
@@ -193,6 +200,11 @@ class Index(ABC):
             if is_other:
                 self._reweigh()
 
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Return what terms weigh, those that are held at least."""
+        return self._weights
+
     def _reweigh(self) -> None:  # noqa: B027 - boolean indexes have nothing to do
         """Terms that may be held weigh something else now."""
 
@@ -220,10 +232,14 @@ _registry: dict[str, IndexInfo] = {}
 def register(
     name: str, *, kinds: tuple[str, ...], paper: str, options: dict[str, Any] | None = None
 ) -> Callable[[AnyIndex], AnyIndex]:
-    """Make an index class available under `name`; `options` maps each keyword of its constructor to its default."""
+    """Make an index class available under `name`; `options` maps each keyword of its constructor to its default.
+
+    An index for top-k subscriptions takes `TOPK_OPTIONS` as well, which its constructor does not see.
+    """
 
     def enter(cls: AnyIndex) -> AnyIndex:
-        cls.info = _registry[name] = IndexInfo(name, kinds, paper, dict(options or {}), cls)
+        every = dict(options or {}) | (TOPK_OPTIONS if "topk" in kinds else {})
+        cls.info = _registry[name] = IndexInfo(name, kinds, paper, every, cls)
         return cls
 
     return enter
@@ -243,7 +259,20 @@ def create(spec: str, space: Space) -> Index:
     if name not in known:
         raise UnknownIndex(f"there is no index {name!r}; choose one of {', '.join(known)}")
     info = known[name]
-    return info.factory(space, **_options(info, given))
+    options = _options(info, given)
+    kept = {key: options.pop(key) for key in TOPK_OPTIONS if key in options and "topk" in info.kinds}
+    if kept:
+        _check_topk(kept)
+    index = info.factory(space, **options)
+    index.topk_options |= kept
+    return index
+
+
+def _check_topk(options: dict[str, Any]) -> None:
+    """Raise `UnknownIndex` for options that no top-k subscription can be kept with."""
+    from nearcast.topk import TopKOptions
+
+    TopKOptions.of(options)
 
 
 def _options(info: IndexInfo, given: str) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from nearcast.columns import WITHIN, Messages, Scoring, Subscriptions
 from nearcast.errors import InvalidColumns
 from nearcast.geo import place_distance
 from nearcast.indexes._verify import mark_terms
-from nearcast.similarity import JACCARD, counts_weights, near_of, score_of, text_of
+from nearcast.similarity import JACCARD, TFIDF, counts_weights, near_of, score_of, text_of, tfidf_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_NO_TOTALS = np.zeros((0, 2))
+_NO_TOTALS = np.zeros((0, 3))
 
 
 class Scored(NamedTuple):
@@ -73,13 +73,21 @@ def scored_of(subscriptions: Subscriptions, weight: NDArray[np.float64]) -> Scor
     )
 
 
+@step
+def own_amount(weight, function):
+    """Return what a word of this weight adds to what the words of a subscription amount to."""
+    if function == TFIDF:
+        return weight * weight
+    return weight if counts_weights(function) else 1.0
+
+
 @kernel
 def own_amounts(term_start, term, similarity, weight, own):
     """Fill in what the words of each row amount to, summed in their order."""
     for row in range(own.size):
         total = 0.0
         for i in range(term_start[row], term_start[row + 1]):
-            total += weight[term[i]] if counts_weights(similarity[row]) else 1.0
+            total += own_amount(weight[term[i]], similarity[row])
         own[row] = total
 
 
@@ -122,6 +130,50 @@ def near_score(scored, row, is_earth, box, message):
 
 
 @step
+def count_words(terms, first, last, count):
+    """Add to `count` how often each word stands in `terms[first:last]`; terms beyond it are of no subscription."""
+    for i in range(first, last):
+        if 0 <= terms[i] < count.size:
+            count[terms[i]] += 1.0
+
+
+@step
+def forget_words(terms, first, last, count):
+    """Set the counts of these words back to 0."""
+    for i in range(first, last):
+        if 0 <= terms[i] < count.size:
+            count[terms[i]] = 0.0
+
+
+@step
+def tfidf_common(term, first, last, weight, count):
+    """Return the product of the tf-idf vectors of the words `term[first:last]` and a message, -1 with none in common.
+
+    `count` tells how often the message says each word.
+    """
+    common, shares = 0.0, False
+    for i in range(first, last):
+        t = term[i]
+        if t < count.size and count[t] > 0.0:
+            shares = True
+            common += weight[t] * (count[t] * weight[t])
+    return common if shares else -1.0
+
+
+@step
+def topk_score(scored, row, count, totals, is_earth, box, message):
+    """Return the score of top-k row `row` for a message whose words are counted in `count`; -1 without a common word.
+
+    It concerns the row from `threshold` on.
+    """
+    common = tfidf_common(scored.term, scored.term_start[row], scored.term_start[row + 1], scored.weight, count)
+    if common < 0.0:
+        return -1.0
+    text = tfidf_of(common, scored.own[row], totals[message, 2])
+    return score_of(scored.text_weight[row], text, near_score(scored, row, is_earth, box, message))
+
+
+@step
 def full_score(scored, row, has, totals, is_earth, box, message):
     """Return the score of row `row` for the message whose terms are marked in `has`; it matches from `threshold` on."""
     text = text_score(scored, row, has, totals, message)
@@ -133,7 +185,7 @@ def totals_for(messages: Messages, *, needed: bool) -> NDArray[np.float64]:
     if messages.totals is None:
         if needed and len(messages):
             raise InvalidColumns(
-                "jaccard, dice and cosine need all words of a message counted; give the messages their totals",
+                "jaccard, dice, cosine and top-k need all words of a message counted; give the messages their totals",
                 field="totals",
             )
         return _NO_TOTALS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import KIND_NAMES, Subscriptions
+from nearcast.columns import KIND_NAMES, TOPK, Subscriptions
 from nearcast.errors import NotSupported, UnknownSubscription
 
 if TYPE_CHECKING:
@@ -26,6 +26,12 @@ def only_kinds(subscriptions: Subscriptions, info: IndexInfo) -> None:
             f"the index {info.name!r} matches {' and '.join(info.kinds)} subscriptions only;"
             f" row {other[0]} is of kind {kind!r}"
         )
+
+
+def only_topk(held: Subscriptions, rows: NDArray[np.int64]) -> None:
+    """Refuse thresholds for rows that keep their own."""
+    if (held.kind[rows] != TOPK).any():
+        raise ValueError("only subscriptions of kind 'topk' have a threshold to set")
 
 
 def checked_slots(

@@ -15,7 +15,7 @@ from nearcast.columns import Scoring, Subscriptions
 from nearcast.geo import Regions
 from nearcast.indexes import Index, write_manifest
 from nearcast.indexes._scored import Scored, needs_totals, scored_of
-from nearcast.indexes._slots import checked_slots, only_kinds, same_length
+from nearcast.indexes._slots import checked_slots, only_kinds, only_topk, same_length
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +35,7 @@ class StoredIndex(Index):
 
     - `_rows_added(first, last)`: rows first to last are new.
     - `_rows_dropped(rows)`: these rows count no longer; `self._slot_of[row]` is -1 from now on.
+    - `_thresholds_set(rows)`: `threshold` of these rows is another; no row is named twice.
     - `_rows_renumbered()`: everything is different, rows or weights; build anew when next asked.
 
     `self._table()` is the table, `self._scored()` its scored rows for kernels, `self._slot_of` the slot of every row,
@@ -57,6 +58,9 @@ class StoredIndex(Index):
 
     def _rows_dropped(self, rows: NDArray[np.int64]) -> None:
         """These rows count no longer."""
+
+    def _thresholds_set(self, rows: NDArray[np.int64]) -> None:
+        """These rows have other thresholds."""
 
     def _rows_renumbered(self) -> None:
         """Rows or weights are others than before."""
@@ -103,6 +107,18 @@ class StoredIndex(Index):
             self._append(slots, subscriptions)
             self._pack()
 
+    def set_thresholds(self, slots: NDArray[np.int32], values: NDArray[np.float64]) -> None:
+        """Set the scores from which messages concern these slots, all of them of kind `topk`."""
+        with self._lock:
+            slots = self._alive(slots)
+            same_length(slots, values, "thresholds")
+            rows = self._row_of[slots]
+            only_topk(self._table(), rows)
+            scoring = self._table().scoring
+            if scoring is not None and len(rows):
+                scoring.threshold[rows] = values
+                self._thresholds_set(rows)
+
     def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions:
         """Return what these slots hold."""
         with self._lock:
@@ -136,8 +152,10 @@ class StoredIndex(Index):
 
     def _append(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
         first = len(self._slot_of)
-        # Ids play no part here, and pieces may disagree on their type.
-        self._pieces.append(dataclasses.replace(subscriptions, ids=pa.nulls(len(subscriptions))))
+        # Ids play no part here, and pieces may disagree on their type. Thresholds will be written to.
+        scoring = subscriptions.scoring
+        own = None if scoring is None else dataclasses.replace(scoring, threshold=scoring.threshold.copy())
+        self._pieces.append(dataclasses.replace(subscriptions, ids=pa.nulls(len(subscriptions)), scoring=own))
         self._row_of[slots] = np.arange(first, first + len(slots))
         self._slot_of = np.append(self._slot_of, slots)
         self._scored_rows = None
@@ -228,7 +246,7 @@ class StoredIndex(Index):
 
 
 _REGION_COLUMNS = ("kind", "part_start", "part", "shape", "circle")
-_SCORING_COLUMNS = ("text_weight", "threshold", "max_distance", "similarity")
+_SCORING_COLUMNS = ("text_weight", "threshold", "max_distance", "similarity", "k")
 
 
 def _arrays(held: Subscriptions) -> dict[str, NDArray[Any]]:

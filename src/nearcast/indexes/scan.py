@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel
-from nearcast.columns import WITHIN
+from nearcast.columns import SIMILAR, TOPK, WITHIN
 from nearcast.geo import ANYWHERE, CIRCLE, POLYGON, circle_holds, polygons_touch
 from nearcast.indexes import Matches, register
-from nearcast.indexes._scored import full_score, totals_for
+from nearcast.indexes._scored import count_words, forget_words, full_score, topk_score, totals_for
 from nearcast.indexes._stored import StoredIndex
 from nearcast.indexes._verify import boxes_overlap, clause_holds, mark_terms, message_parts
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class _Asked(NamedTuple):
-    """What every message is tried on: the table, its scored rows, and the live rows of either sort with their slots."""
+    """What every message is tried on: the table, its scored rows, and the live rows of all kinds with their slots."""
 
     held: Subscriptions
     scored: Scored
     slots: NDArray[np.int32]
     rows: NDArray[np.int64]
-    is_within: NDArray[np.bool_]
+    kind: NDArray[np.uint8]
 
 
-@register("scan", kinds=("within", "similar"), paper="none: brute force, the definition", options={})
+@register("scan", kinds=("within", "similar", "topk"), paper="none: brute force, the definition", options={})
 class ScanIndex(StoredIndex):
     """Tries every live subscription on every message.
 
@@ -52,6 +52,7 @@ class ScanIndex(StoredIndex):
             score = np.full(len(asked.rows), np.nan)
             self._try_within(asked, messages, message, has, score)
             self._try_scored(asked, messages, totals, message, has, score)
+            self._try_topk(asked, messages, totals, message, score)
             found = np.flatnonzero(~np.isnan(score))
             slots.append(asked.slots[found])
             scores.append(score[found])
@@ -67,13 +68,13 @@ class ScanIndex(StoredIndex):
         slots = np.flatnonzero(self._row_of >= 0).astype(np.int32)
         rows = self._row_of[slots]
         held = self._table()
-        return _Asked(held, self._scored(), slots, rows, held.kind[rows] == WITHIN)
+        return _Asked(held, self._scored(), slots, rows, held.kind[rows])
 
     def _try_within(
         self, asked: _Asked, messages: Messages, message: int, has: NDArray[np.uint8], score: NDArray[np.float64]
     ) -> None:
         """Write 1 for the boolean subscriptions that want the message."""
-        here = np.flatnonzero(asked.is_within)
+        here = np.flatnonzero(asked.kind == WITHIN)
         if not len(here):
             return
         held, regions, rows = asked.held, asked.held.regions, asked.rows[here]
@@ -114,7 +115,7 @@ class ScanIndex(StoredIndex):
         score: NDArray[np.float64],
     ) -> None:
         """Write the scores of the scored subscriptions that want the message."""
-        here = np.flatnonzero(~asked.is_within)
+        here = np.flatnonzero(asked.kind == SIMILAR)
         if not len(here):
             return
         reached = np.full(len(here), np.nan)
@@ -131,6 +132,45 @@ class ScanIndex(StoredIndex):
             reached,
         )
         score[here] = reached
+
+    def _try_topk(
+        self,
+        asked: _Asked,
+        messages: Messages,
+        totals: NDArray[np.float64],
+        message: int,
+        score: NDArray[np.float64],
+    ) -> None:
+        """Write the scores of the top-k subscriptions that the message concerns."""
+        here = np.flatnonzero(asked.kind == TOPK)
+        if not len(here):
+            return
+        reached = np.full(len(here), np.nan)
+        _score_topk_rows(
+            asked.scored,
+            asked.rows[here],
+            messages.term_start,
+            messages.terms,
+            totals,
+            messages.box,
+            message,
+            self.space.is_earth,
+            np.zeros(len(asked.scored.weight)),
+            reached,
+        )
+        score[here] = reached
+
+
+@hot_kernel
+def _score_topk_rows(scored, rows, term_start, terms, totals, box, message, is_earth, count, reached):
+    """Write the score of every row that the message concerns: a word in common, and the threshold reached."""
+    first, last = term_start[message], term_start[message + 1]
+    count_words(terms, first, last, count)
+    for i in range(rows.size):
+        score = topk_score(scored, rows[i], count, totals, is_earth, box, message)
+        if score >= 0.0 and score >= scored.threshold[rows[i]]:
+            reached[i] = score
+    forget_words(terms, first, last, count)
 
 
 @hot_kernel

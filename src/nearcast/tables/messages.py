@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -30,27 +31,42 @@ def read_messages(
     first_row: int = 0,
     add_words: bool = False,
     weights: TermWeights | None = None,
+    window_words: WordTable | None = None,
+    why_late: Callable[[np.ndarray], list[tuple[int, str]]] | None = None,
     rejected: Rejected,
 ) -> Messages:
     """Return the good rows of a table of messages, in order; the others are added to `rejected`.
 
     Ids become string or int64, columns of other names become `attributes`. The words of a row are those of its `text`
     and then its `terms`; words that `words` lacks are -1, unless `add_words`. A row with both has one -1 between them,
-    so that no phrase reaches from one into the other. With `weights` each message gets its `totals`. Raises
-    `InvalidColumns` where a column is missing or has a type that cannot serve. `first_row` is the number of the first
-    row in `source`, unless the table comes from `nearcast.files`, which numbers its rows.
+    so that no phrase reaches from one into the other. With `weights` each message gets its `totals`, and its words are
+    added to `window_words` where these are given as well. `why_late` tells which times of good rows are too late.
+    Raises `InvalidColumns` where a column is missing or has a type that cannot serve. `first_row` is the number of the
+    first row in `source`, unless the table comes from `nearcast.files`, which numbers its rows.
     """
     rows = TableRows(table, source, first_row)
     _check_columns(rows, space)
     ids = rows.ids()
     box = _places(rows, space)
     time, expires = rows.times("time"), rows.times("expires")
+    totals: np.ndarray | None = None
+    window_terms: np.ndarray | None = None
     if weights is None:
-        (term_start, terms), totals = _words_of(rows, words, analyzer, add=add_words), None
+        term_start, terms = _words_of(rows, words, analyzer, add=add_words)
     else:
-        term_start, terms, totals = _weighed_words_of(rows, words, analyzer, weights, add=add_words)
+        own = WordTable()
+        term_start, own_terms = _words_of(rows, own, analyzer, add=True)
+        terms = _in_table(own, own_terms, words, add=add_words)
+        totals = message_totals(term_start, own_terms, own, weights)
+        if window_words is not None:
+            window_terms = _in_table(own, own_terms, window_words, add=True)
+    if why_late is not None:
+        usable = np.flatnonzero(~rows.faults.is_bad)
+        for late, reason in why_late(time[usable]):
+            rows.faults.add(int(usable[late]), "time", reason)
     rows.report(rejected, ids)
-    messages = Messages(ids, term_start, terms, box, time, expires, _attributes(table, space), totals)
+    attributes = _attributes(table, space)
+    messages = Messages(ids, term_start, terms, box, time, expires, attributes, totals, window_terms)
     good = rows.faults.good_rows()
     return messages if good is None else messages.take(good)
 
@@ -89,14 +105,11 @@ def _words_of(rows: TableRows, words: WordTable, analyzer: Analyzer, *, add: boo
     return _side_by_side(text_start, text_terms, list_start, words.ids_of_column(given, add=add))
 
 
-def _weighed_words_of(
-    rows: TableRows, words: WordTable, analyzer: Analyzer, weights: TermWeights, *, add: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the words as `_words_of` does, and the totals of all words, also of those that `words` lacks."""
-    own = WordTable()
-    start, own_terms = _words_of(rows, own, analyzer, add=True)
+def _in_table(own: WordTable, own_terms: np.ndarray, words: WordTable, *, add: bool) -> np.ndarray:
+    """Return the ids in `words` of terms of another table."""
     term_of = np.append(words.ids_of_column(own.words(), add=add), np.int32(UNKNOWN))  # the last is that of -1
-    return start, term_of[own_terms], message_totals(start, own_terms, own, weights)
+    terms: np.ndarray = term_of[own_terms]
+    return terms
 
 
 def _side_by_side(

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast.columns import SIMILAR, Scoring, Subscriptions, microseconds_of
+from nearcast.columns import SIMILAR, TOPK, Scoring, Subscriptions, microseconds_of
 from nearcast.errors import InvalidInput, InvalidSubscription
 from nearcast.geo import ANYWHERE, BOX, Box, Regions
 from nearcast.geo.space import Space
-from nearcast.model import Similar, subscription_from, unreachable
-from nearcast.similarity import SIMILARITY_NAMES, TSIM
+from nearcast.model import MAX_K, Similar, TopK, subscription_from, unreachable
+from nearcast.similarity import SIMILARITY_NAMES, TFIDF, TSIM
 from nearcast.tables.cells import Floats, TableRows, as_mask, json_or_none
 from nearcast.tables.names import (
     CSV_CELLS,
@@ -33,9 +33,13 @@ from nearcast.text import Analyzer
 from nearcast.text.words import WordTable
 
 USUAL_TEXT_WEIGHT = 0.5
+USUAL_K = 10
 
 _FIELDS = ("id", "kind", "query", "region", "terms", "text_weight", "threshold", "similarity", "k", GEOMETRY_COLUMN)
 _UNKNOWN_FUNCTION = 255
+#: Why a row of kind `topk` is refused.
+NO_WINDOW = "a top-k subscription needs a window; give one to the hub, Hub(window=...), or to the command, --window"
+_NO_WORD = "the query has no word; a top-k request needs one"
 #: Finds every query that `Similar` refuses, and some that it takes.
 _MAYBE_OPERATORS = r'\b(AND|OR|NOT)\b|["“”„]'
 #: Up to this many words are ordered one by one, without a look at all the words there are.
@@ -56,7 +60,7 @@ def usual_distance(space: Space, given: float | None) -> float | None:
 
 
 def columns_of(
-    value: Similar, space: Space, words: WordTable, analyzer: Analyzer, max_distance: float | None = None
+    value: Similar | TopK, space: Space, words: WordTable, analyzer: Analyzer, max_distance: float | None = None
 ) -> Subscriptions:
     """Return one subscription as columns, its words added to `words`; `max_distance` is that of the hub.
 
@@ -67,7 +71,9 @@ def columns_of(
     if distance is None:
         raise InvalidSubscription(_no_distance(space), field="max_distance")
     tokens = sorted({*analyzer.tokens(value.query), *(value.terms or ())})
-    if not tokens and value.threshold > 1 - value.text_weight:
+    if not tokens and isinstance(value, TopK):
+        raise InvalidSubscription(_NO_WORD, field="query")
+    if not tokens and isinstance(value, Similar) and value.threshold > 1 - value.text_weight:
         raise InvalidSubscription(unreachable(value.threshold, value.text_weight), field="query")
     terms = words.ids_of(tokens, add=True)
     return Subscriptions.of(
@@ -77,39 +83,53 @@ def columns_of(
         Regions.from_shapes([Box(*value.place, *value.place)], space),
         ids=pa.array([value.id]),
         expires=np.array([microseconds_of(value.expires)]),
-        kind=np.array([SIMILAR]),
-        scoring=Scoring(
-            np.array([value.text_weight]),
-            np.array([value.threshold]),
-            np.array([distance]),
-            np.array([SIMILARITY_NAMES.index(value.similarity)], np.uint8),
-        ),
+        kind=np.array([SIMILAR if isinstance(value, Similar) else TOPK]),
+        scoring=_scoring_of(value, distance),
     )
 
 
-def read_similar(
-    rows: TableRows, space: Space, words: WordTable, analyzer: Analyzer, max_distance: float | None
+def _scoring_of(value: Similar | TopK, distance: float) -> Scoring:
+    text_weight, max_distance = np.array([value.text_weight]), np.array([distance])
+    if isinstance(value, TopK):
+        return Scoring(
+            text_weight, np.zeros(1), max_distance, np.array([TFIDF], np.uint8), np.array([value.k], np.int32)
+        )
+    similarity = np.array([SIMILARITY_NAMES.index(value.similarity)], np.uint8)
+    return Scoring(text_weight, np.array([value.threshold]), max_distance, similarity)
+
+
+def read_scored(
+    rows: TableRows, kind: int, space: Space, words: WordTable, analyzer: Analyzer, max_distance: float | None
 ) -> Subscriptions:
-    """Return a table of subscriptions that are all `similar` as columns of the same rows.
+    """Return a table of subscriptions that are all of one scored kind as columns of the same rows.
 
     What is wrong with a row is noted among the faults of `rows`; such a row stays in its place and means nothing.
     """
     place, is_placed = _places(rows, space)
-    scoring, is_scored = _scoring(rows, space, usual_distance(space, max_distance))
+    read = _scoring if kind == SIMILAR else _topk_scoring
+    scoring, is_scored = read(rows, space, usual_distance(space, max_distance))
     queries, is_plain = _plain_texts(rows)
     lists = rows.lists("terms")
-    refuse_by_value(rows, np.flatnonzero(~(is_placed & is_scored & is_plain)), space)
+    _refuse_by_value(rows, np.flatnonzero(~(is_placed & is_scored & is_plain)), space)
     rows.faults.add_where(np.isnan(scoring.max_distance), distance_name(space), _no_distance(space))
     term_start, terms = _term_sets(rows, queries, lists, words, analyzer)
-    wordless = (np.diff(term_start) == 0) & (scoring.threshold > 1 - scoring.text_weight)
-    rows.faults.add_where(
-        wordless, "query", lambda row: unreachable(float(scoring.threshold[row]), float(scoring.text_weight[row]))
-    )
+    _refuse_wordless(rows, kind, np.diff(term_start) == 0, scoring)
     n = len(rows)
-    kind = np.where(rows.faults.is_bad, ANYWHERE, BOX)
-    regions, _ = Regions.from_arrays(space, kind, np.hstack([place, place]))
-    similar = np.full(n, SIMILAR, np.uint8)
-    return Subscriptions.of(np.arange(n + 1), term_start, terms, regions, kind=similar, scoring=scoring)
+    form = np.where(rows.faults.is_bad, ANYWHERE, BOX)
+    regions, _ = Regions.from_arrays(space, form, np.hstack([place, place]))
+    kinds = np.full(n, kind, np.uint8)
+    return Subscriptions.of(np.arange(n + 1), term_start, terms, regions, kind=kinds, scoring=scoring)
+
+
+def _refuse_wordless(rows: TableRows, kind: int, is_wordless: Mask, scoring: Scoring) -> None:
+    """Note the rows without words that need some."""
+    if kind == TOPK:
+        rows.faults.add_where(is_wordless, "query", _NO_WORD)
+        return
+    is_wordless &= scoring.threshold > 1 - scoring.text_weight
+    rows.faults.add_where(
+        is_wordless, "query", lambda row: unreachable(float(scoring.threshold[row]), float(scoring.text_weight[row]))
+    )
 
 
 def distance_name(space: Space) -> str:
@@ -125,11 +145,11 @@ def _no_distance(space: Space) -> str:
 # --- what the model says ----------------------------------------------------------------------------------------
 
 
-def refuse_by_value(rows: TableRows, which: Rows, space: Space) -> Rows:
-    """Make values of these scored rows and note what is wrong with them; return those with which nothing is."""
+def _refuse_by_value(rows: TableRows, which: Rows, space: Space) -> None:
+    """Make values of these scored rows and note what is wrong with them."""
     which = which[~rows.faults.is_bad[which]]
     if not len(which):
-        return which
+        return
     values = rows.taken(which, subscription_names(space))
     is_json = {name for name in values.column_names if rows.cells(name) == JSON_CELLS}
     if rows.has("kind") and rows.cells("kind") == CSV_CELLS:
@@ -143,7 +163,6 @@ def refuse_by_value(rows: TableRows, which: Rows, space: Space) -> Rows:
         except InvalidInput as error:
             field = distance_name(space) if error.field == "max_distance" else error.field
             rows.faults.add(row, field or "kind", one_line(error))
-    return which[~rows.faults.is_bad[which]]
 
 
 def _cell_value(cell: Any, is_json: bool) -> Any:
@@ -184,6 +203,21 @@ def _scoring(rows: TableRows, space: Space, usual: float | None) -> tuple[Scorin
     is_good &= similarity != _UNKNOWN_FUNCTION
     distance = np.where(has_distance, distance, np.nan if usual is None else usual)
     return Scoring(text_weight, threshold, distance, similarity), is_good
+
+
+def _topk_scoring(rows: TableRows, space: Space, usual: float | None) -> tuple[Scoring, Mask]:
+    """Return how each row of kind `topk` is scored, and which rows may be scored so."""
+    n = len(rows)
+    text_weight, has_weight = rows.numbers_of("text_weight")
+    text_weight = np.where(has_weight, text_weight, USUAL_TEXT_WEIGHT)
+    k, has_k = rows.numbers_of("k")
+    k = np.where(has_k, k, USUAL_K)
+    distance, has_distance = rows.numbers_of(distance_name(space))
+    is_good: Mask = (text_weight >= 0) & (text_weight <= 1) & (k >= 1) & (k <= MAX_K) & (k == np.floor(k))
+    is_good &= ~has_distance | ((distance > 0) & np.isfinite(distance))
+    distance = np.where(has_distance, distance, np.nan if usual is None else usual)
+    wanted = np.where(is_good, k, 0).astype(np.int32)
+    return Scoring(text_weight, np.zeros(n), distance, np.full(n, TFIDF, np.uint8), wanted), is_good
 
 
 def _functions(rows: TableRows) -> np.ndarray:

@@ -35,8 +35,8 @@ from nearcast.tables.names import (
     PLANE_CIRCLE,
     PLANE_NAMES,
 )
-from nearcast.tables.rejected import Mask, Rejected, Rows, one_line
-from nearcast.tables.scored import read_similar, refuse_by_value, subscription_names, without_bad
+from nearcast.tables.rejected import Mask, Rejected, one_line
+from nearcast.tables.scored import NO_WINDOW, read_scored, subscription_names, without_bad
 from nearcast.text import Analyzer
 from nearcast.text.words import WordTable
 
@@ -53,14 +53,16 @@ def read_subscriptions(
     source: str = "subscriptions",
     first_row: int = 0,
     max_distance: float | None = None,
+    has_window: bool = True,
     rejected: Rejected,
 ) -> Subscriptions:
     """Return the good rows of a table of subscriptions, in order; the others are added to `rejected`.
 
     The words of queries are added to `words`. Of rows with the same id the first good one is taken. `max_distance` is
-    that of scored rows that give none; without it, the diagonal of a plane with bounds. Raises `InvalidColumns` where
-    a column is missing or has a type that cannot serve. `first_row` is the number of the first row in `source`, unless
-    the table comes from `nearcast.files`, which numbers its rows.
+    that of scored rows that give none; without it, the diagonal of a plane with bounds. Rows of kind `topk` are refused
+    where there is no window. Raises `InvalidColumns` where a column is missing or has a type that cannot serve.
+    `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers
+    its rows.
     """
     rows = TableRows(table, source, first_row)
     _check_columns(rows, space)
@@ -68,10 +70,12 @@ def read_subscriptions(
     _refuse_zero_bytes(rows, ids)
     kind = _kinds(rows)
     expires = rows.times("expires")
-    _refuse_top_k(rows, np.flatnonzero(kind == TOPK), space)
+    if not has_window:
+        rows.faults.add_where(kind == TOPK, "kind", NO_WINDOW)
     readers: list[tuple[Mask, _Reader]] = [
-        (kind != SIMILAR, lambda part: _read_within(part, space, words, analyzer)),
-        (kind == SIMILAR, lambda part: read_similar(part, space, words, analyzer, max_distance)),
+        (~np.isin(kind, (SIMILAR, TOPK)), lambda part: _read_within(part, space, words, analyzer)),
+        (kind == SIMILAR, lambda part: read_scored(part, SIMILAR, space, words, analyzer, max_distance)),
+        (kind == TOPK, lambda part: read_scored(part, TOPK, space, words, analyzer, max_distance)),
     ]
     found = _read_parts(rows, readers, subscription_names(space))
     _refuse_repeated(rows, ids)
@@ -152,12 +156,6 @@ def _kinds(rows: TableRows) -> np.ndarray:
         kind == _UNKNOWN_KIND, "kind", lambda row: f"kind is {shorten(column[row].as_py())}; expected one of {names}"
     )
     return kind
-
-
-def _refuse_top_k(rows: TableRows, which: Rows, space: Space) -> None:
-    """Reject the rows of a kind that is defined but not matched yet, for what else is wrong with them first."""
-    for row in refuse_by_value(rows, which, space).tolist():
-        rows.faults.add(row, "kind", "kind 'topk' is not matched yet by this version")
 
 
 # --- queries ----------------------------------------------------------------------------------------------------

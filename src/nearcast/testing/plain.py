@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,17 @@ def words_of(wanted: Similar) -> list[str]:
     return sorted({*wanted.query.split(), *(wanted.terms or ())})
 
 
-def totals_of(tokens: Iterable[str], weights: Weights) -> tuple[float, float]:
-    """Return how many distinct words there are and what they weigh, summed in the order of their strings."""
-    words = sorted(set(tokens))
-    return float(len(words)), weight_of(words, weights)
+def totals_of(tokens: Iterable[str], weights: Weights) -> tuple[float, float, float]:
+    """Return how many distinct words there are, what they weigh, and the squared length of their tf-idf vector.
+
+    All sums go in the order of the words' strings.
+    """
+    count = Counter(tokens)
+    words = sorted(count)
+    length = 0.0
+    for word in words:
+        length += (count[word] * weights.get(word, 1.0)) * (count[word] * weights.get(word, 1.0))
+    return float(len(words)), weight_of(words, weights), length
 
 
 def weight_of(words: Iterable[str], weights: Weights) -> float:
@@ -41,7 +49,7 @@ def text_score(function: str, own: Sequence[str], tokens: Iterable[str], weights
     """Return how well the words `own` of a subscription, sorted, fit those of a message."""
     said = set(tokens)
     shared = [word for word in own if word in said]
-    count, weight = totals_of(said, weights)
+    count, weight, _ = totals_of(said, weights)
     if function in ("tsim", "jaccard"):
         common, mine, other = weight_of(shared, weights), weight_of(own, weights), weight
     else:

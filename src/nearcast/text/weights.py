@@ -1,5 +1,7 @@
 """What words weigh: the vocabulary's idf, or the weights it was given, for the words of one table."""
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 
@@ -22,8 +24,12 @@ class TermWeights:
 
     def from_term(self, first: int) -> np.ndarray:
         """Return the weights of the terms from `first` on."""
-        blob, start = self._words.arrays()
-        last = len(self._words)
+        return self.of_table(self._words, first)
+
+    def of_table(self, words: WordTable, first: int) -> np.ndarray:
+        """Return the weights of the words of any table from number `first` on."""
+        blob, start = words.arrays()
+        last = len(words)
         length = np.diff(start[first : last + 1]).astype(np.int32)
         return self._of_ids(self.vocabulary.table.ids(blob, start[first:last], length, add=False))
 
@@ -31,13 +37,17 @@ class TermWeights:
         """Return the weights of a column of words."""
         return self._of_ids(self.vocabulary.table.ids_of_column(strings, add=False))
 
-    def total(self, tokens: list[str]) -> tuple[float, float]:
-        """Return how many distinct words there are and what they weigh, summed in the order of their strings."""
-        words = sorted(set(tokens))
-        total = 0.0
-        for weight in self._of_ids(self.vocabulary.table.ids_of(words, add=False)).tolist():
+    def total(self, tokens: list[str]) -> tuple[float, float, float]:
+        """Return the totals of one message as `message_totals` does."""
+        count = Counter(tokens)
+        words = sorted(count)
+        total = length = 0.0
+        for word, weight in zip(
+            words, self._of_ids(self.vocabulary.table.ids_of(words, add=False)).tolist(), strict=True
+        ):
             total += weight
-        return float(len(words)), total
+            length += (count[word] * weight) * (count[word] * weight)
+        return float(len(words)), total, length
 
     def _of_ids(self, ids: np.ndarray) -> np.ndarray:
         weight: np.ndarray = self.vocabulary.idf_of(ids)
@@ -50,10 +60,11 @@ class TermWeights:
 
 
 def message_totals(start: np.ndarray, words: np.ndarray, table: WordTable, weights: TermWeights) -> np.ndarray:
-    """Return (distinct words, their weight) of each row of words encoded in `table`, every word of which is known.
+    """Return (distinct words, their weight, the squared length of the tf-idf vector) of each row of words.
 
-    Weights are summed in the order of the words' strings: equal sets of words have equal sums to the last bit, in
-    whatever order they were written and whichever table they were encoded in. -1 stands for no word.
+    The words are encoded in `table`, every one of them known; -1 stands for no word. Weights are summed in the order of
+    the words' strings: equal sets of words have equal sums to the last bit, in whatever order they were written and
+    whichever table they were encoded in.
     """
     import pyarrow.compute as pc
 
@@ -62,7 +73,7 @@ def message_totals(start: np.ndarray, words: np.ndarray, table: WordTable, weigh
     rank = np.empty(len(table), np.int32)
     rank[order] = np.arange(len(table), dtype=np.int32)
     weight_by_rank = np.ascontiguousarray(weights.of_column(strings)[order])
-    totals = np.empty((len(start) - 1, 2))
+    totals = np.empty((len(start) - 1, 3))
     _add_up(np.ascontiguousarray(start), rank[words] if len(table) else words, words >= 0, weight_by_rank, totals)
     return totals
 
@@ -70,10 +81,42 @@ def message_totals(start: np.ndarray, words: np.ndarray, table: WordTable, weigh
 @kernel
 def _add_up(start, ranks, is_word, weight_by_rank, totals):
     for row in range(totals.shape[0]):
-        count, total, last = 0, 0.0, -1
-        for rank in np.sort(ranks[start[row] : start[row + 1]][is_word[start[row] : start[row + 1]]]):
-            if rank != last:
-                count += 1
-                total += weight_by_rank[rank]
-                last = rank
-        totals[row, 0], totals[row, 1] = count, total
+        count, total, length = 0, 0.0, 0.0
+        said = np.sort(ranks[start[row] : start[row + 1]][is_word[start[row] : start[row + 1]]])
+        first = 0
+        while first < said.size:
+            after = first + 1
+            while after < said.size and said[after] == said[first]:
+                after += 1
+            weight = weight_by_rank[said[first]]
+            count += 1
+            total += weight
+            length += ((after - first) * weight) * ((after - first) * weight)
+            first = after
+        totals[row, 0], totals[row, 1], totals[row, 2] = count, total, length
+
+
+def squared_lengths(
+    start: np.ndarray, words: np.ndarray, count: np.ndarray, table: WordTable, weight: np.ndarray
+) -> np.ndarray:
+    """Return the squared length of the tf-idf vector of each row, as `message_totals` does.
+
+    A row has distinct words of `table`, each with its count; `weight` is by word.
+    """
+    import pyarrow.compute as pc
+
+    rank = np.empty(len(table), np.int64)
+    rank[_arrow.array_of(pc.sort_indices(table.words()))] = np.arange(len(table))
+    order = np.lexsort((rank[words], np.repeat(np.arange(len(start) - 1), np.diff(start))))
+    lengths = np.empty(len(start) - 1)
+    _add_squares(np.ascontiguousarray(start), words[order], count[order], weight, lengths)
+    return lengths
+
+
+@kernel
+def _add_squares(start, words, count, weight, lengths):
+    for row in range(lengths.size):
+        length = 0.0
+        for i in range(start[row], start[row + 1]):
+            length += (count[i] * weight[words[i]]) * (count[i] * weight[words[i]])
+        lengths[row] = length
