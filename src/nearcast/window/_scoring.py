@@ -1,0 +1,123 @@
+"""Scoring a held message for one of the asked: the one place where all indexes of a window do it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from nearcast._jit import step
+from nearcast.columns import NO_TIME
+from nearcast.geo import place_distance
+from nearcast.similarity import near_of, score_of, tfidf_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Words share the bits of a mark, which fits an int64 that is never negative.
+MARK_BITS = 63
+
+#: Columns of a card after the four of the place; all are whole numbers but the length.
+LENGTH, ROW, WORD_FIRST, N_WORDS = 4, 5, 6, 7
+N_CARD = 8
+
+
+class Held(NamedTuple):
+    """Messages as kernels read them, by place.
+
+    A card has the place of a message, its squared length, its row, and where its words begin and how many they are, so
+    that all is in one line of the cache. Words are pairs in `said`, the word and how often, ascending; the first of
+    message p is at `card[p, WORD_FIRST] - word_base`. `mark` has the bit of each of its words.
+    """
+
+    card: NDArray[np.float64]
+    time: NDArray[np.int64]
+    mark: NDArray[np.int64]
+    said: NDArray[np.int32]
+    word_base: int
+
+
+@step
+def row_of(held, place):
+    """Return the row of the message at a place."""
+    return int(held.card[place, ROW])
+
+
+@step
+def first_word(held, place):
+    """Return where in `said` the words of a message begin."""
+    return int(held.card[place, WORD_FIRST]) - held.word_base
+
+
+@step
+def n_words_of(held, place):
+    """Return how many words a message has."""
+    return int(held.card[place, N_WORDS])
+
+
+@step
+def mark_of(word):
+    """Return the bit of a word."""
+    return 1 << int(word % MARK_BITS)
+
+
+@step
+def is_alive(held, place, alive):
+    """Tell whether the message at a place counts."""
+    row = row_of(held, place)
+    return alive.first <= row and row < alive.last and (alive.after == NO_TIME or held.time[place] > alive.after)
+
+
+@step
+def count_of(held, place, word):
+    """Return how often the message at a place says a word."""
+    low = first_word(held, place)
+    end = low + n_words_of(held, place)
+    high = end
+    while low < high:
+        middle = (low + high) >> 1
+        if held.said[middle, 0] < word:
+            low = middle + 1
+        else:
+            high = middle
+    if low < end and held.said[low, 0] == word:
+        return held.said[low, 1]
+    return 0
+
+
+@step
+def common_with(asked, which, held, place):
+    """Return the product of the tf-idf vectors of one of the asked and a message, -1 without a common word."""
+    common, shares = 0.0, False
+    for i in range(asked.word_start[which], asked.word_start[which + 1]):
+        word = asked.word[i]
+        if word >= 0:
+            count = count_of(held, place, word)
+            if count > 0:
+                shares = True
+                common += asked.weight[i] * (count * asked.weight[i])
+    return common if shares else -1.0
+
+
+@step
+def near_to(asked, which, held, place, is_earth):
+    """Return how near a message is to one of the asked."""
+    distance = place_distance(
+        is_earth,
+        asked.point[which, 0],
+        asked.point[which, 1],
+        held.card[place, 0],
+        held.card[place, 1],
+        held.card[place, 2],
+        held.card[place, 3],
+    )
+    return near_of(distance, asked.max_distance[which])
+
+
+@step
+def score_with(asked, which, held, place, near):
+    """Return the score of a message at this nearness for one of the asked, -1 without a common word."""
+    common = common_with(asked, which, held, place)
+    if common < 0.0:
+        return -1.0
+    text = tfidf_of(common, asked.own[which], held.card[place, LENGTH])
+    return score_of(asked.text_weight[which], text, near)
