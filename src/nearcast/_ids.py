@@ -13,9 +13,12 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast._jit import kernel
+from nearcast._saved import load_array, save_array
 from nearcast.text.words import WordTable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
 Id = str | int
@@ -139,6 +142,25 @@ class IdTable:
         key_of_slot = self._key_of_slot[old]
         self._slot_of_key[key_of_slot] = np.arange(len(old))
         self._key_of_slot = key_of_slot
+
+    def save(self, folder: Path) -> None:
+        """Write all ids and their slots into a new folder."""
+        self._keys.save(folder)
+        save_array(folder / "slot_of_key.npy", self._slot_of_key)
+        save_array(folder / "key_of_slot.npy", self._key_of_slot)
+        kinds = np.array(sorted(self._kinds), np.uint8)
+        save_array(folder / "kinds.npy", kinds)
+
+    @classmethod
+    def open(cls, folder: Path) -> IdTable:
+        """Return the table that was saved in a folder."""
+        table = cls()
+        table._keys = WordTable.open(folder)
+        table._slot_of_key = load_array(folder / "slot_of_key.npy", np.int32)
+        table._key_of_slot = load_array(folder / "key_of_slot.npy", np.int32)
+        table._n_bound = int(np.count_nonzero(table._slot_of_key != _NO_SLOT))
+        table._kinds = frozenset(map(bool, load_array(folder / "kinds.npy", np.uint8)))
+        return table
 
     def snapshot(self) -> IdSnapshot:
         """Return the ids as they are now; costs nothing, for the arrays are only ever added to."""

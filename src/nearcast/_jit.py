@@ -20,10 +20,12 @@ WITHOUT_KERNELS = (
     "engine.py",
     "estimate.py",
     "explain.py",
+    "explain_topk.py",
     "files",
     "hub.py",
     "model",
     "recent.py",
+    "snapshot.py",
     "testing",
 )
 #: `NEARCAST_CACHE=0` turns the compilation cache off, for the day a cluster misbehaves.

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pyarrow as pa
@@ -78,14 +78,143 @@ class Delivered:
             pa.nulls(n, pa.int32()),
             message_id,
             _arrow.times(times, times != NO_TIME),
-            self._delivery_ids(pc.binary_join_element_wise(step, step, plus, keys, colon)),
+            _marked_delivery_ids(pc.binary_join_element_wise(step, step, plus, keys, colon), self.ids),
             _repeated(self.version, n),
         )
         return pa.table(dict(zip(DELIVERY_SCHEMA.names, columns, strict=True)))
 
-    def _delivery_ids(self, joined: pa.Array) -> pa.Array:
-        """Return names of deliveries made with keys as `delivery_id` makes them with ids."""
-        return pc.replace_substring(joined, f":{INTEGER_MARK}", "") if True in self.ids.kinds else joined
+
+@dataclass(slots=True)
+class Changed:
+    """What entered and left, one row for each delivery: the columns of deliveries where a match is not always a `+`.
+
+    `steps` are numbers of steps, `message_numbers` those at which the messages arrived; `ranks` are 0 but for top-k;
+    `cause_ids` are None where no message caused it.
+    """
+
+    steps: NDArray[np.int64]
+    times: NDArray[np.int64]
+    slots: NDArray[np.int32]
+    message_ids: NDArray[np.object_]
+    message_numbers: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    ranks: NDArray[np.int32]
+    enters: NDArray[np.uint8]
+    cause_ids: NDArray[np.object_]
+    ids: IdSnapshot
+    version: str
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def delivery(self, at: int) -> Delivery:
+        """Return one delivery."""
+        from nearcast.model import Delivery
+
+        subscription_id = self.ids.value(int(self.slots[at]))
+        change: Literal["+", "-"] = "+" if self.enters[at] else "-"
+        return Delivery(
+            subscription_id,
+            self.message_ids[at],
+            change,
+            score=float(self.scores[at]),
+            rank=int(self.ranks[at]) or None,
+            cause_id=self.cause_ids[at],
+            time=datetime_of(int(self.times[at])),
+            delivery_id=delivery_id(int(self.steps[at]), int(self.message_numbers[at]), change, subscription_id),
+            version=self.version,
+        )
+
+    def to_table(self, first: int = 0, last: int | None = None) -> pa.Table:
+        """Return the deliveries `first` to `last` as a table."""
+        here = slice(first, len(self) if last is None else last)
+        slots, times, ranks = self.slots[here], self.times[here], self.ranks[here]
+        keys = self.ids.keys(slots)
+        change = _arrow.strings(["-", "+"]).take(_arrow.numbers(self.enters[here].astype(np.int64)))
+        steps, numbers = (_arrow.numbers(each[here]).cast(pa.string()) for each in (self.steps, self.message_numbers))
+        colon = _arrow.strings([":"])[0]
+        name = pc.binary_join_element_wise(steps, numbers, change, keys, colon)
+        columns = (
+            self.ids.ids_of(keys),
+            _ids_column(self.message_ids[here]),
+            change,
+            _arrow.numbers(self.scores[here]),
+            _ranks_column(ranks),
+            _ids_column(self.cause_ids[here], like=self.message_ids),
+            _arrow.times(times, times != NO_TIME),
+            _marked_delivery_ids(name, self.ids),
+            _repeated(self.version, len(slots)),
+        )
+        return pa.table(dict(zip(DELIVERY_SCHEMA.names, columns, strict=True)))
+
+
+Piece = Delivered | Changed
+
+
+def changed_of(delivered: Delivered) -> Changed:
+    """Return matches as changes: each is a `+`, caused by its own message."""
+    matches = delivered.matches
+    rows = matches.rows()
+    given = delivered.message_ids
+    ids = np.empty(len(delivered.times), object)
+    ids[:] = given.to_pylist() if isinstance(given, pa.Array) else list(given)
+    n = len(rows)
+    return Changed(
+        delivered.first_step + rows,
+        delivered.times[rows],
+        matches.slots,
+        ids[rows],
+        delivered.first_step + rows,
+        matches.score,
+        np.zeros(n, np.int32),
+        np.ones(n, np.uint8),
+        ids[rows],
+        delivered.ids,
+        delivered.version,
+    )
+
+
+def in_order(a: Changed, b: Changed) -> Changed:
+    """Return the changes of both by step and slot; those of `a` come first where these are equal."""
+    columns = [np.concatenate(pair) for pair in zip(_columns(a), _columns(b), strict=True)]
+    order = np.lexsort((columns[2], columns[0]))
+    ordered: tuple[Any, ...] = (*(column[order] for column in columns), a.ids, a.version)
+    return Changed(*ordered)
+
+
+def _columns(changed: Changed) -> tuple[NDArray[Any], ...]:
+    return (
+        changed.steps,
+        changed.times,
+        changed.slots,
+        changed.message_ids,
+        changed.message_numbers,
+        changed.scores,
+        changed.ranks,
+        changed.enters,
+        changed.cause_ids,
+    )
+
+
+def _ranks_column(ranks: NDArray[np.int32]) -> pa.Array:
+    given = pa.py_buffer(np.packbits(ranks > 0, bitorder="little"))
+    return pa.Array.from_buffers(pa.int32(), len(ranks), [given, pa.py_buffer(np.ascontiguousarray(ranks))])
+
+
+def _ids_column(ids: NDArray[np.object_], like: NDArray[np.object_] | None = None) -> pa.Array:
+    """Return ids as a column of integers, or of strings where one is a string or none says what they are."""
+    values = ids.tolist()
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds and like is not None and len(like):
+        kinds = {type(like[0])}
+    if kinds == {int}:
+        return pa.array(values, pa.int64())
+    return pa.array([value if value is None or isinstance(value, str) else str(value) for value in values], pa.string())
+
+
+def _marked_delivery_ids(joined: pa.Array, ids: IdSnapshot) -> pa.Array:
+    """Return names of deliveries made with keys as `delivery_id` makes them with ids."""
+    return pc.replace_substring(joined, f":{INTEGER_MARK}", "") if True in ids.kinds else joined
 
 
 def delivery_id(step: int, message: int, change: str, subscription_id: str | int) -> str:
@@ -102,13 +231,13 @@ def _repeated(value: str, n: int) -> pa.Array:
 
 
 class Deliveries(Sequence["Delivery"]):
-    """Deliveries in order: by message as they arrived, then by registration of the subscription.
+    """Deliveries in order: by step, then by registration of the subscription, `-` before `+`, then by rank.
 
     Nothing is made until asked for: `len` counts, indexing and iterating make `Delivery` values,
     `to_table` makes Arrow columns. `rejected` lists the rows that could not be published.
     """
 
-    def __init__(self, pieces: Sequence[Delivered], rejected: Rejected | None = None):
+    def __init__(self, pieces: Sequence[Piece], rejected: Rejected | None = None):
         self._none = pieces[0] if pieces else None  # knows the types of ids also where nothing was delivered
         self._pieces = [piece for piece in pieces if len(piece)]
         self._ends = list(accumulate(map(len, self._pieces)))

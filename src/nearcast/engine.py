@@ -15,15 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._ids import IdTable
-from nearcast.columns import NO_TIME, WITHIN, Messages, Subscriptions
-from nearcast.deliveries import Delivered, Deliveries
-from nearcast.errors import InvalidSubscription, UnknownSubscription
+from nearcast.columns import NO_TIME, TOPK, WITHIN, Messages, Subscriptions, datetime_of
+from nearcast.deliveries import Changed, Delivered, Deliveries, Piece, changed_of, in_order
+from nearcast.errors import InvalidMessage, InvalidSubscription, UnknownSubscription
 from nearcast.geo import BOX
 from nearcast.indexes import Index, Matches
 from nearcast.indexes._scored import needs_totals
+from nearcast.sliding import Window
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
 from nearcast.text.words import WordTable
+from nearcast.topk import Events, Keeper, TopKOptions
+from nearcast.topk.keeper import BATCH
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +84,9 @@ class State:
     """All an engine knows: subscriptions in an index under ids, the words they use, weights, and the time.
 
     `needs_totals` tells that a text function among the subscriptions reads all words of a message: whoever encodes
-    messages works out their `totals` with `weights`.
+    messages works out their `totals` with `weights`. With a `window` there are top-k subscriptions, which `topk` keeps:
+    then every message needs its `totals` and its `window_terms`, and every changed subscription is a step, as every
+    message is.
     """
 
     index: Index
@@ -91,10 +96,13 @@ class State:
     ids: IdTable = field(default_factory=IdTable)
     now: int = NO_TIME
     next_step: int = 0
+    published: int = 0
     #: When each slot expires, NO_TIME for never; as long as the last slot that does.
     expires: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     #: No slot expires before this; it may lie too early, after a slot has gone by another way.
     next_expiry: int = _NEVER
+    window: Window | None = None
+    topk: Keeper | None = field(init=False, default=None)
     weights: TermWeights = field(init=False)
     #: The index knows the weights of the terms below this; none while nothing is scored.
     n_weighed: int = 0
@@ -103,6 +111,9 @@ class State:
     def __post_init__(self) -> None:
         self.vocabulary = _pinned(self.vocabulary)
         self.weights = TermWeights(self.words, self.vocabulary)
+        if self.window is not None:
+            self.topk = Keeper(self.index, self.window, self.words, TopKOptions.of(self.index.topk_options))
+            self.needs_totals = True
 
     def slot(self, subscription_id: str | int) -> int:
         """Return the slot of an id, or raise `UnknownSubscription`."""
@@ -114,23 +125,26 @@ class State:
 
 def step(state: State, items: Iterable[Item]) -> Deliveries:
     """Apply changes and messages in the order given; return what is delivered, in the order of delivery."""
-    delivered = []
+    delivered: list[Piece] = []
     for item in items:
         if isinstance(item, Publish):
-            delivered.append(publish(state, item.messages, item.threads))
+            delivered += publish(state, item.messages, item.threads)
         elif isinstance(item, Subscribe):
-            subscribe(state, item.subscriptions)
+            delivered += subscribe(state, item.subscriptions)
         elif isinstance(item, Unsubscribe):
             unsubscribe(state, item.ids)
         elif isinstance(item, Move):
-            move(state, item.ids, item.regions)
+            delivered += move(state, item.ids, item.regions)
         else:
-            advance(state, item.time)
+            delivered += advance(state, item.time)
     return Deliveries(delivered)
 
 
-def subscribe(state: State, subscriptions: Subscriptions) -> None:
-    """Store subscriptions, replacing those whose id is known."""
+def subscribe(state: State, subscriptions: Subscriptions, threads: int = 1) -> list[Piece]:
+    """Store subscriptions, replacing those whose id is known; return the first answers of those of kind `topk`."""
+    is_topk = subscriptions.kind == TOPK
+    if state.topk is None and is_topk.any():
+        raise InvalidSubscription("a top-k subscription needs a window, and there is none here", field="kind")
     _weigh_new_words(state, subscriptions)
     slots = state.ids.slots(subscriptions.ids)
     known, new = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
@@ -143,9 +157,55 @@ def subscribe(state: State, subscriptions: Subscriptions) -> None:
             _forget(state, inserted)  # all or nothing
             raise
     slots[new] = inserted
+    if state.topk is not None:
+        state.topk.release(slots[known][~is_topk[known]])
     _set_expiry(state, slots, subscriptions.expires)
+    pieces = _first_answers(state, slots, subscriptions, threads) if is_topk.any() else []
+    _count_changes(state, len(subscriptions))
     if state.index.n_slots > 2 * len(state.index) + SPARE_SLOTS:
         _renumber(state)
+    return pieces
+
+
+def _first_answers(state: State, slots: NDArray[np.int32], subscriptions: Subscriptions, threads: int) -> list[Piece]:
+    """Search the window for those of kind `topk`, each a step."""
+    assert state.topk is not None
+    assert subscriptions.scoring is not None
+    held = np.flatnonzero((subscriptions.kind == TOPK) & (state.ids.slots(subscriptions.ids) == slots))
+    events = state.topk.hold(slots[held], subscriptions.scoring.k[held], state.weights, threads)
+    return _pieces_of(state, events.at_steps(held[events.step]))
+
+
+def _count_changes(state: State, n: int) -> None:
+    """Number changes as steps, where there is a window."""
+    if state.topk is not None:
+        state.next_step += n
+
+
+def _pieces_of(state: State, events: Events) -> list[Piece]:
+    """Return the events of changes that no message caused, their steps counted from the next."""
+    assert state.topk is not None
+    return _pieces_named(state, events, state.topk.names(events.row))
+
+
+def _pieces_named(state: State, events: Events, named: tuple[NDArray[np.object_], NDArray[np.int64]]) -> list[Piece]:
+    n = len(events)
+    if not n:
+        return []
+    return [
+        Changed(
+            state.next_step + events.step,
+            np.full(n, state.now),
+            events.slot,
+            *named,
+            events.score,
+            events.rank,
+            events.enters,
+            np.full(n, None, object),
+            state.ids.snapshot(),
+            state.vocabulary.version,
+        )
+    ]
 
 
 def _insert(state: State, subscriptions: Subscriptions) -> NDArray[np.int32]:
@@ -169,31 +229,43 @@ def _weigh_new_words(state: State, subscriptions: Subscriptions) -> None:
     state.needs_totals = state.needs_totals or needs_totals(subscriptions)
 
 
-def use_vocabulary(state: State, vocabulary: Vocabulary) -> None:
-    """Weigh all words by a snapshot of this vocabulary, from now on."""
+def use_vocabulary(state: State, vocabulary: Vocabulary, threads: int = 1) -> list[Piece]:
+    """Weigh all words by a snapshot of this vocabulary, from now on; return how top-k answers differ, in one step."""
     pinned = _pinned(vocabulary)
     weights = TermWeights(state.words, pinned)
     if state.n_weighed:
         state.index.set_weights(weights.from_term(0))
         state.n_weighed = len(state.words)
     state.vocabulary, state.weights = pinned, weights
+    if state.topk is None:
+        return []
+    pieces = _pieces_of(state, state.topk.look_again_at_all(weights, threads))
+    _count_changes(state, 1)
+    return pieces
 
 
 def _pinned(vocabulary: Vocabulary) -> Vocabulary:
     return vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
 
 
-def move(state: State, ids: pa.Array, regions: Regions) -> None:
-    """Give the subscriptions with these ids other regions, all of them or none."""
+def move(state: State, ids: pa.Array, regions: Regions) -> list[Piece]:
+    """Give the subscriptions with these ids other regions, all of them or none; return how top-k answers differ."""
     slots = _known_slots(state, ids)
+    kind = state.index.subscriptions(slots).kind if state.n_weighed else np.full(len(slots), WITHIN)
     if state.n_weighed:
-        is_scored = state.index.subscriptions(slots).kind != WITHIN
-        for row in np.flatnonzero(is_scored & ~_is_point(regions))[:1].tolist():
+        for row in np.flatnonzero((kind != WITHIN) & ~_is_point(regions))[:1].tolist():
             raise InvalidSubscription(
                 f"subscription {ids[row].as_py()!r} is scored by the distance to a point; move it to a point (x, y)",
                 field="place",
             )
     state.index.move(slots, regions)
+    pieces: list[Piece] = []
+    moved = np.flatnonzero(kind == TOPK)
+    if state.topk is not None and len(moved):
+        events = state.topk.look_again(slots[moved], state.weights)
+        pieces = _pieces_of(state, events.at_steps(moved[events.step]))
+    _count_changes(state, len(slots))
+    return pieces
 
 
 def _is_point(regions: Regions) -> NDArray[np.bool_]:
@@ -207,21 +279,92 @@ def _is_point(regions: Regions) -> NDArray[np.bool_]:
 def unsubscribe(state: State, ids: pa.Array) -> None:
     """Forget the subscriptions with these ids."""
     _forget(state, _known_slots(state, ids))
+    _count_changes(state, len(ids))
 
 
-def publish(state: State, messages: Messages, threads: int = 1) -> Delivered:
+def publish(state: State, messages: Messages, threads: int = 1) -> list[Piece]:
     """Match messages against the subscriptions as they are now, one step each."""
+    if state.topk is not None:
+        return _publish_to_window(state, state.topk, messages, threads)
     matches = state.index.match(messages, threads=threads)
     first, state.next_step = state.next_step, state.next_step + len(messages)
+    state.published += len(messages)
     times = _clock(state, messages.time)
     if state.now >= state.next_expiry:
         matches = _without_expired(state, matches, times)
-        advance(state, state.now)
-    return Delivered(matches, messages.ids, times, first, state.ids.snapshot(), state.vocabulary.version)
+        _forget_expired(state, state.now)
+    return [Delivered(matches, messages.ids, times, first, state.ids.snapshot(), state.vocabulary.version)]
 
 
-def advance(state: State, time: int) -> None:
-    """Move event time forward and forget what expires by then."""
+def _publish_to_window(state: State, topk: Keeper, messages: Messages, threads: int) -> list[Piece]:
+    """Let messages arrive in the window, in portions between which thresholds and expired subscriptions are seen to."""
+    late = np.flatnonzero(topk.sliding.is_late(messages.time, state.now))
+    if len(late):
+        raise InvalidMessage(why_late(topk.sliding.window, int(messages.time[late[0]])), field="time")
+    pieces, first = [], 0
+    while first < len(messages):
+        last = min(first + BATCH, len(messages))
+        clock = np.maximum.accumulate(np.maximum(messages.time[first:last], state.now))
+        in_time = int(np.searchsorted(clock, state.next_expiry))
+        if in_time == 0:
+            _forget_expired(state, int(clock[0]))
+            continue
+        last = min(last, first + in_time)
+        part, clock = messages.part(first, last), clock[: last - first]
+        pieces.append(_publish_portion(state, topk, part, clock, threads))
+        first = last
+    return pieces
+
+
+def _publish_portion(state: State, topk: Keeper, messages: Messages, clock: NDArray[np.int64], threads: int) -> Piece:
+    matches = state.index.match(messages, threads=threads)
+    first = state.next_step
+    numbers = np.arange(first, first + len(messages))
+    ids = messages.ids.to_pylist() if isinstance(messages.ids, pa.Array) else list(messages.ids)
+    events, named = topk.publish(messages, matches, numbers, clock, ids, state.weights)
+    state.next_step, state.now = first + len(messages), int(clock[-1])
+    state.published += len(messages)
+    snapshot, version = state.ids.snapshot(), state.vocabulary.version
+    delivered = Delivered(topk.without_topk(matches), messages.ids, clock, first, snapshot, version)
+    if not len(events):
+        return delivered
+    causes = np.empty(len(ids), object)
+    causes[:] = ids
+    changed = Changed(
+        first + events.step,
+        clock[events.step],
+        events.slot,
+        *named,
+        events.score,
+        events.rank,
+        events.enters,
+        causes[events.step],
+        snapshot,
+        version,
+    )
+    return in_order(changed_of(delivered), changed) if len(delivered) else changed
+
+
+def why_late(window: Window, time: int) -> str:
+    """Return why a message cannot be published to a window of time."""
+    if time == NO_TIME:
+        return f"time is not given; a window of {window} needs to know it"
+    return f"time is {datetime_of(time)}, before the window of {window}; the message came too late"
+
+
+def advance(state: State, time: int) -> list[Piece]:
+    """Move event time forward, forget what expires by then, and let the window follow."""
+    _forget_expired(state, time)
+    if state.topk is None:
+        return []
+    events, named = state.topk.advance(state.now, state.next_step)
+    pieces = _pieces_named(state, events, named)
+    _count_changes(state, 1)
+    return pieces
+
+
+def _forget_expired(state: State, time: int) -> None:
+    """Move event time forward and forget the subscriptions that expire by then."""
     state.now = max(state.now, time)
     if state.now < state.next_expiry:
         return
@@ -263,13 +406,15 @@ def _set_expiry(state: State, slots: NDArray[np.int32], expires: NDArray[np.int6
         state.expires = grown
     state.expires[slots] = expires
     state.next_expiry = min(state.next_expiry, int(expires[expires != NO_TIME].min(initial=_NEVER)))
-    advance(state, state.now)
+    _forget_expired(state, state.now)
 
 
 def _renumber(state: State) -> None:
     """Give the live slots new numbers, so that subscriptions that come and go do not fill memory."""
     old = state.index.renumber()
     state.ids.renumber(old)
+    if state.topk is not None:
+        state.topk.renumber(old)
     if len(state.expires):
         known = old[old < len(state.expires)]
         state.expires = state.expires[known]
@@ -277,6 +422,8 @@ def _renumber(state: State) -> None:
 
 def _forget(state: State, slots: NDArray[np.int32]) -> None:
     state.index.remove(slots)
+    if state.topk is not None:
+        state.topk.release(slots)
     state.ids.release(slots)
     state.expires[slots[slots < len(state.expires)]] = NO_TIME
 

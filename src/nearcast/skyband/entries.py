@@ -1,0 +1,105 @@
+"""Changing one buffer: its entries in rank order, in a slab."""
+
+from __future__ import annotations
+
+from nearcast._jit import step
+
+#: How many bits of a tag count dominators; the rest is the row of the message.
+DOMINATOR_BITS = 16
+DOMINATORS = (1 << DOMINATOR_BITS) - 1
+
+
+@step
+def row_of(tag):
+    """Return the message of an entry."""
+    return tag >> DOMINATOR_BITS
+
+
+@step
+def is_newer(rows, row, other):
+    """Tell whether a message of the window is newer than another: by time where time counts, then by arrival."""
+    if rows.by_time:
+        time, other_time = rows.time[row & rows.mask], rows.time[other & rows.mask]
+        if time != other_time:
+            return time > other_time
+    return row > other
+
+
+@step
+def ranks_before(rows, score, row, other_score, other):
+    """Tell whether a message ranks before another: higher score, then newer."""
+    if score != other_score:
+        return score > other_score
+    return is_newer(rows, row, other)
+
+
+@step
+def place_in(rows, score, tag, first, size, new_score, new_row):
+    """Return at which place a message belongs."""
+    place = size
+    while place > 0 and ranks_before(
+        rows, new_score, new_row, score[first + place - 1], row_of(tag[first + place - 1])
+    ):
+        place -= 1
+    return place
+
+
+@step
+def put(score, tag, first, size, place, new_score, new_tag):
+    """Insert an entry at its place; return the new size."""
+    for i in range(first + size, first + place, -1):
+        score[i], tag[i] = score[i - 1], tag[i - 1]
+    score[first + place], tag[first + place] = new_score, new_tag
+    return size + 1
+
+
+@step
+def dominators_before(rows, tag, first, place, row):
+    """Return how many of the entries before `place` are newer than a message, and so dominate it."""
+    count = 0
+    for i in range(first, first + place):
+        if is_newer(rows, row_of(tag[i]), row):
+            count += 1
+    return count
+
+
+@step
+def dominate(rows, score, tag, first, place, size, row, k):
+    """Count a message at `place` as a dominator of the older entries from there on; drop those that have k now.
+
+    Returns the new size.
+    """
+    kept = first + place
+    for i in range(first + place, first + size):
+        held = tag[i]
+        if is_newer(rows, row, row_of(held)):
+            held += 1
+        if held & DOMINATORS < k:
+            score[kept], tag[kept] = score[i], held
+            kept += 1
+    return kept - first
+
+
+@step
+def drop_row(score, tag, first, size, row):
+    """Remove the entry of a message, if there is one; return the new size.
+
+    An expiring message is older than all others and dominates none: no count changes.
+    """
+    for i in range(first, first + size):
+        if row_of(tag[i]) == row:
+            for j in range(i, first + size - 1):
+                score[j], tag[j] = score[j + 1], tag[j + 1]
+            return size - 1
+    return size
+
+
+@step
+def oldest_of(rows, tag, first, size):
+    """Return the oldest message of a buffer, -1 if it is empty."""
+    oldest = -1
+    for i in range(first, first + size):
+        row = row_of(tag[i])
+        if oldest < 0 or is_newer(rows, oldest, row):
+            oldest = row
+    return oldest

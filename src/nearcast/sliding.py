@@ -1,0 +1,269 @@
+"""The sliding window: which messages count at each step, for how long, and what they are called."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import kernel
+from nearcast.columns import NO_TIME
+from nearcast.errors import InvalidInput
+from nearcast.geo.shapes import shorten
+from nearcast.skyband.holders import Rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_FORM = re.compile(r"\s*([0-9]+)\s*([smhd]?)\s*")
+_EXPECTED = "expected a number of messages like 100000, or a time like 30s, 15m, 2h, 7d"
+_MOST_MESSAGES = 1 << 31
+_LONGEST = timedelta(days=36_500)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The most recent `count` messages, or those of the last `length` microseconds of event time.
+
+    >>> Window.of("15m")
+    Window(count=None, length=900000000)
+    >>> str(Window.of(100_000))
+    '100000'
+    """
+
+    count: int | None
+    length: int | None
+
+    @classmethod
+    def of(cls, given: Window | int | str | timedelta) -> Window:
+        """Return the window that a number, a text like "30s" or a timedelta describes."""
+        if isinstance(given, Window):
+            return given
+        if isinstance(given, timedelta):
+            return cls._lasting(given, given)
+        if isinstance(given, str) and (form := _FORM.fullmatch(given)):
+            number, unit = int(form[1]), form[2]
+            if unit:
+                length = timedelta(seconds=min(number * _UNITS[unit], 2 * int(_LONGEST.total_seconds())))
+                return cls._lasting(length, given)
+            given = number
+        if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= _MOST_MESSAGES:
+            raise InvalidInput(f"window is {shorten(given)}; {_EXPECTED}", field="window")
+        return cls(given, None)
+
+    @classmethod
+    def _lasting(cls, length: timedelta, given: Any) -> Window:
+        if not timedelta(0) < length <= _LONGEST:
+            raise InvalidInput(f"window is {shorten(given)}; {_EXPECTED}, above 0 and up to 36500d", field="window")
+        return cls(None, length // timedelta(microseconds=1))
+
+    @property
+    def is_by_time(self) -> bool:
+        """Tell whether time decides how long a message counts."""
+        return self.length is not None
+
+    def __str__(self) -> str:
+        if self.length is None:
+            return str(self.count)
+        seconds, rest = divmod(self.length, 1_000_000)
+        if rest:
+            return f"{self.length / 1e6:g}s"
+        unit = next((name for name in "dhm" if seconds % _UNITS[name] == 0), "s")
+        return f"{seconds // _UNITS[unit]}{unit}"
+
+
+class Expiries(NamedTuple):
+    """Which rows expire at each step, oldest first: those of step i are `row[start[i]:start[i + 1]]`."""
+
+    start: NDArray[np.int64]
+    row: NDArray[np.int64]
+
+
+class SlidingWindow:
+    """The messages of a window by row, that is by number of arrival: their times, their ids, who waits for them to go.
+
+    Rows live in rings, addressed by `row & mask`, that grow with the window and hold also what expired during the
+    batch under way. By time, `order` has the rows in order of age: a late message takes its place among them.
+    """
+
+    def __init__(self, window: Window):
+        self.window = window
+        self.next_row = 0
+        #: No row below this one counts.
+        self.first_row = 0
+        self.now = NO_TIME
+        self._arrived, self._expired = 0, 0
+        self._make_rings(1 << 10)
+        self._order = np.zeros(1 << 10, np.int64)
+        #: The first and one past the last place of `order` in use; places are taken modulo its length.
+        self._order_at = np.zeros(2, np.int64)
+
+    def _make_rings(self, size: int) -> None:
+        self.time = np.full(size, NO_TIME, np.int64)
+        self.number = np.zeros(size, np.int64)
+        self.head = np.full(size, -1, np.int32)
+        self.ids: NDArray[np.object_] = np.empty(size, object)
+
+    @property
+    def rows(self) -> Rows:
+        """Return the rows as buffers see them."""
+        return Rows(len(self.time) - 1, self.window.is_by_time, self.time, self.head)
+
+    @property
+    def n_live(self) -> int:
+        """Return how many messages count, all rows from `first_row` on taken for such."""
+        if self.window.is_by_time:
+            return int(self._order_at[1] - self._order_at[0])
+        return self.next_row - self.first_row
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory taken by the rings, the ids themselves apart."""
+        return self.time.nbytes + self.number.nbytes + self.head.nbytes + self.ids.nbytes + self._order.nbytes
+
+    @property
+    def arriving(self) -> float:
+        """Return which share of recent updates of the window were arrivals; the others were expiries."""
+        if not self.window.is_by_time or not self._arrived:
+            return 0.5
+        return min(max(self._arrived / (self._arrived + self._expired), 0.05), 0.95)
+
+    @property
+    def updates(self) -> list[int]:
+        """Return how many arrivals and expiries the recent stream had."""
+        return [self._arrived, self._expired]
+
+    def rows_by_age(self) -> NDArray[np.int64]:
+        """Return the rows that count, the oldest first, where time decides; else none."""
+        rows: NDArray[np.int64] = self._order[np.arange(self._order_at[0], self._order_at[1]) % len(self._order)]
+        return rows
+
+    def restore(
+        self,
+        ids: list[Any],
+        times: NDArray[np.int64],
+        numbers: NDArray[np.int64],
+        order: NDArray[np.int64],
+        about: dict[str, Any],
+    ) -> None:
+        """Take in the rows of another window, where there are none yet."""
+        self.first_row = self.next_row = about["first_row"]
+        self.append(ids, times, numbers)
+        self.now = about["now"]
+        self._arrived, self._expired = about["updates"]
+        self._order = np.append(order, np.zeros(1 << 10, np.int64))
+        self._order_at[:] = 0, len(order)
+
+    def times(self, rows: NDArray[np.int64]) -> list[int]:
+        """Return the times of messages that count."""
+        times: list[int] = self.time[rows & (len(self.time) - 1)].tolist()
+        return times
+
+    def is_late(self, times: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
+        """Tell which messages, arriving in this order, would lie before the window, or have no time where it counts."""
+        if self.window.length is None:
+            return np.zeros(len(times), np.bool_)
+        clock = np.maximum.accumulate(np.maximum(times, now))
+        late: NDArray[np.bool_] = (times == NO_TIME) | (times <= clock - self.window.length)
+        return late
+
+    def append(self, ids: list[Any], times: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Add messages, which begin to count one by one as `slide` comes to them; return their rows."""
+        n = len(times)
+        self._make_room(n)
+        rows = np.arange(self.next_row, self.next_row + n)
+        at = rows & (len(self.time) - 1)
+        self.time[at], self.number[at], self.head[at] = times, numbers, -1
+        self.ids[at] = ids
+        self.next_row += n
+        return rows
+
+    def _make_room(self, n: int) -> None:
+        size = len(self.time)
+        needed = self.next_row - self.first_row + n
+        if needed <= size:
+            return
+        while size < needed:
+            size *= 2
+        old: tuple[NDArray[Any], ...] = (self.time, self.number, self.head, self.ids)
+        rows = np.arange(self.first_row, self.next_row)
+        was = rows & (len(self.time) - 1)
+        self._make_rings(size)
+        new: tuple[NDArray[Any], ...] = (self.time, self.number, self.head, self.ids)
+        for ring, held in zip(new, old, strict=True):
+            ring[rows & (size - 1)] = held[was]
+
+    def slide(self, rows: NDArray[np.int64], clock: NDArray[np.int64]) -> Expiries:
+        """Let rows arrive one by one, each at its time of the clock; return what expires at each step.
+
+        A row of -1 is a step of the clock alone. What expired can be read until `forget`.
+        """
+        if self.window.count is not None:
+            return self._slide_by_count(rows, self.window.count)
+        assert self.window.length is not None
+        length = int(self._order_at[1] - self._order_at[0])
+        if length + len(rows) > len(self._order):
+            places = np.arange(self._order_at[0], self._order_at[1])
+            held = self._order[places % len(self._order)]
+            self._order = np.zeros(2 * (length + len(rows)), np.int64)
+            self._order[:length] = held
+            self._order_at[:] = 0, length
+        expired = np.empty(length + len(rows), np.int64)
+        start = np.zeros(len(rows) + 1, np.int64)
+        mask = len(self.time) - 1
+        _slide_by_time(self._order, self._order_at, self.time, mask, rows, clock, self.window.length, start, expired)
+        self._count_updates(int(np.count_nonzero(rows >= 0)), int(start[-1]))
+        return Expiries(start, expired[: start[-1]].copy())
+
+    def _slide_by_count(self, rows: NDArray[np.int64], count: int) -> Expiries:
+        gone = rows - count
+        is_gone = (gone >= 0) & (rows >= 0)
+        start = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(is_gone, out=start[1:])
+        return Expiries(start, np.ascontiguousarray(gone[is_gone]))
+
+    def _count_updates(self, arrived: int, expired: int) -> None:
+        """Remember the recent stream: the older half of what is known counts half."""
+        self._arrived, self._expired = self._arrived + arrived, self._expired + expired
+        if self._arrived + self._expired > 2 * max(self.n_live, 1000):
+            self._arrived, self._expired = self._arrived // 2, self._expired // 2
+
+    def first_alive(self, row: int, now: int) -> tuple[int, int]:
+        """Return (first, after): at the step of `row`, rows from `first` on with a time after `after` count."""
+        if self.window.count is not None:
+            return max(self.first_row, row + 1 - self.window.count), NO_TIME
+        assert self.window.length is not None
+        return self.first_row, NO_TIME if now == NO_TIME else now - self.window.length
+
+    def forget(self) -> None:
+        """Let go of the ids of what no longer counts: its rows may be used again."""
+        if self.window.count is not None:
+            first = max(self.first_row, self.next_row - self.window.count)
+        else:
+            first = int(self.rows_by_age().min(initial=self.next_row))
+        self.ids[np.arange(self.first_row, first) & (len(self.time) - 1)] = None
+        self.first_row = first
+
+
+@kernel
+def _slide_by_time(order, order_at, time, mask, rows, clock, length, start, expired):
+    """Put each row into the order of age, and take out what is too old by then."""
+    n = 0
+    for i in range(rows.size):
+        row = rows[i]
+        if row >= 0:
+            place = order_at[1]
+            while place > order_at[0] and time[order[(place - 1) % order.size] & mask] > time[row & mask]:
+                order[place % order.size] = order[(place - 1) % order.size]
+                place -= 1
+            order[place % order.size] = row
+            order_at[1] += 1
+        while order_at[0] < order_at[1] and time[order[order_at[0] % order.size] & mask] <= clock[i] - length:
+            expired[n] = order[order_at[0] % order.size]
+            order_at[0] += 1
+            n += 1
+        start[i + 1] = n

@@ -1,0 +1,443 @@
+"""Keeper: the window, the buffers and the thresholds of all top-k subscriptions of an engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.columns import NO_TIME
+from nearcast.indexes import Matches
+from nearcast.indexes._scored import scored_of
+from nearcast.skyband.fill import Filling, fill, release
+from nearcast.skyband.holders import NOBODY, Holders, grown_holders, new_holders
+from nearcast.skyband.pool import Slabs, grown, new_slabs
+from nearcast.skyband.walk import (
+    DONE,
+    MORE_EVENTS,
+    MORE_OLD,
+    MORE_SLABS,
+    N_EVENTS,
+    N_TOUCHED,
+    N_UNTOLD,
+    NEEDED,
+    SEARCH,
+    STEP,
+    Progress,
+    Steps,
+    new_progress,
+    walk,
+)
+from nearcast.sliding import SlidingWindow, Window
+from nearcast.text.weights import squared_lengths
+from nearcast.topk.events import Events, difference, tops_of
+from nearcast.topk.options import TopKOptions
+from nearcast.topk.searching import Searcher, asked_of
+from nearcast.topk.words import WindowWords, distinct_words
+from nearcast.window import Alive, Batch, message_index
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Messages
+    from nearcast.indexes import Index
+    from nearcast.text.weights import TermWeights
+    from nearcast.text.words import WordTable
+
+#: Messages that go through all buffers between two settings of the index's thresholds.
+BATCH = 512
+#: Window words that may be unused beside as many as are in use.
+_SPARE_WORDS = 100_000
+#: New subscriptions searched for at once.
+_SLICE = 1 << 16
+
+
+#: Ids of messages, and the numbers of the steps at which they arrived.
+Named = tuple["NDArray[np.object_]", "NDArray[np.int64]"]
+
+
+class Keeper:
+    """Keeps the top-k of every subscription of kind `topk` in `index`, over one window.
+
+    A holder is the number of a top-k subscription here; numbers are used again. All methods return what was delivered
+    as `Events`, whose steps count from 0 within the call.
+    """
+
+    def __init__(self, index: Index, window: Window, words: WordTable, options: TopKOptions):
+        self.index, self.options = index, options
+        self.sliding = SlidingWindow(window)
+        self.words = WindowWords(words)
+        self.messages = message_index(options.messages, index.space, window.is_by_time)
+        self._weights = np.empty(0)
+        self.holders: Holders = new_holders(0)
+        self.slabs: Slabs = new_slabs()
+        self._free: list[int] = []
+        self._holder_of_slot = np.full(1024, NOBODY, np.int32)
+        self._searcher = Searcher(options)
+        self._progress = new_progress(1 << 10, 1 << 12, 1 << 12, 1)
+        #: Holders searched for during the batch under way: from which score on all that is to come is known.
+        self._covered: dict[int, float] = {}
+        self.n_searches = 0
+
+    def __len__(self) -> int:
+        return len(self.holders.slot) - len(self._free)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory of buffers and numbers by subscription; that of the window apart."""
+        return (
+            16 * int(self.slabs.used[0]) + sum(column.nbytes for column in self.holders) + self._holder_of_slot.nbytes
+        )
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts and sizes."""
+        return {
+            "window": str(self.sliding.window),
+            "messages": self.sliding.n_live,
+            "message_bytes": self.sliding.nbytes + self.messages.nbytes + self.words.table.nbytes,
+            "subscriptions": len(self),
+            "entries": int(self.holders.size.sum()),
+            "bytes": self.nbytes,
+            "searches": self.n_searches,
+            "buffer": self.options.buffer,
+            "message_index": self.options.messages,
+        }
+
+    # Subscriptions
+
+    def hold(self, slots: NDArray[np.int32], k: NDArray[np.int32], weights: TermWeights, threads: int = 1) -> Events:
+        """Take new or changed subscriptions in, each a step; return how their top-k differ from what they had."""
+        self._hold(slots)
+        return self.look_again(slots, weights, threads, k)
+
+    def _hold(self, slots: NDArray[np.int32]) -> None:
+        """Give each slot a holder, that of before if it has one."""
+        if len(slots) and int(slots.max()) >= len(self._holder_of_slot):
+            more = np.full(max(int(slots.max()) + 1, 2 * len(self._holder_of_slot)), NOBODY, np.int32)
+            more[: len(self._holder_of_slot)] = self._holder_of_slot
+            self._holder_of_slot = more
+        new = slots[self._holder_of_slot[slots] == NOBODY]
+        lacking = len(new) - len(self._free)
+        if lacking > 0:
+            n = len(self.holders.slot)
+            # Many at once are likely all there will be; a few are likely to be followed by more.
+            room = max(n + lacking, n + n // 8 if n else 64)
+            self.holders = grown_holders(self.holders, room)
+            self._free = [*range(room - 1, n - 1, -1), *self._free]
+        if len(new):
+            numbers = np.array(self._free[-len(new) :][::-1], np.int32)
+            del self._free[-len(new) :]
+            self._holder_of_slot[new] = numbers
+            self.holders.slot[numbers] = new
+
+    def make_holders(self, columns: dict[str, NDArray[Any]]) -> None:
+        """Take in holders by their columns, where there are none yet; their buffers are still to be made."""
+        n = len(columns["slot"])
+        self.holders = new_holders(n)
+        for name, column in columns.items():
+            getattr(self.holders, name)[:] = column
+        size = int(self.holders.slot.max(initial=-1)) + 1025
+        self._holder_of_slot = np.full(size, NOBODY, np.int32)
+        self._holder_of_slot[self.holders.slot] = np.arange(n)
+
+    def release(self, slots: NDArray[np.int32]) -> None:
+        """Forget the subscriptions of these slots, as far as they are of kind `topk`."""
+        known = slots[slots < len(self._holder_of_slot)]
+        held = known[self._holder_of_slot[known] != NOBODY]
+        if not len(held):
+            return
+        numbers = self._holder_of_slot[held]
+        release(self.holders, self.slabs, self.sliding.rows, numbers)
+        self._holder_of_slot[held] = NOBODY
+        self._free += numbers.tolist()
+
+    def renumber(self, old: NDArray[np.int32]) -> None:
+        """Follow an index that gave slot `old[i]` the number i."""
+        known = np.where(old < len(self._holder_of_slot), old, 0)
+        holders = np.where(old < len(self._holder_of_slot), self._holder_of_slot[known], NOBODY).astype(np.int32)
+        self._holder_of_slot = np.append(holders, np.full(1024, NOBODY, np.int32))
+        held = np.flatnonzero(holders != NOBODY)
+        self.holders.slot[holders[held]] = held
+
+    def look_again(
+        self, slots: NDArray[np.int32], weights: TermWeights, threads: int = 1, k: NDArray[np.int32] | None = None
+    ) -> Events:
+        """Search the window for these subscriptions; return how their top-k differ from what they had, each a step.
+
+        `k` is how many they want from now on, where that is another number.
+        """
+        self.follow_words(weights)
+        events = []
+        for first in range(0, len(slots), _SLICE):
+            part = slots[first : first + _SLICE]
+            holders = self._holder_of_slot[part]
+            old = tops_of(self.holders, self.slabs, holders)
+            if k is not None:
+                self.holders.k[holders] = k[first : first + _SLICE]
+            self._search(holders, self._alive(self.sliding.next_row - 1), threads)
+            self.index.set_thresholds(part, self.holders.theta[holders])
+            self.holders.told[holders] = self.holders.theta[holders]
+            found = difference(old, tops_of(self.holders, self.slabs, holders), part)
+            events.append(found.at_steps(found.step + first))
+        return Events.concat(events)
+
+    def look_again_at_all(self, weights: TermWeights, threads: int = 1) -> Events:
+        """Weigh everything anew and search for everybody, in the order of registration, all in one step."""
+        self._reweigh(weights)
+        slots = np.sort(self.holders.slot[self.holders.slot != NOBODY])
+        events = self.look_again(slots, weights, threads)
+        return events.at_steps(np.zeros(len(events), np.int64))
+
+    def holds(self, slot: int) -> bool:
+        """Tell whether a slot is a top-k subscription."""
+        return slot < len(self._holder_of_slot) and bool(self._holder_of_slot[slot] != NOBODY)
+
+    def k_of(self, slot: int) -> int:
+        """Return how many messages a subscription wants."""
+        return int(self.holders.k[self._holder_of_slot[slot]])
+
+    def current(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the rows and scores of the top-k of a subscription, best first."""
+        tops = tops_of(self.holders, self.slabs, self._holder_of_slot[np.array([slot])])
+        return tops.row, tops.score
+
+    def names(self, rows: NDArray[np.int64]) -> Named:
+        """Return the ids of messages of the window, and the numbers of the steps at which they arrived."""
+        at = rows & (len(self.sliding.time) - 1)
+        return self.sliding.ids[at], self.sliding.number[at]
+
+    # Words
+
+    def follow_words(self, weights: TermWeights) -> None:
+        """Let the index of messages know what new words weigh."""
+        self.words.follow()
+        known, n = len(self._weights), len(self.words.table)
+        if n > known:
+            self._weights = np.concatenate([self._weights, weights.of_table(self.words.table, known)])
+            self.messages.set_weights(self._weights)
+
+    def _reweigh(self, weights: TermWeights) -> None:
+        """Weigh all words of the window by another vocabulary."""
+        self.words.follow()
+        self._weights = weights.of_table(self.words.table, 0)
+        self.messages.set_weights(self._weights)
+        first, last = self.sliding.first_row, self.sliding.next_row
+        if last > first:
+            held = self.messages.messages(np.arange(first, last))
+            lengths = squared_lengths(held.word_start, held.word, held.count, self.words.table, self._weights)
+            self.messages.relength(first, lengths)
+
+    def _forget_words(self) -> None:
+        """Forget the words that no message of the window has, when they are most of those known."""
+        if len(self.words.table) <= self._word_limit:
+            return
+        is_used = np.zeros(len(self.words.table), np.bool_)
+        used = self.messages.used_words()
+        is_used[: len(used)] = used[: len(is_used)]
+        if 2 * int(is_used.sum()) + _SPARE_WORDS < len(is_used):
+            self.messages.renumber_words(self.words.keep(is_used))
+            self._weights = self._weights[is_used]
+            self.messages.set_weights(self._weights)
+        self._word_limit = 2 * len(self.words.table) + _SPARE_WORDS
+
+    _word_limit = _SPARE_WORDS
+
+    # Messages
+
+    def publish(
+        self,
+        messages: Messages,
+        matches: Matches,
+        numbers: NDArray[np.int64],
+        clock: NDArray[np.int64],
+        ids: list[Any],
+        weights: TermWeights,
+    ) -> tuple[Events, Named]:
+        """Let messages arrive, one step each, at these times of the clock; `matches` are whom they concern.
+
+        What is told is named here, for some of it is forgotten when this returns.
+        """
+        self.follow_words(weights)
+        assert messages.window_terms is not None
+        assert messages.totals is not None
+        start, word, count = distinct_words(messages.term_start, messages.window_terms)
+        lengths = np.ascontiguousarray(messages.totals[:, 2])
+        self.messages.append(Batch(start, word, count, messages.box, lengths, messages.time))
+        rows = self.sliding.append(ids, messages.time, numbers)
+        holder = self._holders_of(matches.slots)
+        events = self._walk(rows, clock, numbers, matches.start, holder, matches.score)
+        self._forget_words()
+        return events
+
+    def advance(self, clock: int, number: int) -> tuple[Events, Named]:
+        """Let the clock alone move on."""
+        nothing, none = np.zeros(2, np.int64), np.empty(0, np.int32)
+        row, now = np.array([NOBODY], np.int64), np.array([clock])
+        return self._walk(row, now, np.array([number]), nothing, none, np.empty(0))
+
+    def without_topk(self, matches: Matches) -> Matches:
+        """Return the matches of all other subscriptions."""
+        if not len(self):
+            return matches
+        others = self._holders_of(matches.slots) == NOBODY
+        start = np.append(0, np.cumsum(others))[matches.start]
+        return Matches(start, matches.slots[others], matches.score[others], matches.candidates, matches.verified)
+
+    def _holders_of(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
+        known = np.minimum(slots, len(self._holder_of_slot) - 1)
+        holder = self._holder_of_slot[known]
+        holder[slots >= len(self._holder_of_slot)] = NOBODY
+        return holder
+
+    def _walk(
+        self,
+        rows: NDArray[np.int64],
+        clock: NDArray[np.int64],
+        numbers: NDArray[np.int64],
+        start: NDArray[np.int64],
+        holder: NDArray[np.int32],
+        score: NDArray[np.float64],
+    ) -> tuple[Events, Named]:
+        """Take all buffers through these steps."""
+        self.sliding.now = int(clock[-1])
+        expiries = self.sliding.slide(rows, clock)
+        none, nobody, nothing = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
+        more = np.full(len(rows), NOBODY, np.int64)
+        steps = Steps(numbers, rows, *expiries, start, holder, score, more, nobody, nothing, none)
+        progress = self._new_progress()
+        self._covered = {}
+        policy, ratio = self.options.policy, self._searcher.ratio
+        while True:
+            code = walk(self.holders, self.slabs, self.sliding.rows, steps, progress, policy, ratio)
+            if code == DONE:
+                break
+            if code == SEARCH:
+                steps = self._search_for_short(steps, progress, clock)
+            elif code == MORE_SLABS:
+                self.slabs = grown(self.slabs, 2 * int(progress.at[NEEDED]))
+            else:
+                progress = _with_room(progress, code)
+        self._progress = progress
+        self._tell_index(progress)
+        events = _events_of(progress)
+        named = self.names(events.row)
+        self.sliding.forget()
+        self.messages.drop_before(self.sliding.first_row)
+        return events, named
+
+    def _new_progress(self) -> Progress:
+        progress = self._progress
+        progress.at[:] = 0
+        if len(progress.untold) < len(self.holders.slot):
+            progress = progress._replace(untold=np.empty(len(self.holders.slot), np.int32))
+        return progress
+
+    def _tell_index(self, progress: Progress) -> None:
+        """Set the thresholds that changed."""
+        untold = progress.untold[: progress.at[N_UNTOLD]].copy()
+        self.holders.is_untold[untold] = 0
+        changed = untold[self.holders.theta[untold] != self.holders.told[untold]]
+        if len(changed):
+            self.index.set_thresholds(self.holders.slot[changed], self.holders.theta[changed])
+            self.holders.told[changed] = self.holders.theta[changed]
+
+    # Searching
+
+    def _alive(self, row: int, now: int | None = None) -> Alive:
+        first, after = self.sliding.first_alive(row, self.sliding.now if now is None else now)
+        return Alive(first, row + 1, after)
+
+    def _search(self, holders: NDArray[np.int32], alive: Alive, threads: int = 1) -> None:
+        """Fill the buffers of holders with what the window has for them."""
+        self.n_searches += len(holders)
+        asked = asked_of(self._scored_of(holders), self.words)
+        k, work = self.holders.k[holders], self.holders.work[holders]
+        most, arriving = max(self.sliding.n_live, 1), self.sliding.arriving
+        found = self._searcher.search(self.messages, asked, k, work, alive, most, arriving, threads)
+        self.holders.work[holders] = np.minimum(found.work, np.iinfo(np.int32).max)
+        filling = Filling(holders, *found.filling)
+        done = 0
+        while done < len(holders):
+            done = fill(self.holders, self.slabs, self.sliding.rows, filling, done, self.options.policy)
+            if done < len(holders):
+                longest = int(np.diff(found.filling.start).max(initial=0))
+                self.slabs = grown(self.slabs, 4 * longest + 1024)
+
+    def _scored_of(self, holders: NDArray[np.int32]) -> Any:
+        held = self.index.subscriptions(self.holders.slot[holders])
+        return scored_of(held, self.index.weights)
+
+    def _search_for_short(self, steps: Steps, progress: Progress, clock: NDArray[np.int64]) -> Steps:
+        """Search for the holders of this step whose buffer is too short, and for what of the batch concerns them."""
+        step = int(progress.at[STEP])
+        touched = progress.touched[: progress.at[N_TOUCHED]]
+        short = touched[(self.holders.size[touched] < self.holders.k[touched]) & (self.holders.is_whole[touched] == 0)]
+        short = np.ascontiguousarray(short)
+        row = int(steps.row[: step + 1].max())
+        last = int(steps.row.max())
+        if row < 0:
+            row = last = self.sliding.next_row - 1
+        self._search(short, self._alive(row, int(clock[step])))
+        self._note_untold(progress, short)
+        if row == last:
+            return steps
+        asked = asked_of(self._scored_of(short), self.words)
+        coming = self.messages.at_least(asked, self.holders.theta[short], Alive(row + 1, last + 1, NO_TIME))
+        owner = np.repeat(np.arange(len(short)), np.diff(coming.start))
+        # From this score on the index, or an earlier search in this batch, has found whatever comes.
+        covered = np.array([self._covered.get(h, self.holders.told[h]) for h in short.tolist()])
+        self._covered |= zip(short.tolist(), np.minimum(covered, self.holders.theta[short]).tolist(), strict=True)
+        unknown = np.flatnonzero(coming.score < covered[owner])
+        return _with_more(steps, coming.row[unknown] - int(steps.row[0]), short[owner[unknown]], coming.score[unknown])
+
+    def _note_untold(self, progress: Progress, holders: NDArray[np.int32]) -> None:
+        new = holders[self.holders.is_untold[holders] == 0]
+        at = int(progress.at[N_UNTOLD])
+        progress.untold[at : at + len(new)] = new
+        progress.at[N_UNTOLD] += len(new)
+        self.holders.is_untold[new] = 1
+
+
+def _with_more(steps: Steps, step: NDArray[np.int64], holder: NDArray[np.int32], score: NDArray[np.float64]) -> Steps:
+    """Return the steps with these holders in their lists as well."""
+    first = len(steps.more_next)
+    links = np.empty(len(step), np.int64)
+    for i, at in enumerate(step.tolist()):
+        links[i], steps.more[at] = steps.more[at], first + i
+    return steps._replace(
+        more_holder=np.concatenate([steps.more_holder, holder]),
+        more_score=np.concatenate([steps.more_score, score]),
+        more_next=np.concatenate([steps.more_next, links]),
+    )
+
+
+def _with_room(progress: Progress, code: int) -> Progress:
+    """Return the same progress with twice the room for what there was too little of."""
+    needed = 2 * int(progress.at[NEEDED])
+    if code == MORE_OLD:
+        return progress._replace(old_score=np.empty(needed), old_tag=np.empty(needed, np.int64))
+    if code == MORE_EVENTS:
+        names = [name for name in Progress._fields if name.startswith("event_")]
+        n = int(progress.at[N_EVENTS])
+        return progress._replace(**{name: _lengthened(getattr(progress, name), n, needed) for name in names})
+    names = ["touched", "order", "spare", "old_start"]
+    return progress._replace(**{name: np.empty(needed + 1, getattr(progress, name).dtype) for name in names})
+
+
+def _lengthened(column: NDArray[Any], n: int, length: int) -> NDArray[Any]:
+    longer = np.empty(length, column.dtype)
+    longer[:n] = column[:n]
+    return longer
+
+
+def _events_of(progress: Progress) -> Events:
+    n = int(progress.at[N_EVENTS])
+    columns: Any = (
+        progress.event_step,
+        progress.event_slot,
+        progress.event_row,
+        progress.event_score,
+        progress.event_rank,
+        progress.event_enters,
+    )
+    return Events(*(column[:n].copy() for column in columns))

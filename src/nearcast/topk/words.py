@@ -1,0 +1,97 @@
+"""The words of the messages in a window: a table of their own, since words come and go with the messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast._jit import kernel
+from nearcast.text.words import WordTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_NO_WORD = -1
+
+
+class WindowWords:
+    """Word ids of a window, and which of them the terms of the subscriptions are.
+
+    A message's words must be known by name even if no subscription has them yet: the next one may. They are not added
+    to the words of the subscriptions, which are never forgotten.
+    """
+
+    def __init__(self, known: WordTable):
+        self.table = WordTable()
+        self._known = known
+        self._word_of_term = np.full(1024, _NO_WORD, np.int32)
+        self._n_terms = self._n_words = 0
+
+    def follow(self) -> None:
+        """Note which words and terms are the same, after either table has grown."""
+        if len(self._known) > len(self._word_of_term):
+            more = np.full(max(len(self._known), 2 * len(self._word_of_term)), _NO_WORD, np.int32)
+            more[: self._n_terms] = self._word_of_term[: self._n_terms]
+            self._word_of_term = more
+        n_words, n_terms = len(self.table), len(self._known)
+        if n_words > self._n_words:
+            terms = _ids_in(self._known, self.table, self._n_words)
+            new = np.flatnonzero(terms >= 0)
+            self._word_of_term[terms[new]] = self._n_words + new
+        if n_terms > self._n_terms:
+            self._word_of_term[self._n_terms : n_terms] = _ids_in(self.table, self._known, self._n_terms)
+        self._n_words, self._n_terms = n_words, n_terms
+
+    def of_terms(self, terms: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the words that these terms are, -1 for those that no message says."""
+        words: NDArray[np.int32] = self._word_of_term[terms]
+        return words
+
+    def keep(self, is_used: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """Forget the words that are not used; return the new id of each old one, -1 for the forgotten."""
+        kept = np.flatnonzero(is_used)
+        new_of_old = np.full(len(self.table), _NO_WORD, np.int32)
+        blob, start = self.table.arrays()
+        table = WordTable()
+        new_of_old[kept] = table.ids(blob, start[kept], (start[kept + 1] - start[kept]).astype(np.int32), add=True)
+        self.table = table
+        self._word_of_term[:] = _NO_WORD
+        self._n_words = self._n_terms = 0
+        self.follow()
+        return new_of_old
+
+
+def _ids_in(table: WordTable, other: WordTable, first: int) -> NDArray[np.int32]:
+    """Return the ids in `table` of the words of `other` from `first` on, -1 for those it lacks."""
+    blob, start = other.arrays()
+    last = len(other)
+    length = np.diff(start[first : last + 1]).astype(np.int32)
+    ids: NDArray[np.int32] = table.ids(blob, start[first:last], length, add=False)
+    return ids
+
+
+def distinct_words(
+    term_start: NDArray[np.int64], words: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    """Return (start, word, count): each word of each message once, ascending, and how often it is said; -1 is none."""
+    start = np.zeros(len(term_start), np.int64)
+    word, count = np.empty(len(words), np.int32), np.empty(len(words), np.int32)
+    _count_distinct(np.ascontiguousarray(term_start), np.ascontiguousarray(words), start, word, count)
+    return start, word[: start[-1]].copy(), count[: start[-1]].copy()
+
+
+@kernel
+def _count_distinct(term_start, words, start, word, count):
+    n = 0
+    for i in range(term_start.size - 1):
+        said = np.sort(words[term_start[i] : term_start[i + 1]])
+        for j in range(said.size):
+            if said[j] < 0:
+                continue
+            if n > start[i] and word[n - 1] == said[j]:
+                count[n - 1] += 1
+            else:
+                word[n], count[n] = said[j], 1
+                n += 1
+        start[i + 1] = n
