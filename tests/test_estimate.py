@@ -124,8 +124,8 @@ def test_what_cannot_be_subscribed_cannot_be_estimated():
     hub = Hub("plane")
     with pytest.raises(InvalidSubscription, match="max_distance"):
         hub.estimate(Similar("s", "ramen", (0, 0), threshold=0.5), posts(3))
-    with pytest.raises(NotSupported, match="topk"):
-        hub.estimate(TopK("t", "ramen", (0, 0)), posts(3))
+    with pytest.raises(NotSupported, match="a top-k subscription always gets its best 10"):
+        Hub("plane", window=9).estimate(TopK("t", "ramen", (0, 0), max_distance=5), posts(3))
     with pytest.raises(ValueError, match="messages_per_day"):
         hub.estimate(ramen(), posts(3), messages_per_day=-1)
 

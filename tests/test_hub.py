@@ -14,7 +14,6 @@ from nearcast.errors import (
     InvalidQuery,
     InvalidRegion,
     InvalidSubscription,
-    NotSupported,
     UnknownIndex,
     UnknownSubscription,
 )
@@ -229,10 +228,10 @@ def test_tables_and_values_give_the_same_answer():
     assert found.to_table()["message_id"].type == pa.int64()
 
 
-def test_kinds_of_later_versions_are_refused_plainly():
-    """TopK is defined, and says that it is not matched yet."""
-    with pytest.raises(NotSupported, match="not matched yet"):
-        Hub().subscribe(TopK("t", "ipad", (0, 0), k=3))
+def test_top_k_needs_a_window():
+    """And says where it comes from."""
+    with pytest.raises(InvalidSubscription, match=r"needs a window; give one to the hub, Hub\(window=...\)"):
+        Hub(max_distance=5).subscribe(TopK("t", "ipad", (0, 0), k=3))
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast import Analyzer, Box, Circle, Hub, Message, Similar, TopK, Vocabulary, Within
-from nearcast.errors import InvalidInput, InvalidRegion, InvalidSubscription, NotSupported, UnknownSubscription
+from nearcast import Analyzer, Box, Circle, Hub, Message, Similar, Vocabulary, Within
+from nearcast.errors import InvalidInput, InvalidRegion, InvalidSubscription, UnknownSubscription
 from nearcast.geo import Space
 from nearcast.indexes import available
 from nearcast.similarity import SIMILARITY_NAMES
@@ -329,11 +329,6 @@ def test_unsubscribing_and_expiry(new_hub):
     assert {"late": 1.0} == scores(hub, "tea")
     assert {} == {d.subscription_id: 1 for d in hub.publish(Message(1, "tea", (0, 0), time="2026-05-01T09:00:00Z"))}
     assert 0 == len(hub)
-
-
-def test_top_k_is_not_matched_yet():
-    with pytest.raises(NotSupported, match="'topk' is not matched yet"):
-        Hub(max_distance=5).subscribe(TopK("t", "tea", (0, 0)))
 
 
 def test_deliveries_carry_score_and_version(new_hub):

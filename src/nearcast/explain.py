@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,13 @@ from nearcast.similarity import (
     DICE,
     JACCARD,
     SIMILARITY_NAMES,
+    TFIDF,
     counts_weights,
     near_of,
     reads_whole_message,
     score_of,
     text_of,
+    tfidf_of,
 )
 
 if TYPE_CHECKING:
@@ -35,9 +38,9 @@ _NAMED_WORDS = 10
 
 @dataclass(frozen=True)
 class Step:
-    """One check on the way: `name` is words, place, score, expiry or index; `passed` is None where nothing was decided.
+    """One check on the way: `name` is words, place, score, rank, window, expiry or index.
 
-    `values` are the numbers of the step, by name.
+    `passed` is None where nothing was decided. `values` are the numbers of the step, by name.
     """
 
     name: str
@@ -93,11 +96,31 @@ class Question:
     word: Callable[[int], str]
     weights: TermWeights
     with_word: Callable[[str], Messages]
+    standing: Standing | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The top-k of a subscription as it stands: scores and times, best first, of at most `k` messages.
+
+    `why_late` says why the message cannot enter the window, where it comes too late.
+    """
+
+    k: int
+    scores: list[float]
+    times: list[int]
+    is_by_time: bool
+    why_late: str | None = None
 
 
 def explain(question: Question, index_lines: list[str], ids: tuple[Id, Id]) -> Explanation:
     """Explain the message to the subscription; `ids` are their ids."""
-    asked = explain_boolean(question) if question.held.kind[0] == WITHIN else explain_score(question)
+    if question.standing is not None:
+        from nearcast.explain_topk import explain_topk
+
+        asked = explain_topk(question, question.standing)
+    else:
+        asked = explain_boolean(question) if question.held.kind[0] == WITHIN else explain_score(question)
     steps = (*asked, *(Step("index", None, line) for line in index_lines))
     return Explanation(*ids, all(step.passed is not False for step in steps), steps)
 
@@ -175,19 +198,20 @@ def explain_place(held: Subscriptions, box: np.ndarray, space: Space) -> Step:
     if touches(held.regions, np.array([0]), box.reshape(1, 4), space)[0]:
         return Step("place", True, f"inside {_named(shape, space)}")
     away = held.regions.distance_to(0, box, space)
-    return Step("place", False, f"outside {_named(shape, space)} by {_length(away, space)}")
+    return Step("place", False, f"outside {_named(shape, space)} by {length_text(away, space)}")
 
 
 def _named(shape: Shape, space: Space) -> str:
     if isinstance(shape, Circle):
-        return f"the circle of {_length(shape.radius, space)} around ({shape.x:g}, {shape.y:g})"
+        return f"the circle of {length_text(shape.radius, space)} around ({shape.x:g}, {shape.y:g})"
     if isinstance(shape, Box):
         return f"the box ({shape.x_min:g}, {shape.y_min:g}) to ({shape.x_max:g}, {shape.y_max:g})"
     assert isinstance(shape, Area)
     return "the polygon"
 
 
-def _length(value: float, space: Space) -> str:
+def length_text(value: float, space: Space) -> str:
+    """Return a length as people read it, with its unit on the earth."""
     if not space.is_earth:
         return f"{value:g}"
     return f"{value / 1000:,.1f} km" if value >= 10_000 else f"{value:,.0f} m" if value >= 10 else f"{value:.2g} m"
@@ -222,17 +246,9 @@ def score_of_message(question: Question, messages: Messages) -> Score:
     function = int(scoring.similarity[0])
     terms = held.code.tolist()
     names = [question.word(term) for term in terms]
-    amounts = (
-        question.weights.of_column(_arrow.strings(names)).tolist() if counts_weights(function) else [1.0] * len(terms)
-    )
-    has = set(messages.terms_of(0).tolist())
-    shared = own = other = 0.0
-    for term, amount in zip(terms, amounts, strict=True):
-        own += amount
-        shared += amount if term in has else 0.0
-    if reads_whole_message(function) and messages.totals is not None:
-        other = float(messages.totals[0, 1 if function == JACCARD else 0])
-    text = text_of(function, shared, own, other)
+    has = Counter(messages.terms_of(0).tolist())
+    shared, own, other = _amounts(question, messages, names, [has[term] for term in terms])
+    text = tfidf_of(shared, own, other) if function == TFIDF else text_of(function, shared, own, other)
     distance = place_distance(question.space.is_earth, *held.regions.part[0, :2].tolist(), *messages.box[0].tolist())
     near = near_of(distance, float(scoring.max_distance[0]))
     score = score_of(float(scoring.text_weight[0]), text, near)
@@ -241,36 +257,57 @@ def score_of_message(question: Question, messages: Messages) -> Score:
     return Score(common, missing, shared, own, other, text, distance, near, score)
 
 
+def _amounts(question: Question, messages: Messages, names: list[str], count: list[int]) -> tuple[float, float, float]:
+    """Return `shared`, `own` and `other` of a score; `count` is how often the message says each word."""
+    scoring = question.held.scoring
+    assert scoring is not None
+    function = int(scoring.similarity[0])
+    is_weighed = counts_weights(function) or function == TFIDF
+    weights = question.weights.of_column(_arrow.strings(names)).tolist() if is_weighed else [1.0] * len(names)
+    shared = own = other = 0.0
+    for weight, said in zip(weights, count, strict=True):
+        own += weight * weight if function == TFIDF else weight
+        if said:
+            shared += weight * (said * weight) if function == TFIDF else weight
+    if reads_whole_message(function) and messages.totals is not None:
+        other = float(messages.totals[0, {JACCARD: 1, TFIDF: 2}.get(function, 0)])
+    return shared, own, other
+
+
 def explain_score(question: Question) -> tuple[Step, ...]:
     """Explain a scored subscription: its words, its place, and what they add up to."""
     scoring = question.held.scoring
     assert scoring is not None
     found = score_of_message(question, question.messages)
     farthest = float(scoring.max_distance[0])
-    away = f"{_length(found.distance, question.space)} away, max_distance {_length(farthest, question.space)}"
+    away = f"{length_text(found.distance, question.space)} away, max_distance {length_text(farthest, question.space)}"
     return (
-        Step("words", None, _explained_text(found, int(scoring.similarity[0])), {"text": found.text}),
+        Step("words", None, explained_text(found, int(scoring.similarity[0])), {"text": found.text}),
         Step("place", None, f"{away}: near {found.near:.4g}", {"distance": found.distance, "near": found.near}),
         _explained_score(question, found, float(scoring.text_weight[0]), float(scoring.threshold[0])),
     )
 
 
-def _explained_text(found: Score, function: int) -> str:
+def explained_text(found: Score, function: int) -> str:
+    """Say which words are in common and what their share comes to."""
     shared, own, other = (f"{amount:.4g}" for amount in (found.shared, found.own, found.other))
     parts = {
         JACCARD: f"{shared} / ({own} + {other} - {shared})",
         DICE: f"2 · {shared} / ({own} + {other})",
         COSINE: f"{shared} / √({own} · {other})",
+        TFIDF: f"{shared} / √({own} · {other})",
     }.get(function, f"{shared} / {own}")
     if found.text == 0.0:
         parts = "0"
     none = "no word in common" if found.missing else "no word is asked for"
-    common = f"{_listed(found.common)} in common" if found.common else none
-    missing = f", without {_listed(found.missing)}" if found.common and found.missing else ""
-    return f"{common}{missing}: {SIMILARITY_NAMES[function]} {parts}{f' = {found.text:.4g}' if found.text else ''}"
+    common = f"{listed(found.common)} in common" if found.common else none
+    missing = f", without {listed(found.missing)}" if found.common and found.missing else ""
+    name = "tfidf" if function == TFIDF else SIMILARITY_NAMES[function]
+    return f"{common}{missing}: {name} {parts}{f' = {found.text:.4g}' if found.text else ''}"
 
 
-def _listed(words: list[str]) -> str:
+def listed(words: list[str]) -> str:
+    """Return words in quotes, the first few of many."""
     more = f" and {len(words) - _NAMED_WORDS:,} more" if len(words) > _NAMED_WORDS else ""
     return ", ".join(map(repr, words[:_NAMED_WORDS])) + more
 
@@ -292,13 +329,18 @@ def _what_would_do(question: Question, found: Score, text_weight: float, thresho
     ways = []
     if found.score > 0:
         ways.append(f"threshold <= {_rounded_down(found.score)}")
-    distance = _distance_that_would_do(question, found, text_weight, threshold)
+    distance = distance_that_would_do(question, found, text_weight, threshold)
     if distance is not None:
         ways.append(f"within {distance}" if distance else "on the spot")
     words = [word for word in found.missing if score_of_message(question, question.with_word(word)).score >= threshold]
     if words:
-        ways.append(f"with {'the word' if len(words) == 1 else 'one of the words'} {_listed(words)} as well")
+        ways.append(more_words(words))
     return f"; would match if {', or '.join(ways)}" if ways else ""
+
+
+def more_words(words: list[str]) -> str:
+    """Say that any one of these words would do."""
+    return f"with {'the word' if len(words) == 1 else 'one of the words'} {listed(words)} as well"
 
 
 def _rounded_down(value: float) -> str:
@@ -312,7 +354,7 @@ def _rounded_down(value: float) -> str:
     return repr(value)
 
 
-def _distance_that_would_do(question: Question, found: Score, text_weight: float, threshold: float) -> str | None:
+def distance_that_would_do(question: Question, found: Score, text_weight: float, threshold: float) -> str | None:
     """Return the distance within which the message would be let through: "" for none but 0, None for none at all."""
     scoring = question.held.scoring
     assert scoring is not None
@@ -329,7 +371,7 @@ def _distance_that_would_do(question: Question, found: Score, text_weight: float
     for steps in range(math.floor(limit / step), 0, -1):
         shown = float(f"{steps * step:.6g}")
         if would_do(shown):
-            return _length(shown, question.space)
+            return length_text(shown, question.space)
     return ""
 
 

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from nearcast import engine
-from nearcast.columns import NO_TIME, WITHIN, Messages, Subscriptions, datetime_of, microseconds_of
-from nearcast.deliveries import Deliveries
+from nearcast.columns import NO_TIME, TOPK, WITHIN, Messages, Subscriptions, datetime_of, microseconds_of
+from nearcast.deliveries import Deliveries, Piece
 from nearcast.errors import InvalidColumns, InvalidInput, InvalidRegion, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate, joined_messages
-from nearcast.explain import Explanation, Question, Step, explain
+from nearcast.explain import Explanation, Question, Standing, Step, explain
 from nearcast.geo import Area, Box, Circle, Regions, Shape, Space, shape_from
 from nearcast.indexes import DEFAULT_INDEX, create
 from nearcast.indexes._scored import needs_totals
 from nearcast.model import (
+    Delivery,
     Message,
     Similar,
     Subscription,
     TopK,
-    Within,
     checked_time,
     message_from,
     subscription_from,
@@ -34,8 +36,10 @@ from nearcast.model import (
 from nearcast.model.places import is_number
 from nearcast.query import compile_queries
 from nearcast.recent import Recent
+from nearcast.sliding import Window
+from nearcast.snapshot import open_state, save_state
 from nearcast.tables import Rejected, messages_table, read_messages, read_subscriptions, subscriptions_table
-from nearcast.tables.scored import columns_of
+from nearcast.tables.scored import NO_WINDOW, columns_of
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
 from nearcast.text.words import UNKNOWN, WordTable
@@ -68,7 +72,11 @@ class Hub:
     `space` is "earth" (longitude, latitude, metres) or "plane"; `index` a name from `nearcast indexes`, with options;
     `analyzer` says how text and queries become words; `vocabulary` holds the document frequencies that weights come
     from, as they are when it is given; `max_distance` is for scored subscriptions that give none, in metres on the
-    earth.
+    earth. `window` is what top-k subscriptions look at: a number of messages, or event time like "30s", "15m", "2h",
+    "7d" or a timedelta; without it there are none.
+
+    What a call delivers it returns. Only `subscribe` and `subscribe_many` return something else: what a new top-k
+    subscription finds in the window comes first in what the next call returns; `poll` returns it at once.
     """
 
     def __init__(
@@ -79,15 +87,18 @@ class Hub:
         analyzer: Analyzer | None = None,
         vocabulary: Vocabulary | None = None,
         max_distance: float | None = None,
+        window: Window | int | str | timedelta | None = None,
     ):
         self.space = _space(space)
         self.max_distance = _checked_distance(max_distance)
         self._lock = threading.RLock()
         self._recent = Recent()
+        self._waiting: list[Piece] = []
         self._state = engine.State(
             create(index, self.space),
             analyzer=Analyzer() if analyzer is None else analyzer,
             vocabulary=Vocabulary() if vocabulary is None else vocabulary,
+            window=None if window is None else Window.of(window),
         )
 
     def __len__(self) -> int:
@@ -105,22 +116,30 @@ class Hub:
     def subscribe(self, subscription: Subscription | dict[str, Any] | Any) -> Id:
         """Store a subscription and return its id; a known id is replaced and keeps its place in the order."""
         value = self._subscription(subscription)
+        if isinstance(value, TopK) and self.window is None:
+            raise InvalidSubscription(NO_WINDOW, field="kind")
         with self._lock:
-            engine.subscribe(self._state, self._columns_of(value, self._state.words))
+            self._waiting += engine.subscribe(self._state, self._columns_of(value, self._state.words))
         return value.id
 
-    def _subscription(self, given: Any) -> Within | Similar:
+    @property
+    def window(self) -> Window | None:
+        """Return what top-k subscriptions look at."""
+        return self._state.window
+
+    def _subscription(self, given: Any) -> Subscription:
         value = subscription_from(given, self.space)
-        if isinstance(value, TopK):
-            raise NotSupported("a subscription of kind 'topk' is not matched yet by this version")
         value.check(self.space)
         return value
 
-    def subscribe_many(self, subscriptions: pa.Table | Iterable[Any], *, source: str = "subscriptions") -> Rejected:
+    def subscribe_many(
+        self, subscriptions: pa.Table | Iterable[Any], *, threads: int | None = None, source: str = "subscriptions"
+    ) -> Rejected:
         """Store many subscriptions; return the rows that were not stored, with reasons.
 
         Takes a table in interchange columns, or values as `subscribe` takes them. Of rows with the same id in one
-        call the first is stored and the others rejected; an id known from an earlier call is replaced.
+        call the first is stored and the others rejected; an id known from an earlier call is replaced. `threads` is how
+        many cores search the window for new top-k subscriptions, all of them unless given.
         """
         rejected = Rejected()
         subscriptions = _table_or_values(subscriptions)
@@ -135,9 +154,10 @@ class Hub:
                 state.analyzer,
                 source=source,
                 max_distance=self.max_distance,
+                has_window=self.window is not None,
                 rejected=rejected,
             )
-            engine.subscribe(state, columns)
+            self._waiting += engine.subscribe(state, columns, threads or os.cpu_count() or 1)
         return rejected
 
     def unsubscribe(self, subscription_id: Id) -> None:
@@ -146,17 +166,44 @@ class Hub:
             self._state.slot(subscription_id)
             engine.unsubscribe(self._state, pa.array([subscription_id]))
 
-    def move(self, subscription_id: Id, place: Any) -> None:
+    def move(self, subscription_id: Id, place: Any) -> Deliveries:
         """Give a subscription another place, from now on.
 
-        A region replaces the old one; a point (x, y) carries the old one along, its centre going there. A `Similar`
-        has a point, and takes no other place.
+        A region replaces the old one; a point (x, y) carries the old one along, its centre going there. A `Similar` or
+        `TopK` has a point, and takes no other place. What enters and leaves a top-k by the move is delivered.
         """
         with self._lock:
             slot = self._state.slot(subscription_id)
             shape = self._moved(slot, place)
             shape.check(self.space)
-            engine.move(self._state, pa.array([subscription_id]), Regions.from_shapes([shape], self.space))
+            regions = Regions.from_shapes([shape], self.space)
+            return self._deliveries(engine.move(self._state, pa.array([subscription_id]), regions))
+
+    def _deliveries(self, pieces: Sequence[Piece], rejected: Rejected | None = None) -> Deliveries:
+        """Return these, after those that waited."""
+        waiting, self._waiting = self._waiting, []
+        return Deliveries([*waiting, *pieces], rejected)
+
+    def poll(self) -> Deliveries:
+        """Return what was delivered since the last call that returned deliveries: answers of new subscriptions."""
+        with self._lock:
+            return self._deliveries([])
+
+    def current(self, subscription_id: Id) -> list[Delivery]:
+        """Return the top-k of a subscription as it stands, best first: for each message the `+` that is in force."""
+        with self._lock:
+            state = self._state
+            slot = state.slot(subscription_id)
+            if state.topk is None or not state.topk.holds(slot):
+                raise InvalidSubscription(f"subscription {subscription_id!r} is not of kind 'topk'", field="kind")
+            rows, scores = state.topk.current(slot)
+            ids, _ = state.topk.names(rows)
+            times = state.topk.sliding.times(rows)
+            version = state.vocabulary.version
+        return [
+            Delivery(subscription_id, id_, score=score, rank=rank, time=datetime_of(time), version=version)
+            for rank, (id_, score, time) in enumerate(zip(ids, scores.tolist(), times, strict=True), 1)
+        ]
 
     def _moved(self, slot: int, place: Any) -> Shape:
         """Return where a subscription is after its move to `place`."""
@@ -168,14 +215,17 @@ class Hub:
             return _centred_at(held.regions.shape_of(0), *point, self.space)
         return Box(*point, *point)
 
-    def use_vocabulary(self, vocabulary: Vocabulary) -> None:
-        """Weigh words by this vocabulary as it is now; all subscriptions are weighed anew before the next message."""
-        with self._lock:
-            engine.use_vocabulary(self._state, vocabulary)
+    def use_vocabulary(self, vocabulary: Vocabulary) -> Deliveries:
+        """Weigh words by this vocabulary as it is now; all subscriptions are weighed anew before the next message.
 
-    def _columns_of(self, value: Within | Similar, words: WordTable) -> Subscriptions:
+        What enters and leaves a top-k by that is delivered.
+        """
+        with self._lock:
+            return self._deliveries(engine.use_vocabulary(self._state, vocabulary, os.cpu_count() or 1))
+
+    def _columns_of(self, value: Subscription, words: WordTable) -> Subscriptions:
         analyzer = self._state.analyzer
-        if isinstance(value, Similar):
+        if isinstance(value, Similar | TopK):
             return columns_of(value, self.space, words, analyzer, self.max_distance)
         has_region = np.array([value.region is not None])
         compiled = compile_queries(pa.array([value.query]), words, analyzer=analyzer, has_region=has_region)
@@ -197,8 +247,9 @@ class Hub:
         value = message if isinstance(message, Message) else message_from(message, self.space)
         value.check(self.space)
         with self._lock:
+            pieces = engine.publish(self._state, self._message_columns(value))
             self._recent.add(value)
-            return Deliveries([engine.publish(self._state, self._message_columns(value))])
+            return self._deliveries(pieces)
 
     def publish_many(
         self, messages: pa.Table | Iterable[Any], *, threads: int = 1, source: str = "messages"
@@ -222,24 +273,40 @@ class Hub:
                 state.analyzer,
                 source=source,
                 weights=state.weights if state.needs_totals else None,
+                window_words=None if state.topk is None else state.topk.words.table,
+                why_late=self._why_late,
                 rejected=rejected,
             )
             self._recent.add_table(messages)
-            return Deliveries([engine.publish(state, columns, threads)], rejected)
+            return self._deliveries(engine.publish(state, columns, threads), rejected)
 
-    def advance(self, time: datetime | str) -> None:
-        """Move event time forward; subscriptions that expire by then are forgotten."""
+    def _why_late(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
+        """Return which messages, arriving in this order, come too late for the window, and why."""
+        state = self._state
+        if state.topk is None:
+            return []
+        late = np.flatnonzero(state.topk.sliding.is_late(times, state.now)).tolist()
+        return [(row, engine.why_late(state.topk.sliding.window, int(times[row]))) for row in late]
+
+    def advance(self, time: datetime | str) -> Deliveries:
+        """Move event time forward; subscriptions that expire by then are forgotten.
+
+        What leaves a window of time by that, and what takes its place in a top-k, is delivered.
+        """
         moment = checked_time(time, "time")
         if moment is None:
             raise ValueError("time is None; expected an aware datetime or RFC 3339 text")
         with self._lock:
-            engine.advance(self._state, microseconds_of(moment))
+            return self._deliveries(engine.advance(self._state, microseconds_of(moment)))
 
     def _message_columns(self, value: Message) -> Messages:
         state = self._state
         read = state.analyzer.tokens(value.text) if value.text else []
-        terms = self._terms_of(read, value.terms or ())
+        terms = _terms_of(state.words, read, value.terms or (), add=False)
         totals = np.array([state.weights.total([*read, *(value.terms or ())])]) if state.needs_totals else None
+        window_terms = None
+        if state.topk is not None:
+            window_terms = _terms_of(state.topk.words.table, read, value.terms or (), add=True)
         return Messages(
             [value.id],
             np.array([0, len(terms)]),
@@ -248,15 +315,8 @@ class Hub:
             _NEVER if value.time is None else np.array([microseconds_of(value.time)]),
             _NEVER if value.expires is None else np.array([microseconds_of(value.expires)]),
             totals=totals,
+            window_terms=window_terms,
         )
-
-    def _terms_of(self, read: list[str], given: Sequence[str]) -> NDArray[np.int32]:
-        """Return the words of the text, then the given terms, with a gap that no phrase reaches over."""
-        known = self._state.words
-        if not given:
-            return known.ids_of(read, add=False) if read else _NO_TERMS
-        given_terms = known.ids_of(given, add=False)
-        return np.concatenate([known.ids_of(read, add=False), _GAP, given_terms]) if read else given_terms
 
     # Answers about answers
 
@@ -274,10 +334,26 @@ class Hub:
                 state.words.word,
                 state.weights,
                 lambda word: self._message_columns(replace(value, terms=(*(value.terms or ()), word))),
+                self._standing(slot, value),
             )
             lines = state.index.explain(question.messages, 0, slot, state.words.word)
             found = explain(question, lines, (subscription_id, value.id))
             return _with_expiry(found, state, slot, microseconds_of(value.time))
+
+    def _standing(self, slot: int, message: Message) -> Standing | None:
+        """Return the top-k of a slot as it stands, None if it is of another kind."""
+        topk = self._state.topk
+        if topk is None or not topk.holds(slot):
+            return None
+        rows, scores = topk.current(slot)
+        late = self._why_late(np.array([microseconds_of(message.time)]))
+        return Standing(
+            topk.k_of(slot),
+            scores.tolist(),
+            topk.sliding.times(rows),
+            topk.sliding.window.is_by_time,
+            late[0][1] if late else None,
+        )
 
     def estimate(
         self,
@@ -317,6 +393,13 @@ class Hub:
 
     def _asked(self, subscription: Any, words: WordTable) -> Subscriptions:
         """Return the columns of a subscription that is only asked about."""
+        columns = self._columns_asked(subscription, words)
+        if columns.kind[0] == TOPK:
+            k = 0 if columns.scoring is None else int(columns.scoring.k[0])
+            raise NotSupported(f"a top-k subscription always gets its best {k}; estimate the other kinds")
+        return columns
+
+    def _columns_asked(self, subscription: Any, words: WordTable) -> Subscriptions:
         if not isinstance(subscription, pa.Table):
             return self._columns_of(self._subscription(subscription), words)
         rejected, analyzer, usual = Rejected(), self._state.analyzer, self.max_distance
@@ -327,6 +410,27 @@ class Hub:
             raise InvalidSubscription(f"the table has {len(columns)} subscriptions; expected one")
         return columns
 
+    def save(self, folder: str | Path) -> None:
+        """Write the hub into a new or empty folder, with its window and what every top-k holds.
+
+        `ValueError` while deliveries wait that only `poll` or another call can hand out: they would be lost.
+        """
+        with self._lock:
+            if any(map(len, self._waiting)):
+                raise ValueError("deliveries of new subscriptions are waiting; take them with poll() before saving")
+            save_state(self._state, folder, max_distance=self.max_distance)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Hub:
+        """Return the hub that was saved in a folder; it goes on as the one that was saved would.
+
+        Only the sample that `estimate` judges by begins anew.
+        """
+        state, about = open_state(folder)
+        hub = cls(state.index.space, index="scan", max_distance=about["max_distance"])
+        hub._state = state
+        return hub
+
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes of the hub and its index."""
         with self._lock:
@@ -334,14 +438,24 @@ class Hub:
             return {
                 "space": self.space.kind,
                 "subscriptions": len(state.index),
-                "published": state.next_step,
+                "published": state.published,
                 "words": len(state.words),
                 "vocabulary_version": state.vocabulary.version,
                 "max_distance": self.max_distance,
                 "id_bytes": state.ids.nbytes + state.expires.nbytes,
                 "now": _rfc_3339(state.now),
                 "index": state.index.stats(),
+                **({} if state.topk is None else {"topk": state.topk.stats()}),
             }
+
+
+def _terms_of(known: WordTable, read: list[str], given: Sequence[str], *, add: bool) -> NDArray[np.int32]:
+    """Return the words of the text, then the given terms, with a gap that no phrase reaches over."""
+    if not given:
+        return known.ids_of(read, add=add) if read else _NO_TERMS
+    if not read:
+        return known.ids_of(given, add=add)
+    return np.concatenate([known.ids_of(read, add=add), _GAP, known.ids_of(given, add=add)])
 
 
 def _space(space: str | Space) -> Space:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nearcast.geo import Space
+    from nearcast.sliding import Window
     from nearcast.tables import Rejected
     from nearcast.text import Vocabulary
 
@@ -115,6 +116,29 @@ def check_max_distance(given: float | None) -> None:
     """Refuse a distance that no subscription could use."""
     if given is not None and not 0 < given < math.inf:
         raise UsageMistake(f"--max-distance is {given:g}; expected a finite number above 0")
+
+
+def window_of(given: str | None) -> Window | None:
+    """Return the window of an option; a usage mistake if it is none."""
+    from nearcast.errors import InvalidInput
+    from nearcast.sliding import Window
+
+    try:
+        return None if given is None else Window.of(given)
+    except InvalidInput as error:
+        raise UsageMistake(f"--{error}") from None
+
+
+def need_window(subscriptions: pa.Table, window: Window | None) -> None:
+    """Refuse top-k subscriptions where there is no window for them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if window is not None or "kind" not in subscriptions.column_names:
+        return
+    kind = subscriptions.column("kind")
+    if not pa.types.is_null(kind.type) and pc.any(pc.equal(kind.cast(pa.string()), "topk")).as_py():
+        raise UsageMistake("there are subscriptions of kind topk; give their window, --window 100000 or --window 2h")
 
 
 def vocabulary_of(path: Path | None, messages: Source, space: Space, steps: Steps) -> Vocabulary:

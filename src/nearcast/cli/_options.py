@@ -37,7 +37,15 @@ MaxDistanceOption = Annotated[
     typer.Option(
         "--max-distance",
         metavar="LENGTH",
-        help="For similar subscriptions that give none: where nearness ends, in metres, or units of a plane.",
+        help="For scored subscriptions that give none: where nearness ends, in metres, or units of a plane.",
+    ),
+]
+WindowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        metavar="N|TIME",
+        help="What top-k subscriptions look at: the last 100000 messages, or those of the last 30s, 15m, 2h, 7d.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearcast.cli._console import Steps
-from nearcast.cli._inputs import check_max_distance, open_sources, space_of_sources, vocabulary_of
+from nearcast.cli._inputs import (
+    Source,
+    check_max_distance,
+    need_window,
+    open_sources,
+    space_of_sources,
+    vocabulary_of,
+    window_of,
+)
 from nearcast.cli._options import (
     JsonOption,
     MapOption,
@@ -17,6 +25,7 @@ from nearcast.cli._options import (
     SpaceOption,
     SubscriptionsFile,
     VocabularyOption,
+    WindowOption,
 )
 from nearcast.errors import InvalidColumns
 
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nearcast.geo import Space
+    from nearcast.hub import Hub
     from nearcast.model import Message
     from nearcast.tables import Rejected
 
@@ -36,11 +46,15 @@ def explain(
     space: SpaceOption = None,
     vocabulary: VocabularyOption = None,
     max_distance: MaxDistanceOption = None,
+    window: WindowOption = None,
     maps: MapOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Say which step lets a message through to a subscription, or drops it."""
-    from nearcast.columns import WITHIN
+    """Say which step lets a message through to a subscription, or drops it.
+
+    For a subscription of kind topk: where the message ranks when it arrives, after those before it in the file.
+    """
+    from nearcast.columns import TOPK, WITHIN
     from nearcast.hub import Hub
     from nearcast.tables import Rejected, read_subscriptions
     from nearcast.text import Analyzer
@@ -48,9 +62,10 @@ def explain(
 
     check_max_distance(max_distance)
     sources = open_sources(subscriptions, messages, maps or [])
-    hub = Hub(space_of_sources(sources, space), max_distance=max_distance)
+    hub = Hub(space_of_sources(sources, space), max_distance=max_distance, window=window_of(window))
     rejected = Rejected()
     asked = sources[0].row_of(subscription)
+    need_window(asked, hub.window)
     named = read_subscriptions(asked, hub.space, WordTable(), Analyzer(), max_distance=max_distance, rejected=rejected)
     posted = _message(sources[1].row_of(message), hub.space, rejected)
     for row in rejected:
@@ -60,9 +75,27 @@ def explain(
         with Steps() as steps:
             hub.use_vocabulary(vocabulary_of(vocabulary, sources[1], hub.space, steps))
     hub.subscribe_many(asked)
+    if named.kind[0] == TOPK:
+        _publish_until(hub, sources[1], message)
     explanation = hub.explain(posted, named.ids[0].as_py())
     typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))
     return 0
+
+
+def _publish_until(hub: Hub, messages: Source, wanted: str) -> None:
+    """Publish what stands in the file before the first message with that id."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from nearcast.tables import Rejected
+    from nearcast.tables.cells import TableRows
+
+    for batch in messages.batches(Rejected()):
+        ids = TableRows(batch, messages.name, 0).ids().cast(pa.string())
+        at = pc.index(ids, pa.scalar(wanted)).as_py()
+        hub.publish_many(batch if at < 0 else batch.slice(0, at))
+        if at >= 0:
+            return
 
 
 def _message(row: pa.Table, space: Space, rejected: Rejected) -> Message | None:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast.cli._console import Steps, UsageMistake
-from nearcast.cli._inputs import Source, check_max_distance, open_sources, space_of_sources, vocabulary_of
+from nearcast.cli._inputs import (
+    Source,
+    check_max_distance,
+    need_window,
+    open_sources,
+    space_of_sources,
+    vocabulary_of,
+    window_of,
+)
 from nearcast.cli._options import (
     JsonOption,
     MapOption,
@@ -21,6 +29,7 @@ from nearcast.cli._options import (
     SpaceOption,
     SubscriptionsFile,
     VocabularyOption,
+    WindowOption,
 )
 from nearcast.cli._rejected import EXIT_REJECTED, show_rejected
 from nearcast.errors import InvalidColumns
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     from nearcast.files import DeliveryWriter
     from nearcast.geo import Space
     from nearcast.hub import Hub
+    from nearcast.sliding import Window
     from nearcast.tables import Rejected
 
 #: Messages that are published at once, at first and at most, and deliveries that are to be in memory at once.
@@ -46,13 +56,17 @@ def match(
     threads: Annotated[int, typer.Option(min=1, help="Cores to match with.")] = 1,
     vocabulary: VocabularyOption = None,
     max_distance: MaxDistanceOption = None,
+    window: WindowOption = None,
     maps: MapOption = None,
     rejected: Annotated[
         Path | None, typer.Option(help="File for rows that cannot be used, with reasons; formats as for --out.")
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Deliver every message to every subscription it satisfies; exit 3 if some rows were rejected."""
+    """Deliver every message to every subscription it satisfies; exit 3 if some rows were rejected.
+
+    Subscriptions of kind topk need --window; what enters their best k is a +, what leaves it a -.
+    """
     from nearcast.files import DeliveryWriter
     from nearcast.tables import Rejected
 
@@ -61,7 +75,8 @@ def match(
     _check_index(index)
     check_max_distance(max_distance)
     sources = open_sources(subscriptions, messages, maps or [])
-    job = _Job(*sources, space_of_sources(sources, space), index, threads, max_distance, Rejected())
+    where = space_of_sources(sources, space)
+    job = _Job(*sources, where, index, threads, max_distance, window_of(window), Rejected())
     with ExitStack() as outputs:
         # Both files are opened before the work and put in place after it: no half of an answer is left behind.
         writer = outputs.enter_context(DeliveryWriter(out))
@@ -88,16 +103,20 @@ class _Job:
     index: str
     threads: int
     max_distance: float | None
+    window: Window | None
     rejected: Rejected
 
     def run(self, vocabulary: Path | None, out: DeliveryWriter, steps: Steps) -> dict[str, Any]:
         """Match everything into `out`; return the counts."""
         from nearcast.hub import Hub
 
-        words = vocabulary_of(vocabulary, self.messages, self.space, steps)
-        hub = Hub(self.space, index=self.index, vocabulary=words, max_distance=self.max_distance)
         steps.begin("reading subscriptions", self.subscriptions.total())
-        self.rejected.extend(hub.subscribe_many(self.subscriptions.table(self.rejected)))
+        subscriptions = self.subscriptions.table(self.rejected)
+        need_window(subscriptions, self.window)
+        words = vocabulary_of(vocabulary, self.messages, self.space, steps)
+        hub = Hub(self.space, index=self.index, vocabulary=words, max_distance=self.max_distance, window=self.window)
+        steps.begin("storing subscriptions", subscriptions.num_rows)
+        self.rejected.extend(hub.subscribe_many(subscriptions))
         deliveries = self._publish(hub, out, steps)
         stats = hub.stats()
         return {
