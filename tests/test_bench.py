@@ -20,8 +20,8 @@ from nearcast.bench.answers import AnswersDiffer, scan_sample
 from nearcast.bench.distances import MaxDistance, diameter
 from nearcast.bench.encoding import encoded
 from nearcast.bench.figures import drawing, figures_of, measuring
-from nearcast.bench.figures.figure import Series
-from nearcast.bench.figures.measuring import Data, with_options
+from nearcast.bench.figures.figure import Series, with_options
+from nearcast.bench.figures.measuring import Data
 from nearcast.bench.run import measure, run_boolean, run_similar
 from nearcast.bench.workloads import Recipe, Workload, drawn_from, generated, save_workload
 from nearcast.cli import _console, main
@@ -334,7 +334,7 @@ def test_fewer_messages_are_asked_when_answers_would_not_fit(wishes, monkeypatch
 
 def test_all_subscriptions_must_be_of_the_kind(workload, wishes):
     """A benchmark of one kind does not time another."""
-    with pytest.raises(InvalidColumns, match="similar ones need lon and lat, or x and y"):
+    with pytest.raises(InvalidColumns, match="scored ones need lon and lat, or x and y"):
         run_similar(workload, ["scan"], max_distance=MaxDistance(), say=silent)
     with pytest.raises(InvalidColumns, match="row 0 is of kind similar, all must be within"):
         run_boolean(MaxDistance().applied(wishes), ["scan"], say=silent)

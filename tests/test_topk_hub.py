@@ -354,6 +354,16 @@ def test_words_of_messages_that_are_gone_are_forgotten(monkeypatch):
     assert [299, 298, 297] == current(hub, "s")
 
 
+def test_words_are_not_forgotten_between_the_messages_of_one_call(monkeypatch):
+    """All of them are encoded before the first is published."""
+    monkeypatch.setattr("nearcast.topk.keeper._SPARE_WORDS", 20)
+    hub = hub_of(10)
+    hub._state.topk._word_limit = 20
+    hub.publish_many([post(i, f"tea new{i} other{i}") for i in range(2000)])
+    hub.subscribe(TopK("t", "new1995 other1996", (0, 0), k=3))
+    assert [("+", "t", 1996, 1), ("+", "t", 1995, 2)] == told(hub.poll())
+
+
 @pytest.mark.parametrize("buffer", ["cskyband", "skyband", "kmax"])
 def test_buffers_stay_short_over_a_long_stream(buffer):
     """Also those that began on an empty window, when everything was welcome."""

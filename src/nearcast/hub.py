@@ -247,6 +247,7 @@ class Hub:
         value = message if isinstance(message, Message) else message_from(message, self.space)
         value.check(self.space)
         with self._lock:
+            self._forget_words()
             pieces = engine.publish(self._state, self._message_columns(value))
             self._recent.add(value)
             return self._deliveries(pieces)
@@ -266,6 +267,7 @@ class Hub:
             messages = messages_table(messages, self.space, rejected=rejected, source=source)
         with self._lock:
             state = self._state
+            self._forget_words()
             columns = read_messages(
                 messages,
                 self.space,
@@ -279,6 +281,11 @@ class Hub:
             )
             self._recent.add_table(messages)
             return self._deliveries(engine.publish(state, columns, threads), rejected)
+
+    def _forget_words(self) -> None:
+        """Let go of words that left the window: now, before messages are encoded."""
+        if self._state.topk is not None:
+            self._state.topk.forget_words()
 
     def _why_late(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
         """Return which messages, arriving in this order, come too late for the window, and why."""

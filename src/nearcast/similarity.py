@@ -17,7 +17,7 @@ the word and 1 for each word of the subscription:
 
     tfidf    Σ weight(t) · tf(t) · weight(t) over s ∩ m, / (‖s‖ · ‖m‖)
 
- Scores are decided in float64 by the functions here and nowhere else, with common words summed in the order of
+Scores are decided in float64 by the functions here and nowhere else, with common words summed in the order of
 the subscription's words sorted as strings: no two indexes disagree in the last bit. A bound may drop a subscription
 only where it misses by more than `MARGIN`, far above what rounding can do.
 """
@@ -76,9 +76,10 @@ def tfidf_of(common, own, other):
 
     One root of the product: equal vectors give exactly 1.
     """
-    if common <= 0.0 or own <= 0.0 or other <= 0.0:
+    product = own * other
+    if common <= 0.0 or product <= 0.0:
         return 0.0
-    cosine = common / math.sqrt(own * other)
+    cosine = common / math.sqrt(product)
     return cosine if cosine < 1.0 else 1.0
 
 

@@ -130,7 +130,8 @@ class SlidingWindow:
         """Return which share of recent updates of the window were arrivals; the others were expiries."""
         if not self.window.is_by_time or not self._arrived:
             return 0.5
-        return min(max(self._arrived / (self._arrived + self._expired), 0.05), 0.95)
+        # A stream that grows or shrinks is not trusted to do so for long.
+        return min(max(self._arrived / (self._arrived + self._expired), 0.3), 0.6)
 
     @property
     def updates(self) -> list[int]:
@@ -228,6 +229,8 @@ class SlidingWindow:
 
     def _count_updates(self, arrived: int, expired: int) -> None:
         """Remember the recent stream: the older half of what is known counts half."""
+        if not self._expired:
+            arrived = min(arrived, expired)  # while the window fills for the first time, only arrivals are seen
         self._arrived, self._expired = self._arrived + arrived, self._expired + expired
         if self._arrived + self._expired > 2 * max(self.n_live, 1000):
             self._arrived, self._expired = self._arrived // 2, self._expired // 2

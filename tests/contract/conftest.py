@@ -1,6 +1,7 @@
 """Every registered index under one parameter, with options that make a small one walk through all of its code.
 
-An index is asked what it matches: `SPECS` take boolean subscriptions, `SCORED` take similar ones, `MIXED` both at once.
+An index is asked what it matches: `SPECS` take boolean subscriptions, `SCORED` similar ones, `MIXED` both at once,
+`TOPK` top-k ones, `OF_ALL_KINDS` all three.
 """
 
 import numba
@@ -11,7 +12,7 @@ from nearcast.indexes import available, create
 from nearcast.testing import IndexActor
 from nearcast.testing.strategies import KINDS
 
-pytest.register_assert_rewrite("contract.scored")
+pytest.register_assert_rewrite("contract.scored", "contract.topk")
 
 _KNOWN = {info.name: info for info in available()}
 
@@ -39,8 +40,16 @@ if numba.config.DISABLE_JIT:
 SPECS = [spec for spec in EVERY if "within" in kinds_of(spec)]
 SCORED = [spec for spec in EVERY if "similar" in kinds_of(spec)]
 MIXED = [spec for spec in SPECS if spec in SCORED]
+TOPK = [spec for spec in EVERY if "topk" in kinds_of(spec)]
+OF_ALL_KINDS = [spec for spec in MIXED if spec in TOPK]
 #: Each mix of kinds, and who matches it.
-SPECS_BY_KINDS = {("within",): SPECS, ("similar",): SCORED, ("within", "similar"): MIXED}
+SPECS_BY_KINDS = {
+    ("within",): SPECS,
+    ("similar",): SCORED,
+    ("within", "similar"): MIXED,
+    ("topk",): TOPK,
+    KINDS: OF_ALL_KINDS,
+}
 
 
 @pytest.fixture(params=SPECS, scope="session")
@@ -76,6 +85,24 @@ def scored_kinds(scored_spec):
 @pytest.fixture(params=MIXED)
 def new_mixed(request):
     """Return a maker of empty indexes that take both kinds."""
+    return lambda space, **options: IndexActor(create(request.param, space), **options)
+
+
+@pytest.fixture(params=TOPK, scope="session")
+def topk_spec(request):
+    """Name an index that matches top-k subscriptions."""
+    return request.param
+
+
+@pytest.fixture
+def new_topk(topk_spec):
+    """Return a maker of empty indexes that take top-k subscriptions."""
+    return lambda space, **options: IndexActor(create(topk_spec, space), **options)
+
+
+@pytest.fixture(params=OF_ALL_KINDS)
+def new_of_all_kinds(request):
+    """Return a maker of empty indexes that take all three kinds."""
     return lambda space, **options: IndexActor(create(request.param, space), **options)
 
 

@@ -17,7 +17,7 @@ import nearcast
 from contract.conftest import SPECS_BY_KINDS
 from contract.worlds import EARTH, PLANE, world
 from nearcast.indexes import create, open_index
-from nearcast.model import Similar
+from nearcast.model import Similar, TopK
 from nearcast.testing import IndexActor
 from nearcast.testing.values import point_box
 
@@ -32,6 +32,8 @@ def work(spec, space, kinds, folder, borrowed):
     index.remove([1, 2])
     index.replace([3], wanted[:1])
     index.move([4], [point_box(1, 1)])
+    if "topk" in kinds:
+        index.set_thresholds(*thresholds(wanted))
     index.reweigh({"w1": 2.5, "w3": 0.0})
     index.settle()
     messages = index.messages(said)
@@ -41,6 +43,8 @@ def work(spec, space, kinds, folder, borrowed):
     index.index.save(folder)
     again = replace(index, index=open_index(folder))
     again.match(said)
+    if "topk" in kinds:
+        again.set_thresholds(*thresholds(wanted))
     again.insert(wanted)
     again.move([4], [point_box(1, 1)])
     again.remove([5])
@@ -52,9 +56,16 @@ def work(spec, space, kinds, folder, borrowed):
         again.index.match(messages)
 
 
+def thresholds(wanted):
+    """Return some slots of kind topk that stay as they are in `work`, and thresholds for them."""
+    slots = [slot for slot, each in enumerate(wanted) if slot > 4 and isinstance(each, TopK)]
+    return slots, [0.1 * (slot % 7) for slot in slots]
+
+
 def work_without_totals(spec, space, wanted, said):
     """Match subscriptions that need none, fresh and merged."""
-    frugal = [replace(each, similarity="tsim") if isinstance(each, Similar) else each for each in wanted]
+    counted = [each for each in wanted if not isinstance(each, TopK)]
+    frugal = [replace(each, similarity="tsim") if isinstance(each, Similar) else each for each in counted]
     index = IndexActor(create(spec, space))
     index.insert(frugal)
     index.match(said)

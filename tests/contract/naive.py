@@ -5,16 +5,17 @@ from dataclasses import replace
 import numpy as np
 
 from nearcast.geo import Regions, touches
-from nearcast.model import Similar
-from nearcast.testing.plain import score
+from nearcast.model import Similar, TopK
+from nearcast.testing.plain import score, topk_score
 
 
 class Naive:
-    """Plays scripts without an index: `Query.holds` and `touches` for boolean subscriptions, `score` for others."""
+    """Plays scripts without an index: `Query.holds` and `touches` for boolean subscriptions, scores for others."""
 
     def __init__(self, space):
         self.space = space
-        self.held = []  # by slot: (query, region), Similar or None
+        self.held = []  # by slot: (query, region), Similar, TopK or None
+        self.thresholds = {}  # of slots with a TopK; 0 where nothing is said
         self.weights = {}
 
     def insert(self, wanted):
@@ -25,17 +26,22 @@ class Naive:
     def remove(self, slots):
         for slot in slots:
             self.held[slot] = None
+            self.thresholds.pop(slot, None)
 
     def replace(self, slots, wanted):
         for slot, each in zip(slots, wanted, strict=True):
             self.held[slot] = self._kept(each)
+            self.thresholds.pop(slot, None)
 
     def move(self, slots, regions):
         for slot, shape in zip(slots, regions, strict=True):
-            if isinstance(self.held[slot], Similar):
+            if isinstance(self.held[slot], Similar | TopK):
                 self.held[slot] = replace(self.held[slot], place=(shape.x_min, shape.y_min))
             else:
                 self.held[slot] = (self.held[slot][0], self._region(shape))
+
+    def set_thresholds(self, slots, values):
+        self.thresholds |= zip(slots, values, strict=True)
 
     def reweigh(self, weights):
         self.weights = dict(weights)
@@ -46,6 +52,7 @@ class Naive:
     def renumber(self):
         old = [slot for slot, wanted in enumerate(self.held) if wanted]
         self.held = [self.held[slot] for slot in old]
+        self.thresholds = {new: self.thresholds[slot] for new, slot in enumerate(old) if slot in self.thresholds}
         return old
 
     def match(self, said):
@@ -56,10 +63,13 @@ class Naive:
         ]
 
     def _scores(self, tokens, place):
-        return [wanted and self._score(wanted, tokens, place) for wanted in self.held]
+        return [wanted and self._score(slot, wanted, tokens, place) for slot, wanted in enumerate(self.held)]
 
-    def _score(self, wanted, tokens, place):
+    def _score(self, slot, wanted, tokens, place):
         """Return the score of a message that is wanted, else None."""
+        if isinstance(wanted, TopK):
+            reached = topk_score(wanted, tokens, place, self.space, self.weights)
+            return reached if reached is not None and reached >= self.thresholds.get(slot, 0.0) else None
         if isinstance(wanted, Similar):
             reached = score(wanted, tokens, place, self.space, self.weights)
             return reached if reached >= wanted.threshold else None
@@ -69,7 +79,7 @@ class Naive:
         return None
 
     def _kept(self, wanted):
-        return wanted if isinstance(wanted, Similar) else (wanted[0], self._region(wanted[1]))
+        return wanted if isinstance(wanted, Similar | TopK) else (wanted[0], self._region(wanted[1]))
 
     def _region(self, shape):
         return Regions.from_shapes([shape], self.space)

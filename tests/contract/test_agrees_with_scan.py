@@ -10,13 +10,14 @@ from hypothesis import example, given
 
 from contract.conftest import SPECS_BY_KINDS
 from contract.naive import Naive, as_pairs
-from contract.worlds import EARTH, PLANE, random_said, random_wanted, random_weights, world
+from contract.worlds import EARTH, PLANE, random_said, random_thresholds, random_wanted, random_weights, world
 from nearcast.geo import Box, Circle
 from nearcast.indexes import create
-from nearcast.model import Similar
+from nearcast.model import Similar, TopK
 from nearcast.query import Word
 from nearcast.testing import IndexActor, Script, Step, check_index, replay, scripts
-from nearcast.testing.values import is_scored, point_box, region_of
+from nearcast.testing.strategies import KINDS
+from nearcast.testing.values import is_scored, moved, point_box, region_of
 
 pytestmark = pytest.mark.modes
 
@@ -59,6 +60,28 @@ EITHER_KIND = Script(
 )
 
 
+BEST = TopK(0, place=(0.0, 0.0), terms=("a", "b"), text_weight=0.5, max_distance=2.0)
+THERE = (("a", "c"), (1, 0, 1, 0))
+#: Thresholds met to the last bit, kept on a move and by new numbers, lost when another takes the slot.
+MOVING_THRESHOLDS = Script(
+    PLANE,
+    (
+        Step("insert", wanted=(BEST, replace(BEST, text_weight=0.0), replace(BEST, text_weight=1.0)) * 3),
+        Step("thresholds", (0, 1, 2, 3), said=(THERE,) * 4, aims=("met", "met", "met", "above")),
+        Step("match", said=(THERE, (("c",), (0, 0, 0, 0)))),
+        Step("reweigh", weights=(("a", 3.0), ("c", 0.0))),
+        Step("thresholds", (0, 1, 4, 5), said=(THERE,) * 4, aims=("below", "met", 1.0, 1.5)),
+        Step("move", (0, 1), (replace(BEST, place=(1.0, 0.0)),) * 2),
+        Step("replace", (2, 3), (BEST, BEST)),
+        Step("remove", (5,)),
+        Step("renumber"),
+        Step("match", said=(THERE, (("a", "a", "b"), (0, 0, 3, 3)))),
+        Step("thresholds", (0, 1, 2, 3, 4), said=(THERE,) * 5, aims=(0.0, 0.0, "met", "met", 0.0)),
+        Step("match", said=(THERE, (("a", "a", "b"), (0, 0, 3, 3)))),
+    ),
+)
+
+
 def assert_scan_is_the_definition(script):
     expected = replay(Naive(script.space), script)
     assert expected == [as_pairs(matches) for matches in replay(create("scan", script.space), script)]
@@ -82,6 +105,19 @@ def test_scan_is_the_definition_of_similar(script):
 @example(script=EITHER_KIND)
 def test_scan_is_the_definition_of_both(script):
     """So it does when boolean and similar subscriptions stand side by side and take each other's slots."""
+    assert_scan_is_the_definition(script)
+
+
+@given(script=scripts(kinds=("topk",)))
+@example(script=MOVING_THRESHOLDS)
+def test_scan_is_the_definition_of_topk(script):
+    """`scan` finds what shares a word and reaches the threshold of the moment, by a score in plain Python."""
+    assert_scan_is_the_definition(script)
+
+
+@given(script=scripts(kinds=KINDS))
+def test_scan_is_the_definition_of_all_kinds(script):
+    """So it does when subscriptions of all kinds stand side by side and take each other's slots."""
     assert_scan_is_the_definition(script)
 
 
@@ -116,6 +152,19 @@ def test_agrees_with_scan_on_both(script):
     assert_all_agree(script, ("within", "similar"))
 
 
+@given(script=scripts(kinds=("topk",)))
+@example(script=MOVING_THRESHOLDS)
+def test_agrees_with_scan_on_topk(script):
+    """The same for top-k subscriptions, whose thresholds rise and fall in between."""
+    assert_all_agree(script, ("topk",))
+
+
+@given(script=scripts(kinds=KINDS))
+def test_agrees_with_scan_on_all_kinds(script):
+    """The same for all kinds in one index."""
+    assert_all_agree(script, KINDS)
+
+
 LIVES = [(kinds, spec) for kinds, specs in SPECS_BY_KINDS.items() for spec in specs]
 
 
@@ -129,7 +178,7 @@ def test_agrees_with_scan_on_a_long_life(kinds, spec, space, seed, interpreted):
     live = {}
     for size in (60, 1, 5, 60, 1) if interpreted else (60, 1, 5, 60, 1, 5, 60, 5, 60, 1, 60, 5):
         said = random_said(rng, space, 12)
-        if "similar" in kinds and rng.random() < 0.3:
+        if kinds != ("within",) and rng.random() < 0.3:
             weights = random_weights(rng)
             index.reweigh(weights)
             scan.reweigh(weights)
@@ -140,6 +189,11 @@ def test_agrees_with_scan_on_a_long_life(kinds, spec, space, seed, interpreted):
         for verb, *arguments in random_changes(rng, space, live, kinds):
             getattr(index, verb)(*arguments)
             getattr(scan, verb)(*arguments)
+        assert scan.match(said) == index.match(said)
+        best = [slot for slot, each in live.items() if isinstance(each, TopK) and rng.random() < 0.5]
+        values = random_thresholds(rng, space, [live[slot] for slot in best], said, scan.weights)
+        for each in (index, scan) if best else ():
+            each.set_thresholds(best, values)
         assert scan.match(said) == index.match(said)
         assert len(live) == len(index.index)
     index.settle()
@@ -152,13 +206,14 @@ def random_changes(rng, space, live, kinds):
     replaced = rng.sample(list(live), len(live) // 6)
     others = random_wanted(rng, space, len(replaced), kinds)
     live |= zip(replaced, others, strict=True)
-    moved = rng.sample(list(live), len(live) // 5)
-    there = random_wanted(rng, space, len(moved), kinds)
-    regions = [region_of(each, scored=is_scored(live[slot])) for slot, each in zip(moved, there, strict=True)]
+    movers = rng.sample(list(live), len(live) // 5)
+    there = random_wanted(rng, space, len(movers), kinds)
+    regions = [region_of(each, scored=is_scored(live[slot])) for slot, each in zip(movers, there, strict=True)]
+    live |= {slot: moved(live[slot], region) for slot, region in zip(movers, regions, strict=True)}
     gone = rng.sample(list(live), len(live) // 7)
     for slot in gone:
         del live[slot]
-    return [("replace", replaced, others), ("move", moved, regions), ("remove", gone)]
+    return [("replace", replaced, others), ("move", movers, regions), ("remove", gone)]
 
 
 @pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])
@@ -171,6 +226,9 @@ def test_slots_give_back_what_they_hold(kinds, spec, space):
     slots = index.insert(wanted)
     index.move(slots[10:20], [point_box(i % 4, i % 3) for i in range(10)])
     index.settle()
+    best = [slot for slot in slots[9:] if isinstance(wanted[slot], TopK)]
+    if best:
+        index.set_thresholds(best, [0.2 + 0.1 * (slot % 4) for slot in best])
     index.replace(slots[:9], wanted[20:29])
     asked = random.Random(1).sample(slots, 40)
     twin = IndexActor(create("scan", space), words=index.words, weights=index.weights)

@@ -10,13 +10,14 @@ from nearcast.columns import KIND_NAMES, Messages, Subscriptions
 from nearcast.errors import NotSupported, UnknownIndex, UnknownSubscription
 from nearcast.geo import Box, Circle, Regions, shape_from
 from nearcast.indexes import available, create
-from nearcast.model import Similar
+from nearcast.model import Similar, TopK
 from nearcast.query import parse
 from nearcast.testing import IndexActor, check_index
 
 pytestmark = pytest.mark.modes
 
 UNIT = Box(0, 0, 1, 1)
+BEST = TopK(0, place=(0.0, 0.0), terms=("a",), max_distance=1.0)
 NEARBY = Similar(0, place=(0.0, 0.0), terms=("a",), threshold=0.9, max_distance=1.0)
 #: Enough rows for several cells and segments in the small variants.
 FILLER = [(parse(f"filler{i % 7}"), Box(i % 10, i // 10, i % 10 + 1, i // 10 + 1)) for i in range(40)]
@@ -356,7 +357,7 @@ REFUSED = [(spec, kind) for spec in EVERY for kind in KIND_NAMES if kind not in 
 def test_kinds_it_cannot_hold_are_refused(spec, kind):
     """An index says so of a kind that it does not match, in whatever call, and changes nothing."""
     index = IndexActor(create(spec, PLANE))
-    kept = (parse("a"), UNIT) if "within" in kinds_of(spec) else NEARBY
+    kept = {"within": (parse("a"), UNIT), "similar": NEARBY, "topk": BEST}[kinds_of(spec)[0]]
     index.insert([kept])
     columns = index.subscriptions([NEARBY, (parse("b"), UNIT) if kind == "within" else NEARBY])
     columns.kind[:] = KIND_NAMES.index(index.index.info.kinds[0]), KIND_NAMES.index(kind)

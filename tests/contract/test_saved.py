@@ -16,6 +16,7 @@ from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.geo import Space
 from nearcast.indexes import create, open_index
 from nearcast.indexes.trigger.components import arrays_of
+from nearcast.model import TopK
 from nearcast.testing import IndexActor, check_index
 from nearcast.testing.values import point_box
 
@@ -59,6 +60,9 @@ def filled(spec, space):
         index.insert(wanted[first : first + 30])
     index.remove([0, 17, 119])
     index.replace([1, 118], [wanted[5], wanted[6]])
+    best = [slot for slot in range(20, 110) if isinstance(wanted[slot], TopK)]
+    if best:
+        index.set_thresholds(best, [0.1 * (slot % 8) for slot in best])
     index.move([40], [point_box(2, 3)])
     return index, said, wanted
 

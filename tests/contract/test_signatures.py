@@ -12,6 +12,7 @@ pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing 
 
 EXPECTED = {
     "nearcast.indexes.scan._score_rows",
+    "nearcast.indexes.scan._score_topk_rows",
     "nearcast.indexes.scan._try_clauses",
     "nearcast.indexes._scored.own_amounts",
     "nearcast.indexes.trigger.search.search_segment",
@@ -31,7 +32,7 @@ def test_every_kernel_is_compiled_once(more, tmp_path):
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        timeout=600,
+        timeout=1200,
     )
     assert 0 == run.returncode, run.stderr
     counts = json.loads(run.stdout)

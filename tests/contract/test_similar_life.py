@@ -179,7 +179,7 @@ def test_columns_without_words_that_no_message_reaches(new_scored):
     columns = Subscriptions.of([0, 1, 2], [0, 0, 0], [], regions, kind=np.ones(2, np.uint8), scoring=scoring)
     index.index.insert(columns)
     index.settle()
-    messages = Messages.of([0, 0, 1], [-1], [HERE, HERE], totals=[[0, 0], [1, 1]])
+    messages = Messages.of([0, 0, 1], [-1], [HERE, HERE], totals=[[0, 0, 0], [1, 1, 1]])
     assert [[], []] == as_lists(index.index.match(messages))
 
 

@@ -5,9 +5,9 @@ import random
 from dataclasses import replace
 
 from nearcast.geo import Area, Box, Circle, Space, shape_from
-from nearcast.model import SIMILARITIES, Similar
+from nearcast.model import SIMILARITIES, Similar, TopK
 from nearcast.query import parse
-from nearcast.testing.plain import score
+from nearcast.testing.plain import score, topk_score
 
 EARTH, PLANE = Space.earth(), Space.plane()
 
@@ -22,6 +22,9 @@ VARIANTS = (
     LARGER_CELLS,
     *STAMPS,
     *(f"{name}:fan_out=4" for name in ("ir-tree-1", "ir-tree-100", "rt++-similar")),
+    "skype:leaf=4,groups=3",
+    "ipt:leaf=4",
+    "ciq:leaf=4,cells=7",
 )
 
 WORDS = [f"w{i}" for i in range(30)]
@@ -116,6 +119,35 @@ def _fitting(rng, space, wanted, said, weights):
     return replace(wanted, threshold=min(rng.choice(usable or [1.0]), most))
 
 
+def random_topk(rng, space, heard=()):
+    """Any text weight; of two, one has words of a message that was heard, and is at its place or in reach of it."""
+    words = [random_word(rng) for _ in range(rng.randint(1, 6))]
+    x, y, _, _ = random_place(rng, space)
+    reach = rng.choice([1.0, 5.0, 20.0, rng.uniform(0.1, 30.0)]) * (111_195.0 if space.is_earth else 1.0)
+    text_weight = rng.choice([0.0, 1.0, 0.5, rng.random(), rng.random(), rng.random()])
+    wanted = TopK(0, place=(x, y), terms=tuple(words), text_weight=text_weight, max_distance=reach)
+    if heard and rng.random() < 0.5:
+        tokens, place = rng.choice(heard)
+        if rng.random() < 0.4:
+            wanted = replace(wanted, place=place[:2])
+        elif away := float(space.distance_to_box(x, y, place)):
+            wanted = replace(wanted, max_distance=away * rng.choice([1.0, 1.0, 1.5, 2.0]))
+        if tokens:
+            wanted = replace(wanted, terms=(*words[1:], *rng.sample(tokens, rng.randint(1, min(len(tokens), 4)))))
+    return wanted
+
+
+def random_thresholds(rng, space, wanted, said, weights):
+    """Return a threshold for each top-k subscription: the score of a message, the float beside it, an edge, or any."""
+    values = []
+    for each in wanted:
+        tokens, place = rng.choice(said)
+        reached = topk_score(each, tokens, place, space, weights)
+        exact = [0.5] if reached is None else [reached, math.nextafter(reached, 0.0), math.nextafter(reached, 9.0)]
+        values.append(rng.choice([exact[0], *exact, 0.0, 1.0, rng.random(), rng.uniform(0.3, 0.8)]))
+    return values
+
+
 def random_weights(rng):
     """What words weigh: some nothing, some alike, one word far more than the rest."""
     weights = {word: rng.choice([0.0, 1.0, 2.0, rng.uniform(0.1, 9.0), rng.uniform(0.1, 9.0)]) for word in WORDS}
@@ -123,11 +155,13 @@ def random_weights(rng):
 
 
 def random_wanted(rng, space, n, kinds=("within",), heard=(), weights=None):
-    """Return n subscriptions, of either kind with equal chance."""
+    """Return n subscriptions, of any of these kinds with equal chance."""
 
     def one(kind):
         if kind == "similar":
             return random_similar(rng, space, heard, weights)
+        if kind == "topk":
+            return random_topk(rng, space, heard)
         return random_query(rng), random_region(rng, space)
 
     return [one(kinds[0] if len(kinds) == 1 else rng.choice(kinds)) for _ in range(n)]
@@ -146,7 +180,7 @@ def random_said(rng, space, n, longest=12):
 def world(seed, space, n_subscriptions, n_messages, kinds=("within",)):
     """Return (wanted, said) of a seed."""
     rng = random.Random(seed)
-    if "similar" not in kinds:
+    if kinds == ("within",):
         return random_wanted(rng, space, n_subscriptions), random_said(rng, space, n_messages)
     said = random_said(rng, space, n_messages)
     return random_wanted(rng, space, n_subscriptions, kinds, said), said

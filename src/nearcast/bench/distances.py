@@ -15,7 +15,7 @@ from nearcast.geo import EARTH_RADIUS_M, Space
 if TYPE_CHECKING:
     from nearcast.bench.workloads import Workload
 
-#: The share of the diameter unless something is said.
+#: The share of the diameter unless something is said, of similar subscriptions.
 DEFAULT_SHARE = 0.05
 
 
@@ -23,18 +23,19 @@ DEFAULT_SHARE = 0.05
 class MaxDistance:
     """What the command line says about `max_distance`: a distance, a share of the diameter, or nothing.
 
-    With nothing said, subscriptions keep what they have, and those that have none get `DEFAULT_SHARE`.
+    With nothing said, subscriptions keep what they have, and those that have none get the `usual_share`.
     """
 
     distance: float | None = None
     share: float | None = None
+    usual_share: float = DEFAULT_SHARE
 
     def applied(self, workload: Workload) -> Workload:
         """Return the workload with the distance in its own column, and in what is told about it."""
         table = workload.subscriptions
         space, across = diameter(table)
         name = "max_distance_m" if space.is_earth else "max_distance"
-        share = self.share or DEFAULT_SHARE
+        share = self.share or self.usual_share
         value = share * across if self.distance is None else self.distance
         keeps_own = self.distance is None and self.share is None and name in table.column_names
         if keeps_own:
@@ -58,7 +59,7 @@ def diameter(subscriptions: pa.Table) -> tuple[Space, float]:
     names = next((names for names in (("lon", "lat"), ("x", "y")) if set(names) <= set(given)), None)
     if names is None:
         has = ", ".join(given)
-        raise InvalidColumns(f"the subscriptions have the columns {has}; similar ones need lon and lat, or x and y")
+        raise InvalidColumns(f"the subscriptions have the columns {has}; scored ones need lon and lat, or x and y")
     (west, east), (south, north) = (pc.min_max(subscriptions[name]).as_py().values() for name in names)
     if west is None or south is None:
         raise InvalidColumns(f"the subscriptions have no {names[0]} and {names[1]} in any row")

@@ -58,7 +58,7 @@ def encoded(workload: Workload, space: str | None = None) -> Encoded:
     subscriptions = read_subscriptions(workload.subscriptions, found, words, analyzer, rejected=rejected)
     weights = None
     if subscriptions.scoring is not None:
-        weights = TermWeights(words, _learned(workload.messages, found, analyzer))
+        weights = TermWeights(words, learned(workload.messages, found, analyzer))
     messages = read_messages(workload.messages, found, words, analyzer, weights=weights, rejected=rejected)
     for row in rejected:
         raise InvalidColumns(f"the workload cannot be used: {row.source} row {row.row}, {row.field}: {row.reason}")
@@ -68,7 +68,7 @@ def encoded(workload: Workload, space: str | None = None) -> Encoded:
     return columns._replace(vocabulary=weights.vocabulary, weights=weights.from_term(0))
 
 
-def _learned(messages: pa.Table, space: Space, analyzer: Analyzer) -> Vocabulary:
+def learned(messages: pa.Table, space: Space, analyzer: Analyzer) -> Vocabulary:
     """Return the words of all messages, with the number of messages that have each."""
     from nearcast.tables import Rejected, read_messages
     from nearcast.text import Vocabulary

@@ -42,6 +42,37 @@ _CHURN_COLUMNS = {
     "churn_us_per_message": ("changing µs/message", "{:,.2f}"),
     "ratio": ("ratio", "{:,.2f}"),
 }
+_TOPK_TIMES = {
+    "index": ("µs per message", "{}"),
+    "messages_per_s": ("messages/s", "{:,.0f}"),
+    "us_per_message": ("all", "{:,.1f}"),
+    "match_us": ("match", "{:,.1f}"),
+    "buffers_us": ("buffers", "{:,.1f}"),
+    "searches_us": ("searches", "{:,.1f}"),
+    "thresholds_us": ("thresholds", "{:,.1f}"),
+    "window_us": ("window", "{:,.1f}"),
+    "other_us": ("other", "{:,.1f}"),
+    "amp_us": ("AMP", "{:,.1f}"),
+    "emp_us": ("EMP", "{:,.1f}"),
+}
+_TOPK_COUNTS = {
+    "index": ("per message", "{}"),
+    "affected_per_message": ("affected", "{:,.1f}"),
+    "changes_per_message": ("changes", "{:,.1f}"),
+    "candidates_per_message": ("candidates", "{:,.1f}"),
+    "verified_per_message": ("verified", "{:,.1f}"),
+    "searches_per_1000": ("searches/1,000", "{:,.1f}"),
+}
+_TOPK_SIZES = {
+    "index": ("sizes", "{}"),
+    "buffer_length": ("buffer length", "{:,.1f}"),
+    "bytes_per_subscription": ("bytes/sub", "{:,.0f}"),
+    "index_bytes_per_subscription": ("of the index", "{:,.0f}"),
+    "buffer_bytes_per_subscription": ("of the buffers", "{:,.0f}"),
+    "window_bytes": ("window bytes", "{:,.0f}"),
+    "insert_s": ("insert s", "{:,.2f}"),
+    "join_s": ("join s", "{:,.2f}"),
+}
 _PACKAGES = ("nearcast", "numpy", "numba", "pyarrow")
 
 
@@ -90,6 +121,27 @@ def print_report(report: dict[str, Any], console: Console) -> None:
         print_rows(console, [report["hub"]], _HUB_COLUMNS)
     if "churn" in report:
         print_rows(console, [report["churn"]], _CHURN_COLUMNS)
+
+
+def print_topk_report(report: dict[str, Any], console: Console) -> None:
+    """Print the question, the data, and tables of what a message costs, what it concerns, and what is kept."""
+    workload, on = report["workload"], report["machine"]
+    window = f"a window of {workload['window']} with {workload['window_messages']:,} messages"
+    counts = f"{workload['subscriptions']:,} subscriptions, {window}"
+    arrivals = f"{workload['measured_messages']:,} arrivals measured after {workload['warm_up_messages']:,} to warm up"
+    for line in (
+        workload["question"],
+        f"Data: {counts}, {workload['source']} ({workload['distribution']}); {arrivals}, on one core.",
+        f"Join: all subscriptions with the window at once, {workload['join_threads']} threads.",
+        *distance_lines(workload),
+        f"Answers: {workload['checked']}.",
+        f"Machine: {on['cpu']}, {on['cores']} cores; Python {on['python']}, Numba {on['numba']}.",
+        f"Command: {workload['command']}",
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print()
+    for columns in (_TOPK_TIMES, _TOPK_COUNTS, _TOPK_SIZES):
+        print_rows(console, report["results"], columns)
 
 
 def distance_lines(workload: dict[str, Any]) -> list[str]:

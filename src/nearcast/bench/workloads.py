@@ -7,6 +7,7 @@ generated messages do not depend on how many subscriptions are asked for, nor th
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from nearcast.bench.places import CLUSTERS, NOISE_SHARE, REGION_SHARE, EarthPlac
 from nearcast.bench.sources import Source, read_source
 from nearcast.bench.word_lists import (
     Count,
+    Rows,
     WordLists,
     counted_zipf_lists,
     first_words,
@@ -28,7 +30,7 @@ from nearcast.bench.word_lists import (
     some_words,
     zipf_lists,
 )
-from nearcast.columns import KIND_NAMES
+from nearcast.columns import KIND_NAMES, NO_TIME
 from nearcast.errors import InvalidColumns, InvalidInput
 
 __all__ = ["Recipe", "Workload", "drawn_from", "generated", "open_workload", "save_workload"]
@@ -66,6 +68,12 @@ class Recipe:
     text_weight: tuple[float, float] = (0.0, 1.0)
     threshold: tuple[float, float] = (0.5, 1.0)
     similarity: str | None = None
+    #: Of top-k subscriptions: how many messages each wants, and whether their words come by Zipf's law, the most common
+    #: first, and not from a message at the same place.
+    k: int = 20
+    zipf_words: bool = False
+    #: Messages have a time, and come in its order.
+    timed: bool = False
 
 
 _USUAL = Recipe()
@@ -80,14 +88,17 @@ def generated(
     space: str = "plane",
     recipe: Recipe = _USUAL,
 ) -> Workload:
-    """Return a made-up workload: Zipf words, clustered places on the plane or the earth."""
+    """Return a made-up workload: Zipf words, clustered places on the plane or the earth.
+
+    A top-k subscription has some words of a message that might be there, and its place.
+    """
     _check_counts(kind, subscriptions, messages)
     if space not in ("plane", "earth"):
         raise InvalidInput(f"space is {space!r}; expected 'earth' or 'plane'", field="space")
     # One generator for each part, so that the size of one part does not change the other.
     layout, of_messages, of_subscriptions = (np.random.default_rng([seed, part]) for part in range(3))
     places = (EarthPlaces if space == "earth" else PlanePlaces)(layout)
-    words = pa.array([_word(rank) for rank in range(VOCABULARY)])
+    words = _vocabulary()
     names = ("lon", "lat") if space == "earth" else ("x", "y")
     about = {
         "source": "generated",
@@ -95,9 +106,14 @@ def generated(
     }
     at = places.draw(of_messages, messages)
     said = _generated_words(of_messages, messages, words, recipe.message_words, MESSAGE_WORDS)
-    message_table = _message_table(said, at, names)
+    times = _generated_times(of_messages, messages) if recipe.timed else None
+    message_table = _message_table(said, at, names, times)
     at = places.draw(of_subscriptions, subscriptions)
-    asked = _generated_words(of_subscriptions, subscriptions, words, recipe.subscription_words, SUBSCRIPTION_WORDS)
+    if kind == "topk" and not recipe.zipf_words:
+        said = _generated_words(of_subscriptions, subscriptions, words, recipe.message_words, MESSAGE_WORDS)
+        asked = some_words(of_subscriptions, said, recipe.subscription_words or SUBSCRIPTION_WORDS)
+    else:
+        asked = _generated_words(of_subscriptions, subscriptions, words, recipe.subscription_words, SUBSCRIPTION_WORDS)
     half = places.half_sides(of_subscriptions, at)
     table = _subscription_table(kind, of_subscriptions, asked, at, half, names, recipe)
     return _workload(about, kind, seed, table, message_table)
@@ -116,13 +132,16 @@ def drawn_from(
 
     Messages and subscriptions come from different rows. When more subscriptions are asked for than rows are left, a row
     serves several times, with other words and a place moved by a little. Messages that are to have a number of words
-    take in those of further rows.
+    take in those of further rows. Messages in order of time are the latest rows.
     """
     _check_counts(kind, subscriptions, messages)
-    name, lists, places, names = source if isinstance(source, Source) else read_source(Path(source))
+    source = source if isinstance(source, Source) else read_source(Path(source))
+    name, lists, places, names, times = source
     rng = np.random.default_rng([seed, 3])
-    order = rng.permutation(len(places))
     rows_each = 1 if recipe.message_words is None else _rows_for(lists, recipe.message_words)
+    order = rng.permutation(len(places))
+    if recipe.timed:
+        order = _latest_first_apart(rng, source, messages * rows_each)
     mine, pool = order[: messages * rows_each], order[messages * rows_each :]
     if not len(pool):
         raise InvalidInput(
@@ -134,7 +153,11 @@ def drawn_from(
     at[len(pool) :] += rng.normal(0, JITTER, (max(subscriptions - len(pool), 0), 2))
     if names == ("lon", "lat"):
         at = np.clip(at, (-180, -90), (180, 90))
-    asked = some_words(rng, lists.take(rows), recipe.subscription_words or SUBSCRIPTION_WORDS)
+    count = recipe.subscription_words or SUBSCRIPTION_WORDS
+    if recipe.zipf_words:
+        asked = counted_zipf_lists(rng, subscriptions, _common_first(lists), count)
+    else:
+        asked = some_words(rng, lists.take(rows), count)
     extent = np.quantile(places, 0.999, axis=0) - np.quantile(places, 0.001, axis=0)
     half = extent / 2 * rng.uniform(*REGION_SHARE, subscriptions)[:, None]
     about = {"source": name, "distribution": "words and places of its rows"}
@@ -142,7 +165,10 @@ def drawn_from(
     said = lists.take(mine)
     if recipe.message_words is not None:
         said = first_words(rng, merged_rows(said, rows_each), recipe.message_words)
-    return _workload(about, kind, seed, table, _message_table(said, places[mine[::rows_each]], names))
+    mine = mine[::rows_each]
+    return _workload(
+        about, kind, seed, table, _message_table(said, places[mine], names, times[mine] if recipe.timed else None)
+    )
 
 
 def open_workload(folder: str | os.PathLike[str]) -> Workload:
@@ -189,6 +215,12 @@ def save_workload(workload: Workload, folder: str | os.PathLike[str]) -> None:
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 
 
+@functools.cache
+def _vocabulary() -> pa.Array:
+    """Return all made-up words, by rank."""
+    return pa.array([_word(rank) for rank in range(VOCABULARY)])
+
+
 def _word(rank: int) -> str:
     """Return a pronounceable word of its own for each rank; common words are shorter."""
     syllables = []
@@ -203,9 +235,36 @@ def _generated_words(rng: np.random.Generator, n: int, words: pa.Array, given: C
     return zipf_lists(rng, n, words, usual) if given is None else counted_zipf_lists(rng, n, words, given)
 
 
+def _common_first(lists: WordLists) -> pa.Array:
+    """Return the words, those of the most rows first."""
+    return lists.words.take(pa.array(np.argsort(-np.bincount(lists.terms, minlength=len(lists.words)), kind="stable")))
+
+
 def _rows_for(lists: WordLists, count: Count) -> int:
     """Return how many rows have enough words for one message, nearly always: twice as many as on the average."""
     return max(1, round(2 * count[1] * (len(lists.start) - 1) / len(lists.terms)))
+
+
+# --- times --------------------------------------------------------------------------------------------------------
+
+_FIRST_TIME = 1_800_000_000_000_000
+#: How many generated messages come a second, on the average.
+GENERATED_PER_S = 1.0
+
+
+def _generated_times(rng: np.random.Generator, n: int) -> Rows:
+    """Return the microseconds at which messages come, at random and evenly on the average."""
+    return _FIRST_TIME + np.cumsum(rng.exponential(1e6 / GENERATED_PER_S, n)).astype(np.int64)
+
+
+def _latest_first_apart(rng: np.random.Generator, source: Source, n: int) -> Rows:
+    """Return the rows that have a time: the latest `n` in its order, then the others in any."""
+    timed = np.flatnonzero(source.times != NO_TIME)
+    if not len(timed):
+        raise InvalidInput(f"{source.name} has no column time or ts; messages in order of time need one", field="time")
+    timed = timed[np.argsort(source.times[timed], kind="stable")]
+    n = min(n, len(timed))
+    return np.concatenate([timed[len(timed) - n :], rng.permutation(timed[: len(timed) - n])])
 
 
 # --- tables -------------------------------------------------------------------------------------------------------
@@ -232,11 +291,12 @@ def _repeated(word: str, n: int) -> pa.Array:
     return pa.array([word]).take(pa.array(np.zeros(n, np.int64)))
 
 
-def _message_table(lists: WordLists, places: Floats, names: tuple[str, str]) -> pa.Table:
+def _message_table(lists: WordLists, places: Floats, names: tuple[str, str], times: Rows | None = None) -> pa.Table:
     x, y = names
-    return pa.table(
+    table = pa.table(
         {"id": _numbered("m", len(places)), "terms": lists.to_arrow(), x: places[:, 0].copy(), y: places[:, 1].copy()}
     )
+    return table if times is None else table.append_column("time", pa.array(times).cast(pa.timestamp("us", "UTC")))
 
 
 def _subscription_table(
@@ -256,7 +316,7 @@ def _subscription_table(
     columns |= {names[0]: places[:, 0].copy(), names[1]: places[:, 1].copy()}
     columns["text_weight"] = rng.uniform(*recipe.text_weight, n)
     if kind == "topk":
-        return pa.table(columns | {"k": np.full(n, 20, np.int32)})
+        return pa.table(columns | {"k": np.full(n, recipe.k, np.int32)})
     columns["threshold"] = rng.uniform(*recipe.threshold, n)
     if recipe.similarity is not None:
         columns["similarity"] = _repeated(recipe.similarity, n)

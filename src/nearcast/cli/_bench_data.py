@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,9 @@ import typer
 from nearcast.cli._console import UsageMistake
 
 if TYPE_CHECKING:
+    from nearcast.bench.sources import Source
     from nearcast.bench.workloads import Recipe, Workload
+    from nearcast.sliding import Window
 
 SUBSCRIPTIONS = 100_000
 
@@ -67,20 +70,51 @@ class DataChoice:
             raise UsageMistake("--workload is a whole workload; leave out --source, --subscriptions and --messages")
         return open_workload(self.folder)
 
+    def stream(self, window: Window | None, n_warm_up: int | None) -> tuple[Workload, Window]:
+        """Open, draw or generate a workload whose messages fill a window before others arrive; return the window too.
+
+        Of a data file no more than three quarters of the rows become messages.
+        """
+        from nearcast.bench.streams import usual_warm_up, usual_window
+        from nearcast.bench.workloads import Recipe, open_workload
+
+        if self.folder is not None:
+            if self.source or self.subscriptions:
+                raise UsageMistake("--workload is a whole workload; leave out --source and --subscriptions")
+            opened = open_workload(self.folder)
+            return opened, window or usual_window(opened.messages.num_rows, self.n_measured, n_warm_up)
+        most = None if self._source is None else 3 * len(self._source.places) // 4
+        window = window or usual_window(most, self.n_measured, n_warm_up)
+        n_after = self.n_measured + (usual_warm_up(window) if n_warm_up is None else n_warm_up)
+        n_before = _filling(window, None if most is None else most - n_after)
+        recipe = Recipe(timed=window.is_by_time)
+        return self.drawer()(recipe, self.subscriptions or SUBSCRIPTIONS, n_before + n_after), window
+
+    @property
+    def n_measured(self) -> int:
+        """Return of how many messages the arrival is measured."""
+        return self.messages or self.usual_messages
+
     def drawer(self) -> Callable[[Recipe, int, int], Workload]:
         """Return what makes a workload of a recipe and two sizes; a data file is read once."""
-        from nearcast.bench.sources import read_source
         from nearcast.bench.workloads import drawn_from, generated
 
-        if self.source in (None, "synthetic"):
+        source = self._source
+        if source is None:
             space = self.space or "plane"
             return lambda recipe, subscriptions, messages: generated(
                 **self._asked(subscriptions, messages), space=space, recipe=recipe
             )
-        source = read_source(self._source_file(str(self.source)))
         return lambda recipe, subscriptions, messages: drawn_from(
             source, **self._asked(subscriptions, messages), recipe=recipe
         )
+
+    @cached_property
+    def _source(self) -> Source | None:
+        """Return the rows of the data file, None where the workload is generated."""
+        from nearcast.bench.sources import read_source
+
+        return None if self.source in (None, "synthetic") else read_source(self._source_file(str(self.source)))
 
     def _asked(self, subscriptions: int, messages: int) -> dict[str, Any]:
         return {"kind": self.kind, "subscriptions": subscriptions, "messages": messages, "seed": self.seed}
@@ -114,6 +148,17 @@ class DataChoice:
             words.append(f"--{option.replace('_', '-')}")
             words += [] if value is True else [str(value)]
         return shlex.join(words)
+
+
+def _filling(window: Window, most: int | None) -> int:
+    """Return how many messages come before the others: by time all that may, or as many as fill it several times."""
+    from nearcast.bench.streams import TURNS
+    from nearcast.bench.workloads import GENERATED_PER_S
+
+    if window.count is not None:
+        return window.count
+    assert window.length is not None
+    return round(TURNS * window.length / 1e6 * GENERATED_PER_S) + 1 if most is None else max(1, most)
 
 
 def _data_folders() -> list[Path]:

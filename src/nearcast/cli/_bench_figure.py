@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nearcast.cli._console import Steps, UsageMistake, stdout
+from nearcast.cli._console import Steps, UsageMistake, complain, stdout
 
 if TYPE_CHECKING:
     from nearcast.bench.figures.figure import Figure
@@ -26,7 +27,10 @@ def list_figures(kind: str) -> int:
 
 
 def chosen_figure(kind: str, name: str, choice: DataChoice, specs: Sequence[str] | None, scale: float | None) -> Figure:
-    """Return the figure of a name with the sizes and indexes asked for; a wrong name is answered with all names."""
+    """Return the figure of a name with the sizes and indexes asked for; a wrong name is answered with all names.
+
+    Of its own indexes those that this version lacks are left out, with a line.
+    """
     from nearcast.bench.figures import figures_of
 
     known = figures_of(kind)
@@ -35,7 +39,25 @@ def chosen_figure(kind: str, name: str, choice: DataChoice, specs: Sequence[str]
     if scale is not None and not 0 < scale < float("inf"):
         raise UsageMistake(f"--scale {scale}: give a number above 0")
     figure = known[name].sized(choice.subscriptions, choice.messages, 1.0 if scale is None else scale)
-    return figure if specs is None else figure.with_indexes(specs)
+    return _without_lacking(kind, figure) if specs is None else figure.with_indexes(specs)
+
+
+def _without_lacking(kind: str, figure: Figure) -> Figure:
+    """Leave out the series whose index is not there."""
+    from nearcast.indexes import available
+
+    there = {info.name for info in available() if kind in info.kinds}
+    names = {series.label: series.spec.partition(":")[0] for series in figure.series}
+    lacking = list(dict.fromkeys(name for name in names.values() if name not in there))
+    if not lacking:
+        return figure
+    if not there.intersection(names.values()):
+        raise UsageMistake(
+            f"--figure {figure.name} compares {', '.join(lacking)}, which do not match {kind} subscriptions here;"
+            f" name others with --indexes, of {', '.join(sorted(there))}"
+        )
+    complain(f"left out, for want of an index that matches {kind} subscriptions: {', '.join(lacking)}")
+    return replace(figure, series=[series for series in figure.series if names[series.label] in there])
 
 
 def draw_figure(
@@ -55,8 +77,10 @@ def draw_figure(
         data = Data(lambda *asked: prepare(draw(*asked)), choice.space)
         rows = list(figure.measure(figure, data, steps.begin))
     sizes = {"subscriptions": figure.subscriptions, "messages": figure.messages}
+    if figure.window is not None:
+        sizes |= {"window": figure.window, "warm_up_messages": figure.warm_up or 0}
     about = {"question": figure.title, "figure": figure.name, "paper": figure.paper, **data.about, **sizes}
-    about |= {"checked": "each index equals the first named on all messages and scan on a sample", "command": command}
+    about |= {"checked": figure.checked, "command": command}
     report = {"workload": about, "machine": machine(), "results": rows}
     paths = write_figure(figure, rows, _note(report), out, f"{choice.kind}-{figure.name}")
     _print(figure, report, paths)
@@ -66,7 +90,10 @@ def draw_figure(
 def _note(report: dict[str, Any]) -> str:
     """Return what stands below the picture: the data, and the machine."""
     about, on = report["workload"], report["machine"]
-    counts = f"{about['subscriptions']:,} subscriptions, {about['messages']:,} messages, {about['source']}"
+    counts = f"{about['subscriptions']:,} subscriptions, {about['messages']:,} messages"
+    if "window" in about:
+        counts += f" in a window of {about['window']:,}"
+    counts += f", {about['source']}"
     return f"{counts}; nearcast {on['nearcast']}, {on['cores']} cores, {on['cpu']}"
 
 

@@ -22,8 +22,9 @@ from nearcast.cli._options import SeedOption, SpaceOption
 
 if TYPE_CHECKING:
     from nearcast.bench.distances import MaxDistance
+    from nearcast.sliding import Window
 
-BOOLEAN_MESSAGES, SIMILAR_MESSAGES = 5_000, 1_000
+BOOLEAN_MESSAGES, SIMILAR_MESSAGES, TOPK_MESSAGES = 5_000, 1_000, 2_000
 SIMILAR_INDEXES = "trigger,stamp,scan"
 
 app = typer.Typer(help="Time the indexes; the answers are checked first.")
@@ -31,6 +32,19 @@ app = typer.Typer(help="Time the indexes; the answers are checked first.")
 JsonFileOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the report here.")]
 ChurnOption = Annotated[
     bool, typer.Option("--churn", help="Also match while 10,000 subscriptions a second come and go.")
+]
+
+MaxDistanceOption = Annotated[
+    float | None, typer.Option(metavar="D", help="Of all subscriptions: metres on the earth, units on a plane.")
+]
+ScaleOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="S", help="Of a figure: multiplies its subscriptions, and of top-k its window; 1 unless given."
+    ),
+]
+OutOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Of a figure: folder for its PNG and CSV; here unless given.")
 ]
 
 
@@ -83,9 +97,7 @@ def similar(
             f" {SIMILAR_INDEXES} unless given, of a figure its own.",
         ),
     ] = None,
-    max_distance: Annotated[
-        float | None, typer.Option(metavar="D", help="Of all subscriptions: metres on the earth, units on a plane.")
-    ] = None,
+    max_distance: MaxDistanceOption = None,
     max_distance_share: Annotated[
         float | None,
         typer.Option(
@@ -102,12 +114,8 @@ def similar(
         str | None,
         typer.Option(metavar="NAME", help="Redo an experiment of the STAMP paper and draw it; list shows them."),
     ] = None,
-    scale: Annotated[
-        float | None, typer.Option(metavar="S", help="Of a figure: multiplies its subscriptions; 1 unless given.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Of a figure: folder for its PNG and CSV; here unless given.")
-    ] = None,
+    scale: ScaleOption = None,
+    out: OutOption = None,
 ) -> int:
     """Time similarity matching: index, hub, and with --churn matching under change; or draw a --figure."""
     from nearcast.bench.report import print_report
@@ -153,13 +161,136 @@ def similar(
     return 0
 
 
+@app.command("topk")
+def topk(
+    workload: WorkloadOption = None,
+    subscriptions: SubscriptionsOption = None,
+    messages: Annotated[
+        int | None, typer.Option(min=1, help=f"How many arrivals are measured; {TOPK_MESSAGES:,} unless given.")
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="Messages in the window, or a time like 15m; 100,000 unless given, or as many as fit."
+        ),
+    ] = None,
+    warm_up: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Arrivals before those measured; a tenth of the window unless given, at least 512."
+        ),
+    ] = None,
+    indexes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="Indexes, in the order of the report; options as NAME:buffer=kmax,kmax=40. All that match top-k"
+            " subscriptions unless given, of a figure its own.",
+        ),
+    ] = None,
+    max_distance: MaxDistanceOption = None,
+    max_distance_share: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE", help="The same as a share of the data's diameter; 1 where subscriptions have none."
+        ),
+    ] = None,
+    json_file: JsonFileOption = None,
+    source: SourceOption = None,
+    data: DataOption = None,
+    seed: SeedOption = 1,
+    space: SpaceOption = None,
+    figure: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Redo an experiment of the Skype paper and draw it; list shows them."),
+    ] = None,
+    scale: ScaleOption = None,
+    out: OutOption = None,
+) -> int:
+    """Time arrivals in a full window over top-k subscriptions, searches included; or draw a --figure."""
+    from nearcast.bench.report import print_topk_report
+    from nearcast.bench.topk import run_topk
+
+    if figure == "list":
+        return list_figures("topk")
+    _check_json(json_file)
+    reach = _reach(max_distance, max_distance_share, usual_share=1.0)
+    length = _window(window, is_figure=figure is not None)
+    choice = DataChoice("topk", TOPK_MESSAGES, workload, subscriptions, messages, source, data, seed, space)
+    specs = None if indexes is None and figure is not None else split_indexes(indexes or _every("topk"), "topk")
+    command = choice.command(
+        "topk",
+        window=window,
+        warm_up=warm_up,
+        indexes=specs and ",".join(specs),
+        max_distance=max_distance,
+        max_distance_share=max_distance_share,
+        figure=figure,
+        scale=scale,
+        out=out,
+    )
+    if figure is not None:
+        if workload is not None:
+            raise UsageMistake("a --figure makes its own data; leave out --workload")
+        chosen = chosen_figure("topk", figure, choice, specs, scale)
+        chosen = chosen.with_window(None if length is None else length.count, warm_up)
+        report = draw_figure(chosen, choice, reach.applied, out or Path(), command)
+    else:
+        if scale is not None or out is not None:
+            raise UsageMistake("--scale and --out are for a --figure; --figure list shows them")
+        with Steps() as steps:
+            steps.begin("preparing the workload")
+            made, length = choice.stream(length, warm_up)
+            report = run_topk(
+                made,
+                specs or [],
+                max_distance=reach,
+                window=length,
+                n_measured=choice.n_measured,
+                n_warm_up=warm_up,
+                space=space,
+                command=command,
+                say=steps.begin,
+            )
+        print_topk_report(report, stdout())
+    _write_json(report, json_file)
+    return 0
+
+
+def _every(kind: str) -> str:
+    """Return all indexes of a kind: the usual one first, and `scan`, the slowest, last."""
+    from nearcast.indexes import DEFAULT_INDEX, available
+
+    names = [info.name for info in available() if kind in info.kinds]
+    return ",".join(sorted(names, key=lambda name: (name == "scan", name != DEFAULT_INDEX, name)))
+
+
+def _window(given: str | None, *, is_figure: bool) -> Window | None:
+    """Return the window that was asked for; that of a figure is a number of messages."""
+    from nearcast.errors import InvalidInput
+    from nearcast.sliding import Window
+
+    if given is None:
+        return None
+    try:
+        window = Window.of(given)
+    except InvalidInput as error:
+        raise UsageMistake(f"--window {given}: {error}") from None
+    if is_figure and window.is_by_time:
+        raise UsageMistake(f"--window {given}: of a --figure give a number of messages; time-window makes a time of it")
+    return window
+
+
 def split_indexes(given: str, kind: str) -> list[str]:
-    """Return the specifications of a list such as `trigger:few=4,leaf_rows=2000,scan`; each must match the kind."""
+    """Return the specifications of a list such as `trigger:few=4,leaf_rows=2000,scan`; each must match the kind.
+
+    A semicolon may stand between two of them.
+    """
     from nearcast.geo import Space
     from nearcast.indexes import available, create
 
     specs: list[str] = []
-    for piece in filter(None, given.split(",")):
+    for piece in filter(None, given.replace(";", ",").split(",")):
         if specs and "=" in piece and ":" not in piece:
             specs[-1] += f",{piece}"  # a further option of the index before
         else:
@@ -176,16 +307,16 @@ def split_indexes(given: str, kind: str) -> list[str]:
     return specs
 
 
-def _reach(distance: float | None, share: float | None) -> MaxDistance:
+def _reach(distance: float | None, share: float | None, usual_share: float | None = None) -> MaxDistance:
     """Return what is said about `max_distance`, which must be above 0 and finite."""
-    from nearcast.bench.distances import MaxDistance
+    from nearcast.bench.distances import DEFAULT_SHARE, MaxDistance
 
     if distance is not None and share is not None:
         raise UsageMistake("--max-distance and --max-distance-share say the same; give one")
     for option, value in (("--max-distance", distance), ("--max-distance-share", share)):
         if value is not None and not 0 < value < float("inf"):
             raise UsageMistake(f"{option} {value}: give a number above 0")
-    return MaxDistance(distance, share)
+    return MaxDistance(distance, share, usual_share or DEFAULT_SHARE)
 
 
 def _check_json(path: Path | None) -> None:

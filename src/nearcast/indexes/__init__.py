@@ -61,10 +61,12 @@ TOPK_OPTIONS: dict[str, Any] = {"buffer": "cskyband", "kmax": 60, "ratio": 0.95,
 
 #: Modules that register indexes; imported when a name is first asked for, so that `import nearcast` stays light.
 _MODULES = (
+    "nearcast.indexes.ciq",
     "nearcast.indexes.inverted",
     "nearcast.indexes.ir_similar",
     "nearcast.indexes.rt_similar",
     "nearcast.indexes.scan",
+    "nearcast.indexes.skype",
     "nearcast.indexes.stamp",
     "nearcast.indexes.trigger",
 )

@@ -13,13 +13,14 @@ An index of your own is right if it answers every script as `scan` does:
         check_index(mine)
 
 `scripts()` holds boolean subscriptions; for an index that matches others say so, as `scripts(kinds=("similar",))` or
-`scripts(kinds=("within", "similar"))`.
+`scripts(kinds=("within", "similar", "topk"))`.
 
 Hypothesis is needed by `scripts` only, and imported when that is called.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,12 +30,14 @@ import numpy as np
 from nearcast.columns import Messages, Subscriptions
 from nearcast.geo import Regions, Shape, Space
 from nearcast.indexes import Index, Matches
-from nearcast.testing.plain import Weights
+from nearcast.model import TopK
+from nearcast.testing.plain import Weights, topk_score
 from nearcast.testing.values import (
     Said,
     Wanted,
     is_scored,
     messages_of,
+    moved,
     reads_whole_message,
     region_of,
     subscriptions_of,
@@ -64,10 +67,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a script: `verb` is insert, remove, replace, move, match, reweigh, settle or renumber.
+    """One step of a script: `verb` is insert, remove, replace, move, thresholds, match, reweigh, settle or renumber.
 
-    `picks` choose among the live slots by their number, modulo how many there are, so that every step is possible.
-    `weights` are those of all words from then on; a word that is not among them weighs 1.
+    `picks` choose among the live slots by their number, modulo how many there are, so that every step is possible;
+    `thresholds` chooses among those of kind topk. `weights` are those of all words from then on; a word that is not
+    among them weighs 1. `aims` say what the thresholds become: a number, or `met`, `below` or `above` for the score of
+    the message of `said` at the same position and the floats beside it, 0.5 where that has no word in common.
     """
 
     verb: str
@@ -75,6 +80,7 @@ class Step:
     wanted: tuple[Wanted, ...] = ()
     said: tuple[Said, ...] = ()
     weights: tuple[tuple[str, float], ...] = ()
+    aims: tuple[str | float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,9 @@ class Actor(Protocol):
 
     def move(self, slots: list[int], regions: Sequence[Shape | None]) -> None:
         """Give slots other regions; those of scored slots are boxes of one point."""
+
+    def set_thresholds(self, slots: list[int], values: list[float]) -> None:
+        """Give slots of kind topk other thresholds."""
 
     def reweigh(self, weights: Weights) -> None:
         """Let words weigh something else."""
@@ -172,6 +181,10 @@ class IndexActor:
         """Give slots other regions."""
         self.index.move(np.array(slots, np.int32), Regions.from_shapes(list(regions), self.index.space))
 
+    def set_thresholds(self, slots: list[int], values: list[float]) -> None:
+        """Give slots of kind topk other thresholds."""
+        self.index.set_thresholds(np.array(slots, np.int32), np.array(values, np.float64))
+
     def match(self, said: Sequence[Said]) -> Matches:
         """Return the matches of messages."""
         return self.index.match(self.messages(said))
@@ -189,26 +202,47 @@ class IndexActor:
 def replay(index: Index | Actor, script: Script) -> list[Any]:
     """Play a script and return what each of its `match` steps gave."""
     actor = IndexActor(index, script.add_words) if isinstance(index, Index) else index
-    live: dict[int, bool] = {}  # slot -> is it scored?
+    live: dict[int, Wanted] = {}
+    weights: Weights = {}
     answers = []
     for step in script.steps:
         if step.verb == "insert":
-            live |= zip(actor.insert(step.wanted), map(is_scored, step.wanted), strict=True)
+            live |= zip(actor.insert(step.wanted), step.wanted, strict=True)
         elif step.verb == "match":
             answers.append(actor.match(step.said))
         elif step.verb == "reweigh":
-            actor.reweigh(dict(step.weights))
+            weights = dict(step.weights)
+            actor.reweigh(weights)
         elif step.verb == "settle":
             actor.settle()
         elif step.verb == "renumber":
             assert actor.renumber() == list(live), "renumber() returned other slots than the live ones"
             live = dict(enumerate(live.values()))
+        elif step.verb == "thresholds":
+            _aim(actor, step, {slot: each for slot, each in live.items() if isinstance(each, TopK)}, script, weights)
         elif live:
             _change(actor, step, live)
     return answers
 
 
-def _change(actor: Actor, step: Step, live: dict[int, bool]) -> None:
+def _aim(actor: Actor, step: Step, live: dict[int, TopK], script: Script, weights: Weights) -> None:
+    """Set thresholds; of top-k slots there may be none."""
+    slots = list(dict.fromkeys(list(live)[pick % len(live)] for pick in step.picks)) if live else []
+    aimed = list(zip(slots, step.said, step.aims, strict=False))
+    values = [_aimed_at(aim, live[slot], said, script.space, weights) for slot, said, aim in aimed]
+    actor.set_thresholds([slot for slot, _, _ in aimed], values)
+
+
+def _aimed_at(aim: str | float, wanted: TopK, said: Said, space: Space, weights: Weights) -> float:
+    if not isinstance(aim, str):
+        return aim
+    reached = topk_score(wanted, *said, space, weights)
+    if reached is None:
+        return 0.5
+    return reached if aim == "met" else math.nextafter(reached, 0.0 if aim == "below" else 9.0)
+
+
+def _change(actor: Actor, step: Step, live: dict[int, Wanted]) -> None:
     slots = list(dict.fromkeys(list(live)[pick % len(live)] for pick in step.picks))
     if step.verb == "remove":
         actor.remove(slots)
@@ -219,19 +253,23 @@ def _change(actor: Actor, step: Step, live: dict[int, bool]) -> None:
     slots, wanted = [slot for slot, _ in pairs], [each for _, each in pairs]
     if step.verb == "replace":
         actor.replace(slots, wanted)
-        live |= zip(slots, map(is_scored, wanted), strict=True)
+        live |= zip(slots, wanted, strict=True)
     else:
-        actor.move(slots, [region_of(each, scored=live[slot]) for slot, each in pairs])
+        regions = [region_of(each, scored=is_scored(live[slot])) for slot, each in pairs]
+        actor.move(slots, regions)
+        live |= {slot: moved(live[slot], region) for slot, region in zip(slots, regions, strict=True)}
 
 
 def check_index(index: Index) -> None:
     """Raise AssertionError if what the index holds contradicts itself; costs a walk over everything in Python.
 
-    Every index: its counts. One that keeps a table: its slots and rows. `trigger`: every promise of its arrays, after
-    `settle` or while nothing changes it.
+    Every index: its counts. One that keeps a table: its slots and rows. `skype`, `ipt`, `ciq` and `trigger`: every
+    promise of their arrays, after `settle` or while nothing changes them.
     """
     from nearcast.indexes._stored import StoredIndex
+    from nearcast.indexes.skype.segmented import SegmentedIndex
     from nearcast.indexes.trigger import TriggerIndex
+    from nearcast.testing.skype import check_segmented
     from nearcast.testing.trigger import check_trigger
 
     stats = index.stats()
@@ -239,6 +277,8 @@ def check_index(index: Index) -> None:
     assert stats["bytes"] >= 0, "stats() tells a negative size"
     if isinstance(index, StoredIndex):
         _check_stored(index)
+    if isinstance(index, SegmentedIndex):
+        check_segmented(index)
     if isinstance(index, TriggerIndex):
         check_trigger(index)
 
@@ -257,7 +297,7 @@ def _check_stored(index: StoredIndex) -> None:
 def scripts(
     space: Space | None = None, *, kinds: Sequence[str] = ("within",), max_steps: int = 10
 ) -> SearchStrategy[Script]:
-    """Return a Hypothesis strategy of scripts with subscriptions of these kinds: `within`, `similar` or both.
+    """Return a Hypothesis strategy of scripts with subscriptions of these kinds: any of `within`, `similar`, `topk`.
 
     Every kind of region, query and text function, many ties, points on borders and scores on thresholds.
     """

@@ -3,7 +3,7 @@
 Coordinates come from a small lattice most of the time, so that points fall on borders and corners, and
 circles have radii that end exactly on a lattice point; floats do for the rest. The messages of a script with scored
 subscriptions come from a few that the subscriptions know: so a message lies at `max_distance` to the last bit, and its
-score is the threshold, or the float beside it.
+score is the threshold, or the float beside it. Thresholds of top-k subscriptions are aimed so while a script is played.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from nearcast.geo import Area, Box, Circle, Shape, Space, shape_from
-from nearcast.model import SIMILARITIES, Similar
+from nearcast.model import SIMILARITIES, Similar, TopK
 from nearcast.query import And, Everything, Not, Or, Phrase, Query, Word
 from nearcast.testing import Script, Step
 from nearcast.testing.plain import Weights, score
@@ -25,7 +25,7 @@ from nearcast.testing.values import Said, Wanted
 EARTH, PLANE = Space.earth(), Space.plane()
 
 #: The kinds of subscription that scripts can hold.
-KINDS = ("within", "similar")
+KINDS = ("within", "similar", "topk")
 
 _WORDS = ("a", "b", "c", "d", "e", "f")
 #: What messages and scored subscriptions are made of; boolean ones leave the last two unknown.
@@ -172,6 +172,24 @@ def _similar(draw: st.DrawFn, space: Space, heard: Sequence[Said], weights: Weig
     return replace(wanted, threshold=threshold if words else min(threshold, 1.0 - wanted.text_weight))
 
 
+@st.composite
+def _topk(draw: st.DrawFn, space: Space, heard: Sequence[Said]) -> TopK:
+    at = draw(_positions(space) | st.sampled_from([place[:2] for _, place in heard]))
+    return TopK(
+        0,
+        place=at,
+        terms=tuple(draw(_word_sets(heard).filter(bool))),
+        text_weight=draw(_SHARES),
+        max_distance=draw(_reaches(space, at, heard)),
+    )
+
+
+def _aims() -> st.SearchStrategy[str | float]:
+    """What thresholds become: scores to the last bit, those beside, and where bounds change their form."""
+    some: tuple[str | float, ...] = ("met", "met", "met", "below", "above", 0.0, 1.0, 1.5)
+    return st.one_of(st.sampled_from(some), st.floats(0.0, 1.0))
+
+
 # Scripts
 
 
@@ -182,7 +200,7 @@ def _said(space: Space) -> st.SearchStrategy[Said]:
 
 
 def _steps(
-    wanted: st.SearchStrategy[Wanted], said: st.SearchStrategy[Said], *, scored: bool
+    wanted: st.SearchStrategy[Wanted], said: st.SearchStrategy[Said], kinds: Sequence[str]
 ) -> st.SearchStrategy[Step]:
     picks = st.lists(st.integers(0, 30), min_size=1, max_size=6).map(tuple)
     some_wanted = st.lists(wanted, min_size=1, max_size=6).map(tuple)
@@ -192,8 +210,29 @@ def _steps(
     remove = st.builds(lambda picks: Step("remove", picks), picks)
     match = st.builds(lambda said: Step("match", said=said), some_said)
     quiet = st.sampled_from([Step("settle"), Step("settle"), Step("renumber")])
-    reweigh = [st.builds(lambda weights: Step("reweigh", weights=weights), _weights())] if scored else []
-    return st.one_of(insert, insert, change, remove, match, match, quiet, *reweigh)
+    steps = [insert, insert, change, remove, match, match, quiet]
+    if _are_scored(kinds):
+        steps.append(st.builds(lambda weights: Step("reweigh", weights=weights), _weights()))
+    if "topk" in kinds:
+        steps += [_aimed(said), _aimed(said)]
+    return st.one_of(*steps)
+
+
+def _aimed(said: st.SearchStrategy[Said]) -> st.SearchStrategy[Step]:
+    """Set thresholds of up to six subscriptions, each by a message of its own."""
+    each = st.lists(st.tuples(st.integers(0, 30), said, _aims()), min_size=1, max_size=6)
+    return each.map(
+        lambda rows: Step(
+            "thresholds",
+            tuple(pick for pick, _, _ in rows),
+            said=tuple(at for _, at, _ in rows),
+            aims=tuple(aim for _, _, aim in rows),
+        )
+    )
+
+
+def _are_scored(kinds: Sequence[str]) -> bool:
+    return bool({"similar", "topk"} & set(kinds))
 
 
 @st.composite
@@ -201,15 +240,19 @@ def _scripts_in(draw: st.DrawFn, space: Space, kinds: Sequence[str], max_steps: 
     said, before, wanted, fewest = _said(space), [], [], 1
     if "within" in kinds:
         wanted.append(_within(space))
-    if "similar" in kinds:
+    if _are_scored(kinds):
         weights = draw(_weights())
         heard = draw(st.lists(said, min_size=1, max_size=6))
         said = st.sampled_from(heard) | st.sampled_from(heard) | said
         before, fewest = [Step("reweigh", weights=weights)], 4
-        wanted += [_similar(space, heard, dict(weights))] * 2
+        wanted += [_similar(space, heard, dict(weights))] * (2 if "similar" in kinds else 0)
+        wanted += [_topk(space, heard)] * (2 if "topk" in kinds else 0)
     any_wanted: st.SearchStrategy[Wanted] = st.one_of(*wanted)
     first = Step("insert", wanted=tuple(draw(st.lists(any_wanted, min_size=fewest, max_size=12))))
-    steps = draw(st.lists(_steps(any_wanted, said, scored="similar" in kinds), max_size=max_steps))
+    steps = draw(st.lists(_steps(any_wanted, said, kinds), max_size=max_steps))
+    if "topk" in kinds:
+        steps.insert(0, draw(_aimed(said)))
+        steps.append(draw(_aimed(said)))
     last = Step("match", said=tuple(draw(st.lists(said, min_size=1, max_size=8))))
     return Script(space, (*before, first, *steps, last), draw(st.booleans()))
 

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import SIMILAR, Messages, Scoring, Subscriptions
+from nearcast.columns import SIMILAR, TOPK, Messages, Scoring, Subscriptions
 from nearcast.geo import Box, Circle, Regions, Shape, Space
-from nearcast.model import SIMILARITIES, Similar
+from nearcast.model import SIMILARITIES, Similar, TopK
 from nearcast.query import Query, compile_trees
+from nearcast.similarity import TFIDF
 from nearcast.testing.plain import WHOLE_MESSAGE, Place, Weights, totals_of, words_of
 
 if TYPE_CHECKING:
     from nearcast.text.words import WordTable
 
 #: A query and a region, None: anywhere; or a scored subscription with a `max_distance`, its id of no meaning.
-Wanted = tuple[Query, Shape | None] | Similar
+#: Top-k ones begin with the threshold 0.
+Wanted = tuple[Query, Shape | None] | Similar | TopK
 #: The words of a message in order, and its place: x_min, y_min, x_max, y_max.
 Said = tuple[Sequence[str], Place]
 
 
 def is_scored(wanted: Wanted) -> bool:
     """Tell whether a subscription is of a kind that is scored."""
-    return isinstance(wanted, Similar)
+    return isinstance(wanted, Similar | TopK)
 
 
 def reads_whole_message(wanted: Wanted) -> bool:
     """Tell whether a message must come with its totals to be scored."""
-    return isinstance(wanted, Similar) and wanted.similarity in WHOLE_MESSAGE
+    return isinstance(wanted, TopK) or (isinstance(wanted, Similar) and wanted.similarity in WHOLE_MESSAGE)
 
 
 def point_box(x: float, y: float) -> Box:
@@ -39,8 +42,16 @@ def point_box(x: float, y: float) -> Box:
 
 def region_of(wanted: Wanted, *, scored: bool) -> Shape | None:
     """Return where to move a slot to, that is like `wanted`: for a scored slot a point of that region."""
-    region = point_box(*wanted.place) if isinstance(wanted, Similar) else wanted[1]
+    region = point_box(*wanted.place) if isinstance(wanted, Similar | TopK) else wanted[1]
     return point_box(*_point_of(region)) if scored else region
+
+
+def moved(wanted: Wanted, region: Shape | None) -> Wanted:
+    """Return what a slot with `wanted` holds after a move to `region`, which `region_of` gave."""
+    if not isinstance(wanted, Similar | TopK):
+        return wanted[0], region
+    assert isinstance(region, Box), "a scored subscription moves to a point"
+    return replace(wanted, place=(region.x_min, region.y_min))
 
 
 def _point_of(region: Shape | None) -> tuple[float, float]:
@@ -58,14 +69,14 @@ def _point_of(region: Shape | None) -> tuple[float, float]:
 
 def subscriptions_of(wanted: Sequence[Wanted], space: Space, words: WordTable) -> Subscriptions:
     """Return columns of these subscriptions, of any mix of kinds; raise for one that cannot be stored."""
-    plain = [each for each in wanted if not isinstance(each, Similar)]
-    scored = [each for each in wanted if isinstance(each, Similar)]
+    plain = [each for each in wanted if not isinstance(each, Similar | TopK)]
+    scored = [each for each in wanted if isinstance(each, Similar | TopK)]
     if not scored:
         return _within_columns(plain, space, words)
     order = np.argsort([is_scored(each) for each in wanted], kind="stable")
     row_of = np.empty(len(wanted), np.int64)
     row_of[order] = np.arange(len(wanted))
-    columns = Subscriptions.concat([_within_columns(plain, space, words), _similar_columns(scored, space, words)])
+    columns = Subscriptions.concat([_within_columns(plain, space, words), _scored_columns(scored, space, words)])
     return columns.take(row_of)
 
 
@@ -78,24 +89,29 @@ def _within_columns(wanted: Sequence[tuple[Query, Shape | None]], space: Space, 
     return Subscriptions.of(compiled.clause_start, compiled.code_start, compiled.code, regions)
 
 
-def _similar_columns(wanted: Sequence[Similar], space: Space, words: WordTable) -> Subscriptions:
+def _scored_columns(wanted: Sequence[Similar | TopK], space: Space, words: WordTable) -> Subscriptions:
     terms = [words_of(each) for each in wanted]
     code_start = np.zeros(len(wanted) + 1, np.int64)
     np.cumsum([len(each) for each in terms], out=code_start[1:])
     scoring = Scoring(
         np.array([each.text_weight for each in wanted], np.float64),
-        np.array([each.threshold for each in wanted], np.float64),
+        np.array([0.0 if isinstance(each, TopK) else each.threshold for each in wanted], np.float64),
         np.array([each.max_distance for each in wanted], np.float64),
-        np.array([SIMILARITIES.index(each.similarity) for each in wanted], np.uint8),
+        np.array([_function_of(each) for each in wanted], np.uint8),
+        np.array([each.k if isinstance(each, TopK) else 0 for each in wanted], np.int32),
     )
     return Subscriptions.of(
         np.arange(len(wanted) + 1),
         code_start,
         words.ids_of([word for each in terms for word in each], add=True),
         Regions.from_shapes([point_box(*each.place) for each in wanted], space),
-        kind=np.full(len(wanted), SIMILAR, np.uint8),
+        kind=np.array([TOPK if isinstance(each, TopK) else SIMILAR for each in wanted], np.uint8),
         scoring=scoring,
     )
+
+
+def _function_of(wanted: Similar | TopK) -> int:
+    return TFIDF if isinstance(wanted, TopK) else SIMILARITIES.index(wanted.similarity)
 
 
 def messages_of(

@@ -227,8 +227,11 @@ class Keeper:
             lengths = squared_lengths(held.word_start, held.word, held.count, self.words.table, self._weights)
             self.messages.relength(first, lengths)
 
-    def _forget_words(self) -> None:
-        """Forget the words that no message of the window has, when they are most of those known."""
+    def forget_words(self) -> None:
+        """Forget the words that no message of the window has, when they are most of those known.
+
+        Words get other ids by that: to be called when no messages are encoded that are still to be published.
+        """
         if len(self.words.table) <= self._word_limit:
             return
         is_used = np.zeros(len(self.words.table), np.bool_)
@@ -265,9 +268,7 @@ class Keeper:
         self.messages.append(Batch(start, word, count, messages.box, lengths, messages.time))
         rows = self.sliding.append(ids, messages.time, numbers)
         holder = self._holders_of(matches.slots)
-        events = self._walk(rows, clock, numbers, matches.start, holder, matches.score)
-        self._forget_words()
-        return events
+        return self._walk(rows, clock, numbers, matches.start, holder, matches.score)
 
     def advance(self, clock: int, number: int) -> tuple[Events, Named]:
         """Let the clock alone move on."""

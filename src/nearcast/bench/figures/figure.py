@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 #: A series at a point: `x`, `series`, `index`, the sizes, and what the measuring function found; keys are columns.
 Row = dict[str, Any]
+SOURCE, WINDOW = "source", "window"
 Measure = Callable[["Figure", "Data", "Say"], Iterator[Row]]
 
 
@@ -29,13 +30,14 @@ class Series:
 class Point:
     """A place on the axis, and what is special there: the recipe of the data, its size, options of the indexes.
 
-    Words on the axis stand apart and are drawn as bars; None stands for the number of subscriptions. `options` go to
-    the indexes that have them.
+    Words on the axis stand apart and are drawn as bars; None stands for the number of subscriptions, and `SOURCE` and
+    `WINDOW` for the name of the data and the length of the window. `options` go to the indexes that have them.
     """
 
     x: float | str | None
     recipe: Recipe = field(default_factory=Recipe)
     share: float = 1.0
+    window_share: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -64,12 +66,42 @@ class Figure:
     is_x_log: bool = False
     subscriptions: int = 100_000
     messages: int = 200
+    #: Of top-k subscriptions: the length of the window, and how many messages arrive before the measured ones.
+    window: int | None = None
+    warm_up: int | None = None
+    #: Options that make several series of one index, such as its buffers.
+    variants: Sequence[Mapping[str, Any]] = ({},)
+    checked: str = "each index equals the first named on all messages and scan on a sample"
 
     def sized(self, subscriptions: int | None, messages: int | None, scale: float) -> Figure:
-        """Return the same with other sizes; `scale` multiplies the subscriptions."""
+        """Return the same with other sizes; `scale` multiplies the subscriptions, the window and the warm-up."""
         n = max(1, round((subscriptions or self.subscriptions) * scale))
-        return replace(self, subscriptions=n, messages=messages or self.messages)
+        window, warm_up = (
+            None if length is None else max(1, round(length * scale)) for length in (self.window, self.warm_up)
+        )
+        return replace(self, subscriptions=n, messages=messages or self.messages, window=window, warm_up=warm_up)
+
+    def with_window(self, window: int | None, warm_up: int | None) -> Figure:
+        """Return the same with another length of the window, or of the warm-up, where one is given."""
+        return replace(
+            self,
+            window=self.window if window is None else window,
+            warm_up=self.warm_up if warm_up is None else warm_up,
+        )
 
     def with_indexes(self, specs: Sequence[str]) -> Figure:
-        """Return the same with other series."""
-        return replace(self, series=[Series(spec, spec) for spec in specs])
+        """Return the same with other series: each index, in all variants."""
+        series = [Series(made, made) for spec in specs for made in (with_options(spec, each) for each in self.variants)]
+        return replace(self, series=list(dict.fromkeys(series)))
+
+
+def with_options(spec: str, options: Mapping[str, Any]) -> str:
+    """Return a specification with those of the options that its index has, unless it says something of its own."""
+    from nearcast.indexes import available
+
+    name, _, given = spec.partition(":")
+    known = next((info.options for info in available() if info.name == name), {})
+    said = {pair.partition("=")[0] for pair in given.split(",")}
+    more = [f"{key}={value}" for key, value in options.items() if key in known and key not in said]
+    parts = [*filter(None, [given]), *more]
+    return f"{name}:{','.join(parts)}" if parts else name

@@ -5,7 +5,7 @@ As everywhere, an index is timed only after its answers were found equal to thos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from nearcast.bench.answers import Answers, answers_of_scan, is_scan
 from nearcast.bench.encoding import Encoded, encoded
+from nearcast.bench.figures.figure import with_options
 from nearcast.bench.timing import Say, batches_of, built, change_s, passes_us, settle
 from nearcast.bench.workloads import Recipe, Workload
 
@@ -87,18 +88,6 @@ def over_inserts(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
 
 def _first_rows(columns: Encoded, n: int) -> Encoded:
     return columns._replace(subscriptions=columns.subscriptions.take(np.arange(n)))
-
-
-def with_options(spec: str, options: Mapping[str, Any]) -> str:
-    """Return a specification with those of the options that its index has, unless it says something of its own."""
-    from nearcast.indexes import available
-
-    name, _, given = spec.partition(":")
-    known = next((info.options for info in available() if info.name == name), {})
-    said = {pair.partition("=")[0] for pair in given.split(",")}
-    more = [f"{key}={value}" for key, value in options.items() if key in known and key not in said]
-    parts = [*filter(None, [given]), *more]
-    return f"{name}:{','.join(parts)}" if parts else name
 
 
 def _head(point: Point, series: Series, spec: str, columns: Encoded) -> Row:

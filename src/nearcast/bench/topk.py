@@ -1,0 +1,222 @@
+"""The benchmark of top-k subscriptions: what does a message cost that arrives in a full window?
+
+For every index: fill the window, take all subscriptions in with one batch join, let some messages warm up, then measure
+arrivals one after the other on one core. A message that arrives pushes another one out and may leave buffers short:
+arrival, expiry and the searches they cause are all counted. No time is reported unless all indexes deliver the same.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast.bench.stopwatch import Stopwatch
+from nearcast.bench.streams import Stream, stream_of
+from nearcast.bench.timing import Say, change_s, settle
+from nearcast.bench.told import Told, check_sample
+
+if TYPE_CHECKING:
+    from nearcast.bench.distances import MaxDistance
+    from nearcast.bench.workloads import Workload
+    from nearcast.engine import State
+    from nearcast.indexes import Index, Matches
+    from nearcast.sliding import Window
+
+QUESTION = "What does a message cost that arrives in a full window, and which top-k answers does it change?"
+#: Subscriptions taken in at once: what they find is looked at and let go before the next.
+SLICE = 1 << 16
+#: Subscriptions and messages that every step is compiled with before a clock runs.
+_TRIAL = 300
+
+
+def run_topk(
+    workload: Workload,
+    specs: Sequence[str],
+    *,
+    max_distance: MaxDistance,
+    window: Window,
+    n_measured: int,
+    n_warm_up: int | None = None,
+    space: str | None = None,
+    command: str = "",
+    say: Say,
+) -> dict[str, Any]:
+    """Return the report of a run: the workload, the machine, and a row for each index."""
+    from nearcast.bench.report import machine
+
+    say("encoding the workload")
+    workload = max_distance.applied(workload)
+    stream = stream_of(workload, window, n_measured, n_warm_up, space)
+    rows, more = measure(stream, specs, say)
+    about = {"question": QUESTION, **workload.about, "space": stream.space.kind, **more, "command": command}
+    return {"workload": about, "machine": machine(), "results": rows}
+
+
+def measure(stream: Stream, specs: Sequence[str], say: Say) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return a row of figures for each index, in order, and what more there is to tell of the runs."""
+    rows, first, n_sampled = [], None, 0
+    for spec in specs:
+        _try_out(stream, spec, say)
+        run = _run(stream, spec, say)
+        rows.append(run.row)
+        if first is None:
+            first = run.told
+            say(f"{spec}: comparing with a plain search of the window")
+            n_sampled = check_sample(stream, run.state, spec)
+        else:
+            run.told.must_equal(spec, first, specs[0])
+        del run
+        gc.collect()
+    assert first is not None
+    same = f"all {len(specs)} deliver the same changes" if len(specs) > 1 else "nothing to compare the changes with"
+    return rows, {
+        "window": str(stream.window),
+        "window_messages": rows[0]["window_messages"],
+        "filled_by": stream.n_before,
+        "warm_up_messages": stream.n_warm_up,
+        "measured_messages": stream.n_measured,
+        "join_threads": _cores(),
+        "changes": first.n_changes,
+        "changes_hash": first.hash,
+        "checked": f"{same} (hash {first.hash}), the first named has the top-k of a plain search for {n_sampled}",
+    }
+
+
+class _Run(NamedTuple):
+    row: dict[str, Any]
+    told: Told
+    state: State
+
+
+class _Counts:
+    """How many subscriptions an index found, and how many entries it looked at and scored in full."""
+
+    def __init__(self, index: Index):
+        self.found = self.candidates = self.verified = 0
+        self._match = index.match
+        index.match = self._counted  # type: ignore[method-assign]
+
+    def _counted(self, *arguments: Any, **options: Any) -> Matches:
+        matches = self._match(*arguments, **options)
+        self.found += len(matches.slots)
+        self.candidates += matches.candidates
+        self.verified += matches.verified
+        return matches
+
+
+def _try_out(stream: Stream, spec: str, say: Say) -> None:
+    """Go once through every step with a few rows, so that compilation is not timed."""
+    from nearcast.engine import publish, subscribe
+    from nearcast.sliding import Window
+
+    say(f"{spec}: warming up")
+    n = min(_TRIAL, stream.messages.num_rows)
+    state = stream.new_state(spec, Window.of(max(1, n // 2)) if stream.window.count else None)
+    for first, last in ((0, n // 2), (n // 2, n)):
+        for portion in stream.portions(state, first, last):
+            publish(state, portion)
+        if not first:
+            subscribe(state, stream.subscriptions.take(np.arange(min(_TRIAL, len(stream.subscriptions)))), _cores())
+    settle(state.index)
+
+
+def _run(stream: Stream, spec: str, say: Say) -> _Run:
+    from nearcast.engine import publish
+
+    state, told = stream.new_state(spec), Told()
+    say(f"{spec}: filling the window with {stream.n_before:,} messages")
+    for portion in stream.portions(state, 0, stream.n_before):
+        publish(state, portion)
+    say(f"{spec}: searching the window for {len(stream.subscriptions):,} subscriptions")
+    joined = _join(stream, state, told)
+    say(f"{spec}: measuring {stream.n_measured:,} messages")
+    for portion in stream.portions(state, stream.n_before, stream.first_measured):
+        told.add(publish(state, portion))
+    told.end_part("before the first message that is measured")
+    settle(state.index)
+    return _Run({"index": spec} | _arrivals(stream, state, told) | joined | _sizes(state), told, state)
+
+
+def _join(stream: Stream, state: State, told: Told) -> dict[str, Any]:
+    """Take all subscriptions in; return the seconds by the clock that storing them and searching for them takes.
+
+    What an index leaves for the next message belongs to storing.
+    """
+    from nearcast.engine import subscribe
+
+    storing, total, rows = 0.0, 0.0, np.arange(len(stream.subscriptions))
+    insert = state.index.insert
+
+    def timed_insert(subscriptions: Any) -> Any:
+        nonlocal storing
+        began = time.perf_counter()
+        slots = insert(subscriptions)
+        storing += time.perf_counter() - began
+        return slots
+
+    state.index.insert = timed_insert  # type: ignore[method-assign]
+    for first in range(0, len(rows), SLICE):
+        part = stream.subscriptions.take(rows[first : first + SLICE])
+        began = time.perf_counter()
+        pieces = subscribe(state, part, _cores())
+        total += time.perf_counter() - began
+        told.add(pieces)
+        del pieces
+    state.index.insert = insert  # type: ignore[method-assign]
+    told.end_part("the first answers")
+    message = next(stream.portions(state, stream.n_before, stream.n_before + 1))
+    left = change_s(state.index, message, lambda: None)
+    return {"insert_s": round(storing + left, 3), "join_s": round(total - storing, 3)}
+
+
+def _arrivals(stream: Stream, state: State, told: Told) -> dict[str, Any]:
+    """Let the measured messages arrive; return what one of them costs and concerns."""
+    from nearcast.engine import publish
+
+    assert state.topk is not None
+    counts, watch = _Counts(state.index), Stopwatch()
+    watch.watch(state)
+    searched, changes, at = state.topk.n_searches, 0, 0
+    for portion in stream.portions(state, stream.first_measured, stream.messages.num_rows):
+        changes += told.add(watch.measured(partial(publish, state, portion)))
+        told.end_part(f"messages {at:,} to {at + len(portion) - 1:,}")
+        at += len(portion)
+    us = {phase: seconds * 1e6 / at for phase, seconds in watch.seconds.items()}
+    total, searches = watch.total * 1e6 / at, us["searches"]
+    return {
+        "messages": at,
+        "messages_per_s": round(1e6 / total, 1),
+        "us_per_message": round(total, 3),
+        "amp_us": round(total - searches, 3),
+        "emp_us": round(searches, 3),
+        **{f"{phase}_us": round(value, 3) for phase, value in us.items()},
+        "searches_per_1000": round((state.topk.n_searches - searched) * 1000 / at, 2),
+        "affected_per_message": round(counts.found / at, 3),
+        "changes_per_message": round(changes / at, 3),
+        "candidates_per_message": round(counts.candidates / at, 2),
+        "verified_per_message": round(counts.verified / at, 2),
+    }
+
+
+def _sizes(state: State) -> dict[str, Any]:
+    assert state.topk is not None
+    kept, n = state.topk.stats(), len(state.index)
+    index_bytes = state.index.stats()["bytes"]
+    return {
+        "buffer_length": round(kept["entries"] / n, 2),
+        "bytes_per_subscription": round((index_bytes + kept["bytes"]) / n, 1),
+        "index_bytes_per_subscription": round(index_bytes / n, 1),
+        "buffer_bytes_per_subscription": round(kept["bytes"] / n, 1),
+        "window_messages": kept["messages"],
+        "window_bytes": kept["message_bytes"],
+    }
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
