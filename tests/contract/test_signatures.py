@@ -18,7 +18,7 @@ EXPECTED = {
     "nearcast.indexes.trigger.search.search_segment",
     "nearcast.indexes.trigger.delta.search_delta",
     "nearcast.indexes.trigger.segment._spread",
-    "nearcast.indexes.trigger.index._hand_over",
+    "nearcast.indexes.trigger.merging._hand_over",
     "nearcast.indexes._gather.merge_found",
 }
 

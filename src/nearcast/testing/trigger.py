@@ -9,6 +9,7 @@ import numpy as np
 
 from nearcast.indexes.trigger.components import DeltaComponent, SegmentComponent
 from nearcast.testing.discs import check_discs, check_scored_rows, check_terms, is_scored_row
+from nearcast.testing.moving import check_moving
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from nearcast.indexes.trigger.rows import Rows
     from nearcast.indexes.trigger.segment import Segment
 
-_NOBODY, _LEAF, _EVERYWHERE, _WILDCARD, _VACANT = 255, 2, 0, -2, -1
+_NOBODY, _MOVING, _LEAF, _EVERYWHERE, _WILDCARD, _VACANT = 255, 254, 2, 0, -2, -1
 _STEPS, _BLOCK = 32767, 16
 
 
@@ -47,11 +48,15 @@ def _check_owners(index: TriggerIndex, components: list[Component], owner: NDArr
     """Every live slot belongs to exactly one component."""
     numbers = [component.number for component in components]
     assert len(set(numbers)) == len(numbers), "two components share a number"
-    assert sorted(numbers + index._free_numbers) == list(range(_NOBODY)), "a number is neither free nor in use, or both"
+    assert sorted(numbers + index._free_numbers) == list(range(_MOVING)), "a number is neither free nor in use, or both"
     used = owner[: index._next_slot]
     assert (owner[index._next_slot :] == _NOBODY).all(), "a slot never handed out has an owner"
     assert int((used != _NOBODY).sum()) == index._n_live, "the number of live slots is wrong"
-    assert set(used[used != _NOBODY].tolist()) <= set(numbers), "a slot belongs to a component that is not there"
+    assert set(used[used < _MOVING].tolist()) <= set(numbers), "a slot belongs to a component that is not there"
+    if index._moving is None:
+        assert (used != _MOVING).all(), "a slot belongs to a moving part that is not there"
+    else:
+        check_moving(index._moving, np.flatnonzero(used == _MOVING))
     assert index._delta is None or index._delta in components, "the growing delta is not among the components"
     assert len(index._popularity) >= index._n_terms, "there are terms without a count"
 

@@ -2,7 +2,8 @@
 
 `rows` turns subscriptions into rows, `places` cuts space into cells, `segment` lays rows out by (cell, term),
 `search` looks messages up in a segment, `delta` does so for the newest rows, `matching` runs a batch,
-`components` saves and opens, `index` keeps it all together under the contract.
+`components` saves and opens, `merging` merges them, `index` keeps it all together under the contract. Top-k
+subscriptions, whose thresholds move, are a part of their own: `moving`.
 """
 
 from nearcast.indexes.trigger.index import TriggerIndex

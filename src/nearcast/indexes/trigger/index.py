@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel
 from nearcast._saved import mapped, new_folder
+from nearcast.columns import TOPK, Subscriptions
 from nearcast.errors import UnknownIndex
-from nearcast.indexes import Index, Matches, read_manifest, register, write_manifest
+from nearcast.indexes import Matches, read_manifest, register, write_manifest
 from nearcast.indexes._scored import needs_totals, totals_for
 from nearcast.indexes._slots import checked_slots, only_kinds, same_length
 from nearcast.indexes.trigger.components import (
@@ -26,44 +24,47 @@ from nearcast.indexes.trigger.components import (
 )
 from nearcast.indexes.trigger.delta import TRIGGERS_PER_ROW, Delta, Triggers, triggers_of
 from nearcast.indexes.trigger.matching import Held, Matcher
-from nearcast.indexes.trigger.rows import Rows, count_terms, join_rows, rows_of, subscriptions_of, weigh_rows
+from nearcast.indexes.trigger.merging import MOVING, NOBODY, MergingIndex
+from nearcast.indexes.trigger.rows import Rows, count_terms, join_rows, rows_of, subscriptions_of
 from nearcast.indexes.trigger.segment import Segment, build_segment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import Messages, Subscriptions
+    from nearcast.columns import Messages
     from nearcast.geo import Space
+    from nearcast.indexes.trigger.moving import ListsComponent, Moving, MovingRows
 
-#: The owner of a slot that holds no subscription; all smaller numbers are components.
-_NOBODY = 255
-#: Segments of about one size that are merged into one.
-_FANOUT = 4
-#: Segments of up to this many deltas' rows are merged with the next full delta.
-_SMALL = 8
+_NO_SHAPES = np.empty(0, object)
 
 
 class _Staged(NamedTuple):
-    """Subscriptions as rows with their triggers, laid out as a segment if they are many."""
+    """Subscriptions as rows with their triggers, laid out as a segment if they are many; and those of kind `topk`.
 
-    rows: Rows
+    `slots` are the slots of the others: a subscription that contradicts itself has a slot and no rows.
+    """
+
+    slots: NDArray[np.int32]
+    rows: Rows | None
     geometry: NDArray[np.object_]
     triggers: Triggers | None
     segment: Segment | None
+    moving: MovingRows | ListsComponent | None = None
 
 
 @register(
     "trigger",
-    kinds=("within", "similar"),
+    kinds=("within", "similar", "topk"),
     paper="nearcast (rarest-term and prefix triggers by place)",
     options={"leaf_rows": 4000, "few": 8, "delta_rows": 4096},
 )
-class TriggerIndex(Index):
+class TriggerIndex(MergingIndex):
     """Triggers by term and place, for boolean and scored subscriptions.
 
     Every clause waits for its rarest term in the cells its region touches; a 64-bit signature of its other terms and a
     rectangle of 4 x 15 bits leave almost only true matches to verify. A scored subscription waits for each word of its
-    prefix within a disc: how near a message must be whose first of these words is this one.
+    prefix within a disc: how near a message must be whose first of these words is this one. A top-k subscription has a
+    threshold that moves, and is held by a part of its own (`moving`).
 
     `owner[slot]` names the one component that holds a slot's present version: removing is one write, and whatever
     older components still list is skipped.
@@ -81,18 +82,19 @@ class TriggerIndex(Index):
                 raise UnknownIndex(
                     f"option {name} of the index 'trigger' is at least {least}, not {self._options[name]}"
                 )
-        self._owner = np.full(1024, _NOBODY, np.uint8)
+        self._owner = np.full(1024, NOBODY, np.uint8)
         self._next_slot = self._n_live = self._n_merges = self._numbering = 0
         self._popularity = np.zeros(1024, np.int32)
         self._n_terms = 0
         self._needs_totals = False
-        self._free_numbers = list(range(_NOBODY - 1, -1, -1))
-        self._dead = np.zeros(_NOBODY + 1, np.int64)
-        self._components: list[Component] = []
-        self._delta: DeltaComponent | None = None
+        self._free_numbers = list(range(MOVING - 1, -1, -1))
+        self._dead = np.zeros(NOBODY + 1, np.int64)
+        self._components = []
+        self._delta = None
+        self._moving = None
         self._matcher = Matcher(space)
-        self._merger: threading.Thread | None = None
-        self._merge_error: BaseException | None = None
+        self._merger = None
+        self._merge_error = None
 
     def __len__(self) -> int:
         return self._n_live
@@ -109,7 +111,7 @@ class TriggerIndex(Index):
             staged = self._staged(slots, subscriptions)
             self._needs_totals |= needs_totals(subscriptions)
             self._grow_owner(first + len(subscriptions))
-            self._store(slots, staged)
+            self._store(staged)
             self._next_slot += len(subscriptions)
             self._n_live += len(subscriptions)
             self._merge_if_due()
@@ -121,7 +123,7 @@ class TriggerIndex(Index):
             self._raise_merge_error()
             slots = self._alive(slots)
             self._disown(slots)
-            self._owner[slots] = _NOBODY
+            self._owner[slots] = NOBODY
             self._n_live -= len(slots)
             self._merge_if_due()
 
@@ -135,25 +137,35 @@ class TriggerIndex(Index):
             staged = self._staged(slots, subscriptions)
             self._needs_totals |= needs_totals(subscriptions)
             self._disown(slots)
-            self._store(slots, staged)
+            self._store(staged)
             self._merge_if_due()
 
     def _alive(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
-        return checked_slots(slots, self._next_slot, lambda known: self._owner[known] != _NOBODY)
+        return checked_slots(slots, self._next_slot, lambda known: self._owner[known] != NOBODY)
 
     def _disown(self, slots: NDArray[np.int32]) -> None:
         """Prepare for these slots to leave their components."""
-        self._dead += np.bincount(self._owner[slots], minlength=_NOBODY + 1)
+        self._dead += np.bincount(self._owner[slots], minlength=NOBODY + 1)
         if self._delta is not None:
             # The same delta may take the slot again: its number alone would then revive the old rows.
             mine = slots[self._owner[slots] == self._delta.number]
             if len(mine):
                 self._delta.delta.kill(mine)
+        if self._moving is not None:
+            self._moving.drop(slots[self._owner[slots] == MOVING])
 
     def _staged(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> _Staged:
         """Do all of storing that may fail, and change nothing yet."""
         n_terms = int(subscriptions.code.max(initial=-1)) + 1
         self._weights_up_to(n_terms)
+        moving = None
+        if subscriptions.scoring is not None and (subscriptions.kind == TOPK).any():
+            is_moving = subscriptions.kind == TOPK
+            asked = subscriptions if is_moving.all() else subscriptions.take(np.flatnonzero(is_moving))
+            moving = self._moving_part().staged(slots[is_moving], asked, self._weights)
+            slots, subscriptions = slots[~is_moving], subscriptions.take(np.flatnonzero(~is_moving))
+            if not len(slots):
+                return _Staged(slots, None, _NO_SHAPES, None, None, moving)
         self._popularity_up_to(n_terms)
         rows, geometry = rows_of(slots, subscriptions, self._weights)
         self._count_terms(rows)  # a ranking only: it does no harm if nothing comes of these rows
@@ -161,10 +173,14 @@ class TriggerIndex(Index):
         if len(rows.slot) <= most:
             triggers = triggers_of(rows, self._popularity, self._weights)
             if len(triggers.row) <= TRIGGERS_PER_ROW * most:
-                return _Staged(rows, geometry, triggers, None)
-        return _Staged(rows, geometry, None, self._build(rows))
+                return _Staged(slots, rows, geometry, triggers, None, moving)
+        return _Staged(slots, rows, geometry, None, self._build(rows), moving)
 
-    def _store(self, slots: NDArray[np.int32], staged: _Staged) -> None:
+    def _store(self, staged: _Staged) -> None:
+        if staged.moving is not None:
+            self._owner[self._moving_part().store(staged.moving)] = MOVING
+        if staged.rows is None:
+            return
         if staged.triggers is None:
             assert staged.segment is not None
             component: Component = SegmentComponent(self._new_number(), staged.segment, staged.geometry)
@@ -172,7 +188,25 @@ class TriggerIndex(Index):
         else:
             component = self._delta_with_room(staged.triggers)
             component.delta.append(staged.rows, staged.geometry, staged.triggers)
-        self._owner[slots] = component.number
+        self._owner[staged.slots] = component.number
+
+    def _moving_part(self) -> Moving:
+        """Return the part for subscriptions of kind `topk`, made when the first one comes."""
+        if self._moving is None:
+            from nearcast.indexes.trigger.moving import Moving
+
+            self._moving = Moving(self.space, self._options["delta_rows"])
+        return self._moving
+
+    def set_thresholds(self, slots: NDArray[np.int32], values: NDArray[np.float64]) -> None:
+        """Set the scores from which messages concern these slots, all of them of kind `topk`."""
+        with self._lock:
+            slots = self._alive(slots)
+            same_length(slots, values, "thresholds")
+            if (self._owner[slots] != MOVING).any():
+                raise ValueError("only subscriptions of kind 'topk' have a threshold to set")
+            if len(slots):
+                self._moving_part().set_thresholds(slots, np.asarray(values, np.float64))
 
     def _build(self, rows: Rows) -> Segment:
         options = self._options
@@ -191,7 +225,7 @@ class TriggerIndex(Index):
     def _grow_owner(self, n_slots: int) -> None:
         if n_slots >= len(self._owner):  # one place stays spare
             more = max(n_slots + 1, 2 * len(self._owner)) - len(self._owner)
-            self._owner = np.concatenate([self._owner, np.full(more, _NOBODY, np.uint8)])
+            self._owner = np.concatenate([self._owner, np.full(more, NOBODY, np.uint8)])
 
     def _delta_with_room(self, triggers: Triggers) -> DeltaComponent:
         """Return the delta, or a new one when rows with these triggers do not fit; a full one waits for the merger."""
@@ -217,13 +251,15 @@ class TriggerIndex(Index):
     def renumber(self) -> NDArray[np.int32]:
         """Number the live slots anew and return the old ones; a merge under way is thrown away."""
         with self._lock:
-            old = np.flatnonzero(self._owner[: self._next_slot] != _NOBODY).astype(np.int32)
+            old = np.flatnonzero(self._owner[: self._next_slot] != NOBODY).astype(np.int32)
             # Rows of dead slots stay in their segments under -1: the spare last place of `_owner`, always nobody's.
             number_of = np.full(self._next_slot + 1, -1, np.int32)
             number_of[old] = np.arange(len(old))
             for component in self._components:
                 component.renumber(self._owner, number_of)
-            self._owner = np.append(self._owner[old], np.full(1024, _NOBODY, np.uint8))
+            if self._moving is not None:
+                self._moving.renumber(old)
+            self._owner = np.append(self._owner[old], np.full(1024, NOBODY, np.uint8))
             self._next_slot = len(old)
             self._numbering += 1
             return old
@@ -234,115 +270,51 @@ class TriggerIndex(Index):
         """Return the matching slots of every message."""
         with self._lock:
             messages = messages.for_kernels()
-            components = [c for c in self._components if c is not self._delta or c.n_rows]
-            is_scored = any(len(c.rows.score) for c in components)
-            held = Held(components, self._owner, self._next_slot, self._n_terms, self._weights, is_scored)
-            return self._matcher.match(held, messages, totals_for(messages, needed=self._needs_totals), threads)
+            totals = totals_for(messages, needed=self._needs_totals)
+            if self._moving is not None:
+                return self._match_all_kinds(messages, totals, threads)
+            return self._match_standing(messages, totals, threads)
+
+    def _match_all_kinds(self, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
+        from nearcast.indexes.trigger.moving import merged
+
+        assert self._moving is not None
+        moving = self._moving.match(messages, totals, self._weights, threads)
+        if not self._components:
+            return moving
+        return merged(self._match_standing(messages, totals, threads), moving)
+
+    def _match_standing(self, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
+        components = [c for c in self._components if c is not self._delta or c.n_rows]
+        is_scored = any(len(c.rows.score) for c in components)
+        held = Held(components, self._owner, self._next_slot, self._n_terms, self._weights, is_scored)
+        return self._matcher.match(held, messages, totals, threads)
 
     def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions:
         """Put together what these slots hold from the rows of their components."""
         with self._lock:
             slots = self._alive(slots)
-            pieces = []
-            for component in self._components:
-                mine = slots[self._owner[slots] == component.number]
-                if len(mine):
-                    pieces.append((component.taken(component.rows_of_slots(mine)), component.geometry))
+            is_moving = self._owner[slots] == MOVING
+            if not is_moving.any():
+                return self._standing(slots)
+            moving = self._moving_part().subscriptions(slots[is_moving])
+            if is_moving.all():
+                return moving
+            both = Subscriptions.concat([self._standing(slots[~is_moving]), moving])
+            return both.take(np.argsort(np.append(np.flatnonzero(~is_moving), np.flatnonzero(is_moving))))
+
+    def _standing(self, slots: NDArray[np.int32]) -> Subscriptions:
+        """Return what these slots of other kinds hold."""
+        pieces = []
+        for component in self._components:
+            mine = slots[self._owner[slots] == component.number]
+            if len(mine):
+                pieces.append((component.taken(component.rows_of_slots(mine)), component.geometry))
         if not pieces:
             pieces = [rows_of(slots[:0], _no_subscriptions(), self._weights)]
         ascending = np.sort(slots)
         found = subscriptions_of(*join_rows(pieces), ascending)
         return found.take(np.searchsorted(ascending, slots))
-
-    # Merging
-
-    def settle(self) -> None:
-        """Wait until no merge is due."""
-        while True:
-            merger = self._merger
-            if merger is not None:
-                merger.join()
-            with self._lock:
-                self._raise_merge_error()
-                if not self._due():
-                    return
-                self._merge_if_due()
-
-    def _due(self) -> list[Component]:
-        """Return the components to merge next: full deltas, a half-dead segment, or segments of like size."""
-        full = [c for c in self._components if isinstance(c, DeltaComponent) and c is not self._delta]
-        segments = [c for c in self._components if isinstance(c, SegmentComponent)]
-        if full:
-            # Small segments go along: every component costs every message a little.
-            return [*full, *(c for c in segments if c.n_rows <= _SMALL * self._options["delta_rows"])]
-        for component in segments:
-            if 2 * self._dead[component.number] > component.n_rows:
-                return [component]
-        tiers: dict[int, list[Component]] = {}
-        for component in segments:
-            tier = int(math.log(max(1.0, component.n_rows / self._options["delta_rows"]), _FANOUT))
-            tiers.setdefault(tier, []).append(component)
-        return next((tier for _, tier in sorted(tiers.items()) if len(tier) >= _FANOUT), [])
-
-    def _merge_if_due(self) -> None:
-        if (self._merger is None or not self._merger.is_alive()) and self._due():
-            merger = threading.Thread(target=self._merge_in_background, name="nearcast-merge", daemon=True)
-            try:
-                merger.start()
-            except RuntimeError:
-                return  # no thread to be had: the change is made all the same, and the next one tries again
-            self._merger = merger
-
-    def _merge_in_background(self) -> None:
-        try:
-            self._merge_all_due()
-        except BaseException as error:  # noqa: BLE001 - handed to the next caller: a thread has nobody to tell
-            self._merge_error = error
-
-    def _raise_merge_error(self) -> None:
-        error, self._merge_error = self._merge_error, None
-        if error is not None:
-            raise error
-
-    def _merge_all_due(self) -> None:
-        while True:
-            with self._lock:
-                due = self._due()
-                owner, numbering = self._owner, self._numbering
-            if not due:
-                return
-            self._merge(due, owner, numbering)
-
-    def _reweigh(self) -> None:
-        """Lay out again every component that holds scored rows: their triggers hang on the weights."""
-        self._numbering += 1  # a merge under way was made with the old weights
-        self._delta = None
-        self._components = [self._reweighed(component) for component in self._components]
-
-    def _reweighed(self, component: Component) -> Component:
-        if not len(component.rows.score):
-            return component
-        rows = weigh_rows(component.taken(component.live_rows(self._owner)), self._weights)
-        self._dead[component.number] = 0
-        return SegmentComponent(component.number, self._build(rows), component.geometry)
-
-    def _merge(self, old: list[Component], owner: NDArray[np.uint8], numbering: int) -> None:
-        """Build one segment of the live rows of `old`; rows that die meanwhile are left out by their owner."""
-        pieces = [(component.taken(component.live_rows(owner)), component.geometry) for component in old]
-        rows, geometry = join_rows(pieces)
-        segment = self._build(rows)
-        with self._lock:
-            if numbering != self._numbering or any(component not in self._components for component in old):
-                return  # slots have new numbers, or somebody who ran out of components has merged these first
-            # The new segment takes over the number of the first old one; it needs no number of its own.
-            merged = SegmentComponent(old[0].number, segment, geometry)
-            is_old = np.zeros(_NOBODY + 1, np.uint8)
-            is_old[[component.number for component in old]] = 1
-            _hand_over(self._owner[: self._next_slot], is_old, merged.number)
-            self._components = [c for c in self._components if c not in old] + [merged]
-            self._free_numbers += [component.number for component in old[1:]]
-            self._dead[merged.number] = np.count_nonzero(self._owner[rows.slot] != merged.number)
-            self._n_merges += 1
 
     # What is held
 
@@ -353,6 +325,7 @@ class TriggerIndex(Index):
             deltas = [c for c in self._components if isinstance(c, DeltaComponent)]
             arrays = [array for c in segments for array in arrays_of(c.segment).values()]
             arrays += [a for c in deltas for a in (*c.delta.rows, *c.delta.chains)]
+            moving = {} if self._moving is None else self._moving.stats()
             return {
                 "index": self.info.name,
                 "subscriptions": self._n_live,
@@ -364,7 +337,11 @@ class TriggerIndex(Index):
                 "cells": sum(c.n_cells for c in segments),
                 "dead": int(sum(self._dead[c.number] for c in self._components)),
                 "merges": self._n_merges,
-                "bytes": sum(array.nbytes for array in arrays) + self._owner.nbytes + self._popularity.nbytes,
+                **{f"topk_{name}": count for name, count in moving.items()},
+                "bytes": sum(array.nbytes for array in arrays)
+                + self._owner.nbytes
+                + self._popularity.nbytes
+                + moving.get("bytes", 0),
             }
 
     def explain(self, messages: Messages, row: int, slot: int, word: Callable[[int], str] = str) -> list[str]:
@@ -373,6 +350,9 @@ class TriggerIndex(Index):
 
         with self._lock:
             slots = self._alive(np.array([slot], np.int32))
+            if self._owner[slot] == MOVING:
+                assert self._moving is not None
+                return self._moving.explain(slot, messages, row, self._weights, word)
             holder = next(c for c in self._components if c.number == self._owner[slot])
             rows = holder.rows_of_slots(slots)
             if is_scored(holder, rows):
@@ -399,12 +379,15 @@ class TriggerIndex(Index):
                 live=self._n_live,
                 terms=self._n_terms,
                 totals=self._needs_totals,
+                topk=[] if self._moving is None else self._moving.save(folder),
             )
 
     def _flush(self) -> None:
         """Turn every delta into a segment, in this thread: whoever holds the lock cannot wait for another."""
         self._raise_merge_error()
         self._delta = None
+        if self._moving is not None:
+            self._moving.flush(self._weights)
         self._merge_all_due()
 
     @classmethod
@@ -416,21 +399,14 @@ class TriggerIndex(Index):
         index._owner = mapped(folder / "owner.npy")
         index._popularity = mapped(folder / "popularity.npy")
         index.set_weights(mapped(folder / "weights.npy"))
+        if manifest["topk"]:
+            index._moving_part().open(folder, manifest["topk"])
         index._needs_totals = manifest["totals"]
         index._next_slot, index._n_live, index._n_terms = len(index._owner) - 1, manifest["live"], manifest["terms"]
         return index
 
 
-@kernel
-def _hand_over(owner, is_old, number):
-    """Give every slot of the old components to `number`."""
-    for slot in range(owner.size):
-        if is_old[owner[slot]]:
-            owner[slot] = number
-
-
 def _no_subscriptions() -> Subscriptions:
-    from nearcast.columns import Subscriptions
     from nearcast.geo import Regions
 
     zero = np.zeros(1, np.int64)
