@@ -223,7 +223,6 @@ BAD_SUBSCRIPTIONS = {
     "half a region": ({"id": "bad", "query": "tea", "lon": 1.0, "lat": 1.0}, None),
     "duplicate id": ({"id": "ben", "query": "tea"}, "id"),
     "unknown kind": ({"id": "bad", "query": "tea", "kind": "nearby"}, "kind"),
-    "not matched yet": ({"id": "bad", "query": "tea", "kind": "topk", "lon": 1.0, "lat": 1.0, "k": 3}, "kind"),
 }
 
 

@@ -348,7 +348,7 @@ def test_totals_are_worked_out_only_where_they_are_needed(new_hub):
     assert not hub._state.needs_totals
     assert hub._message_columns(Message(1, "tea", (0, 0))).totals is None
     hub.subscribe(Similar("j", "tea", (0, 0), threshold=0.5, similarity="jaccard"))
-    assert [[2.0, 2.0]] == hub._message_columns(Message(1, "tea milk", (0, 0))).totals.tolist()
+    assert [[2.0, 2.0, 2.0]] == hub._message_columns(Message(1, "tea milk", (0, 0))).totals.tolist()
 
 
 # --- all ways agree ---------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def messages(said, weight):
         np.append(0, np.cumsum([len(words) for words, _ in said])),
         np.array([max(term, -1) for words, _ in said for term in words], np.int32),
         np.array([box for _, box in said], np.float64).reshape(-1, 4),
-        totals=np.array(totals, np.float64).reshape(-1, 2),
+        totals=np.insert(np.array(totals, np.float64).reshape(-1, 2), 2, 0.0, axis=1),
     )
 
 

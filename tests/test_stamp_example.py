@@ -72,7 +72,7 @@ def message(tokens, place=(0.0, 0.0), n_words=None):
     n_words = len(tokens) if n_words is None else n_words
     total = sum(WEIGHT[term] for term in tokens if term < len(WEIGHT)) + (n_words - len(tokens))
     start = np.array([0, len(tokens)])
-    return Messages.of(start, np.array(tokens, np.int32), [[*place, *place]], totals=[[n_words, total]])
+    return Messages.of(start, np.array(tokens, np.int32), [[*place, *place]], totals=[[n_words, total, 0.0]])
 
 
 def index_of(spec, names, places=None, rows=None, function=TSIM, weight=WEIGHT):

@@ -12,7 +12,7 @@ MESSAGES = [
     {"id": 1, "text": "ramen", "lon": 13.41, "lat": 52.5, "time": "2026-01-01T00:00:00Z"},
     {"id": 2, "text": "noodles and ramen", "lon": 13.4, "lat": 52.5, "time": "2026-01-01T00:00:10Z"},
     {"id": 3, "text": "pizza", "lon": 13.4, "lat": 52.5, "time": "2026-01-01T00:00:35Z"},
-    {"id": 4, "text": "noodles", "lon": 13.43, "lat": 52.5, "time": "2026-01-01T00:00:38Z"},
+    {"id": 4, "text": "noodles", "lon": 13.43, "lat": 52.5, "time": "2026-01-01T00:00:41Z"},
     {"id": 5, "text": "ramen", "lon": 13.4, "lat": 52.5, "time": "2026-01-01T00:00:05Z"},
 ]
 

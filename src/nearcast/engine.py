@@ -414,7 +414,7 @@ def _renumber(state: State) -> None:
     old = state.index.renumber()
     state.ids.renumber(old)
     if state.topk is not None:
-        state.topk.renumber(old)
+        state.topk.holding.renumber(old)
     if len(state.expires):
         known = old[old < len(state.expires)]
         state.expires = state.expires[known]

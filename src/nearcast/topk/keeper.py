@@ -9,15 +9,12 @@ import numpy as np
 from nearcast.columns import NO_TIME
 from nearcast.indexes import Matches
 from nearcast.indexes._scored import scored_of
-from nearcast.skyband.fill import Filling, fill, release
-from nearcast.skyband.holders import NOBODY, Holders, grown_holders, new_holders
+from nearcast.skyband.fill import Filling, fill
+from nearcast.skyband.holders import NOBODY, Holders
 from nearcast.skyband.pool import Slabs, grown, new_slabs
 from nearcast.skyband.walk import (
     DONE,
-    MORE_EVENTS,
-    MORE_OLD,
     MORE_SLABS,
-    N_EVENTS,
     N_TOUCHED,
     N_UNTOLD,
     NEEDED,
@@ -31,7 +28,9 @@ from nearcast.skyband.walk import (
 from nearcast.sliding import SlidingWindow, Window
 from nearcast.text.weights import squared_lengths
 from nearcast.topk.events import Events, difference, tops_of
+from nearcast.topk.holding import Holding
 from nearcast.topk.options import TopKOptions
+from nearcast.topk.progress import events_of, with_more, with_room
 from nearcast.topk.searching import Searcher, asked_of
 from nearcast.topk.words import WindowWords, distinct_words
 from nearcast.window import Alive, Batch, message_index
@@ -69,10 +68,8 @@ class Keeper:
         self.words = WindowWords(words)
         self.messages = message_index(options.messages, index.space, window.is_by_time)
         self._weights = np.empty(0)
-        self.holders: Holders = new_holders(0)
+        self.holding = Holding()
         self.slabs: Slabs = new_slabs()
-        self._free: list[int] = []
-        self._holder_of_slot = np.full(1024, NOBODY, np.int32)
         self._searcher = Searcher(options)
         self._progress = new_progress(1 << 10, 1 << 12, 1 << 12, 1)
         #: Holders searched for during the batch under way: from which score on all that is to come is known.
@@ -80,14 +77,17 @@ class Keeper:
         self.n_searches = 0
 
     def __len__(self) -> int:
-        return len(self.holders.slot) - len(self._free)
+        return len(self.holding)
+
+    @property
+    def holders(self) -> Holders:
+        """Return the columns of all holders."""
+        return self.holding.columns
 
     @property
     def nbytes(self) -> int:
         """Return the memory of buffers and numbers by subscription; that of the window apart."""
-        return (
-            16 * int(self.slabs.used[0]) + sum(column.nbytes for column in self.holders) + self._holder_of_slot.nbytes
-        )
+        return 16 * int(self.slabs.used[0]) + self.holding.nbytes
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes."""
@@ -107,57 +107,12 @@ class Keeper:
 
     def hold(self, slots: NDArray[np.int32], k: NDArray[np.int32], weights: TermWeights, threads: int = 1) -> Events:
         """Take new or changed subscriptions in, each a step; return how their top-k differ from what they had."""
-        self._hold(slots)
+        self.holding.take(slots)
         return self.look_again(slots, weights, threads, k)
-
-    def _hold(self, slots: NDArray[np.int32]) -> None:
-        """Give each slot a holder, that of before if it has one."""
-        if len(slots) and int(slots.max()) >= len(self._holder_of_slot):
-            more = np.full(max(int(slots.max()) + 1, 2 * len(self._holder_of_slot)), NOBODY, np.int32)
-            more[: len(self._holder_of_slot)] = self._holder_of_slot
-            self._holder_of_slot = more
-        new = slots[self._holder_of_slot[slots] == NOBODY]
-        lacking = len(new) - len(self._free)
-        if lacking > 0:
-            n = len(self.holders.slot)
-            # Many at once are likely all there will be; a few are likely to be followed by more.
-            room = max(n + lacking, n + n // 8 if n else 64)
-            self.holders = grown_holders(self.holders, room)
-            self._free = [*range(room - 1, n - 1, -1), *self._free]
-        if len(new):
-            numbers = np.array(self._free[-len(new) :][::-1], np.int32)
-            del self._free[-len(new) :]
-            self._holder_of_slot[new] = numbers
-            self.holders.slot[numbers] = new
-
-    def make_holders(self, columns: dict[str, NDArray[Any]]) -> None:
-        """Take in holders by their columns, where there are none yet; their buffers are still to be made."""
-        n = len(columns["slot"])
-        self.holders = new_holders(n)
-        for name, column in columns.items():
-            getattr(self.holders, name)[:] = column
-        size = int(self.holders.slot.max(initial=-1)) + 1025
-        self._holder_of_slot = np.full(size, NOBODY, np.int32)
-        self._holder_of_slot[self.holders.slot] = np.arange(n)
 
     def release(self, slots: NDArray[np.int32]) -> None:
         """Forget the subscriptions of these slots, as far as they are of kind `topk`."""
-        known = slots[slots < len(self._holder_of_slot)]
-        held = known[self._holder_of_slot[known] != NOBODY]
-        if not len(held):
-            return
-        numbers = self._holder_of_slot[held]
-        release(self.holders, self.slabs, self.sliding.rows, numbers)
-        self._holder_of_slot[held] = NOBODY
-        self._free += numbers.tolist()
-
-    def renumber(self, old: NDArray[np.int32]) -> None:
-        """Follow an index that gave slot `old[i]` the number i."""
-        known = np.where(old < len(self._holder_of_slot), old, 0)
-        holders = np.where(old < len(self._holder_of_slot), self._holder_of_slot[known], NOBODY).astype(np.int32)
-        self._holder_of_slot = np.append(holders, np.full(1024, NOBODY, np.int32))
-        held = np.flatnonzero(holders != NOBODY)
-        self.holders.slot[holders[held]] = held
+        self.holding.release(slots, self.slabs, self.sliding.rows)
 
     def look_again(
         self, slots: NDArray[np.int32], weights: TermWeights, threads: int = 1, k: NDArray[np.int32] | None = None
@@ -170,7 +125,7 @@ class Keeper:
         events = []
         for first in range(0, len(slots), _SLICE):
             part = slots[first : first + _SLICE]
-            holders = self._holder_of_slot[part]
+            holders = self.holding.of_slots(part)
             old = tops_of(self.holders, self.slabs, holders)
             if k is not None:
                 self.holders.k[holders] = k[first : first + _SLICE]
@@ -184,21 +139,21 @@ class Keeper:
     def look_again_at_all(self, weights: TermWeights, threads: int = 1) -> Events:
         """Weigh everything anew and search for everybody, in the order of registration, all in one step."""
         self._reweigh(weights)
-        slots = np.sort(self.holders.slot[self.holders.slot != NOBODY])
+        slots = self.holding.slots()
         events = self.look_again(slots, weights, threads)
         return events.at_steps(np.zeros(len(events), np.int64))
 
     def holds(self, slot: int) -> bool:
         """Tell whether a slot is a top-k subscription."""
-        return slot < len(self._holder_of_slot) and bool(self._holder_of_slot[slot] != NOBODY)
+        return bool(self.holding.of_slots(np.array([slot], np.int32))[0] != NOBODY)
 
     def k_of(self, slot: int) -> int:
         """Return how many messages a subscription wants."""
-        return int(self.holders.k[self._holder_of_slot[slot]])
+        return int(self.holders.k[self.holding.of_slots(np.array([slot], np.int32))[0]])
 
     def current(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows and scores of the top-k of a subscription, best first."""
-        tops = tops_of(self.holders, self.slabs, self._holder_of_slot[np.array([slot])])
+        tops = tops_of(self.holders, self.slabs, self.holding.of_slots(np.array([slot], np.int32)))
         return tops.row, tops.score
 
     def names(self, rows: NDArray[np.int64]) -> Named:
@@ -267,7 +222,7 @@ class Keeper:
         lengths = np.ascontiguousarray(messages.totals[:, 2])
         self.messages.append(Batch(start, word, count, messages.box, lengths, messages.time))
         rows = self.sliding.append(ids, messages.time, numbers)
-        holder = self._holders_of(matches.slots)
+        holder = self.holding.of_slots(matches.slots)
         return self._walk(rows, clock, numbers, matches.start, holder, matches.score)
 
     def advance(self, clock: int, number: int) -> tuple[Events, Named]:
@@ -280,15 +235,9 @@ class Keeper:
         """Return the matches of all other subscriptions."""
         if not len(self):
             return matches
-        others = self._holders_of(matches.slots) == NOBODY
+        others = self.holding.of_slots(matches.slots) == NOBODY
         start = np.append(0, np.cumsum(others))[matches.start]
         return Matches(start, matches.slots[others], matches.score[others], matches.candidates, matches.verified)
-
-    def _holders_of(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
-        known = np.minimum(slots, len(self._holder_of_slot) - 1)
-        holder = self._holder_of_slot[known]
-        holder[slots >= len(self._holder_of_slot)] = NOBODY
-        return holder
 
     def _walk(
         self,
@@ -317,10 +266,10 @@ class Keeper:
             elif code == MORE_SLABS:
                 self.slabs = grown(self.slabs, 2 * int(progress.at[NEEDED]))
             else:
-                progress = _with_room(progress, code)
+                progress = with_room(progress, code)
         self._progress = progress
         self._tell_index(progress)
-        events = _events_of(progress)
+        events = events_of(progress)
         named = self.names(events.row)
         self.sliding.forget()
         self.messages.drop_before(self.sliding.first_row)
@@ -389,7 +338,7 @@ class Keeper:
         covered = np.array([self._covered.get(h, self.holders.told[h]) for h in short.tolist()])
         self._covered |= zip(short.tolist(), np.minimum(covered, self.holders.theta[short]).tolist(), strict=True)
         unknown = np.flatnonzero(coming.score < covered[owner])
-        return _with_more(steps, coming.row[unknown] - int(steps.row[0]), short[owner[unknown]], coming.score[unknown])
+        return with_more(steps, coming.row[unknown] - int(steps.row[0]), short[owner[unknown]], coming.score[unknown])
 
     def _note_untold(self, progress: Progress, holders: NDArray[np.int32]) -> None:
         new = holders[self.holders.is_untold[holders] == 0]
@@ -397,48 +346,3 @@ class Keeper:
         progress.untold[at : at + len(new)] = new
         progress.at[N_UNTOLD] += len(new)
         self.holders.is_untold[new] = 1
-
-
-def _with_more(steps: Steps, step: NDArray[np.int64], holder: NDArray[np.int32], score: NDArray[np.float64]) -> Steps:
-    """Return the steps with these holders in their lists as well."""
-    first = len(steps.more_next)
-    links = np.empty(len(step), np.int64)
-    for i, at in enumerate(step.tolist()):
-        links[i], steps.more[at] = steps.more[at], first + i
-    return steps._replace(
-        more_holder=np.concatenate([steps.more_holder, holder]),
-        more_score=np.concatenate([steps.more_score, score]),
-        more_next=np.concatenate([steps.more_next, links]),
-    )
-
-
-def _with_room(progress: Progress, code: int) -> Progress:
-    """Return the same progress with twice the room for what there was too little of."""
-    needed = 2 * int(progress.at[NEEDED])
-    if code == MORE_OLD:
-        return progress._replace(old_score=np.empty(needed), old_tag=np.empty(needed, np.int64))
-    if code == MORE_EVENTS:
-        names = [name for name in Progress._fields if name.startswith("event_")]
-        n = int(progress.at[N_EVENTS])
-        return progress._replace(**{name: _lengthened(getattr(progress, name), n, needed) for name in names})
-    names = ["touched", "order", "spare", "old_start"]
-    return progress._replace(**{name: np.empty(needed + 1, getattr(progress, name).dtype) for name in names})
-
-
-def _lengthened(column: NDArray[Any], n: int, length: int) -> NDArray[Any]:
-    longer = np.empty(length, column.dtype)
-    longer[:n] = column[:n]
-    return longer
-
-
-def _events_of(progress: Progress) -> Events:
-    n = int(progress.at[N_EVENTS])
-    columns: Any = (
-        progress.event_step,
-        progress.event_slot,
-        progress.event_row,
-        progress.event_score,
-        progress.event_rank,
-        progress.event_enters,
-    )
-    return Events(*(column[:n].copy() for column in columns))

@@ -75,7 +75,7 @@ def open_keeper(keeper: Keeper, folder: Path, weights: TermWeights) -> None:
     columns: dict[str, NDArray[Any]] = {
         name: mapped(folder / f"holder_{name}.npy") for name in Holders._fields if name not in _MADE_ANEW
     }
-    keeper.make_holders(columns)
+    keeper.holding.restore(columns)
     size = keeper.holders.size[: len(columns["size"])].copy()
     entries = int(size.sum())
     keeper.slabs = grown(keeper.slabs, 4 * (entries + 8 * len(size)) + 1024)
