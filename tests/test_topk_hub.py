@@ -259,6 +259,12 @@ def test_what_is_no_window_is_refused(given):
         Window.of(given)
 
 
+@pytest.mark.parametrize("given", [(0, None), (None, 0), (None, None), (1, 1)])
+def test_a_window_is_one_thing(given):
+    with pytest.raises(InvalidInput, match="a count or a length above 0"):
+        Window(*given)
+
+
 # --- batches, files, memory -----------------------------------------------------------------------------------------
 
 
@@ -389,6 +395,72 @@ def test_wrong_options_of_buffers_are_refused():
             Hub("plane", index=index)
 
 
+def test_an_interrupted_subscribe_leaves_nothing_behind(monkeypatch):
+    hub = hub_of(5)
+    hub.publish(post(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(hub._state.topk, "_search", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            hub.subscribe(TopK("s", "tea", (0, 0), k=1))
+    assert "s" not in hub
+    assert [] == list(hub.publish(post(2)))
+    hub.subscribe(TopK("s", "tea", (0, 0), k=1))
+    assert [("+", "s", 2, 1)] == told(hub.poll())
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("window", [4, "4s"])
+def test_after_an_interrupted_publish_answers_are_right_again(monkeypatch, window):
+    """What the torn call would have told is lost; everything after it is right."""
+    hub = Hub("plane", window=window, max_distance=10, index="scan:buffer=kmax,kmax=1")
+    hub.subscribe(TopK("s", "tea", (0, 0), k=1))
+    hub.publish_many([post(i, x=i, time=at(i)) for i in range(4)])
+    with monkeypatch.context() as patch:
+        patch.setattr(hub._state.topk, "_search_for_short", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            hub.publish(post(4, x=9, time=at(4)))
+    assert [("-", "s", 1, 1), ("+", "s", 2, 1)] == told(hub.publish(post(5, x=9, time=at(5))))
+    assert [("-", "s", 2, 1), ("+", "s", 6, 1)] == told(hub.publish(post(6, x=1, time=at(6))))
+
+
+def test_many_equal_messages_find_room():
+    """Searches that find tens of thousands, in buffers of all lengths."""
+    hub = Hub("plane", window=60_000, max_distance=10, index="scan:buffer=skyband")
+    sizes = {"a": 5000, "b": 4500, "c": 4000, "d": 40_000}
+    words = [word for word, n in sizes.items() for _ in range(n)]
+    table = {"id": list(range(len(words))), "text": words, "x": [0.0] * len(words), "y": [0.0] * len(words)}
+    hub.publish_many(pa.table(table))
+    for word in sizes:
+        hub.subscribe(TopK(word, word, (0, 0), k=1000))
+    last = {word: max(i for i, each in enumerate(words) if each == word) for word in sizes}
+    assert last == {word: current(hub, word)[0] for word in sizes}
+    assert hub.stats()["topk"]["bytes"] < 4 * 1200 * 16 + 100_000
+
+
+def test_ids_of_both_types_meet_in_a_window():
+    hub = hub_of(1000)
+    hub.subscribe(TopK("s", "tea", (0, 0), k=1))
+    hub.publish(post("old"))
+    more = [post(i, "coffee") for i in range(1100)]
+    found = hub.publish_many([*more[:600], post(2000), *more[600:]]).to_table()
+    assert [("old", "2000"), ("2000", "2000")] == list(
+        zip(found["message_id"].to_pylist(), found["cause_id"].to_pylist(), strict=True)
+    )
+
+
+def test_messages_in_any_order_of_time():
+    """The newest first: all but the first are late, and each joins at its own time."""
+    hub = hub_of("1h")
+    hub.subscribe(TopK("s", "tea", (0, 0), k=2))
+    hub.publish_many([post(i, time=at(3000 - i)) for i in range(3000)])
+    assert [0, 1] == current(hub, "s")
+    hub.advance(at(3000 + 3600 - 1))
+    assert [0] == current(hub, "s")
+
+
 # --- why --------------------------------------------------------------------------------------------------------------
 
 
@@ -407,6 +479,27 @@ def test_explain_says_at_which_rank_a_message_would_enter():
     assert (2, 2) == (steps["rank"].values["rank"], steps["rank"].values["k"])
     assert "enters at rank 2 among the best 2; rank 2 leaves" in steps["rank"].detail
     assert [] == list(hub.poll())  # nothing was published by asking
+
+
+def test_explain_sees_what_the_message_would_push_out_of_the_window():
+    hub = hub_of(1)
+    hub.subscribe(TopK("s", "tea", (0, 0), k=1))
+    hub.publish(post(1))
+    assert hub.explain(post(2, x=9), "s").matched
+    assert [("-", "s", 1, 1), ("+", "s", 2, 1)] == told(hub.publish(post(2, x=9)))
+    late = hub_of("10s")
+    late.subscribe(TopK("s", "tea", (0, 0), k=1))
+    late.publish_many([post(1, time=at(0)), post(2, x=5, time=at(5))])
+    rank = steps_of(late, post(3, x=4, time=at(10)))["rank"]
+    assert (1, 0.75) == (rank.values["rank"], rank.values["needed"])
+
+
+def test_explain_adds_no_words_to_the_window():
+    hub = hub_of(5)
+    hub.subscribe(TopK("s", "tea", (0, 0), k=1))
+    before = len(hub._state.topk.words.table)
+    hub.explain(post(1, "never seen"), "s")
+    assert before == len(hub._state.topk.words.table)
 
 
 def test_explain_says_what_it_would_take_and_that_is_true():

@@ -40,6 +40,13 @@ class Delivered:
     def __len__(self) -> int:
         return len(self.matches.slots)
 
+    @property
+    def has_text_ids(self) -> bool:
+        """Tell whether a message has an id that is text."""
+        if isinstance(self.message_ids, pa.Array):
+            return not pa.types.is_integer(self.message_ids.type)
+        return any(isinstance(id_, str) for id_ in self.message_ids)
+
     def delivery(self, at: int) -> Delivery:
         """Return one delivery."""
         from nearcast.model import Delivery
@@ -107,6 +114,13 @@ class Changed:
     def __len__(self) -> int:
         return len(self.steps)
 
+    @property
+    def has_text_ids(self) -> bool:
+        """Tell whether a message has an id that is text."""
+        return any(isinstance(id_, str) for id_ in self.message_ids) or any(
+            isinstance(id_, str) for id_ in self.cause_ids
+        )
+
     def delivery(self, at: int) -> Delivery:
         """Return one delivery."""
         from nearcast.model import Delivery
@@ -149,6 +163,15 @@ class Changed:
 
 
 Piece = Delivered | Changed
+
+
+def _with_text_ids(table: pa.Table) -> pa.Table:
+    """Return the table with ids of messages as text, where some of them are integers."""
+    for name in ("message_id", "cause_id"):
+        if pa.types.is_integer(table.schema.field(name).type):
+            at = table.schema.get_field_index(name)
+            table = table.set_column(at, name, table.column(name).cast(pa.string()))
+    return table
 
 
 def changed_of(delivered: Delivered) -> Changed:
@@ -281,9 +304,11 @@ class Deliveries(Sequence["Delivery"]):
         """Yield the deliveries as tables of at most this many rows, one at least."""
         if not self._pieces:
             yield self._none.to_table() if self._none is not None else DELIVERY_SCHEMA.empty_table()
+        is_text = any(piece.has_text_ids for piece in self._pieces)
         for piece in self._pieces:
             for first in range(0, len(piece), rows):
-                yield piece.to_table(first, min(first + rows, len(piece)))
+                table = piece.to_table(first, min(first + rows, len(piece)))
+                yield _with_text_ids(table) if is_text else table
 
     def to_table(self) -> pa.Table:
         """Return all deliveries as one table."""

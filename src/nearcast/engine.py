@@ -160,7 +160,12 @@ def subscribe(state: State, subscriptions: Subscriptions, threads: int = 1) -> l
     if state.topk is not None:
         state.topk.release(slots[known][~is_topk[known]])
     _set_expiry(state, slots, subscriptions.expires)
-    pieces = _first_answers(state, slots, subscriptions, threads) if is_topk.any() else []
+    try:
+        pieces = _first_answers(state, slots, subscriptions, threads) if is_topk.any() else []
+    except BaseException:
+        # Without their first answers they cannot be kept.
+        _forget(state, slots[is_topk & (state.ids.slots(subscriptions.ids) == slots)])
+        raise
     _count_changes(state, len(subscriptions))
     if state.index.n_slots > 2 * len(state.index) + SPARE_SLOTS:
         _renumber(state)

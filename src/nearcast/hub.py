@@ -285,7 +285,7 @@ class Hub:
     def _forget_words(self) -> None:
         """Let go of words that left the window: now, before messages are encoded."""
         if self._state.topk is not None:
-            self._state.topk.forget_words()
+            self._state.topk.forget_words(self._state.weights)
 
     def _why_late(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
         """Return which messages, arriving in this order, come too late for the window, and why."""
@@ -306,13 +306,13 @@ class Hub:
         with self._lock:
             return self._deliveries(engine.advance(self._state, microseconds_of(moment)))
 
-    def _message_columns(self, value: Message) -> Messages:
+    def _message_columns(self, value: Message, *, is_published: bool = True) -> Messages:
         state = self._state
         read = state.analyzer.tokens(value.text) if value.text else []
         terms = _terms_of(state.words, read, value.terms or (), add=False)
         totals = np.array([state.weights.total([*read, *(value.terms or ())])]) if state.needs_totals else None
         window_terms = None
-        if state.topk is not None:
+        if state.topk is not None and is_published:
             window_terms = _terms_of(state.topk.words.table, read, value.terms or (), add=True)
         return Messages(
             [value.id],
@@ -336,11 +336,13 @@ class Hub:
             slot = state.slot(subscription_id)
             question = Question(
                 state.index.subscriptions(np.array([slot], np.int32)),
-                self._message_columns(value),
+                self._message_columns(value, is_published=False),
                 self.space,
                 state.words.word,
                 state.weights,
-                lambda word: self._message_columns(replace(value, terms=(*(value.terms or ()), word))),
+                lambda word: self._message_columns(
+                    replace(value, terms=(*(value.terms or ()), word)), is_published=False
+                ),
                 self._standing(slot, value),
             )
             lines = state.index.explain(question.messages, 0, slot, state.words.word)
@@ -352,7 +354,7 @@ class Hub:
         topk = self._state.topk
         if topk is None or not topk.holds(slot):
             return None
-        rows, scores = topk.current(slot)
+        rows, scores = topk.standing(slot, microseconds_of(message.time))
         late = self._why_late(np.array([microseconds_of(message.time)]))
         return Standing(
             topk.k_of(slot),

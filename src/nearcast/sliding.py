@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel
+from nearcast._jit import kernel, step
 from nearcast.columns import NO_TIME
 from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import shorten
@@ -37,6 +37,13 @@ class Window:
 
     count: int | None
     length: int | None
+
+    def __post_init__(self) -> None:
+        given = [each for each in (self.count, self.length) if each is not None]
+        if len(given) != 1 or given[0] < 1:
+            raise InvalidInput(
+                f"a window has a count or a length above 0, not {self.count} and {self.length}", field="window"
+            )
 
     @classmethod
     def of(cls, given: Window | int | str | timedelta) -> Window:
@@ -87,7 +94,7 @@ class SlidingWindow:
     """The messages of a window by row, that is by number of arrival: their times, their ids, who waits for them to go.
 
     Rows live in rings, addressed by `row & mask`, that grow with the window and hold also what expired during the
-    batch under way. By time, `order` has the rows in order of age: a late message takes its place among them.
+    batch under way. By time, the rows that count are on a heap, the oldest on top, where a late message finds its place.
     """
 
     def __init__(self, window: Window):
@@ -98,14 +105,14 @@ class SlidingWindow:
         self.now = NO_TIME
         self._arrived, self._expired = 0, 0
         self._make_rings(1 << 10)
-        self._order = np.zeros(1 << 10, np.int64)
-        #: The first and one past the last place of `order` in use; places are taken modulo its length.
-        self._order_at = np.zeros(2, np.int64)
+        self._heap = np.zeros(1 << 10, np.int64)
+        self._n_heap = 0
 
     def _make_rings(self, size: int) -> None:
         self.time = np.full(size, NO_TIME, np.int64)
         self.number = np.zeros(size, np.int64)
         self.head = np.full(size, -1, np.int32)
+        self.gone = np.zeros(size, np.uint8)
         self.ids: NDArray[np.object_] = np.empty(size, object)
 
     @property
@@ -117,13 +124,13 @@ class SlidingWindow:
     def n_live(self) -> int:
         """Return how many messages count, all rows from `first_row` on taken for such."""
         if self.window.is_by_time:
-            return int(self._order_at[1] - self._order_at[0])
+            return self._n_heap
         return self.next_row - self.first_row
 
     @property
     def nbytes(self) -> int:
         """Return the memory taken by the rings, the ids themselves apart."""
-        return self.time.nbytes + self.number.nbytes + self.head.nbytes + self.ids.nbytes + self._order.nbytes
+        return self.time.nbytes + self.number.nbytes + self.head.nbytes + self.ids.nbytes + self._heap.nbytes
 
     @property
     def arriving(self) -> float:
@@ -138,17 +145,16 @@ class SlidingWindow:
         """Return how many arrivals and expiries the recent stream had."""
         return [self._arrived, self._expired]
 
-    def rows_by_age(self) -> NDArray[np.int64]:
-        """Return the rows that count, the oldest first, where time decides; else none."""
-        rows: NDArray[np.int64] = self._order[np.arange(self._order_at[0], self._order_at[1]) % len(self._order)]
-        return rows
+    def rows_by_time(self) -> NDArray[np.int64]:
+        """Return the rows that count as a heap of ages, where time decides; else none."""
+        return self._heap[: self._n_heap]
 
     def restore(
         self,
         ids: list[Any],
         times: NDArray[np.int64],
         numbers: NDArray[np.int64],
-        order: NDArray[np.int64],
+        heap: NDArray[np.int64],
         about: dict[str, Any],
     ) -> None:
         """Take in the rows of another window, where there are none yet."""
@@ -156,8 +162,10 @@ class SlidingWindow:
         self.append(ids, times, numbers)
         self.now = about["now"]
         self._arrived, self._expired = about["updates"]
-        self._order = np.append(order, np.zeros(1 << 10, np.int64))
-        self._order_at[:] = 0, len(order)
+        self._heap, self._n_heap = np.append(heap, np.zeros(1 << 10, np.int64)), len(heap)
+        if self.window.is_by_time:
+            rows = np.arange(self.first_row, self.next_row)
+            self.gone[rows & (len(self.time) - 1)] = ~np.isin(rows, heap)
 
     def times(self, rows: NDArray[np.int64]) -> list[int]:
         """Return the times of messages that count."""
@@ -178,7 +186,7 @@ class SlidingWindow:
         self._make_room(n)
         rows = np.arange(self.next_row, self.next_row + n)
         at = rows & (len(self.time) - 1)
-        self.time[at], self.number[at], self.head[at] = times, numbers, -1
+        self.time[at], self.number[at], self.head[at], self.gone[at] = times, numbers, -1, 0
         self.ids[at] = ids
         self.next_row += n
         return rows
@@ -190,11 +198,11 @@ class SlidingWindow:
             return
         while size < needed:
             size *= 2
-        old: tuple[NDArray[Any], ...] = (self.time, self.number, self.head, self.ids)
+        old: tuple[NDArray[Any], ...] = (self.time, self.number, self.head, self.gone, self.ids)
         rows = np.arange(self.first_row, self.next_row)
         was = rows & (len(self.time) - 1)
         self._make_rings(size)
-        new: tuple[NDArray[Any], ...] = (self.time, self.number, self.head, self.ids)
+        new: tuple[NDArray[Any], ...] = (self.time, self.number, self.head, self.gone, self.ids)
         for ring, held in zip(new, old, strict=True):
             ring[rows & (size - 1)] = held[was]
 
@@ -206,17 +214,14 @@ class SlidingWindow:
         if self.window.count is not None:
             return self._slide_by_count(rows, self.window.count)
         assert self.window.length is not None
-        length = int(self._order_at[1] - self._order_at[0])
-        if length + len(rows) > len(self._order):
-            places = np.arange(self._order_at[0], self._order_at[1])
-            held = self._order[places % len(self._order)]
-            self._order = np.zeros(2 * (length + len(rows)), np.int64)
-            self._order[:length] = held
-            self._order_at[:] = 0, length
-        expired = np.empty(length + len(rows), np.int64)
+        if self._n_heap + len(rows) > len(self._heap):
+            self._heap = np.append(self._heap, np.zeros(self._n_heap + len(rows), np.int64))
+        expired = np.empty(self._n_heap + len(rows), np.int64)
         start = np.zeros(len(rows) + 1, np.int64)
         mask = len(self.time) - 1
-        _slide_by_time(self._order, self._order_at, self.time, mask, rows, clock, self.window.length, start, expired)
+        self._n_heap = _slide_by_time(
+            self._heap, self._n_heap, self.time, self.gone, mask, rows, clock, self.window.length, start, expired
+        )
         self._count_updates(int(np.count_nonzero(rows >= 0)), int(start[-1]))
         return Expiries(start, expired[: start[-1]].copy())
 
@@ -242,31 +247,72 @@ class SlidingWindow:
         assert self.window.length is not None
         return self.first_row, NO_TIME if now == NO_TIME else now - self.window.length
 
+    def unlink_all(self) -> None:
+        """Let nobody wait for a message to go."""
+        self.head[:] = -1
+
     def forget(self) -> None:
         """Let go of the ids of what no longer counts: its rows may be used again."""
         if self.window.count is not None:
             first = max(self.first_row, self.next_row - self.window.count)
         else:
-            first = int(self.rows_by_age().min(initial=self.next_row))
+            first = int(_first_held(self.gone, len(self.time) - 1, self.first_row, self.next_row))
         self.ids[np.arange(self.first_row, first) & (len(self.time) - 1)] = None
         self.first_row = first
 
 
 @kernel
-def _slide_by_time(order, order_at, time, mask, rows, clock, length, start, expired):
-    """Put each row into the order of age, and take out what is too old by then."""
+def _slide_by_time(heap, n_heap, time, gone, mask, rows, clock, length, start, expired):
+    """Put each row on the heap, and take off what is too old by then; return how many are on it."""
     n = 0
     for i in range(rows.size):
-        row = rows[i]
-        if row >= 0:
-            place = order_at[1]
-            while place > order_at[0] and time[order[(place - 1) % order.size] & mask] > time[row & mask]:
-                order[place % order.size] = order[(place - 1) % order.size]
-                place -= 1
-            order[place % order.size] = row
-            order_at[1] += 1
-        while order_at[0] < order_at[1] and time[order[order_at[0] % order.size] & mask] <= clock[i] - length:
-            expired[n] = order[order_at[0] % order.size]
-            order_at[0] += 1
+        if rows[i] >= 0:
+            _push(heap, n_heap, time, mask, rows[i])
+            n_heap += 1
+        while n_heap > 0 and time[heap[0] & mask] <= clock[i] - length:
+            expired[n] = heap[0]
+            gone[heap[0] & mask] = 1
+            n_heap -= 1
+            _pop(heap, n_heap, time, mask)
             n += 1
         start[i + 1] = n
+    return n_heap
+
+
+@step
+def _is_older(time, mask, row, other):
+    if time[row & mask] != time[other & mask]:
+        return time[row & mask] < time[other & mask]
+    return row < other
+
+
+@step
+def _push(heap, n_heap, time, mask, row):
+    place = n_heap
+    while place > 0 and _is_older(time, mask, row, heap[(place - 1) // 2]):
+        heap[place] = heap[(place - 1) // 2]
+        place = (place - 1) // 2
+    heap[place] = row
+
+
+@step
+def _pop(heap, n_heap, time, mask):
+    """Put the last row, `heap[n_heap]`, in the place of the first."""
+    row, place = heap[n_heap], 0
+    while 2 * place + 1 < n_heap:
+        below = 2 * place + 1
+        if below + 1 < n_heap and _is_older(time, mask, heap[below + 1], heap[below]):
+            below += 1
+        if not _is_older(time, mask, heap[below], row):
+            break
+        heap[place] = heap[below]
+        place = below
+    heap[place] = row
+
+
+@kernel
+def _first_held(gone, mask, first, last):
+    """Return the first row from `first` on that has not gone."""
+    while first < last and gone[first & mask]:
+        first += 1
+    return first

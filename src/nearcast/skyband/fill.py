@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, step
 from nearcast.columns import NO_TIME
-from nearcast.skyband.entries import DOMINATOR_BITS, dominators_before, put
+from nearcast.skyband.entries import DOMINATOR_BITS, is_newer, put
 from nearcast.skyband.holders import KMAX, relink, unlink
 from nearcast.skyband.pool import array_of, class_for, give_slab, place_of, room_left, take_slab
 
@@ -23,7 +23,8 @@ class Filling(NamedTuple):
     """What a search found for holders: the rows from `start` on, in rank order, and what lies beyond them.
 
     `asked` is how many messages were looked for: so many found, there may be more, else not. Where `asked` is negative
-    all messages from score `least` on were looked for, and there may be others.
+    all messages from score `least` on were looked for, and there may be others. `dominators` is scratch, by what was
+    found.
     """
 
     holder: NDArray[np.int32]
@@ -34,6 +35,7 @@ class Filling(NamedTuple):
     least: NDArray[np.float64]
     limit: NDArray[np.int32]
     target: NDArray[np.int32]
+    dominators: NDArray[np.int64]
 
 
 @hot_kernel
@@ -42,7 +44,8 @@ def fill(holders, slabs, rows, filling, first, policy):
     for i in range(first, filling.holder.size):
         holder = filling.holder[i]
         found = filling.start[i + 1] - filling.start[i]
-        size_class = class_for(slabs, max(found + 1, 4))
+        kept = _mark_kept(rows, filling, i, holders.k[holder], policy)
+        size_class = class_for(slabs, max(kept + 1, 4))
         if slabs.sizes[size_class] > room_left(slabs):
             return i
         unlink(holders, holder, rows)
@@ -53,7 +56,7 @@ def fill(holders, slabs, rows, filling, first, policy):
             holders.size_class[holder] = size_class
         holders.limit[holder], holders.target[holder] = filling.limit[i], filling.target[i]
         _set_bound(holders, rows, filling, i, holder, found)
-        _write(holders, slabs, rows, filling, i, holder, policy)
+        _write(holders, slabs, filling, i, holder)
         relink(holders, holder, rows, slabs)
     return filling.holder.size
 
@@ -76,17 +79,35 @@ def _set_bound(holders, rows, filling, i, holder, found):
 
 
 @step
-def _write(holders, slabs, rows, filling, i, holder, policy):
+def _mark_kept(rows, filling, i, k, policy):
+    """Count the dominators of what was found, up to k, in `filling.dominators`; return how many have fewer than k.
+
+    Only what is kept itself counts as a dominator: whoever k kept ones dominate is dominated by no fewer.
+    """
+    first, kept = filling.start[i], 0
+    for f in range(first, filling.start[i + 1]):
+        dominators = 0
+        if policy != KMAX:
+            for other in range(first, f):
+                if filling.dominators[other] < k and is_newer(rows, filling.row[other], filling.row[f]):
+                    dominators += 1
+                    if dominators == k:
+                        break
+        filling.dominators[f] = dominators
+        kept += dominators < k
+    return kept
+
+
+@step
+def _write(holders, slabs, filling, i, holder):
     """Write the entries, without those that k before them dominate."""
     slab = holders.slab[holder]
     score, tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
     size = 0
     for f in range(filling.start[i], filling.start[i + 1]):
-        row, dominators = filling.row[f], 0
-        if policy != KMAX:
-            dominators = dominators_before(rows, tag, first, size, row)
-        if dominators < holders.k[holder]:
-            size = put(score, tag, first, size, size, filling.score[f], (row << DOMINATOR_BITS) | dominators)
+        if filling.dominators[f] < holders.k[holder]:
+            new_tag = (filling.row[f] << DOMINATOR_BITS) | filling.dominators[f]
+            size = put(score, tag, first, size, size, filling.score[f], new_tag)
     holders.size[holder] = size
 
 
@@ -100,16 +121,3 @@ def release(holders, slabs, rows, which):
             give_slab(slabs, holders.slab[holder], holders.size_class[holder])
         holders.slab[holder], holders.size[holder], holders.slot[holder] = -1, 0, -1
         holders.k[holder], holders.step[holder] = 0, -1
-
-
-@hot_kernel
-def copy_top(holders, slabs, holder, row, score):
-    """Copy the first k of a buffer; return how many there are."""
-    slab = holders.slab[holder]
-    if slab < 0:
-        return 0
-    held_score, tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
-    n = min(holders.size[holder], holders.k[holder])
-    for i in range(n):
-        row[i], score[i] = tag[first + i] >> DOMINATOR_BITS, held_score[first + i]
-    return n

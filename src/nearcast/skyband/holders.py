@@ -38,7 +38,7 @@ class Holders(NamedTuple):
     A message is kept if it ranks before the bound: it scores more than `theta`, or as much and is newer than the
     message (`bound_time`, `bound_row`). `is_whole`: nothing lies beyond the bound. A skyband longer than `limit` is cut
     to `target`. `told` is the threshold that the index knows. `previous` and `next` link the holders with the same
-    `oldest` message. `step` is when it last changed, `touched` its place among the changed of that step.
+    `oldest` message. `step` is when it last changed.
     """
 
     slot: NDArray[np.int32]

@@ -33,14 +33,13 @@ class Slabs(NamedTuple):
     """Entries as kernels see them: `score` and `tag` = (row << 16) | dominators, in arrays of growing length.
 
     `free[c]` begins the list of free slabs of size class c, each naming the next in its first tag. `at` is the array
-    that slabs are cut from and the place up to which it is used; `used` counts the entries of slabs in use.
+    that slabs are cut from and the place up to which it is used.
     """
 
     score: tuple[NDArray[np.float64], ...]
     tag: tuple[NDArray[np.int64], ...]
     free: NDArray[np.int64]
     at: NDArray[np.int64]
-    used: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
 
@@ -52,7 +51,6 @@ def new_slabs(first: int = 1 << 14) -> Slabs:
         tuple(np.empty(len(each), np.int64) for each in empty),
         np.full(len(SLAB_SIZES), -1, np.int64),
         np.zeros(2, np.int64),
-        np.zeros(1, np.int64),
         SLAB_SIZES,
     )
 
@@ -65,6 +63,12 @@ def grown(slabs: Slabs, entries: int) -> Slabs:
     score, tag = list(slabs.score), list(slabs.tag)
     score[new], tag[new] = np.empty(size, np.float64), np.empty(size, np.int64)
     return slabs._replace(score=tuple(score), tag=tuple(tag))
+
+
+def bytes_cut(slabs: Slabs) -> int:
+    """Return the memory that slabs were cut from, free ones included."""
+    array, place = int(slabs.at[0]), int(slabs.at[1])
+    return 16 * (sum(len(each) for each in slabs.tag[:array]) + place)
 
 
 @step
@@ -89,19 +93,25 @@ def class_for(slabs, entries):
 
 
 @step
+def longer_class(slabs, size_class):
+    """Return the size class to move to from a full slab; short ones double, so that few are left behind."""
+    if slabs.sizes[size_class] < 24:
+        return class_for(slabs, 2 * slabs.sizes[size_class])
+    return size_class + 1
+
+
+@step
 def room_left(slabs):
     """Return how many entries can still be cut, in slabs of any size up to half of that."""
-    array = slabs.at[0]
-    left = slabs.tag[array].size - slabs.at[1]
-    if array + 1 < len(slabs.tag):
-        left = max(left, slabs.tag[array + 1].size)
+    left = slabs.tag[slabs.at[0]].size - slabs.at[1]
+    for array in range(slabs.at[0] + 1, len(slabs.tag)):
+        left = max(left, slabs.tag[array].size)
     return left // 2
 
 
 @step
 def take_slab(slabs, size_class):
     """Return the address of a slab; there must be room for it."""
-    slabs.used[0] += slabs.sizes[size_class]
     address = slabs.free[size_class]
     if address >= 0:
         tag = slabs.tag[array_of(address)]
@@ -109,7 +119,7 @@ def take_slab(slabs, size_class):
         return address
     size = slabs.sizes[size_class]
     array = slabs.at[0]
-    if slabs.at[1] + size > slabs.tag[array].size:
+    while slabs.at[1] + size > slabs.tag[array].size:
         array += 1
         slabs.at[0], slabs.at[1] = array, 0
     address = (array << ARRAY_SHIFT) | slabs.at[1]
@@ -123,4 +133,3 @@ def give_slab(slabs, address, size_class):
     tag = slabs.tag[array_of(address)]
     tag[place_of(address)] = slabs.free[size_class]
     slabs.free[size_class] = address
-    slabs.used[0] -= slabs.sizes[size_class]

@@ -19,7 +19,7 @@ from nearcast.skyband.entries import (
     row_of,
 )
 from nearcast.skyband.holders import KMAX, is_kept, link_if_older, relink
-from nearcast.skyband.pool import array_of, give_slab, place_of, room_left, take_slab
+from nearcast.skyband.pool import array_of, give_slab, longer_class, place_of, room_left, take_slab
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -166,7 +166,7 @@ def _touch(holders, slabs, rows, steps, progress):
 @step
 def _touch_one(holders, slabs, rows, at, mark, holder, score, row):
     """Count one holder that wants what arrives; return how many entries of a longer slab it may need."""
-    if holder < 0 or not is_kept(holders, holder, rows, score, row):
+    if holder < 0 or holders.slab[holder] < 0 or not is_kept(holders, holder, rows, score, row):
         return 0
     if holders.step[holder] != mark:
         holders.step[holder] = mark
@@ -174,7 +174,7 @@ def _touch_one(holders, slabs, rows, at, mark, holder, score, row):
         at[N_OLD] += min(holders.size[holder], holders.k[holder])
     if holders.size[holder] < slabs.sizes[holders.size_class[holder]]:
         return 0
-    return slabs.sizes[holders.size_class[holder] + 1]
+    return slabs.sizes[longer_class(slabs, holders.size_class[holder])]
 
 
 @step
@@ -250,7 +250,7 @@ def _arrive(holders, slabs, rows, steps, progress, policy, ratio):
 
 @step
 def _enter(holders, slabs, rows, progress, holder, new_score, row, policy, ratio):
-    if not is_kept(holders, holder, rows, new_score, row):
+    if holders.slab[holder] < 0 or not is_kept(holders, holder, rows, new_score, row):
         return
     if holders.size[holder] == slabs.sizes[holders.size_class[holder]]:
         _lengthen(holders, slabs, holder)
@@ -275,13 +275,14 @@ def _enter(holders, slabs, rows, progress, holder, new_score, row, policy, ratio
 def _lengthen(holders, slabs, holder):
     """Move a buffer to a slab of the next size."""
     old, size_class = holders.slab[holder], holders.size_class[holder]
-    new = take_slab(slabs, size_class + 1)
+    longer = longer_class(slabs, size_class)
+    new = take_slab(slabs, longer)
     score, tag, first = slabs.score[array_of(old)], slabs.tag[array_of(old)], place_of(old)
     to_score, to_tag, to = slabs.score[array_of(new)], slabs.tag[array_of(new)], place_of(new)
     for i in range(holders.size[holder]):
         to_score[to + i], to_tag[to + i] = score[first + i], tag[first + i]
     give_slab(slabs, old, size_class)
-    holders.slab[holder], holders.size_class[holder] = new, size_class + 1
+    holders.slab[holder], holders.size_class[holder] = new, longer
 
 
 @step

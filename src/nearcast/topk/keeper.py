@@ -11,7 +11,7 @@ from nearcast.indexes import Matches
 from nearcast.indexes._scored import scored_of
 from nearcast.skyband.fill import Filling, fill
 from nearcast.skyband.holders import NOBODY, Holders
-from nearcast.skyband.pool import Slabs, grown, new_slabs
+from nearcast.skyband.pool import Slabs, bytes_cut, grown, new_slabs
 from nearcast.skyband.walk import (
     DONE,
     MORE_SLABS,
@@ -74,6 +74,8 @@ class Keeper:
         self._progress = new_progress(1 << 10, 1 << 12, 1 << 12, 1)
         #: Holders searched for during the batch under way: from which score on all that is to come is known.
         self._covered: dict[int, float] = {}
+        #: Whether steps were begun and not ended: then buffers are to be made anew.
+        self._is_torn = False
         self.n_searches = 0
 
     def __len__(self) -> int:
@@ -87,7 +89,7 @@ class Keeper:
     @property
     def nbytes(self) -> int:
         """Return the memory of buffers and numbers by subscription; that of the window apart."""
-        return 16 * int(self.slabs.used[0]) + self.holding.nbytes
+        return bytes_cut(self.slabs) + self.holding.nbytes
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes."""
@@ -121,6 +123,7 @@ class Keeper:
 
         `k` is how many they want from now on, where that is another number.
         """
+        self._mend()
         self.follow_words(weights)
         events = []
         for first in range(0, len(slots), _SLICE):
@@ -150,6 +153,15 @@ class Keeper:
     def k_of(self, slot: int) -> int:
         """Return how many messages a subscription wants."""
         return int(self.holders.k[self.holding.of_slots(np.array([slot], np.int32))[0]])
+
+    def standing(self, slot: int, time: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the rows and scores of the top-k as it would be with a message of this time, that message apart."""
+        holders = self.holding.of_slots(np.array([slot], np.int32))
+        row = self.sliding.next_row
+        first, after = self.sliding.first_alive(row, max(self.sliding.now, time))
+        asked = asked_of(self._scored_of(holders), self.words)
+        found = self.messages.best(asked, self.holders.k[holders], Alive(first, row, after))
+        return found.row, found.score
 
     def current(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows and scores of the top-k of a subscription, best first."""
@@ -182,13 +194,14 @@ class Keeper:
             lengths = squared_lengths(held.word_start, held.word, held.count, self.words.table, self._weights)
             self.messages.relength(first, lengths)
 
-    def forget_words(self) -> None:
+    def forget_words(self, weights: TermWeights) -> None:
         """Forget the words that no message of the window has, when they are most of those known.
 
         Words get other ids by that: to be called when no messages are encoded that are still to be published.
         """
         if len(self.words.table) <= self._word_limit:
             return
+        self.follow_words(weights)
         is_used = np.zeros(len(self.words.table), np.bool_)
         used = self.messages.used_words()
         is_used[: len(used)] = used[: len(is_used)]
@@ -215,6 +228,7 @@ class Keeper:
 
         What is told is named here, for some of it is forgotten when this returns.
         """
+        self._mend()
         self.follow_words(weights)
         assert messages.window_terms is not None
         assert messages.totals is not None
@@ -227,6 +241,7 @@ class Keeper:
 
     def advance(self, clock: int, number: int) -> tuple[Events, Named]:
         """Let the clock alone move on."""
+        self._mend()
         nothing, none = np.zeros(2, np.int64), np.empty(0, np.int32)
         row, now = np.array([NOBODY], np.int64), np.array([clock])
         return self._walk(row, now, np.array([number]), nothing, none, np.empty(0))
@@ -249,6 +264,7 @@ class Keeper:
         score: NDArray[np.float64],
     ) -> tuple[Events, Named]:
         """Take all buffers through these steps."""
+        self._is_torn = True
         self.sliding.now = int(clock[-1])
         expiries = self.sliding.slide(rows, clock)
         none, nobody, nothing = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
@@ -273,7 +289,26 @@ class Keeper:
         named = self.names(events.row)
         self.sliding.forget()
         self.messages.drop_before(self.sliding.first_row)
+        self._is_torn = False
         return events, named
+
+    def _mend(self) -> None:
+        """Make all buffers anew where a call was interrupted in the middle of its steps; what it told is lost."""
+        if not self._is_torn:
+            return
+        if self.messages.next_row != self.sliding.next_row:
+            raise RuntimeError("the window was torn by an earlier error; open the hub as it was saved last")
+        self.sliding.unlink_all()
+        for column, value in (("is_untold", 0), ("step", NOBODY), ("oldest", NOBODY)):
+            getattr(self.holders, column)[:] = value
+        slots = self.holding.slots()
+        holders = self.holding.of_slots(slots)
+        # What was appended by the torn call has arrived all at once.
+        self.sliding.forget()
+        self._search(holders, self._alive(self.sliding.next_row - 1))
+        self.index.set_thresholds(slots, self.holders.theta[holders])
+        self.holders.told[holders] = self.holders.theta[holders]
+        self._is_torn = False
 
     def _new_progress(self) -> Progress:
         progress = self._progress
@@ -305,7 +340,7 @@ class Keeper:
         most, arriving = max(self.sliding.n_live, 1), self.sliding.arriving
         found = self._searcher.search(self.messages, asked, k, work, alive, most, arriving, threads)
         self.holders.work[holders] = np.minimum(found.work, np.iinfo(np.int32).max)
-        filling = Filling(holders, *found.filling)
+        filling = Filling(holders, *found.filling, np.empty(len(found.filling.row), np.int64))
         done = 0
         while done < len(holders):
             done = fill(self.holders, self.slabs, self.sliding.rows, filling, done, self.options.policy)

@@ -53,7 +53,7 @@ def _save_window(keeper: Keeper, folder: Path) -> None:
     at = rows & (len(sliding.time) - 1)
     save_array(folder / "time.npy", sliding.time[at])
     save_array(folder / "number.npy", sliding.number[at])
-    save_array(folder / "order.npy", sliding.rows_by_age())
+    save_array(folder / "heap.npy", sliding.rows_by_time())
     ids = pa.table({"id": pa.array([None if id_ is None else key_of(id_) for id_ in sliding.ids[at]], pa.string())})
     replace_file(folder / "ids.parquet", lambda path: pq.write_table(ids, path))
     about = {
@@ -98,7 +98,7 @@ def _open_window(keeper: Keeper, folder: Path) -> None:
     ids = [None if key is None else id_of(key) for key in keys]
     keeper.n_searches = about.pop("searches")
     keeper.sliding.restore(
-        ids, mapped(folder / "time.npy"), mapped(folder / "number.npy"), mapped(folder / "order.npy"), about
+        ids, mapped(folder / "time.npy"), mapped(folder / "number.npy"), mapped(folder / "heap.npy"), about
     )
 
 
