@@ -94,7 +94,7 @@ class SlidingWindow:
     """The messages of a window by row, that is by number of arrival: their times, their ids, who waits for them to go.
 
     Rows live in rings, addressed by `row & mask`, that grow with the window and hold also what expired during the
-    batch under way. By time, the rows that count are on a heap, the oldest on top, where a late message finds its place.
+    batch under way. By time, the rows that count are on a heap, the oldest on top: late messages find their place too.
     """
 
     def __init__(self, window: Window):
