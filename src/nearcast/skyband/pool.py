@@ -20,7 +20,7 @@ _GROWTH = 4
 
 def _slab_sizes() -> NDArray[np.int64]:
     """Return the lengths of slabs: close together where most buffers are, then each an eighth longer."""
-    sizes = [4, 8, 12, *range(16, 128, 8)]
+    sizes = [*range(4, 64, 4), *range(64, 129, 8)]
     while sizes[-1] < 1 << 24:
         sizes.append((sizes[-1] * 9 // 8 + 7) // 8 * 8)
     return np.array(sizes, np.int64)
