@@ -305,3 +305,8 @@ def test_a_prefix_is_tight(pair, function, text_weight, threshold):
         found = text(function, weight, asked, said)
         # Reaches are float32, rounded up.
         assert score_of(text_weight, found, 1.0) >= threshold - 1e-6
+
+
+def test_the_smallest_weights_need_what_nobody_reaches():
+    """Without a warning, compiled or not."""
+    assert np.inf == text_needed(np.float64(5e-324), np.float64(1.0), np.float64(0.0))

@@ -124,7 +124,7 @@ def near_needed(text_weight, threshold, text):
     rest = 1.0 - text_weight
     if rest <= 0.0:
         return np.inf
-    return missing / rest
+    return float(missing) / float(rest)
 
 
 @step
@@ -138,7 +138,7 @@ def text_needed(text_weight, threshold, near):
         return 0.0
     if text_weight <= 0.0:
         return np.inf
-    return missing / text_weight
+    return float(missing) / float(text_weight)  # inf, without a warning, for the smallest of weights
 
 
 @step
