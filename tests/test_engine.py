@@ -180,9 +180,10 @@ def test_messages_need_totals_once_a_function_reads_all_words(scored):
 
 
 def test_totals_count_every_word_of_a_message_once(scored):
+    """Only the length of the vector knows how often each is said: 2² + 2² + 1²."""
     step(scored, [similar(scored, ["j"], ["a"], similarity=["jaccard"])])
     messages = publish(scored, [1, 2, 3], ["a b a", "", None], terms=[["c", "b"], [], None]).messages
-    assert [[3.0, 3.0], [0.0, 0.0], [0.0, 0.0]] == messages.totals.tolist()
+    assert [[3.0, 3.0, 9.0], [0.0] * 3, [0.0] * 3] == messages.totals.tolist()
     assert [0, -1, 0, -1, -1, -1] == messages.terms.tolist()
 
 

@@ -93,11 +93,16 @@ def class_for(slabs, entries):
 
 
 @step
-def longer_class(slabs, size_class):
-    """Return the size class to move to from a full slab; short ones double, so that few are left behind."""
-    if slabs.sizes[size_class] < 24:
-        return class_for(slabs, 2 * slabs.sizes[size_class])
-    return size_class + 1
+def longer_class(slabs, size_class, target):
+    """Return the size class to move to from a full slab of a buffer that is to be of length `target`.
+
+    Slabs left behind serve only buffers of their own length, so there are few steps: doubling while short, then to the
+    target and a little more, beyond it by a quarter.
+    """
+    size = slabs.sizes[size_class]
+    if size < 16:
+        return class_for(slabs, 2 * size)
+    return class_for(slabs, target + 4 if size < target + 4 else size + size // 4)
 
 
 @step

@@ -174,7 +174,7 @@ def _touch_one(holders, slabs, rows, at, mark, holder, score, row):
         at[N_OLD] += min(holders.size[holder], holders.k[holder])
     if holders.size[holder] < slabs.sizes[holders.size_class[holder]]:
         return 0
-    return slabs.sizes[longer_class(slabs, holders.size_class[holder])]
+    return slabs.sizes[longer_class(slabs, holders.size_class[holder], holders.target[holder])]
 
 
 @step
@@ -275,7 +275,7 @@ def _enter(holders, slabs, rows, progress, holder, new_score, row, policy, ratio
 def _lengthen(holders, slabs, holder):
     """Move a buffer to a slab of the next size."""
     old, size_class = holders.slab[holder], holders.size_class[holder]
-    longer = longer_class(slabs, size_class)
+    longer = longer_class(slabs, size_class, holders.target[holder])
     new = take_slab(slabs, longer)
     score, tag, first = slabs.score[array_of(old)], slabs.tag[array_of(old)], place_of(old)
     to_score, to_tag, to = slabs.score[array_of(new)], slabs.tag[array_of(new)], place_of(new)
