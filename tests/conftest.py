@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from typing import NamedTuple
 
 import pytest
@@ -39,7 +40,8 @@ class Result(NamedTuple):
 def nearcast(capsys, monkeypatch):
     """Run a command in this process, without the lines of progress that a slow machine would add."""
     monkeypatch.setattr(_console, "_EVERY_S", float("inf"))
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    monkeypatch.setattr("sys.unraisablehook", sys.unraisablehook)
 
     def run(*arguments):
         with pytest.raises(SystemExit) as left:
@@ -47,4 +49,5 @@ def nearcast(capsys, monkeypatch):
         return Result(left.value.code, *capsys.readouterr())
 
     yield run
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -9,16 +9,14 @@ Commands import what they need when they run, so that `nearcast version` and `--
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 from typing import NoReturn
 
 import typer
 
 from nearcast.cli import bench, catalogue, estimate, explain, generate, match
-from nearcast.cli._console import UsageMistake, complain
+from nearcast.cli._console import UsageMistake, complain, listen_for_signals
 from nearcast.errors import NearcastError, UnknownIndex
 
 __all__ = ["app", "main"]
@@ -43,13 +41,8 @@ app.add_typer(bench.app, name="bench")
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and leave with its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    signal.signal(signal.SIGTERM, _terminated)
+    listen_for_signals()
     sys.exit(_status(given or ["--help"]))
-
-
-def _terminated(number: int, _: FrameType | None) -> None:
-    # As an exception, so that whatever is half-written is removed on the way out.
-    raise SystemExit(128 + number)
 
 
 def _status(arguments: list[str]) -> int:

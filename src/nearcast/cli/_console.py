@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
-from types import TracebackType
+from types import FrameType, TracebackType
 
 import typer
 from rich.console import Console
@@ -17,6 +18,31 @@ _PIPE_WIDTH = 200
 
 class UsageMistake(Exception):
     """The command line cannot be carried out as it stands; the message says why, in one line."""
+
+
+#: Signals that told this command to stop.
+_told_to_stop: list[int] = []
+
+
+def listen_for_signals() -> None:
+    """Let a command leave by an exception when it is told to stop, so that what is half-written is removed."""
+    _told_to_stop.clear()
+    signal.signal(signal.SIGTERM, _stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
+    show = sys.unraisablehook
+    sys.unraisablehook = lambda error: None if _told_to_stop else show(error)
+
+
+def _stop(number: int, _: FrameType | None) -> None:
+    _told_to_stop.append(number)
+    _leave_if_told()
+
+
+def _leave_if_told() -> None:
+    """Raise again what may have been raised where nobody passes it on: in a callback of the compiler, say."""
+    for number in _told_to_stop:
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def complain(message: str) -> None:
@@ -58,6 +84,7 @@ class Steps:
 
     def begin(self, title: str, total: int | None = None) -> None:
         """Start a step; `total` is how far `advance` will come, if that is known."""
+        _leave_if_told()
         self._title, self._total, self._done = title, total, 0
         if self._bar is not None:
             if self._task is not None:
@@ -68,6 +95,7 @@ class Steps:
 
     def advance(self, count: int) -> None:
         """Count what was done."""
+        _leave_if_told()
         self._done += count
         if self._bar is not None and self._task is not None:
             self._bar.advance(self._task, count)
