@@ -1,9 +1,7 @@
 """The definition of top-k in plain Python: after every step, score the whole window and compare with before."""
 
-import math
-from collections import Counter
-
-from nearcast import Space, TopK
+from nearcast import TopK
+from nearcast.testing.plain import topk_score
 
 
 class Recomputing:
@@ -68,38 +66,18 @@ class Recomputing:
     def top(self, id_):
         """Return the top-k as (score, number, message id), best first."""
         wanted = self.subscriptions[id_]
-        words = sorted({*wanted.query.split(), *(wanted.terms or ())})
         found = []
         for time, number, message, tokens, place in self.window:
-            if set(words) & set(tokens):
+            score = self._score(wanted, number, tokens, place)
+            if score is not None:
                 age = (time, number) if self.length is not None else number
-                found.append((self._score(wanted, words, number, tokens, place), age, number, message))
+                found.append((score, age, number, message))
         found.sort(key=lambda each: each[:2], reverse=True)
         return [(score_, number, message) for score_, _, number, message in found[: wanted.k]]
 
-    def _score(self, wanted, words, number, tokens, place):
+    def _score(self, wanted, number, tokens, place):
+        """Return the score of a message, None without a word in common."""
         key = (wanted, number)
         if key not in self._scores:
-            self._scores[key] = score(wanted, words, tokens, place, self.space, self.weights)
+            self._scores[key] = topk_score(wanted, tokens, place, self.space, self.weights)
         return self._scores[key]
-
-
-def score(wanted: TopK, words, tokens, place, space: Space, weights):
-    """Return w · cosine of tf-idf + (1 - w) · near."""
-    count = Counter(tokens)
-
-    def weight(word):
-        return weights.get(word, 1.0)
-
-    common = own = other = 0.0
-    for word in words:
-        own += weight(word) * weight(word)
-        if word in count:
-            common += weight(word) * (count[word] * weight(word))
-    for word in sorted(count):
-        other += (count[word] * weight(word)) * (count[word] * weight(word))
-    text = 0.0
-    if common > 0.0:
-        text = min(1.0, common / math.sqrt(own * other))
-    near = max(0.0, 1.0 - float(space.distance_to_box(*wanted.place, place)) / wanted.max_distance)
-    return wanted.text_weight * text + (1.0 - wanted.text_weight) * near

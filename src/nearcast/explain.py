@@ -279,13 +279,25 @@ def explain_score(question: Question) -> tuple[Step, ...]:
     scoring = question.held.scoring
     assert scoring is not None
     found = score_of_message(question, question.messages)
-    farthest = float(scoring.max_distance[0])
-    away = f"{length_text(found.distance, question.space)} away, max_distance {length_text(farthest, question.space)}"
     return (
         Step("words", None, explained_text(found, int(scoring.similarity[0])), {"text": found.text}),
-        Step("place", None, f"{away}: near {found.near:.4g}", {"distance": found.distance, "near": found.near}),
+        explained_distance(question, found),
         _explained_score(question, found, float(scoring.text_weight[0]), float(scoring.threshold[0])),
     )
+
+
+def explained_distance(question: Question, found: Score) -> Step:
+    """Return the step that tells how near the message is."""
+    scoring = question.held.scoring
+    assert scoring is not None
+    away, farthest = found.distance, float(scoring.max_distance[0])
+    detail = f"{length_text(away, question.space)} away, max_distance {length_text(farthest, question.space)}"
+    return Step("place", None, f"{detail}: near {found.near:.4g}", {"distance": away, "near": found.near})
+
+
+def explained_sum(text_weight: float, found: Score, shown: str) -> str:
+    """Return how the parts of a score add up to what is shown."""
+    return f"{text_weight:.4g} · {found.text:.4g} + {1 - text_weight:.4g} · {found.near:.4g} = {shown}"
 
 
 def explained_text(found: Score, function: int) -> str:
@@ -317,7 +329,7 @@ def _explained_score(question: Question, found: Score, text_weight: float, thres
     shown, wanted = f"{found.score:.4g}", f"{threshold:.4g}"
     if (float(shown) >= float(wanted)) != passed:
         shown, wanted = repr(found.score), repr(threshold)
-    total = f"{text_weight:.4g} · {found.text:.4g} + {1 - text_weight:.4g} · {found.near:.4g} = {shown}"
+    total = explained_sum(text_weight, found, shown)
     detail = f"{total} {'>=' if passed else '<'} threshold {wanted}"
     if not passed:
         detail += _what_would_do(question, found, text_weight, threshold)

@@ -8,8 +8,9 @@ from nearcast.explain import (
     Standing,
     Step,
     distance_that_would_do,
+    explained_distance,
+    explained_sum,
     explained_text,
-    length_text,
     more_words,
     score_of_message,
 )
@@ -20,16 +21,13 @@ def explain_topk(question: Question, standing: Standing) -> tuple[Step, ...]:
     scoring = question.held.scoring
     assert scoring is not None
     found = score_of_message(question, question.messages)
-    farthest = float(scoring.max_distance[0])
-    away = f"{length_text(found.distance, question.space)} away, max_distance {length_text(farthest, question.space)}"
     shares = bool(found.common)
     words = explained_text(found, int(scoring.similarity[0]))
     steps = [
         Step("words", None if shares else False, words if shares else f"{words}; one is needed", {"text": found.text}),
-        Step("place", None, f"{away}: near {found.near:.4g}", {"distance": found.distance, "near": found.near}),
+        explained_distance(question, found),
     ]
-    weight = float(scoring.text_weight[0])
-    total = f"{weight:.4g} · {found.text:.4g} + {1 - weight:.4g} · {found.near:.4g} = {found.score:.4g}"
+    total = explained_sum(float(scoring.text_weight[0]), found, f"{found.score:.4g}")
     steps.append(Step("score", None, total, {"score": found.score}))
     if standing.why_late is not None:
         steps.append(Step("window", False, standing.why_late))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -48,11 +48,12 @@ class ScanIndex(StoredIndex):
             totals = totals_for(messages, needed=self._needs_totals)
         slots, scores, counts = [], [], np.zeros(len(messages), np.int64)
         has = np.zeros(max(int(asked.held.code.max(initial=0)), 0) + 1, np.uint8)
+        count = np.zeros(len(asked.scored.weight))
         for message in range(len(messages)) if len(asked.slots) else ():
             score = np.full(len(asked.rows), np.nan)
             self._try_within(asked, messages, message, has, score)
-            self._try_scored(asked, messages, totals, message, has, score)
-            self._try_topk(asked, messages, totals, message, score)
+            self._try_scored(asked, SIMILAR, messages, totals, message, has, score)
+            self._try_scored(asked, TOPK, messages, totals, message, count, score)
             found = np.flatnonzero(~np.isnan(score))
             slots.append(asked.slots[found])
             scores.append(score[found])
@@ -108,45 +109,23 @@ class ScanIndex(StoredIndex):
     def _try_scored(
         self,
         asked: _Asked,
+        kind: int,
         messages: Messages,
         totals: NDArray[np.float64],
         message: int,
-        has: NDArray[np.uint8],
+        said: NDArray[Any],
         score: NDArray[np.float64],
     ) -> None:
-        """Write the scores of the scored subscriptions that want the message."""
-        here = np.flatnonzero(asked.kind == SIMILAR)
-        if not len(here):
-            return
-        reached = np.full(len(here), np.nan)
-        _score_rows(
-            asked.scored,
-            asked.rows[here],
-            messages.term_start,
-            messages.terms,
-            totals,
-            messages.box,
-            message,
-            self.space.is_earth,
-            has,
-            reached,
-        )
-        score[here] = reached
+        """Write the scores of the subscriptions of a scored kind that the message concerns.
 
-    def _try_topk(
-        self,
-        asked: _Asked,
-        messages: Messages,
-        totals: NDArray[np.float64],
-        message: int,
-        score: NDArray[np.float64],
-    ) -> None:
-        """Write the scores of the top-k subscriptions that the message concerns."""
-        here = np.flatnonzero(asked.kind == TOPK)
+        `said` is scratch by term: where a message's words are marked for `similar`, counted for `topk`.
+        """
+        here = np.flatnonzero(asked.kind == kind)
         if not len(here):
             return
         reached = np.full(len(here), np.nan)
-        _score_topk_rows(
+        score_rows = _score_rows if kind == SIMILAR else _score_topk_rows
+        score_rows(
             asked.scored,
             asked.rows[here],
             messages.term_start,
@@ -155,7 +134,7 @@ class ScanIndex(StoredIndex):
             messages.box,
             message,
             self.space.is_earth,
-            np.zeros(len(asked.scored.weight)),
+            said,
             reached,
         )
         score[here] = reached

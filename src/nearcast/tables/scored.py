@@ -193,29 +193,30 @@ def _places(rows: TableRows, space: Space) -> tuple[Floats, Mask]:
 
 def _scoring(rows: TableRows, space: Space, usual: float | None) -> tuple[Scoring, Mask]:
     """Return how each row is scored, and which rows may be scored so; a `max_distance` that nobody gives is NaN."""
+    text_weight, distance, is_good = _weighing(rows, space, usual)
+    threshold, has_threshold = rows.numbers_of("threshold")
+    similarity = _functions(rows)
+    is_good &= has_threshold & (threshold > 0) & (threshold <= 1) & (similarity != _UNKNOWN_FUNCTION)
+    return Scoring(text_weight, threshold, distance, similarity), is_good
+
+
+def _weighing(rows: TableRows, space: Space, usual: float | None) -> tuple[Floats, Floats, Mask]:
+    """Return the `text_weight` and `max_distance` of each row, and which rows may have theirs."""
     text_weight, has_weight = rows.numbers_of("text_weight")
     text_weight = np.where(has_weight, text_weight, USUAL_TEXT_WEIGHT)
-    threshold, has_threshold = rows.numbers_of("threshold")
     distance, has_distance = rows.numbers_of(distance_name(space))
-    similarity = _functions(rows)
-    is_good: Mask = (text_weight >= 0) & (text_weight <= 1) & has_threshold & (threshold > 0) & (threshold <= 1)
+    is_good: Mask = (text_weight >= 0) & (text_weight <= 1)
     is_good &= ~has_distance | ((distance > 0) & np.isfinite(distance))
-    is_good &= similarity != _UNKNOWN_FUNCTION
-    distance = np.where(has_distance, distance, np.nan if usual is None else usual)
-    return Scoring(text_weight, threshold, distance, similarity), is_good
+    return text_weight, np.where(has_distance, distance, np.nan if usual is None else usual), is_good
 
 
 def _topk_scoring(rows: TableRows, space: Space, usual: float | None) -> tuple[Scoring, Mask]:
     """Return how each row of kind `topk` is scored, and which rows may be scored so."""
     n = len(rows)
-    text_weight, has_weight = rows.numbers_of("text_weight")
-    text_weight = np.where(has_weight, text_weight, USUAL_TEXT_WEIGHT)
+    text_weight, distance, is_good = _weighing(rows, space, usual)
     k, has_k = rows.numbers_of("k")
     k = np.where(has_k, k, USUAL_K)
-    distance, has_distance = rows.numbers_of(distance_name(space))
-    is_good: Mask = (text_weight >= 0) & (text_weight <= 1) & (k >= 1) & (k <= MAX_K) & (k == np.floor(k))
-    is_good &= ~has_distance | ((distance > 0) & np.isfinite(distance))
-    distance = np.where(has_distance, distance, np.nan if usual is None else usual)
+    is_good &= (k >= 1) & (k <= MAX_K) & (k == np.floor(k))
     wanted = np.where(is_good, k, 0).astype(np.int32)
     return Scoring(text_weight, np.zeros(n), distance, np.full(n, TFIDF, np.uint8), wanted), is_good
 

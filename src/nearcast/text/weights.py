@@ -28,10 +28,7 @@ class TermWeights:
 
     def of_table(self, words: WordTable, first: int) -> np.ndarray:
         """Return the weights of the words of any table from number `first` on."""
-        blob, start = words.arrays()
-        last = len(words)
-        length = np.diff(start[first : last + 1]).astype(np.int32)
-        return self._of_ids(self.vocabulary.table.ids(blob, start[first:last], length, add=False))
+        return self._of_ids(self.vocabulary.table.ids_of_table(words, first))
 
     def of_column(self, strings: pa.Array | pa.ChunkedArray) -> np.ndarray:
         """Return the weights of a column of words."""

@@ -384,6 +384,12 @@ class WordTable:
         parts = [self.ids(spans.data, spans.start, spans.length, add=add) for spans in string_spans(strings)]
         return np.concatenate([np.empty(0, np.int32), *parts])
 
+    def ids_of_table(self, other: "WordTable", first: int = 0) -> np.ndarray:
+        """Return the ids here of the words of another table from number `first` on, -1 for those that are not here."""
+        blob, start = other.arrays()
+        last = len(other)
+        return self.ids(blob, start[first:last], np.diff(start[first : last + 1]).astype(np.int32), add=False)
+
     def word(self, term: int) -> str:
         """Return the word with that id; IndexError if there is none."""
         if not 0 <= term < self._n:

@@ -68,23 +68,30 @@ class Tops(NamedTuple):
 
 def tops_of(holders: Holders, slabs: Slabs, which: NDArray[np.int32]) -> Tops:
     """Return the first k of these buffers."""
+    start, score, tag = entries_of(holders, slabs, which, np.minimum(holders.size[which], holders.k[which]))
+    return Tops(start, tag >> DOMINATOR_BITS, score)
+
+
+def entries_of(
+    holders: Holders, slabs: Slabs, which: NDArray[np.int32], n: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Return (start, score, tag): the first `n` entries of each of these buffers, one buffer after the other."""
     start = np.zeros(len(which) + 1, np.int64)
-    np.cumsum(np.minimum(holders.size[which], holders.k[which]), out=start[1:])
-    tops = Tops(start, np.empty(start[-1], np.int64), np.empty(start[-1]))
-    _copy_tops(holders, slabs, which, tops)
-    return tops
+    np.cumsum(n, out=start[1:])
+    score, tag = np.empty(start[-1]), np.empty(start[-1], np.int64)
+    _copy_entries(holders, slabs, which, start, score, tag)
+    return start, score, tag
 
 
 @kernel
-def _copy_tops(holders, slabs, which, tops):
+def _copy_entries(holders, slabs, which, start, score, tag):
     for i in range(which.size):
         slab = holders.slab[which[i]]
         if slab < 0:
             continue
-        score, tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
-        for j in range(tops.start[i + 1] - tops.start[i]):
-            tops.row[tops.start[i] + j] = tag[first + j] >> DOMINATOR_BITS
-            tops.score[tops.start[i] + j] = score[first + j]
+        from_score, from_tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
+        for j in range(start[i + 1] - start[i]):
+            score[start[i] + j], tag[start[i] + j] = from_score[first + j], from_tag[first + j]
 
 
 def difference(old: Tops, new: Tops, slots: NDArray[np.int32]) -> Events:

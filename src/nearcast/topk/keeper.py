@@ -33,7 +33,7 @@ from nearcast.topk.options import TopKOptions
 from nearcast.topk.progress import events_of, with_more, with_room
 from nearcast.topk.searching import Searcher, asked_of
 from nearcast.topk.words import WindowWords, distinct_words
-from nearcast.window import Alive, Batch, message_index
+from nearcast.window import Alive, Asked, Batch, message_index
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,6 +68,8 @@ class Keeper:
         self.words = WindowWords(words)
         self.messages = message_index(options.messages, index.space, window.is_by_time)
         self._weights = np.empty(0)
+        #: Up to so many words of the window there is no need to ask which are in use.
+        self._word_limit = _SPARE_WORDS
         self.holding = Holding()
         self.slabs: Slabs = new_slabs()
         self._searcher = Searcher(options)
@@ -133,8 +135,7 @@ class Keeper:
             if k is not None:
                 self.holders.k[holders] = k[first : first + _SLICE]
             self._search(holders, self._alive(self.sliding.next_row - 1), threads)
-            self.index.set_thresholds(part, self.holders.theta[holders])
-            self.holders.told[holders] = self.holders.theta[holders]
+            self._tell_index(holders)
             found = difference(old, tops_of(self.holders, self.slabs, holders), part)
             events.append(found.at_steps(found.step + first))
         return Events.concat(events)
@@ -148,24 +149,27 @@ class Keeper:
 
     def holds(self, slot: int) -> bool:
         """Tell whether a slot is a top-k subscription."""
-        return bool(self.holding.of_slots(np.array([slot], np.int32))[0] != NOBODY)
+        return bool(self._holders_of(slot)[0] != NOBODY)
+
+    def _holders_of(self, slot: int) -> NDArray[np.int32]:
+        """Return the one holder of a slot, NOBODY if it is of another kind."""
+        return self.holding.of_slots(np.array([slot], np.int32))
 
     def k_of(self, slot: int) -> int:
         """Return how many messages a subscription wants."""
-        return int(self.holders.k[self.holding.of_slots(np.array([slot], np.int32))[0]])
+        return int(self.holders.k[self._holders_of(slot)[0]])
 
     def standing(self, slot: int, time: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows and scores of the top-k as it would be with a message of this time, that message apart."""
-        holders = self.holding.of_slots(np.array([slot], np.int32))
+        holders = self._holders_of(slot)
         row = self.sliding.next_row
         first, after = self.sliding.first_alive(row, max(self.sliding.now, time))
-        asked = asked_of(self._scored_of(holders), self.words)
-        found = self.messages.best(asked, self.holders.k[holders], Alive(first, row, after))
+        found = self.messages.best(self._asked(holders), self.holders.k[holders], Alive(first, row, after))
         return found.row, found.score
 
     def current(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows and scores of the top-k of a subscription, best first."""
-        tops = tops_of(self.holders, self.slabs, self.holding.of_slots(np.array([slot], np.int32)))
+        tops = tops_of(self.holders, self.slabs, self._holders_of(slot))
         return tops.row, tops.score
 
     def names(self, rows: NDArray[np.int64]) -> Named:
@@ -210,8 +214,6 @@ class Keeper:
             self._weights = self._weights[is_used]
             self.messages.set_weights(self._weights)
         self._word_limit = 2 * len(self.words.table) + _SPARE_WORDS
-
-    _word_limit = _SPARE_WORDS
 
     # Messages
 
@@ -284,7 +286,7 @@ class Keeper:
             else:
                 progress = with_room(progress, code)
         self._progress = progress
-        self._tell_index(progress)
+        self._tell_untold(progress)
         events = events_of(progress)
         named = self.names(events.row)
         self.sliding.forget()
@@ -301,13 +303,11 @@ class Keeper:
         self.sliding.unlink_all()
         for column, value in (("is_untold", 0), ("step", NOBODY), ("oldest", NOBODY)):
             getattr(self.holders, column)[:] = value
-        slots = self.holding.slots()
-        holders = self.holding.of_slots(slots)
+        holders = self.holding.of_slots(self.holding.slots())
         # What was appended by the torn call has arrived all at once.
         self.sliding.forget()
         self._search(holders, self._alive(self.sliding.next_row - 1))
-        self.index.set_thresholds(slots, self.holders.theta[holders])
-        self.holders.told[holders] = self.holders.theta[holders]
+        self._tell_index(holders)
         self._is_torn = False
 
     def _new_progress(self) -> Progress:
@@ -317,14 +317,19 @@ class Keeper:
             progress = progress._replace(untold=np.empty(len(self.holders.slot), np.int32))
         return progress
 
-    def _tell_index(self, progress: Progress) -> None:
+    def _tell_untold(self, progress: Progress) -> None:
         """Set the thresholds that changed."""
         untold = progress.untold[: progress.at[N_UNTOLD]].copy()
         self.holders.is_untold[untold] = 0
         changed = untold[self.holders.theta[untold] != self.holders.told[untold]]
         if len(changed):
-            self.index.set_thresholds(self.holders.slot[changed], self.holders.theta[changed])
-            self.holders.told[changed] = self.holders.theta[changed]
+            self._tell_index(changed)
+
+    def _tell_index(self, holders: NDArray[np.int32]) -> None:
+        """Set the thresholds of these holders."""
+        theta = self.holders.theta[holders]
+        self.index.set_thresholds(self.holders.slot[holders], theta)
+        self.holders.told[holders] = theta
 
     # Searching
 
@@ -332,10 +337,10 @@ class Keeper:
         first, after = self.sliding.first_alive(row, self.sliding.now if now is None else now)
         return Alive(first, row + 1, after)
 
-    def _search(self, holders: NDArray[np.int32], alive: Alive, threads: int = 1) -> None:
-        """Fill the buffers of holders with what the window has for them."""
+    def _search(self, holders: NDArray[np.int32], alive: Alive, threads: int = 1) -> Asked:
+        """Fill the buffers of holders with what the window has for them; return them as that was asked."""
         self.n_searches += len(holders)
-        asked = asked_of(self._scored_of(holders), self.words)
+        asked = self._asked(holders)
         k, work = self.holders.k[holders], self.holders.work[holders]
         most, arriving = max(self.sliding.n_live, 1), self.sliding.arriving
         found = self._searcher.search(self.messages, asked, k, work, alive, most, arriving, threads)
@@ -347,10 +352,11 @@ class Keeper:
             if done < len(holders):
                 longest = int(np.diff(found.filling.start).max(initial=0))
                 self.slabs = grown(self.slabs, 4 * longest + 1024)
+        return asked
 
-    def _scored_of(self, holders: NDArray[np.int32]) -> Any:
+    def _asked(self, holders: NDArray[np.int32]) -> Asked:
         held = self.index.subscriptions(self.holders.slot[holders])
-        return scored_of(held, self.index.weights)
+        return asked_of(scored_of(held, self.index.weights), self.words)
 
     def _search_for_short(self, steps: Steps, progress: Progress, clock: NDArray[np.int64]) -> Steps:
         """Search for the holders of this step whose buffer is too short, and for what of the batch concerns them."""
@@ -362,11 +368,10 @@ class Keeper:
         last = int(steps.row.max())
         if row < 0:
             row = last = self.sliding.next_row - 1
-        self._search(short, self._alive(row, int(clock[step])))
+        asked = self._search(short, self._alive(row, int(clock[step])))
         self._note_untold(progress, short)
         if row == last:
             return steps
-        asked = asked_of(self._scored_of(short), self.words)
         coming = self.messages.at_least(asked, self.holders.theta[short], Alive(row + 1, last + 1, NO_TIME))
         owner = np.repeat(np.arange(len(short)), np.diff(coming.start))
         # From this score on the index, or an earlier search in this batch, has found whatever comes.

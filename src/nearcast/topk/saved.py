@@ -17,6 +17,7 @@ from nearcast.errors import IncompatibleStore
 from nearcast.skyband.holders import NOBODY, Holders, relink
 from nearcast.skyband.pool import array_of, class_for, grown, place_of, take_slab
 from nearcast.text.words import WordTable
+from nearcast.topk.events import entries_of
 from nearcast.window import open_message_index
 
 if TYPE_CHECKING:
@@ -39,10 +40,7 @@ def save_keeper(keeper: Keeper, folder: Path) -> None:
     for name in Holders._fields:
         if name not in _MADE_ANEW:
             save_array(folder / f"holder_{name}.npy", getattr(keeper.holders, name)[held])
-    start = np.zeros(len(held) + 1, np.int64)
-    np.cumsum(keeper.holders.size[held], out=start[1:])
-    score, tag = np.empty(start[-1]), np.empty(start[-1], np.int64)
-    _pack(keeper.holders, keeper.slabs, held, start, score, tag)
+    _, score, tag = entries_of(keeper.holders, keeper.slabs, held, keeper.holders.size[held])
     save_array(folder / "entry_score.npy", score)
     save_array(folder / "entry_tag.npy", tag)
 
@@ -100,18 +98,6 @@ def _open_window(keeper: Keeper, folder: Path) -> None:
     keeper.sliding.restore(
         ids, mapped(folder / "time.npy"), mapped(folder / "number.npy"), mapped(folder / "heap.npy"), about
     )
-
-
-@kernel
-def _pack(holders, slabs, held, start, score, tag):
-    """Copy the entries of all buffers, one buffer after the other."""
-    for i in range(held.size):
-        slab = holders.slab[held[i]]
-        if slab < 0:
-            continue
-        from_score, from_tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
-        for j in range(start[i + 1] - start[i]):
-            score[start[i] + j], tag[start[i] + j] = from_score[first + j], from_tag[first + j]
 
 
 @kernel

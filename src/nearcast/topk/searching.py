@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast.skyband.cost import plan_lengths
 from nearcast.skyband.holders import CSKYBAND, KMAX, SKYBAND
-from nearcast.window import Alive, Asked, Found, MessageIndex
+from nearcast.window import Alive, Asked, MessageIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,6 +97,3 @@ class Searcher:
         limit = (4 * k + 64).astype(np.int32)
         filled = Filled(found.start, found.row, found.score, wanted, least, limit, k)
         return Searched(filled, best.work + found.work)
-
-
-__all__ = ["Filled", "Found", "Searched", "Searcher", "asked_of"]

@@ -36,11 +36,11 @@ class WindowWords:
             self._word_of_term = more
         n_words, n_terms = len(self.table), len(self._known)
         if n_words > self._n_words:
-            terms = _ids_in(self._known, self.table, self._n_words)
+            terms = self._known.ids_of_table(self.table, self._n_words)
             new = np.flatnonzero(terms >= 0)
             self._word_of_term[terms[new]] = self._n_words + new
         if n_terms > self._n_terms:
-            self._word_of_term[self._n_terms : n_terms] = _ids_in(self.table, self._known, self._n_terms)
+            self._word_of_term[self._n_terms : n_terms] = self.table.ids_of_table(self._known, self._n_terms)
         self._n_words, self._n_terms = n_words, n_terms
 
     def of_terms(self, terms: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -60,15 +60,6 @@ class WindowWords:
         self._n_words = self._n_terms = 0
         self.follow()
         return new_of_old
-
-
-def _ids_in(table: WordTable, other: WordTable, first: int) -> NDArray[np.int32]:
-    """Return the ids in `table` of the words of `other` from `first` on, -1 for those it lacks."""
-    blob, start = other.arrays()
-    last = len(other)
-    length = np.diff(start[first : last + 1]).astype(np.int32)
-    ids: NDArray[np.int32] = table.ids(blob, start[first:last], length, add=False)
-    return ids
 
 
 def distinct_words(
