@@ -473,3 +473,10 @@ def test_values_are_checked_like_rows_of_a_table(berlin, action, field):
     with pytest.raises(nearcast.InvalidInput) as caught:
         action(berlin)
     assert caught.value.field == field
+
+
+def test_a_subscription_that_contradicts_itself_can_move():
+    hub = Hub("plane")
+    hub.subscribe({"id": 1, "query": "a AND NOT a", "x": 0.0, "y": 0.0, "radius": 1.0})
+    hub.move(1, (5.0, 5.0))
+    assert not hub.publish({"id": 1, "text": "a", "x": 5.0, "y": 5.0})

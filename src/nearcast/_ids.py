@@ -106,6 +106,11 @@ class IdTable:
         found[known] = self._slot_of_key[keys[known]]
         return found
 
+    def in_use(self) -> NDArray[np.int32]:
+        """Return the slots that have an id, ascending."""
+        slots: NDArray[np.int32] = np.sort(self._slot_of_key[: len(self._keys)])
+        return slots[slots != _NO_SLOT]
+
     def bind(self, ids: pa.Array, slots: NDArray[np.int32]) -> None:
         """Give ids that have no slot these slots."""
         if len(ids):

@@ -74,7 +74,8 @@ class Messages:
     `totals[i]` is how many distinct words message i has, what they weigh together, and the squared length of its tf-idf
     vector, words that no subscription uses included. Only the text functions that read the whole message need it; None
     means it was not worked out. `window_terms` are the words as `terms` has them, in the table of a sliding window,
-    which knows them all; None without a window.
+    which knows them all; None without a window. `steps` and `clock` are the number of each message's step and event time
+    at it, where messages were put in order elsewhere; None lets the engine count.
     """
 
     ids: pa.Array | list[str | int]
@@ -86,6 +87,8 @@ class Messages:
     attributes: pa.Table | None = None
     totals: NDArray[np.float64] | None = None
     window_terms: NDArray[np.int32] | None = None
+    steps: NDArray[np.int64] | None = None
+    clock: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.box)
@@ -145,6 +148,8 @@ class Messages:
             attributes,
             None if self.totals is None else np.ascontiguousarray(self.totals[rows]),
             None if self.window_terms is None else np.ascontiguousarray(self.window_terms[positions]),
+            None if self.steps is None else self.steps[rows],
+            None if self.clock is None else self.clock[rows],
         )
 
     def part(self, first: int, last: int) -> Messages:

@@ -33,7 +33,7 @@ class Delivered:
     matches: Matches
     message_ids: pa.Array | Sequence[str | int]
     times: NDArray[np.int64]
-    first_step: int
+    steps: NDArray[np.int64]
     ids: IdSnapshot
     version: str
 
@@ -61,7 +61,7 @@ class Delivered:
             score=float(self.matches.score[at]),
             cause_id=message_id,
             time=datetime_of(int(self.times[row])),
-            delivery_id=delivery_id(self.first_step + row, self.first_step + row, "+", subscription_id),
+            delivery_id=delivery_id(int(self.steps[row]), int(self.steps[row]), "+", subscription_id),
             version=self.version,
         )
 
@@ -75,7 +75,7 @@ class Delivered:
         message_id = message_ids.take(_arrow.numbers(rows))
         keys = self.ids.keys(slots)
         times = self.times[rows]
-        step = _arrow.numbers(self.first_step + rows).cast(pa.string())
+        step = _arrow.numbers(self.steps[rows]).cast(pa.string())
         plus, colon = _arrow.strings(["+", ":"])
         columns = (
             self.ids.ids_of(keys),
@@ -182,12 +182,13 @@ def changed_of(delivered: Delivered) -> Changed:
     ids = np.empty(len(delivered.times), object)
     ids[:] = given.to_pylist() if isinstance(given, pa.Array) else list(given)
     n = len(rows)
+    steps = delivered.steps[rows]
     return Changed(
-        delivered.first_step + rows,
+        steps,
         delivered.times[rows],
         matches.slots,
         ids[rows],
-        delivered.first_step + rows,
+        steps,
         matches.score,
         np.zeros(n, np.int32),
         np.ones(n, np.uint8),

@@ -7,9 +7,9 @@ never with the wall clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,9 +41,13 @@ SPARE_SLOTS = 1 << 20
 
 @dataclass(frozen=True)
 class Subscribe:
-    """Store these subscriptions; a known id is replaced and keeps its place in the order of registration."""
+    """Store these subscriptions; a known id is replaced and keeps its place in the order of registration.
+
+    `steps`, here and below, are the numbers of the steps where changes were put in order elsewhere.
+    """
 
     subscriptions: Subscriptions
+    steps: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Unsubscribe:
     """Forget the subscriptions with these ids."""
 
     ids: pa.Array
+    steps: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,14 +64,23 @@ class Move:
 
     ids: pa.Array
     regions: Regions
+    steps: NDArray[np.int64] | None = None
+
+
+#: Returns whom messages concern, of the first of which it is told the row in what is published.
+Match = Callable[[Messages, int], Matches]
 
 
 @dataclass(frozen=True)
 class Publish:
-    """Match these messages, one step each; they have `totals` where the state needs them."""
+    """Match these messages, one step each; they have `totals` where the state needs them.
+
+    `match` takes the place of the index's own, where more is known about whom messages concern.
+    """
 
     messages: Messages
     threads: int = 1
+    match: Match | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,10 @@ class State:
     expires: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     #: No slot expires before this; it may lie too early, after a slot has gone by another way.
     next_expiry: int = _NEVER
+    #: Columns by slot that whoever runs the engine keeps here; they follow when slots get other numbers.
+    by_slot: dict[str, NDArray[Any]] = field(default_factory=dict)
+    #: Whether slots get other numbers by themselves, when subscriptions come; else `renumber_if_sparse` is called.
+    renumbers: bool = True
     window: Window | None = None
     topk: Keeper | None = field(init=False, default=None)
     weights: TermWeights = field(init=False)
@@ -128,19 +146,21 @@ def step(state: State, items: Iterable[Item]) -> Deliveries:
     delivered: list[Piece] = []
     for item in items:
         if isinstance(item, Publish):
-            delivered += publish(state, item.messages, item.threads)
+            delivered += publish(state, item.messages, item.threads, item.match)
         elif isinstance(item, Subscribe):
-            delivered += subscribe(state, item.subscriptions)
+            delivered += subscribe(state, item.subscriptions, steps=item.steps)
         elif isinstance(item, Unsubscribe):
-            unsubscribe(state, item.ids)
+            unsubscribe(state, item.ids, item.steps)
         elif isinstance(item, Move):
-            delivered += move(state, item.ids, item.regions)
+            delivered += move(state, item.ids, item.regions, item.steps)
         else:
             delivered += advance(state, item.time)
     return Deliveries(delivered)
 
 
-def subscribe(state: State, subscriptions: Subscriptions, threads: int = 1) -> list[Piece]:
+def subscribe(
+    state: State, subscriptions: Subscriptions, threads: int = 1, steps: NDArray[np.int64] | None = None
+) -> list[Piece]:
     """Store subscriptions, replacing those whose id is known; return the first answers of those of kind `topk`."""
     is_topk = subscriptions.kind == TOPK
     if state.topk is None and is_topk.any():
@@ -161,45 +181,66 @@ def subscribe(state: State, subscriptions: Subscriptions, threads: int = 1) -> l
         state.topk.release(slots[known][~is_topk[known]])
     _set_expiry(state, slots, subscriptions.expires)
     try:
-        pieces = _first_answers(state, slots, subscriptions, threads) if is_topk.any() else []
+        pieces = _first_answers(state, slots, subscriptions, threads, steps) if is_topk.any() else []
     except BaseException:
         # Without their first answers they cannot be kept.
         _forget(state, slots[is_topk & (state.ids.slots(subscriptions.ids) == slots)])
         raise
-    _count_changes(state, len(subscriptions))
-    if state.index.n_slots > 2 * len(state.index) + SPARE_SLOTS:
-        _renumber(state)
+    _count_changes(state, len(subscriptions), steps)
+    if state.renumbers:
+        renumber_if_sparse(state)
     return pieces
 
 
-def _first_answers(state: State, slots: NDArray[np.int32], subscriptions: Subscriptions, threads: int) -> list[Piece]:
+def adopt(state: State, subscriptions: Subscriptions) -> NDArray[np.int32]:
+    """Store new subscriptions whose answers are known elsewhere: nothing is searched for; return their slots."""
+    _weigh_new_words(state, subscriptions)
+    slots = _insert(state, subscriptions)
+    _set_expiry(state, slots, subscriptions.expires)
+    return slots
+
+
+def _first_answers(
+    state: State,
+    slots: NDArray[np.int32],
+    subscriptions: Subscriptions,
+    threads: int,
+    steps: NDArray[np.int64] | None,
+) -> list[Piece]:
     """Search the window for those of kind `topk`, each a step."""
     assert state.topk is not None
     assert subscriptions.scoring is not None
     held = np.flatnonzero((subscriptions.kind == TOPK) & (state.ids.slots(subscriptions.ids) == slots))
     events = state.topk.hold(slots[held], subscriptions.scoring.k[held], state.weights, threads)
-    return _pieces_of(state, events.at_steps(held[events.step]))
+    return _pieces_of(state, events.at_steps(held[events.step]), steps)
 
 
-def _count_changes(state: State, n: int) -> None:
+def _count_changes(state: State, n: int, steps: NDArray[np.int64] | None = None) -> None:
     """Number changes as steps, where there is a window."""
-    if state.topk is not None:
+    if steps is not None:
+        state.next_step = int(steps.max(initial=state.next_step - 1)) + 1
+    elif state.topk is not None:
         state.next_step += n
 
 
-def _pieces_of(state: State, events: Events) -> list[Piece]:
-    """Return the events of changes that no message caused, their steps counted from the next."""
+def _pieces_of(state: State, events: Events, steps: NDArray[np.int64] | None = None) -> list[Piece]:
+    """Return the events of changes that no message caused, their steps these or counted from the next."""
     assert state.topk is not None
-    return _pieces_named(state, events, state.topk.names(events.row))
+    return _pieces_named(state, events, state.topk.names(events.row), steps)
 
 
-def _pieces_named(state: State, events: Events, named: tuple[NDArray[np.object_], NDArray[np.int64]]) -> list[Piece]:
+def _pieces_named(
+    state: State,
+    events: Events,
+    named: tuple[NDArray[np.object_], NDArray[np.int64]],
+    steps: NDArray[np.int64] | None = None,
+) -> list[Piece]:
     n = len(events)
     if not n:
         return []
     return [
         Changed(
-            state.next_step + events.step,
+            state.next_step + events.step if steps is None else steps[events.step],
             np.full(n, state.now),
             events.slot,
             *named,
@@ -253,7 +294,7 @@ def _pinned(vocabulary: Vocabulary) -> Vocabulary:
     return vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
 
 
-def move(state: State, ids: pa.Array, regions: Regions) -> list[Piece]:
+def move(state: State, ids: pa.Array, regions: Regions, steps: NDArray[np.int64] | None = None) -> list[Piece]:
     """Give the subscriptions with these ids other regions, all of them or none; return how top-k answers differ."""
     slots = _known_slots(state, ids)
     kind = state.index.subscriptions(slots).kind if state.n_weighed else np.full(len(slots), WITHIN)
@@ -268,8 +309,8 @@ def move(state: State, ids: pa.Array, regions: Regions) -> list[Piece]:
     moved = np.flatnonzero(kind == TOPK)
     if state.topk is not None and len(moved):
         events = state.topk.look_again(slots[moved], state.weights)
-        pieces = _pieces_of(state, events.at_steps(moved[events.step]))
-    _count_changes(state, len(slots))
+        pieces = _pieces_of(state, events.at_steps(moved[events.step]), steps)
+    _count_changes(state, len(slots), steps)
     return pieces
 
 
@@ -281,27 +322,38 @@ def _is_point(regions: Regions) -> NDArray[np.bool_]:
     return is_point
 
 
-def unsubscribe(state: State, ids: pa.Array) -> None:
+def unsubscribe(state: State, ids: pa.Array, steps: NDArray[np.int64] | None = None) -> None:
     """Forget the subscriptions with these ids."""
     _forget(state, _known_slots(state, ids))
-    _count_changes(state, len(ids))
+    _count_changes(state, len(ids), steps)
 
 
-def publish(state: State, messages: Messages, threads: int = 1) -> list[Piece]:
+def publish(state: State, messages: Messages, threads: int = 1, match: Match | None = None) -> list[Piece]:
     """Match messages against the subscriptions as they are now, one step each."""
+    if match is None:
+        match = lambda part, _: state.index.match(part, threads=threads)  # noqa: E731
     if state.topk is not None:
-        return _publish_to_window(state, state.topk, messages, threads)
-    matches = state.index.match(messages, threads=threads)
-    first, state.next_step = state.next_step, state.next_step + len(messages)
-    state.published += len(messages)
-    times = _clock(state, messages.time)
+        return _publish_to_window(state, state.topk, messages, match)
+    matches = match(messages, 0)
+    steps = _steps_of(state, messages)
+    times = _clock(state, messages)
     if state.now >= state.next_expiry:
         matches = _without_expired(state, matches, times)
         _forget_expired(state, state.now)
-    return [Delivered(matches, messages.ids, times, first, state.ids.snapshot(), state.vocabulary.version)]
+    return [Delivered(matches, messages.ids, times, steps, state.ids.snapshot(), state.vocabulary.version)]
 
 
-def _publish_to_window(state: State, topk: Keeper, messages: Messages, threads: int) -> list[Piece]:
+def _steps_of(state: State, messages: Messages) -> NDArray[np.int64]:
+    """Return the numbers of the messages' steps, and count them."""
+    state.published += len(messages)
+    if messages.steps is not None:
+        state.next_step = int(messages.steps.max(initial=state.next_step - 1)) + 1
+        return messages.steps
+    first, state.next_step = state.next_step, state.next_step + len(messages)
+    return np.arange(first, state.next_step)
+
+
+def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: Match) -> list[Piece]:
     """Let messages arrive in the window, in portions between which thresholds and expired subscriptions are seen to."""
     late = np.flatnonzero(topk.sliding.is_late(messages.time, state.now))
     if len(late):
@@ -309,34 +361,42 @@ def _publish_to_window(state: State, topk: Keeper, messages: Messages, threads: 
     pieces, first = [], 0
     while first < len(messages):
         last = min(first + BATCH, len(messages))
-        clock = np.maximum.accumulate(np.maximum(messages.time[first:last], state.now))
+        clock = _clock_of(messages, first, last, state.now)
         in_time = int(np.searchsorted(clock, state.next_expiry))
         if in_time == 0:
             _forget_expired(state, int(clock[0]))
             continue
         last = min(last, first + in_time)
         part, clock = messages.part(first, last), clock[: last - first]
-        pieces.append(_publish_portion(state, topk, part, clock, threads))
+        pieces.append(_publish_portion(state, topk, part, clock, match(part, first)))
         first = last
     return pieces
 
 
-def _publish_portion(state: State, topk: Keeper, messages: Messages, clock: NDArray[np.int64], threads: int) -> Piece:
-    matches = state.index.match(messages, threads=threads)
-    first = state.next_step
-    numbers = np.arange(first, first + len(messages))
+def _clock_of(messages: Messages, first: int, last: int, now: int) -> NDArray[np.int64]:
+    """Return event time at each of these messages: the largest seen so far."""
+    times = messages.time if messages.clock is None else messages.clock
+    clock: NDArray[np.int64] = np.maximum.accumulate(np.maximum(times[first:last], now))
+    return clock
+
+
+def _publish_portion(
+    state: State, topk: Keeper, messages: Messages, clock: NDArray[np.int64], matches: Matches
+) -> Piece:
     ids = messages.ids.to_pylist() if isinstance(messages.ids, pa.Array) else list(messages.ids)
+    first = state.next_step
+    numbers = np.arange(first, first + len(messages)) if messages.steps is None else messages.steps
     events, named = topk.publish(messages, matches, numbers, clock, ids, state.weights)
-    state.next_step, state.now = first + len(messages), int(clock[-1])
-    state.published += len(messages)
+    _steps_of(state, messages)
+    state.now = int(clock[-1])
     snapshot, version = state.ids.snapshot(), state.vocabulary.version
-    delivered = Delivered(topk.without_topk(matches), messages.ids, clock, first, snapshot, version)
+    delivered = Delivered(topk.without_topk(matches), messages.ids, clock, numbers, snapshot, version)
     if not len(events):
         return delivered
     causes = np.empty(len(ids), object)
     causes[:] = ids
     changed = Changed(
-        first + events.step,
+        numbers[events.step],
         clock[events.step],
         events.slot,
         *named,
@@ -380,11 +440,11 @@ def _forget_expired(state: State, time: int) -> None:
         _forget(state, due)
 
 
-def _clock(state: State, time: NDArray[np.int64]) -> NDArray[np.int64]:
+def _clock(state: State, messages: Messages) -> NDArray[np.int64]:
     """Return event time at each message: the largest seen so far; a message without a time does not move it."""
-    if len(time) == 1 and time[0] <= state.now:
+    if len(messages) == 1 and messages.clock is None and messages.time[0] <= state.now:
         return np.array([state.now])
-    times = np.maximum.accumulate(np.maximum(time, state.now))
+    times = _clock_of(messages, 0, len(messages), state.now)
     if len(times):
         state.now = int(times[-1])
     return times
@@ -414,8 +474,10 @@ def _set_expiry(state: State, slots: NDArray[np.int32], expires: NDArray[np.int6
     _forget_expired(state, state.now)
 
 
-def _renumber(state: State) -> None:
-    """Give the live slots new numbers, so that subscriptions that come and go do not fill memory."""
+def renumber_if_sparse(state: State) -> None:
+    """Give the live slots new numbers if few are alive: subscriptions that come and go are not to fill memory."""
+    if state.index.n_slots <= 2 * len(state.index) + SPARE_SLOTS:
+        return
     old = state.index.renumber()
     state.ids.renumber(old)
     if state.topk is not None:
@@ -423,6 +485,7 @@ def _renumber(state: State) -> None:
     if len(state.expires):
         known = old[old < len(state.expires)]
         state.expires = state.expires[known]
+    state.by_slot = {name: column[old] for name, column in state.by_slot.items()}  # as long as there were slots
 
 
 def _forget(state: State, slots: NDArray[np.int32]) -> None:

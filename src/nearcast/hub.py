@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import engine
-from nearcast.columns import NO_TIME, TOPK, WITHIN, Messages, Subscriptions, datetime_of, microseconds_of
+from nearcast.columns import NO_TIME, TOPK, Messages, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Piece
-from nearcast.errors import InvalidColumns, InvalidInput, InvalidRegion, InvalidSubscription, NotSupported
+from nearcast.errors import InvalidColumns, InvalidInput, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate, joined_messages
 from nearcast.explain import Explanation, Question, Standing, Step, explain
-from nearcast.geo import Area, Box, Circle, Regions, Shape, Space, shape_from
+from nearcast.geo import Regions, Shape, Space, shape_from
 from nearcast.indexes import DEFAULT_INDEX, create
 from nearcast.indexes._scored import needs_totals
 from nearcast.model import (
@@ -34,6 +34,7 @@ from nearcast.model import (
     subscription_from,
 )
 from nearcast.model.places import is_number
+from nearcast.moves import moved_row
 from nearcast.query import compile_queries
 from nearcast.recent import Recent
 from nearcast.sliding import Window
@@ -211,9 +212,7 @@ class Hub:
         if point is None:
             return shape_from(place, self.space)
         held = self._state.index.subscriptions(np.array([slot], np.int32))
-        if held.kind[0] == WITHIN:
-            return _centred_at(held.regions.shape_of(0), *point, self.space)
-        return Box(*point, *point)
+        return moved_row(held, 0, *point, self.space)
 
     def use_vocabulary(self, vocabulary: Vocabulary) -> Deliveries:
         """Weigh words by this vocabulary as it is now; all subscriptions are weighed anew before the next message.
@@ -505,29 +504,6 @@ def _point(place: Any) -> tuple[float, float] | None:
     if isinstance(geometry, (Sequence, np.ndarray)) and len(geometry) == 2 and all(map(is_number, geometry)):
         return float(geometry[0]), float(geometry[1])
     return None
-
-
-def _centred_at(shape: Shape | None, x: float, y: float, space: Space) -> Shape:
-    """Return the same region with its centre at (x, y)."""
-    if shape is None:
-        raise InvalidSubscription("the subscription listens anywhere and has no place to move; give it a region")
-    if isinstance(shape, Circle):
-        return Circle(x, y, shape.radius)
-    if isinstance(shape, Area):
-        raise InvalidRegion("a polygon cannot follow a point; move it to another polygon")
-    width = shape.x_max - shape.x_min + (360.0 if shape.x_max < shape.x_min else 0.0)
-    height = shape.y_max - shape.y_min
-    west, east = x - width / 2, x + width / 2
-    if space.is_earth:
-        west, east = (-180.0, 180.0) if width >= 360.0 else (_wrapped(west), _wrapped(east))
-    south, north = y - height / 2, y + height / 2
-    if space.is_earth and max(-south, north) > 90.0:
-        raise InvalidRegion(f"a box {height:g} degrees high does not fit around latitude {y:g}; give it another box")
-    return Box(west, south, east, north)
-
-
-def _wrapped(lon: float) -> float:
-    return lon - 360.0 if lon > 180.0 else lon + 360.0 if lon < -180.0 else lon
 
 
 def _with_expiry(found: Explanation, state: engine.State, slot: int, time: int) -> Explanation:

@@ -28,6 +28,8 @@ def save_state(state: State, folder: str | Path, **more: Any) -> None:
     state.vocabulary.save(folder / "vocabulary")
     state.ids.save(folder / "ids")
     save_array(folder / "expires.npy", state.expires)
+    for name, column in state.by_slot.items():
+        save_array(folder / f"slot_{name}.npy", column)
     if state.topk is not None:
         save_keeper(state.topk, folder / "topk")
     words = state.analyzer.stop_words
@@ -47,6 +49,7 @@ def save_state(state: State, folder: str | Path, **more: Any) -> None:
         "needs_totals": state.needs_totals,
         "window": None if state.window is None else [state.window.count, state.window.length],
         "topk_options": state.index.topk_options,
+        "by_slot": list(state.by_slot),
         "analyzer": analyzer,
         **more,
     }
@@ -73,6 +76,7 @@ def open_state(folder: str | Path) -> tuple[State, dict[str, Any]]:
         published=about["published"],
         expires=mapped(folder / "expires.npy"),
         next_expiry=about["next_expiry"],
+        by_slot={name: mapped(folder / f"slot_{name}.npy") for name in about.get("by_slot", ())},
         window=None if about["window"] is None else Window(*about["window"]),
     )
     state.n_weighed, state.needs_totals = about["n_weighed"], about["needs_totals"]

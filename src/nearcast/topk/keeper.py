@@ -135,7 +135,7 @@ class Keeper:
             if k is not None:
                 self.holders.k[holders] = k[first : first + _SLICE]
             self._search(holders, self._alive(self.sliding.next_row - 1), threads)
-            self._tell_index(holders)
+            self.tell_index(holders)
             found = difference(old, tops_of(self.holders, self.slabs, holders), part)
             events.append(found.at_steps(found.step + first))
         return Events.concat(events)
@@ -166,6 +166,11 @@ class Keeper:
         first, after = self.sliding.first_alive(row, max(self.sliding.now, time))
         found = self.messages.best(self._asked(holders), self.holders.k[holders], Alive(first, row, after))
         return found.row, found.score
+
+    def thresholds(self, slots: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return from which score on a message concerns these subscriptions."""
+        theta: NDArray[np.float64] = self.holders.theta[self.holding.of_slots(slots)]
+        return theta
 
     def current(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows and scores of the top-k of a subscription, best first."""
@@ -307,7 +312,7 @@ class Keeper:
         # What was appended by the torn call has arrived all at once.
         self.sliding.forget()
         self._search(holders, self._alive(self.sliding.next_row - 1))
-        self._tell_index(holders)
+        self.tell_index(holders)
         self._is_torn = False
 
     def _new_progress(self) -> Progress:
@@ -323,9 +328,9 @@ class Keeper:
         self.holders.is_untold[untold] = 0
         changed = untold[self.holders.theta[untold] != self.holders.told[untold]]
         if len(changed):
-            self._tell_index(changed)
+            self.tell_index(changed)
 
-    def _tell_index(self, holders: NDArray[np.int32]) -> None:
+    def tell_index(self, holders: NDArray[np.int32]) -> None:
         """Set the thresholds of these holders."""
         theta = self.holders.theta[holders]
         self.index.set_thresholds(self.holders.slot[holders], theta)

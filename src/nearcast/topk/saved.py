@@ -32,20 +32,44 @@ _MADE_ANEW = ("slab", "size_class", "oldest", "previous", "next", "step", "is_un
 
 def save_keeper(keeper: Keeper, folder: Path) -> None:
     """Write everything into a new folder."""
+    save_window(keeper, folder)
+    held = np.flatnonzero(keeper.holders.slot != NOBODY).astype(np.int32)
+    for name, column in _columns_of(keeper, held).items():
+        save_array(folder / f"{name}.npy", column)
+
+
+def _columns_of(keeper: Keeper, holders: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
+    """Return what is known of these holders, with the entries of their buffers end to end."""
+    columns = {
+        f"holder_{name}": getattr(keeper.holders, name)[holders] for name in Holders._fields if name not in _MADE_ANEW
+    }
+    _, score, tag = entries_of(keeper.holders, keeper.slabs, holders, keeper.holders.size[holders])
+    return columns | {"entry_score": score, "entry_tag": tag}
+
+
+def taken_out(keeper: Keeper, slots: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
+    """Return what is kept for these subscriptions, for another keeper of the same window to `adopt`."""
+    return _columns_of(keeper, keeper.holding.of_slots(slots))
+
+
+def adopt(keeper: Keeper, slots: NDArray[np.int32], columns: dict[str, NDArray[Any]]) -> None:
+    """Keep subscriptions that are new here as another keeper of the same window kept them."""
+    if not len(slots):
+        return
+    keeper.holding.take(slots)
+    holders = keeper.holding.of_slots(slots)
+    for name in Holders._fields:
+        if name not in _MADE_ANEW and name != "slot":
+            getattr(keeper.holders, name)[holders] = columns[f"holder_{name}"]
+    _give_buffers(keeper, holders, columns)
+    keeper.tell_index(holders)
+
+
+def save_window(keeper: Keeper, folder: Path) -> None:
+    """Write the messages of the window into a new folder."""
     folder.mkdir(parents=True)
     keeper.messages.save(folder / "messages")
     keeper.words.table.save(folder / "words")
-    _save_window(keeper, folder)
-    held = np.flatnonzero(keeper.holders.slot != NOBODY).astype(np.int32)
-    for name in Holders._fields:
-        if name not in _MADE_ANEW:
-            save_array(folder / f"holder_{name}.npy", getattr(keeper.holders, name)[held])
-    _, score, tag = entries_of(keeper.holders, keeper.slabs, held, keeper.holders.size[held])
-    save_array(folder / "entry_score.npy", score)
-    save_array(folder / "entry_tag.npy", tag)
-
-
-def _save_window(keeper: Keeper, folder: Path) -> None:
     sliding = keeper.sliding
     rows = np.arange(sliding.first_row, sliding.next_row)
     at = rows & (len(sliding.time) - 1)
@@ -66,28 +90,35 @@ def _save_window(keeper: Keeper, folder: Path) -> None:
 
 def open_keeper(keeper: Keeper, folder: Path, weights: TermWeights) -> None:
     """Fill a new keeper with what was saved."""
-    keeper.messages = open_message_index(keeper.options.messages, folder / "messages", keeper.index.space)
-    keeper.words.table = WordTable.open(folder / "words")
-    keeper.follow_words(weights)
-    _open_window(keeper, folder)
-    columns: dict[str, NDArray[Any]] = {
-        name: mapped(folder / f"holder_{name}.npy") for name in Holders._fields if name not in _MADE_ANEW
-    }
+    open_window(keeper, folder, weights)
+    names = [name for name in Holders._fields if name not in _MADE_ANEW]
+    columns: dict[str, NDArray[Any]] = {name: mapped(folder / f"holder_{name}.npy") for name in names}
     keeper.holding.restore(columns)
-    size = keeper.holders.size[: len(columns["size"])].copy()
-    entries = int(size.sum())
-    keeper.slabs = grown(keeper.slabs, 4 * (entries + 8 * len(size)) + 1024)
+    holders = np.arange(len(columns["size"]), dtype=np.int32)
+    entries = {name: mapped(folder / f"{name}.npy") for name in ("entry_score", "entry_tag")}
+    _give_buffers(keeper, holders, entries)
+
+
+def _give_buffers(keeper: Keeper, holders: NDArray[np.int32], entries: dict[str, NDArray[Any]]) -> None:
+    """Give holders buffers with these entries."""
+    size = keeper.holders.size[holders]
+    keeper.slabs = grown(keeper.slabs, 4 * (int(size.sum()) + 8 * len(size)) + 1024)
     _unpack(
         keeper.holders,
         keeper.slabs,
         keeper.sliding.rows,
+        holders,
         size,
-        mapped(folder / "entry_score.npy"),
-        mapped(folder / "entry_tag.npy"),
+        entries["entry_score"],
+        entries["entry_tag"],
     )
 
 
-def _open_window(keeper: Keeper, folder: Path) -> None:
+def open_window(keeper: Keeper, folder: Path, weights: TermWeights) -> None:
+    """Fill the window of a new keeper with what was saved."""
+    keeper.messages = open_message_index(keeper.options.messages, folder / "messages", keeper.index.space)
+    keeper.words.table = WordTable.open(folder / "words")
+    keeper.follow_words(weights)
     try:
         about = json.loads((folder / "window.json").read_text())
         keys = pq.read_table(folder / "ids.parquet").column("id").to_pylist()
@@ -101,15 +132,16 @@ def _open_window(keeper: Keeper, folder: Path) -> None:
 
 
 @kernel
-def _unpack(holders, slabs, rows, size, score, tag):
-    """Give every holder its entries back, and link it with its oldest message."""
+def _unpack(holders, slabs, rows, which, size, score, tag):
+    """Give each of these holders its entries back, and link it with its oldest message."""
     n = 0
-    for holder in range(size.size):
-        size_class = class_for(slabs, max(size[holder] + 1, 4))
+    for i in range(which.size):
+        holder = which[i]
+        size_class = class_for(slabs, max(size[i] + 1, 4))
         slab = take_slab(slabs, size_class)
         holders.slab[holder], holders.size_class[holder] = slab, size_class
         to_score, to_tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
-        for j in range(size[holder]):
+        for j in range(size[i]):
             to_score[first + j], to_tag[first + j] = score[n + j], tag[n + j]
-        n += size[holder]
+        n += size[i]
         relink(holders, holder, rows, slabs)

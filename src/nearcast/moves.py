@@ -1,0 +1,45 @@
+"""Where a subscription is after it moved: a region replaces the old one, a point carries it along."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nearcast.errors import InvalidRegion, InvalidSubscription
+from nearcast.geo import Area, Box, Circle, Shape, Space
+
+if TYPE_CHECKING:
+    from nearcast.columns import Subscriptions
+
+
+def moved_row(held: Subscriptions, row: int, x: float, y: float, space: Space) -> Shape:
+    """Return the region of a subscription whose centre goes to (x, y); `InvalidInput` if it cannot go there."""
+    if held.clause_start[row] == held.clause_start[row + 1]:
+        return Box(x, y, x, y)  # its query contradicts itself: an index need not know where nothing matches
+    return moved_to(held.regions.shape_of(row), x, y, space)
+
+
+def moved_to(shape: Shape | None, x: float, y: float, space: Space) -> Shape:
+    """Return a region whose centre goes to (x, y), None being anywhere; `InvalidInput` if it cannot go there."""
+    if shape is None:
+        raise InvalidSubscription("the subscription listens anywhere and has no place to move; give it a region")
+    if isinstance(shape, Circle):
+        return Circle(x, y, shape.radius)
+    if isinstance(shape, Area):
+        raise InvalidRegion("a polygon cannot follow a point; move it to another polygon")
+    return _centred_box(shape, x, y, space)
+
+
+def _centred_box(box: Box, x: float, y: float, space: Space) -> Box:
+    width = box.x_max - box.x_min + (360.0 if box.x_max < box.x_min else 0.0)
+    height = box.y_max - box.y_min
+    west, east = x - width / 2, x + width / 2
+    if space.is_earth:
+        west, east = (-180.0, 180.0) if width >= 360.0 else (_wrapped(west), _wrapped(east))
+    south, north = y - height / 2, y + height / 2
+    if space.is_earth and max(-south, north) > 90.0:
+        raise InvalidRegion(f"a box {height:g} degrees high does not fit around latitude {y:g}; give it another box")
+    return Box(west, south, east, north)
+
+
+def _wrapped(lon: float) -> float:
+    return lon - 360.0 if lon > 180.0 else lon + 360.0 if lon < -180.0 else lon
