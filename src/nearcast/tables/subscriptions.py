@@ -54,18 +54,20 @@ def read_subscriptions(
     first_row: int = 0,
     max_distance: float | None = None,
     has_window: bool = True,
+    may_repeat: bool = False,
     rejected: Rejected,
 ) -> Subscriptions:
     """Return the good rows of a table of subscriptions, in order; the others are added to `rejected`.
 
-    The words of queries are added to `words`. Of rows with the same id the first good one is taken. `max_distance` is
+    The words of queries are added to `words`. Of rows with the same id the first good one is taken, unless they
+    `may_repeat`, as changes one after the other do. `max_distance` is
     that of scored rows that give none; without it, the diagonal of a plane with bounds. Rows of kind `topk` are refused
     where there is no window. Raises `InvalidColumns` where a column is missing or has a type that cannot serve.
     `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers
     its rows.
     """
     rows = TableRows(table, source, first_row)
-    _check_columns(rows, space)
+    check_columns(rows, space)
     ids = rows.ids()
     _refuse_zero_bytes(rows, ids)
     kind = _kinds(rows)
@@ -78,7 +80,8 @@ def read_subscriptions(
         (kind == TOPK, lambda part: read_scored(part, TOPK, space, words, analyzer, max_distance)),
     ]
     found = _read_parts(rows, readers, subscription_names(space))
-    _refuse_repeated(rows, ids)
+    if not may_repeat:
+        _refuse_repeated(rows, ids)
     rows.report(rejected, ids)
     found = replace(found, ids=ids, expires=expires)
     good = rows.faults.good_rows()
@@ -103,7 +106,7 @@ def _read_parts(rows: TableRows, readers: list[tuple[Mask, _Reader]], names: tup
 def _read_within(rows: TableRows, space: Space, words: WordTable, analyzer: Analyzer) -> Subscriptions:
     """Return the columns of boolean subscriptions; bad rows stay in their place and mean nothing."""
     queries = _queries(rows)
-    regions, is_bounded = _regions(rows, space)
+    regions, is_bounded = read_regions(rows, space)
     is_bad = rows.faults.is_bad
     compiled = compile_queries(without_bad(queries, is_bad), words, analyzer=analyzer, has_region=is_bounded | is_bad)
     for row, error in compiled.errors:
@@ -111,7 +114,8 @@ def _read_within(rows: TableRows, space: Space, words: WordTable, analyzer: Anal
     return Subscriptions.of(compiled.clause_start, compiled.code_start, compiled.code, regions)
 
 
-def _check_columns(rows: TableRows, space: Space) -> None:
+def check_columns(rows: TableRows, space: Space) -> None:
+    """Refuse columns of the other space, and a table without ids."""
     foreign = [name for name in (PLANE_NAMES if space.is_earth else EARTH_NAMES) if rows.has(name)]
     if foreign:
         raise InvalidColumns(
@@ -196,7 +200,7 @@ def without_nulls(value: Any) -> Any:
 # --- regions ----------------------------------------------------------------------------------------------------
 
 
-def _regions(rows: TableRows, space: Space) -> tuple[Regions, Mask]:
+def read_regions(rows: TableRows, space: Space) -> tuple[Regions, Mask]:
     """Return the regions, anywhere for bad rows, and which rows have one."""
     forms = (EARTH_BOX, EARTH_CIRCLE) if space.is_earth else (PLANE_BOX, PLANE_CIRCLE)
     n = len(rows)
