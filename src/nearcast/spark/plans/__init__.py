@@ -1,0 +1,112 @@
+"""Partition plans: which partition holds a subscription, and which messages that partition must see.
+
+The six plans of the Skype paper (§7.3) and our own, for all three kinds of subscription:
+
+    hash             by number; every message to every partition
+    location         by place (Algorithm 3); every message to every partition
+    keyword          a copy with the owner of every word (Algorithm 4)
+    prefix           a copy with the owner of every word of the loose prefix (Def. 12)
+    space-first      location, then prefix within each cell
+    keyword-first    prefix, then location for each set of words
+    trigger          one copy, by place or word; messages go where a needed word meets its cells
+
+`learn` makes a plan, `Plan.place` places subscriptions, and `Routes`, made of the keys that placing gives, tells where
+a message goes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.errors import IncompatibleStore
+from nearcast.geo import Space
+from nearcast.spark.plans.base import ANY_CELL, ANY_WORD, PLAN_FILE, PLAN_FORMAT, Keys, Placement, Plan
+from nearcast.spark.plans.copies import KeywordFirstPlan, KeywordPlan, PrefixPlan, SpaceFirstPlan
+from nearcast.spark.plans.grid import Grid
+from nearcast.spark.plans.routes import Routes
+from nearcast.spark.plans.single import HashPlan, LocationPlan
+from nearcast.spark.plans.spec import PLAN_NAMES, Spec, parse_spec
+from nearcast.spark.plans.trigger import TriggerPlan
+from nearcast.text.words import WordTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Messages, Subscriptions
+
+__all__ = [
+    "ANY_CELL",
+    "ANY_WORD",
+    "PLAN_NAMES",
+    "Grid",
+    "Keys",
+    "Placement",
+    "Plan",
+    "Routes",
+    "Spec",
+    "learn",
+    "open_plan",
+    "parse_spec",
+]
+
+_PLANS: dict[str, type[Plan]] = {
+    "hash": HashPlan,
+    "location": LocationPlan,
+    "keyword": KeywordPlan,
+    "prefix": PrefixPlan,
+    "space-first": SpaceFirstPlan,
+    "keyword-first": KeywordFirstPlan,
+    "trigger": TriggerPlan,
+}
+
+
+def learn(
+    spec: str,
+    partitions: int,
+    space: Space,
+    words: WordTable,
+    subscriptions: Subscriptions,
+    sample: Messages,
+    weights: NDArray[np.float64],
+    *,
+    thresholds: NDArray[np.float64] | None = None,
+) -> Plan:
+    """Return the plan that `spec` names, balanced for these subscriptions and this sample of messages.
+
+    Both are encoded with `words`, and both may be empty; `weights` are by word. `thresholds` are those of top-k
+    subscriptions, None for 0.
+    """
+    name, first, second = parse_spec(spec, partitions)
+    if name == "hash":
+        return HashPlan(spec, partitions, space, words)
+    if name == "location":
+        return LocationPlan.learned(spec, partitions, space, words, subscriptions, sample)
+    given = (space, words, subscriptions, sample, weights, thresholds)
+    if name == "space-first":
+        return SpaceFirstPlan.learned(spec, (first, second), *given)
+    if name == "keyword-first":
+        return KeywordFirstPlan.learned(spec, (first, second), *given)
+    if name == "trigger":
+        return TriggerPlan.learned(spec, partitions, *given)
+    return (KeywordPlan if name == "keyword" else PrefixPlan).learned(spec, partitions, *given)
+
+
+def open_plan(folder: Path) -> Plan:
+    """Return the plan saved in a folder, with its words; IncompatibleStore if files are missing or damaged."""
+    path = Path(folder) / PLAN_FILE
+    try:
+        with np.load(path, allow_pickle=False) as saved:
+            about = json.loads(str(saved["about"]))
+            if about["format"] != PLAN_FORMAT:
+                raise IncompatibleStore(f"{path} has format {about['format']}, expected {PLAN_FORMAT}; learn it again")
+            arrays = {name: saved[name] for name in saved.files if name != "about"}
+        space = Space(about["space"], about["bounds"] and tuple(about["bounds"]))
+        name, partitions = str(about["name"]), int(about["partitions"])
+        kind = _PLANS[parse_spec(name, partitions).name]
+        return kind.restored(name, partitions, space, WordTable.open(folder), arrays)
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise IncompatibleStore(f"{path} is missing or damaged ({error}); learn the plan again") from None
