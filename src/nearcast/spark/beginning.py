@@ -1,0 +1,125 @@
+"""The first state of a stream: subscriptions placed by a plan, a partition built of each share, one manifest."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import _arrow
+from nearcast.columns import Messages, Subscriptions
+from nearcast.spark.carried import Carried
+from nearcast.spark.changes import read_changes
+from nearcast.spark.directory import Directory, described
+from nearcast.spark.loading import Share
+from nearcast.spark.manifest import Manifest
+from nearcast.spark.plans import Routes, learn
+from nearcast.spark.routing import Router
+from nearcast.spark.standing import Standing, new_line
+from nearcast.spark.tasks import Build, build_partition
+from nearcast.tables import Rejected, read_messages
+from nearcast.text.weights import TermWeights
+from nearcast.text.words import WordTable
+
+if TYPE_CHECKING:
+    from nearcast.spark.runner import Runner
+    from nearcast.spark.settings import Settings
+    from nearcast.spark.store import Store
+    from nearcast.text import Vocabulary
+
+#: The batch before the first.
+BEFORE = -1
+#: Messages that a plan is learned from at most.
+SAMPLE = 20_000
+
+
+def begin(
+    store: Store,
+    settings: Settings,
+    runner: Runner,
+    subscriptions: pa.Table,
+    vocabulary: Vocabulary,
+    *,
+    sample: pa.Table | None = None,
+    source: str = "subscriptions",
+    rejected: Rejected,
+) -> Standing:
+    """Store the subscriptions a stream begins with; the manifest that names them is the caller's to commit."""
+    changes = read_changes(subscriptions, settings, source=source, rejected=rejected, only_subscribe=True)
+    words = WordTable()
+    columns = changes.subscriptions.into(words)
+    weights = TermWeights(words, vocabulary)
+    messages = _sample(sample, settings, words)
+    spec, partitions = settings.plan, settings.partitions
+    plan = learn(spec, partitions, settings.space, words, columns, messages, weights.of_table(words, 0))
+    numbers = np.arange(len(columns))
+    placement = plan.place(columns, numbers, weights.of_table(words, 0))
+    routes = Routes(partitions, plan.grid)
+    routes.add(placement.keys)
+    router = Router(plan, routes)
+    directory = Directory()
+    copies = np.zeros(len(columns), np.uint64) if placement.copies is None else placement.copies
+    if len(columns):
+        directory.add(columns.ids, home=placement.home, copies=copies, **described(columns))
+    names = {
+        "vocabulary": store.unique("vocabularies", BEFORE),
+        "plan": store.unique("plans", BEFORE),
+        "directory": store.unique("directories", BEFORE),
+    }
+    store.put_folder(names["vocabulary"], vocabulary.save)
+    store.put_folder(names["plan"], router.save)
+    store.put_folder(names["directory"], directory.save)
+    share = Share(Carried.of(columns, words), numbers, placement.home, placement.copies, placement.threshold)
+    snapshots = build(store, settings, runner, share, names["vocabulary"], BEFORE)
+    manifest = Manifest(
+        BEFORE,
+        fingerprint={},
+        next_step=len(columns) if settings.window is not None else 0,
+        partitions=[{"snapshot": name, "snapshot_batch": BEFORE, "deltas": []} for name in snapshots],
+        plan={"name": spec, "partitions": partitions, "folder": names["plan"], "growth": [], "line": new_line()},
+        directory=names["directory"],
+        vocabulary={"version": vocabulary.version, "folder": names["vocabulary"]},
+        counts={"subscriptions": len(columns), "rejected": len(rejected)},
+        more={
+            "batches": [],
+            "directory_batch": BEFORE,
+            "id_types": [_id_type(columns), None],
+        },
+    )
+    return Standing(store, settings, manifest, directory, router, vocabulary)
+
+
+def _id_type(subscriptions: Subscriptions) -> str | None:
+    if not len(subscriptions):
+        return None
+    return "int64" if pa.types.is_integer(subscriptions.ids.type) else "string"
+
+
+def _sample(table: pa.Table | None, settings: Settings, words: WordTable) -> Messages:
+    """Return messages to learn a plan from; words that no subscription has are left out."""
+    if table is None:
+        return Messages.of(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty((0, 4)))
+    if table.num_rows > SAMPLE:
+        table = table.take(_arrow.numbers(np.linspace(0, table.num_rows - 1, SAMPLE).astype(np.int64)))
+    return read_messages(table, settings.space, words, settings.analyzer, source="sample", rejected=Rejected())
+
+
+def build(store: Store, settings: Settings, runner: Runner, share: Share, vocabulary: str, batch: int) -> list[str]:
+    """Build all partitions side by side, each of its share; return the names of their snapshots."""
+    tasks = []
+    for number in range(settings.partitions):
+        part = share.of_partition(number)
+        name = store.unique("shares", batch, number, ".pickle")
+        store.put(name, partial(_pickle, part))
+        tasks.append(Build(store, settings, number, batch, vocabulary, name))
+    snapshots: list[str] = runner.map(build_partition, tasks)
+    store.delete([task.subscriptions for task in tasks])
+    return snapshots
+
+
+def _pickle(share: Share, path: Path) -> None:
+    path.write_bytes(pickle.dumps(share, protocol=pickle.HIGHEST_PROTOCOL))

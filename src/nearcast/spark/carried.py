@@ -1,0 +1,124 @@
+"""Subscriptions on their way from one process to another: their words as strings, numbered for themselves."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast import _arrow
+from nearcast._jit import kernel
+from nearcast.columns import WITHIN
+from nearcast.errors import IncompatibleStore
+from nearcast.query import NOT_PHRASE, PHRASE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Subscriptions
+    from nearcast.text.words import WordTable
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Subscriptions whose terms are numbers of `words`."""
+
+    subscriptions: Subscriptions
+    words: pa.Array
+
+    @classmethod
+    def of(cls, subscriptions: Subscriptions, table: WordTable) -> Carried:
+        """Take subscriptions out of the reach of a table, with the words they use."""
+        used = np.zeros(len(table), np.bool_)
+        _mark_terms(subscriptions.code_start, subscriptions.code, used)
+        terms = np.flatnonzero(used)
+        number_of = np.zeros(len(table), np.int32)
+        number_of[terms] = np.arange(len(terms), dtype=np.int32)
+        words = table.words().take(_arrow.numbers(terms))
+        return cls(_translated(subscriptions, number_of), words)
+
+    def into(self, table: WordTable) -> Subscriptions:
+        """Return the subscriptions with the terms of a table, to which their words are added."""
+        return _translated(self.subscriptions, table.ids_of_column(self.words, add=True))
+
+    def take(self, rows: NDArray[np.int64]) -> Carried:
+        """Return these rows; all words come along."""
+        return replace(self, subscriptions=self.subscriptions.take(rows))
+
+    def save(self, path: Path) -> None:
+        """Write them to a file that only `open` reads."""
+        with path.open("wb") as file:
+            pickle.dump(self, file, protocol=pickle.HIGHEST_PROTOCOL)
+
+    @classmethod
+    def open(cls, path: Path) -> Carried:
+        """Return what was saved."""
+        found = unpickled(path)
+        if not isinstance(found, cls):
+            raise IncompatibleStore(f"{path} holds no subscriptions; restore the checkpoint from a copy")
+        return found
+
+
+def unpickled(path: Path) -> object:
+    """Return what one of our own files holds; `IncompatibleStore` if it is damaged."""
+    try:
+        with path.open("rb") as file:
+            return pickle.load(file)
+    except (OSError, EOFError, pickle.UnpicklingError, AttributeError, ValueError, IndexError) as error:
+        reason = f"{path} is missing or damaged ({error}); restore the checkpoint from a copy"
+        raise IncompatibleStore(reason) from None
+
+
+def _translated(subscriptions: Subscriptions, term_of: NDArray[np.int32]) -> Subscriptions:
+    """Return the same subscriptions with other numbers for their words."""
+    n_clauses = np.diff(subscriptions.clause_start)
+    is_sorted = np.repeat(subscriptions.kind == WITHIN, n_clauses)
+    code = np.empty_like(subscriptions.code)
+    _translate(subscriptions.code_start, subscriptions.code, term_of, is_sorted, code)
+    return replace(subscriptions, code=code)
+
+
+@kernel
+def _translate(code_start, code, term_of, is_sorted, out):
+    """Write each clause with other terms; the words that must be there stand ascending where `is_sorted`."""
+    for clause in range(code_start.size - 1):
+        at, end = code_start[clause], code_start[clause + 1]
+        first = at
+        while at < end and code[at] >= 0:
+            out[at] = term_of[code[at]]
+            at += 1
+        if is_sorted[clause]:
+            out[first:at] = np.sort(out[first:at])
+        while at < end:
+            out[at] = code[at]
+            length = 1
+            if code[at] == PHRASE or code[at] == NOT_PHRASE:
+                at += 1
+                out[at] = length = code[at]
+            for _ in range(length):
+                at += 1
+                out[at] = term_of[code[at]]
+            at += 1
+
+
+@kernel
+def _mark_terms(code_start, code, used):
+    for clause in range(code_start.size - 1):
+        at, end = code_start[clause], code_start[clause + 1]
+        while at < end:
+            length = 1
+            if code[at] >= 0:
+                used[code[at]] = True
+                at += 1
+                continue
+            if code[at] == PHRASE or code[at] == NOT_PHRASE:
+                at += 1
+                length = code[at]
+            for _ in range(length):
+                at += 1
+                used[code[at]] = True
+            at += 1

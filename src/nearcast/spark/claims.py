@@ -1,0 +1,63 @@
+"""Which task of a job runs which payload, agreed on by files: whoever comes first claims one.
+
+Spark gives partitions to Python workers as they come free, so a payload whose data a worker holds in memory would as
+often as not end at another. Here a task looks first for a payload its worker is fit for.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class Claims:
+    """The claims of one job of `n` tasks and `n` payloads, in a folder that all its workers see.
+
+    A claim is a file with the number of the payload as its name and that of the task in it. It is linked into place
+    with all it says, so that a worker that dies at any moment leaves a whole claim or none.
+    """
+
+    def __init__(self, folder: str | Path, n: int):
+        self._folder, self._n = Path(folder), n
+
+    def take(self, task: int, is_again: bool, preferred: Iterable[int]) -> int:
+        """Return the payload this task runs: what it had before, else a preferred one, its own, or any that is free."""
+        if is_again:
+            before = self._taken_by(task)
+            if before is not None:
+                return before
+        wanted: list[int] = [*preferred, task, *range(self._n)]
+        for payload in wanted:
+            if 0 <= payload < self._n and self._claim(payload, task):
+                return payload
+        # A second copy of a running task finds all payloads taken, one of them by itself.
+        mine = self._taken_by(task)
+        if mine is None:
+            raise RuntimeError(f"task {task} found all {self._n} payloads taken by others in {self._folder}")
+        return mine
+
+    def _claim(self, payload: int, task: int) -> bool:
+        claim = self._folder / str(payload)
+        if claim.exists():
+            return False
+        draft = self._folder / f".{payload}.{secrets.token_hex(8)}"
+        draft.write_text(f"{task} {os.getpid()}")
+        try:
+            os.link(draft, claim)
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        return True
+
+    def _taken_by(self, task: int) -> int | None:
+        for payload in range(self._n):
+            try:
+                owner = (self._folder / str(payload)).read_text().split()[0]
+            except FileNotFoundError:
+                continue
+            if int(owner) == task:
+                return payload
+        return None

@@ -1,0 +1,154 @@
+"""The first task of a batch: files, or rows from elsewhere, are read once; messages become segments."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.files import read_table
+from nearcast.spark.changes import Changes, read_changes
+from nearcast.spark.routing import PlanRef, router_of
+from nearcast.spark.segments import Segment
+from nearcast.spark.settings import Settings
+from nearcast.spark.store import Store
+from nearcast.tables import Rejected, RejectedRow, read_messages, rename
+from nearcast.tables.cells import TableRows
+from nearcast.text import Vocabulary
+from nearcast.text.weights import TermWeights, message_totals
+from nearcast.text.words import WordTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Kind = Literal["messages", "changes"]
+
+
+@dataclass(frozen=True)
+class Read:
+    """Read one source of a batch: a file, or `rows` that came another way.
+
+    `source` is what it is called in `rejected`, `order` decides which of two sources comes first. With `vocabulary` the
+    totals of messages are worked out.
+    """
+
+    store: Store
+    settings: Settings
+    batch: int
+    part: int
+    kind: Kind
+    source: str
+    path: str | None
+    plan: PlanRef | None
+    vocabulary: str | None
+    rows: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was read: the segment of messages with their times and numbers in the source, or the changes."""
+
+    source: str
+    kind: Kind
+    segment: str | None
+    time: NDArray[np.int64]
+    row: NDArray[np.int64]
+    id_type: str
+    changes: Changes | None
+    rejected: list[RejectedRow]
+    seconds: float
+    n_bytes: int = 0
+
+
+def read_source(task: Read) -> Taken:
+    """Read, check and encode one source."""
+    began = time.perf_counter()
+    rejected = Rejected()
+    table = _table(task, rejected)
+    if task.kind == "changes":
+        changes = read_changes(table, task.settings, source=task.source, rejected=rejected)
+        return Taken(
+            task.source,
+            task.kind,
+            None,
+            changes.time,
+            changes.row,
+            _id_type(changes.ids),
+            changes,
+            list(rejected),
+            time.perf_counter() - began,
+        )
+    segment, rows = _segment(task, table, rejected)
+    name, size = None, 0
+    if len(segment):
+        name = task.store.unique("segments", task.batch, task.part, ".arrow")
+        size = task.store.put(name, segment.write)
+    return Taken(
+        task.source,
+        task.kind,
+        name,
+        segment.messages.time,
+        rows,
+        _id_type(segment.messages.ids),
+        None,
+        list(rejected),
+        time.perf_counter() - began,
+        size,
+    )
+
+
+def _id_type(ids: pa.Array | list[str | int]) -> str:
+    assert isinstance(ids, pa.Array)
+    return "int64" if pa.types.is_integer(ids.type) else "string"
+
+
+def _table(task: Read, rejected: Rejected) -> pa.Table:
+    if task.rows is not None:
+        table = task.rows
+    else:
+        assert task.path is not None
+        table = read_table(Path(task.path), source=task.source, rejected=rejected)
+    renames = {new: old for new, old in task.settings.renames.items() if old in table.column_names}
+    return rename(table, renames) if renames else table
+
+
+def _segment(task: Read, table: pa.Table, rejected: Rejected) -> tuple[Segment, NDArray[np.int64]]:
+    """Return the good messages of a source, and their numbers in it."""
+    words, found = WordTable(), Rejected()
+    messages = read_messages(
+        table,
+        task.settings.space,
+        words,
+        task.settings.analyzer,
+        source=task.source,
+        add_words=True,
+        rejected=found,
+    )
+    messages = replace(messages, attributes=None)
+    rows = TableRows(table, task.source, 0).numbers
+    if len(found):
+        rejected.extend(found)
+        rows = rows[~np.isin(rows, [row.row for row in found])]
+    if task.vocabulary is not None and len(messages):
+        weights = TermWeights(words, _vocabulary(task.store, task.vocabulary))
+        messages = replace(messages, totals=message_totals(messages.term_start, messages.terms, words, weights))
+    segment = Segment(messages, words.words())
+    route = None if task.plan is None or not len(segment) else router_of(task.plan).route(segment)
+    if route is not None:
+        segment = replace(segment, route_start=route[0], route=route[1])
+    return segment, rows
+
+
+_vocabularies: dict[tuple[Store, str], Vocabulary] = {}
+
+
+def _vocabulary(store: Store, name: str) -> Vocabulary:
+    """Return a vocabulary of the store; the last one is kept in this process."""
+    if (store, name) not in _vocabularies:
+        _vocabularies.clear()
+        _vocabularies[store, name] = Vocabulary.open(store.local(name))
+    return _vocabularies[store, name]

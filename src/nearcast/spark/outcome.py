@@ -1,0 +1,120 @@
+"""What a batch delivers in one partition: in order of delivery, and net for subscriptions of kind `topk`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import _arrow
+from nearcast.deliveries import Changed, Delivered
+from nearcast.tables.names import DELIVERY_SCHEMA
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Rows of deliveries in one table.
+_ROWS = 1 << 20
+
+
+class Told(NamedTuple):
+    """What one step or several told, and under which number each subscription in it registered."""
+
+    piece: Delivered | Changed
+    number: NDArray[np.int64]
+
+
+def net(told: Sequence[Told]) -> list[Told]:
+    """Return what is left to tell of a batch: of what enters and leaves a top-k, the last if it is not undone."""
+    changed = [at for at, each in enumerate(told) if isinstance(each.piece, Changed)]
+    if not changed:
+        return list(told)
+    pieces = [told[at].piece for at in changed]
+    number = np.concatenate([told[at].number for at in changed])
+    message = np.concatenate([piece.message_numbers for piece in pieces])  # type: ignore[union-attr]
+    rank = np.concatenate([piece.ranks for piece in pieces])  # type: ignore[union-attr]
+    kept = (rank == 0) | _last_of_odd(number, message)
+    parts = np.split(kept, np.cumsum([len(piece) for piece in pieces])[:-1])
+    left = list(told)
+    for at, part in zip(changed, parts, strict=True):
+        left[at] = Told(_chosen(told[at].piece, np.flatnonzero(part)), told[at].number[part])
+    return left
+
+
+def _last_of_odd(number: NDArray[np.int64], message: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which rows are the last of their pair of subscription and message, where there is an odd number of them."""
+    order = np.lexsort((message, number))  # stable: rows of a pair stay in their order
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = (number[order][1:] != number[order][:-1]) | (message[order][1:] != message[order][:-1])
+    first = np.flatnonzero(begins)
+    length = np.diff(np.append(first, len(order)))
+    is_last = np.zeros(len(order), np.bool_)
+    is_last[order[(first + length - 1)[length % 2 == 1]]] = True
+    return is_last
+
+
+def _chosen(piece: Delivered | Changed, rows: NDArray[np.int64]) -> Changed:
+    assert isinstance(piece, Changed)
+    return replace(
+        piece,
+        steps=piece.steps[rows],
+        times=piece.times[rows],
+        slots=piece.slots[rows],
+        message_ids=piece.message_ids[rows],
+        message_numbers=piece.message_numbers[rows],
+        scores=piece.scores[rows],
+        ranks=piece.ranks[rows],
+        enters=piece.enters[rows],
+        cause_ids=piece.cause_ids[rows],
+    )
+
+
+def count(told: Sequence[Told]) -> int:
+    """Return how many deliveries these are."""
+    return sum(len(each.piece) for each in told)
+
+
+def tables(told: Sequence[Told], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the deliveries in order as tables of one schema: by step, registration, `-` before `+`, rank."""
+    told = [each for each in told if len(each.piece)]
+    if all(isinstance(each.piece, Delivered) and _is_in_order(each) for each in told):
+        # Pieces follow each other in time, so nothing is to be sorted.
+        for each in told:
+            for first in range(0, len(each.piece), _ROWS):
+                yield as_schema(each.piece.to_table(first, min(first + _ROWS, len(each.piece))), schema)
+        return
+    whole = pa.concat_tables([as_schema(each.piece.to_table(), schema) for each in told])
+    order = np.lexsort(tuple(np.concatenate(column) for column in zip(*map(_keys, told), strict=True)))
+    ordered = whole.take(_arrow.numbers(order))
+    for first in range(0, len(order), _ROWS):
+        yield ordered.slice(first, _ROWS)
+
+
+def _is_in_order(each: Told) -> bool:
+    assert isinstance(each.piece, Delivered)
+    rows = each.piece.matches.rows()
+    same = rows[1:] == rows[:-1]
+    return bool((each.number[1:] > each.number[:-1])[same].all())
+
+
+def _keys(each: Told) -> tuple[NDArray[np.int64], ...]:
+    """Return the columns that decide the order, the least important first."""
+    piece = each.piece
+    if isinstance(piece, Delivered):
+        n = len(piece)
+        return np.zeros(n, np.int64), np.ones(n, np.int64), each.number, piece.steps[piece.matches.rows()]
+    return piece.ranks.astype(np.int64), piece.enters.astype(np.int64), each.number, piece.steps
+
+
+def schema_of(subscription_id: pa.DataType, message_id: pa.DataType) -> pa.Schema:
+    """Return the columns of deliveries with these types of ids."""
+    kinds = {"subscription_id": subscription_id, "message_id": message_id, "cause_id": message_id}
+    return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in DELIVERY_SCHEMA])
+
+
+def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return deliveries with exactly these types."""
+    return table.cast(schema) if table.schema != schema else table

@@ -1,0 +1,469 @@
+"""A stream, batch by batch: read, put in order, match in every partition, commit, publish.
+
+The manifest of a batch is its commit: before it nothing of the batch counts, after it everything does. Plain Python
+over a `Runner`: Spark runs the tasks in a stream, this process does in tests.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import engine
+from nearcast.columns import NO_TIME
+from nearcast.errors import IncompatibleStore
+from nearcast.spark.beginning import begin
+from nearcast.spark.changes import Changes, Registered
+from nearcast.spark.inputs import BatchFiles
+from nearcast.spark.intake import Kind, Read, Taken, read_source
+from nearcast.spark.manifest import Manifest, Manifests
+from nearcast.spark.plans import Keys
+from nearcast.spark.registering import Pending, Registrar
+from nearcast.spark.routing import NamedKeys
+from nearcast.spark.runner import LocalRunner
+from nearcast.spark.sequence import Order, Sequenced, Source, is_late, put_in_order
+from nearcast.spark.standing import Standing
+from nearcast.spark.tasks import Detect, Snapshot, Step, Stepped, detect_batch, held, step_batch, write_snapshot
+from nearcast.tables import Rejected
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.spark.runner import Runner
+    from nearcast.spark.settings import Settings
+    from nearcast.spark.sinks.base import Output, Sink
+    from nearcast.spark.store import Store
+    from nearcast.text import Vocabulary
+
+#: Files smaller than this together are read by the driver: a job would take longer.
+SMALL_BYTES = 1 << 18
+#: Manifests that are kept: the last one, and the one a re-run of it would begin from.
+KEPT_MANIFESTS = 2
+
+
+@dataclass(frozen=True)
+class Given:
+    """A source of a batch: a file, or rows that came another way; `order` puts it before or after others."""
+
+    kind: Kind
+    source: str
+    path: str | None = None
+    rows: pa.Table | None = None
+    n_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a batch did."""
+
+    batch: int
+    messages: int
+    changes: int
+    deliveries: int
+    rejected: int
+    seconds: float
+    load: list[dict[str, Any]]
+    now: int
+    tuples: int
+
+
+class Pipeline:
+    """Runs the batches of one stream, from where the last one ended."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        runner: Runner,
+        sink: Sink,
+        rejected_sink: Sink | None = None,
+        *,
+        claims: str | None = None,
+    ):
+        self.store, self.settings, self.runner = store, settings, runner
+        self.sink, self.rejected_sink = sink, rejected_sink
+        self.manifests = Manifests(store)
+        self._claims = claims
+        self._standing: Standing | None = None
+        self._vocabulary: Vocabulary | None = None
+
+    # Beginning
+
+    @property
+    def standing(self) -> Standing:
+        """What is known after the last batch."""
+        if self._standing is None:
+            raise IncompatibleStore(f"{self.store.root} holds no stream yet; begin one first")
+        return self._standing
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what must not change while a stream goes on."""
+        return {**self.settings.fingerprint(), "sink": self.sink.name}
+
+    def begin(
+        self,
+        subscriptions: pa.Table,
+        vocabulary: Vocabulary,
+        *,
+        sample: pa.Table | None = None,
+        source: str = "subscriptions",
+        rejected: Rejected | None = None,
+    ) -> Rejected:
+        """Store the subscriptions that a new stream begins with; return the rows that were not stored."""
+        rejected = Rejected() if rejected is None else rejected
+        self.sink.check()
+        self.sink.check_new()
+        self.manifests.sweep([], at_start=True)  # of a beginning that was interrupted
+        standing = begin(
+            self.store,
+            self.settings,
+            self.runner,
+            subscriptions,
+            vocabulary,
+            sample=sample,
+            source=source,
+            rejected=rejected,
+        )
+        outputs = self._staged_rejected(standing.manifest.batch, rejected)
+        manifest = replace(standing.manifest, fingerprint=self.fingerprint(), outputs=outputs)
+        self._commit(standing, manifest)
+        return rejected
+
+    def resume(self) -> bool:
+        """Go on where the stream ended; False if it has not begun."""
+        manifest = self.manifests.last()
+        if manifest is None:
+            return False
+        self.manifests.check(manifest, self.fingerprint())
+        self.settings = replace(self.settings, plan=manifest.plan["name"], partitions=int(manifest.plan["partitions"]))
+        self.manifests.verify(manifest)
+        self.manifests.sweep([manifest], at_start=True)
+        self.sink.check()
+        self.sink.sweep(manifest.outputs)
+        if self.rejected_sink is not None:
+            self.rejected_sink.sweep(manifest.outputs)
+        self._publish(manifest)
+        self._standing = Standing.found(self.store, self.settings, manifest)
+        return True
+
+    @property
+    def last_batch(self) -> int:
+        """The last batch that was committed."""
+        return self.standing.manifest.batch
+
+    def use_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Weigh words by this vocabulary from the next batch on; it delivers the difference."""
+        if vocabulary.version != self.standing.vocabulary.version:
+            self._vocabulary = vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
+
+    # A batch
+
+    def run(self, batch: int, given: Sequence[Given], *, beat: int | None = None) -> Report | None:
+        """Take a batch in; None if it was committed before, when it is only published again."""
+        standing = self.standing
+        if batch <= standing.manifest.batch:
+            self._publish(standing.manifest)
+            return None
+        # After an error in the middle, what the driver knows is of no batch: it is found again by `resume`.
+        self._standing = None
+        return self._run(standing, batch, given, beat)
+
+    def _run(self, standing: Standing, batch: int, given: Sequence[Given], beat: int | None) -> Report:
+        began = time.perf_counter()
+        rejected = Rejected()
+        vocabulary = self._new_vocabulary(standing, batch)
+        taken = self._read(standing, batch, given, vocabulary)
+        for each in taken:
+            rejected.extend(each.rejected)
+        files, registered, keys, n_messages = self._put_in_order(standing, batch, taken, rejected, beat, vocabulary)
+        stepped = self._match(standing, files)
+        growth = self._grow(standing, batch, stepped, keys)
+        outputs = [each.output for each in stepped if each.output is not None]
+        outputs += self._staged_rejected(batch, rejected)
+        seconds = time.perf_counter() - began
+        report = _report(files, stepped, registered, n_messages, len(rejected), seconds)
+        manifest = self._manifest(standing, files, stepped, report, outputs, growth)
+        self._commit(standing, manifest)
+        return report
+
+    def _new_vocabulary(self, standing: Standing, batch: int) -> str | None:
+        """Take a vocabulary into use that was given since the last batch."""
+        if self._vocabulary is None:
+            return None
+        name = self.store.unique("vocabularies", batch)
+        self.store.put_folder(name, self._vocabulary.save)
+        standing.vocabulary = self._vocabulary
+        self._vocabulary = None
+        return name
+
+    def _read(self, standing: Standing, batch: int, given: Sequence[Given], vocabulary: str | None) -> list[Taken]:
+        needs_totals = self.settings.window is not None or bool((standing.directory.kind != 0).any())
+        folder = (vocabulary or standing.manifest.vocabulary["folder"]) if needs_totals else None
+        plan = standing.plan_ref if self.settings.partitions > 1 else None
+        tasks = [
+            Read(self.store, self.settings, batch, part, each.kind, each.source, each.path, plan, folder, each.rows)
+            for part, each in enumerate(given)
+        ]
+        is_small = sum(each.n_bytes for each in given) < SMALL_BYTES and all(each.rows is None for each in given)
+        runner = LocalRunner() if is_small else self.runner
+        return runner.map(read_source, tasks)
+
+    def _put_in_order(
+        self,
+        standing: Standing,
+        batch: int,
+        taken: Sequence[Taken],
+        rejected: Rejected,
+        beat: int | None,
+        vocabulary: str | None,
+    ) -> tuple[BatchFiles, Registered | None, Keys, int]:
+        """Give every row its step; write the order of messages and the changes that stand."""
+        taken = self._of_one_id_type(standing, taken, rejected)
+        messages = [each for each in taken if each.kind == "messages" and each.segment is not None]
+        changes = [each for each in taken if each.changes is not None and len(each.changes)]
+        order = put_in_order(_sources(messages), _sources(changes), standing.now)
+        late = self._late(messages, order, rejected)
+        registered, keys = self._register(standing, [each.changes for each in changes if each.changes], order, rejected)
+        has_window = self.settings.window is not None
+        first_step = standing.manifest.next_step + (vocabulary is not None and has_window)
+        kept = np.flatnonzero(~late)
+        position = order.message_position[kept]
+        message_step, change_step, next_step = _steps(position, registered, first_step, count_changes=has_window)
+        now = int(order.message_clock[-1]) if len(order.message_clock) else standing.now
+        if beat is not None:
+            now = max(now, beat)
+            next_step += has_window
+        sequenced = Sequenced(order.message[kept], position, message_step, order.message_clock[kept])
+        sequence = self._put("sequences", batch, sequenced.write, ".npy") if len(kept) else None
+        if registered is not None:
+            registered = replace(registered, step=change_step)
+        files = BatchFiles(
+            batch,
+            tuple(str(each.segment) for each in messages) if len(kept) else (),
+            sequence,
+            None if registered is None else self._put("changes", batch, _pickled(registered)),
+            self._growth_of_copies(standing, batch, keys),
+            next_step,
+            now,
+            beat,
+            vocabulary,
+        )
+        standing.directory.forget_expired(now)
+        return files, registered, keys, len(kept)
+
+    def _put(self, kind: str, batch: int, write: Any, suffix: str = ".pickle") -> str:
+        name = self.store.unique(kind, batch, suffix=suffix)
+        self.store.put(name, write)
+        return name
+
+    def _late(self, messages: Sequence[Taken], order: Order, rejected: Rejected) -> NDArray[np.bool_]:
+        """Reject the messages that come too late for the window; tell which these are, in order."""
+        time_of = np.concatenate([np.empty(0, np.int64), *(each.time for each in messages)])
+        late = is_late(time_of[order.message], order.message_clock, self.settings.window)
+        if late.any():
+            assert self.settings.window is not None
+            source = [(each.source, int(row)) for each in messages for row in each.row]
+            for at in order.message[late].tolist():
+                name, row = source[at]
+                rejected.add(name, row, None, "time", engine.why_late(self.settings.window, int(time_of[at])))
+        return late
+
+    def _of_one_id_type(self, standing: Standing, taken: Sequence[Taken], rejected: Rejected) -> list[Taken]:
+        """Leave out sources whose ids are text where all ids so far are integers: columns keep their type."""
+        kept = []
+        for each in taken:
+            at = 0 if each.kind == "changes" else 1
+            known = standing.manifest.more["id_types"]
+            if not len(each.time):
+                continue
+            if known[at] is None:
+                of_kind = [other.id_type for other in taken if other.kind == each.kind and len(other.time)]
+                known[at] = "string" if "string" in of_kind else "int64"
+            if known[at] == "int64" and each.id_type == "string":
+                reason = "ids in this stream are integers, as the first ones were; this one is text"
+                for row in each.row.tolist():
+                    rejected.add(each.source, row, None, "id", reason)
+                continue
+            kept.append(each)
+        return kept
+
+    def _register(
+        self, standing: Standing, changes: list[Changes], order: Order, rejected: Rejected
+    ) -> tuple[Registered | None, Keys]:
+        if not changes:
+            return None, Keys.none()
+        pending = Pending.of(changes, standing.router.plan.words)
+        registrar = Registrar(standing.directory, standing.router.plan, standing.weights, rejected)
+        registered, keys = registrar.register(pending, order)
+        return (registered if len(registered) else None), keys
+
+    def _growth_of_copies(self, standing: Standing, batch: int, keys: Keys) -> str | None:
+        """Write the keys of what this batch places, for plans with copies: whoever holds one must know the others'."""
+        plan = standing.router.plan
+        if not plan.has_copies or not len(keys.word):
+            return None
+        return self._put("growth", batch, NamedKeys.of(keys, plan).write)
+
+    def _match(self, standing: Standing, files: BatchFiles) -> list[Stepped]:
+        refs = [standing.partition_ref(number) for number in range(self.settings.partitions)]
+        plan = standing.plan_ref
+        candidates: tuple[str, ...] = ()
+        claims = None if self._claims is None else f"{self._claims}/{files.batch:08d}"
+        if standing.router.plan.has_copies and self.settings.window is not None:
+            deltas = tuple(entry["deltas"][-1] for entry in standing.manifest.partitions if entry["deltas"])
+            detects = [Detect(ref, plan, files, deltas) for ref in refs]
+            candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
+        kinds = tuple(each or "string" for each in standing.manifest.more["id_types"])
+        steps = [Step(ref, plan, files, candidates, self.sink.stager, kinds) for ref in refs]  # type: ignore[arg-type]
+        stepped: list[Stepped] = self.runner.map(step_batch, steps, claims=_of(claims, "step"), prefer=held)
+        self.store.delete(candidates)
+        return stepped
+
+    def _grow(self, standing: Standing, batch: int, stepped: Sequence[Stepped], placed: Keys) -> list[str]:
+        """Let the routes know the keys that partitions need from now on, and those of copies placed in this batch."""
+        router = standing.router
+        keys = Keys.concat([each.keys.into(router.plan) for each in stepped if each.keys is not None])
+        if router.plan.has_copies:
+            router.routes.add(placed)
+        if not len(keys.word):
+            return []
+        router.routes.add(keys)
+        return [self._put("growth", batch, NamedKeys.of(keys, router.plan).write)]
+
+    def _manifest(
+        self,
+        standing: Standing,
+        files: BatchFiles,
+        stepped: Sequence[Stepped],
+        report: Report,
+        outputs: list[Output],
+        growth: list[str],
+    ) -> Manifest:
+        last = standing.manifest
+        partitions = standing.partitions_after([each.delta for each in stepped])
+        oldest = min([entry["snapshot_batch"] for entry in partitions] + [last.more["directory_batch"]])
+        batches = [each.to_json() for each in [*standing.history, files] if each.batch > oldest]
+        counts = {
+            "messages": last.counts.get("messages", 0) + report.messages,
+            "changes": last.counts.get("changes", 0) + report.changes,
+            "deliveries": last.counts.get("deliveries", 0) + report.deliveries,
+            "rejected": last.counts.get("rejected", 0) + report.rejected,
+            "subscriptions": len(standing.directory),
+        }
+        vocabulary = last.vocabulary
+        if files.vocabulary is not None:
+            vocabulary = {"version": standing.vocabulary.version, "folder": files.vocabulary}
+        keys = [files.growth] if files.growth is not None else []
+        return replace(
+            last,
+            batch=files.batch,
+            next_step=files.next_step,
+            messages=counts["messages"],
+            now=None if files.now == NO_TIME else files.now,
+            partitions=partitions,
+            plan={**last.plan, "growth": [*last.plan["growth"], *keys, *growth]},
+            vocabulary=vocabulary,
+            outputs=outputs,
+            counts=counts,
+            load=report.load,
+            seconds=round(report.seconds, 4),
+            more={**last.more, "batches": batches},
+        )
+
+    def _commit(self, standing: Standing, manifest: Manifest) -> None:
+        self.manifests.commit(manifest)
+        standing.with_manifest(manifest)
+        self._standing = standing
+        self._publish(manifest)
+        kept = self.manifests.batches()[-KEPT_MANIFESTS:]
+        self.manifests.forget_before(kept[0])
+        spare = [name for name, _ in standing.snapshots.values()]
+        self.manifests.sweep([self.manifests.read(batch) for batch in kept], spare=spare)
+
+    def _publish(self, manifest: Manifest) -> None:
+        deliveries = [each for each in manifest.outputs if not each.get("is_rejected")]
+        self.sink.publish(manifest.batch, deliveries)
+        if self.rejected_sink is not None:
+            rows = [each for each in manifest.outputs if each.get("is_rejected")]
+            self.rejected_sink.publish(manifest.batch, rows)
+
+    def _staged_rejected(self, batch: int, rejected: Rejected) -> list[Output]:
+        if self.rejected_sink is None or not len(rejected):
+            return []
+        output = self.rejected_sink.stage(batch, None, [rejected.to_table()])
+        return [] if output is None else [{**output, "is_rejected": True}]
+
+    # Snapshots
+
+    def snapshots_due(self, after: int) -> bool:
+        """Tell whether a partition has come this many batches since its last snapshot."""
+        return any(len(entry["deltas"]) >= after for entry in self.standing.manifest.partitions)
+
+    def write_snapshots(self) -> dict[int, tuple[str, int]]:
+        """Write the state of all partitions as it is now; `take_snapshots` lets the next batch begin from them."""
+        standing = self.standing
+        batch, plan = standing.manifest.batch, standing.plan_ref
+        tasks = [Snapshot(standing.partition_ref(number), plan) for number in range(self.settings.partitions)]
+        names = self.runner.map(write_snapshot, tasks)
+        return {number: (name, batch) for number, name in enumerate(names)}
+
+    def take_snapshots(self, snapshots: dict[int, tuple[str, int]]) -> None:
+        """Let the next manifest name these snapshots in place of older ones and what came since."""
+        self.standing.snapshots = snapshots
+
+
+def _of(claims: str | None, job: str) -> str | None:
+    return None if claims is None else f"{claims}-{job}"
+
+
+def _pickled(value: object) -> Any:
+    def write(path: Path) -> None:
+        path.write_bytes(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
+
+    return write
+
+
+def _sources(taken: Sequence[Taken]) -> list[Source]:
+    return [Source(each.source, each.time, each.row) for each in taken]
+
+
+def _steps(
+    position: NDArray[np.int64], registered: Registered | None, first: int, *, count_changes: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Return the steps of messages and of changes, by position, and the next step after them."""
+    changes = np.empty(0, np.int64) if registered is None else registered.position
+    if count_changes:
+        merged = np.sort(np.concatenate([position, changes]))
+        steps = first + np.searchsorted(merged, position), first + np.searchsorted(merged, changes)
+        return *steps, first + len(merged)
+    numbers = first + np.arange(len(position))
+    return numbers, first + np.searchsorted(position, changes), first + len(position)
+
+
+def _report(
+    files: BatchFiles,
+    stepped: Sequence[Stepped],
+    registered: Registered | None,
+    messages: int,
+    rejected: int,
+    seconds: float,
+) -> Report:
+    load = [{"seconds": round(each.seconds, 4), "messages": each.routed} for each in stepped]
+    return Report(
+        files.batch,
+        messages,
+        0 if registered is None else len(registered),
+        sum(each.deliveries for each in stepped),
+        rejected,
+        seconds,
+        load,
+        files.now,
+        sum(each.routed for each in stepped),
+    )

@@ -1,0 +1,144 @@
+"""Run tasks one after the other in this process, or as one Spark job; whoever asks for it cannot tell which.
+
+A task is an importable function of one payload. Payloads and results are small and can be pickled: they travel with
+the job, while data lies in files. Imports pyspark only when a job runs.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from nearcast.errors import NearcastError
+from nearcast.spark.claims import Claims
+from nearcast.spark.failures import in_one_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Task = Callable[[Any], Any]
+Prefer = Callable[[list[Any]], list[int]]
+
+
+class Runner(Protocol):
+    """Whatever runs a task for each of some payloads."""
+
+    def map(
+        self, task: Task, payloads: list[Any], *, claims: str | None = None, prefer: Prefer | None = None
+    ) -> list[Any]:
+        """Return what `task` returns for each payload, in the order of payloads.
+
+        With `claims`, a folder of this job alone that all workers see, a worker picks its payload by `prefer`, which
+        says which of them it is fit for, best first.
+        """
+
+
+class LocalRunner:
+    """Runs tasks in this process, one after the other."""
+
+    def map(
+        self,
+        task: Task,
+        payloads: list[Any],
+        *,
+        claims: str | None = None,
+        prefer: Prefer | None = None,
+    ) -> list[Any]:
+        """Return what `task` returns for each payload."""
+        return [task(payload) for payload in payloads]
+
+
+class SparkRunner:
+    """Runs tasks as one Spark job, one Spark task for each payload.
+
+    A `NearcastError` of a task is raised here as it was there, without trying again; anything else is tried as often as
+    the session says (`local[2,4]`: four times) and then raised as a `NearcastError` of one line, whose cause is the
+    traceback of the worker.
+    """
+
+    def __init__(self, spark: SparkSession):
+        self.spark = spark
+
+    def map(
+        self, task: Task, payloads: list[Any], *, claims: str | None = None, prefer: Prefer | None = None
+    ) -> list[Any]:
+        """Return what `task` returns for each payload, in the order of payloads."""
+        if not payloads:
+            return []
+        job = _Job(task, [pickle.dumps(payload, pickle.HIGHEST_PROTOCOL) for payload in payloads], claims, prefer)
+        if claims is not None:
+            shutil.rmtree(claims, ignore_errors=True)  # of a driver that was killed
+            Path(claims).mkdir(parents=True)
+        try:
+            outcomes = self._outcomes(job)
+        finally:
+            if claims is not None:
+                shutil.rmtree(claims, ignore_errors=True)
+        by_payload = {outcome.payload: outcome for outcome in outcomes}
+        return [by_payload[payload].result() for payload in range(len(payloads))]
+
+    def _outcomes(self, job: _Job) -> list[_Outcome]:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        context = self.spark.sparkContext
+        n = len(job.payloads)
+        try:
+            # Half the price of a DataFrame of n rows through mapInArrow: nothing is planned.
+            return context.runJob(context.parallelize(range(n), n), job)
+        except (Py4JError, PySparkException) as error:
+            raise in_one_line(error, job.task.__qualname__)  # noqa: B904 - it has its cause
+
+
+class _Outcome(NamedTuple):
+    """What came of one payload: a result, or an error that trying again would not mend."""
+
+    payload: int
+    content: bytes
+    is_error: bool
+
+    def result(self) -> Any:
+        """Return the result, or raise the error."""
+        content = pickle.loads(self.content)
+        if self.is_error:
+            raise content
+        return content
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What runs in the workers; called once for each partition."""
+
+    task: Task
+    payloads: list[bytes]
+    claims: str | None
+    prefer: Prefer | None
+
+    def __call__(self, rows: Iterable[int]) -> Iterator[_Outcome]:
+        from nearcast.spark.daemon import freeze_once
+
+        for _ in rows:
+            pass
+        payload = self._payload()
+        try:
+            content, is_error = self.task(pickle.loads(self.payloads[payload])), False
+        except NearcastError as error:
+            content, is_error = error, True
+        yield _Outcome(payload, pickle.dumps(content, pickle.HIGHEST_PROTOCOL), is_error)
+        freeze_once()
+
+    def _payload(self) -> int:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        task = context.partitionId()
+        if self.claims is None:
+            return task
+        preferred = [] if self.prefer is None else self.prefer([pickle.loads(each) for each in self.payloads])
+        is_again = context.attemptNumber() > 0
+        return Claims(self.claims, len(self.payloads)).take(task, is_again, preferred)

@@ -1,0 +1,42 @@
+"""What a stream was begun with, and cannot be changed while it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nearcast.geo import Space
+from nearcast.indexes import DEFAULT_INDEX
+from nearcast.sliding import Window
+from nearcast.text import Analyzer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How messages and subscriptions are read and matched; the same in every process of a stream.
+
+    `max_distance` is for scored subscriptions that give none. `renames` is {new: old}, of columns on the way in.
+    """
+
+    space: Space
+    analyzer: Analyzer = field(default_factory=Analyzer)
+    index: str = DEFAULT_INDEX
+    window: Window | None = None
+    max_distance: float | None = None
+    plan: str = "trigger"
+    partitions: int = 1
+    renames: dict[str, str] = field(default_factory=dict)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what a checkpoint is compared by, as JSON has it."""
+        words = self.analyzer.stop_words
+        return {
+            "space": self.space.kind,
+            "window": None if self.window is None else str(self.window),
+            "index": self.index,
+            "max_distance": self.max_distance,
+            "language": self.analyzer.language,
+            "stem": self.analyzer.stem,
+            "stop_words": words if isinstance(words, bool) else sorted(words),
+            "segmenter": self.analyzer.segmenter,
+        }

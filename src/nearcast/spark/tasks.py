@@ -1,0 +1,247 @@
+"""What runs in workers: each task brings the state of its partition to a version, and takes it from there.
+
+What a worker holds in memory is a cache and never the truth: a state is used if it is of the version asked for, or
+older and of the same line; else it is opened from its snapshot. Then it is taken through the batches that are missing.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from nearcast.spark.carried import unpickled
+from nearcast.spark.detecting import detect, follow
+from nearcast.spark.inputs import BatchFiles, Inputs, read_inputs
+from nearcast.spark.matching import Candidates, Delta
+from nearcast.spark.outcome import count, net, schema_of, tables
+from nearcast.spark.partition import Partition
+from nearcast.spark.routing import NamedKeys, PlanRef, Router, router_of
+from nearcast.spark.settings import Settings
+from nearcast.spark.sinks.base import Output, Stager
+from nearcast.spark.store import Store
+from nearcast.text import Vocabulary
+
+
+@dataclass(frozen=True)
+class PartitionRef:
+    """Where the state of a partition lies: a snapshot, and the batches since with what each noted.
+
+    `line` tells snapshots of one line of history from those of another plan.
+    """
+
+    store: Store
+    settings: Settings
+    number: int
+    line: str
+    snapshot: str
+    snapshot_batch: int
+    history: tuple[tuple[BatchFiles, str], ...]
+
+    @property
+    def version(self) -> int:
+        """The batch whose end this is."""
+        return self.history[-1][0].batch if self.history else self.snapshot_batch
+
+
+@dataclass
+class _Cached:
+    line: str
+    version: int
+    detected: int
+    partition: Partition
+
+
+_cache: dict[tuple[Store, int], _Cached] = {}
+#: How many batches a state may lie untouched before its memory is given back: others have taken it over.
+_KEPT_BATCHES = 2
+
+
+def forget_all() -> None:
+    """Forget all states this process holds, as a new process would not have them."""
+    _cache.clear()
+
+
+def held(payloads: list[Any]) -> list[int]:
+    """Return which payloads this worker has the state for: first those it can use as it is."""
+    exact: list[int] = []
+    near: list[int] = []
+    for at, payload in enumerate(payloads):
+        ref = payload.ref
+        known = _cache.get((ref.store, ref.number))
+        if known is not None and known.line == ref.line:
+            (exact if known.version == ref.version else near).append(at)
+    return exact + near
+
+
+def _state_of(ref: PartitionRef, router: Router) -> _Cached:
+    """Return the state of a partition as it is at the end of `ref`; it leaves the cache until it is put back."""
+    known = _cache.pop((ref.store, ref.number), None)
+    batches = [files.batch for files, _ in ref.history]
+    usable = known is not None and known.line == ref.line and known.version in (ref.snapshot_batch, *batches)
+    if known is None or not usable:
+        partition = Partition.open(ref.number, ref.settings, ref.store.local(ref.snapshot))
+        known = _Cached(ref.line, ref.snapshot_batch, ref.snapshot_batch, partition)
+    for files, delta in ref.history:
+        if files.batch > known.version:
+            _replay(known, read_inputs(ref.store, files), Delta.read(ref.store.local(delta)), router)
+    return known
+
+
+def _replay(known: _Cached, inputs: Inputs, delta: Delta, router: Router) -> None:
+    _use_vocabulary(known.partition, inputs)
+    known.partition.run(inputs, router, recorded=delta)
+    if known.detected < inputs.files.batch:
+        follow(known.partition, inputs)
+    known.version = known.detected = inputs.files.batch
+
+
+def _use_vocabulary(partition: Partition, inputs: Inputs) -> None:
+    if inputs.vocabulary is not None:
+        partition.use_vocabulary(inputs.vocabulary)
+
+
+def _keep(ref: PartitionRef, known: _Cached) -> None:
+    for key, other in list(_cache.items()):
+        if key[0] == ref.store and other.version < known.version - _KEPT_BATCHES:
+            del _cache[key]
+    _cache[ref.store, ref.number] = known
+
+
+# --- a batch ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Detect:
+    """Let the copies in a partition look at a batch; `deltas` are what all homes noted in the batch before."""
+
+    ref: PartitionRef
+    plan: PlanRef
+    files: BatchFiles
+    deltas: tuple[str, ...]
+
+
+def detect_batch(task: Detect) -> str:
+    """Return the name of the file with the candidates that copies found, by home."""
+    store, router = task.ref.store, router_of(task.plan)
+    known = _state_of(task.ref, router)
+    for name in task.deltas:
+        delta = Delta.read(store.local(name))
+        known.partition.detector.set_thresholds(delta.copy_number, delta.copy_threshold)
+    inputs = read_inputs(store, task.files)
+    found = detect(known.partition, inputs, router)
+    known.detected = task.files.batch
+    name = store.unique("candidates", task.files.batch, task.ref.number, ".pickle")
+    store.put(name, lambda path: _pickle(path, found))
+    _keep(task.ref, known)
+    return name
+
+
+@dataclass(frozen=True)
+class Step:
+    """Take a partition through a batch."""
+
+    ref: PartitionRef
+    plan: PlanRef
+    files: BatchFiles
+    candidates: tuple[str, ...]
+    stager: Stager
+    id_types: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What a batch left behind in a partition."""
+
+    delta: str
+    output: Output | None
+    keys: NamedKeys | None
+    deliveries: int
+    routed: int
+    seconds: float
+    subscriptions: int
+
+
+def step_batch(task: Step) -> Stepped:
+    """Match a batch in one partition, write what it delivers and what it takes to do it again."""
+    began = time.perf_counter()
+    store, number, batch = task.ref.store, task.ref.number, task.files.batch
+    router = router_of(task.plan)
+    known = _state_of(task.ref, router)
+    inputs = read_inputs(store, task.files)
+    told = [] if inputs.vocabulary is None else known.partition.use_vocabulary(inputs.vocabulary)
+    outcome = known.partition.run(inputs, router, found=_candidates(store, task.candidates, number))
+    if known.detected < batch:
+        follow(known.partition, inputs)
+    known.version = known.detected = batch
+    told = net([*told, *outcome.told])
+    schema = schema_of(*(pa.int64() if each == "int64" else pa.string() for each in task.id_types))
+    output = task.stager.stage(batch, number, tables(told, schema))
+    delta = store.unique("deltas", batch, number, ".pickle")
+    store.put(delta, outcome.delta.write)
+    keys = NamedKeys.of(outcome.keys, router.plan) if len(outcome.keys.word) else None
+    _keep(task.ref, known)
+    n_subscriptions = len(known.partition.state.index)
+    seconds = time.perf_counter() - began
+    return Stepped(delta, output, keys, count(told), outcome.routed, seconds, n_subscriptions)
+
+
+def _candidates(store: Store, names: tuple[str, ...], number: int) -> Candidates | None:
+    if not names:
+        return None
+    found = [unpickled(store.local(name)) for name in names]
+    return Candidates.concat([each[number] for each in found if number in each])  # type: ignore[index,operator]
+
+
+def _pickle(path: Path, value: object) -> None:
+    path.write_bytes(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Write the state of a partition as it is at the end of `ref`."""
+
+    ref: PartitionRef
+    plan: PlanRef
+
+
+def write_snapshot(task: Snapshot) -> str:
+    """Return the name of the folder with the state of a partition."""
+    ref = task.ref
+    known = _state_of(ref, router_of(task.plan))
+    name = ref.store.unique("snapshots", known.version, ref.number)
+    ref.store.put_folder(name, known.partition.save)
+    _keep(ref, known)
+    return name
+
+
+@dataclass(frozen=True)
+class Build:
+    """Make the first state of a partition, of the subscriptions in a file."""
+
+    store: Store
+    settings: Settings
+    number: int
+    batch: int
+    vocabulary: str
+    subscriptions: str
+
+
+def build_partition(task: Build) -> str:
+    """Return the name of the folder with the first state of a partition."""
+    from nearcast.spark.loading import Share
+
+    partition = Partition.empty(task.number, task.settings, Vocabulary.open(task.store.local(task.vocabulary)))
+    share = unpickled(task.store.local(task.subscriptions))
+    assert isinstance(share, Share)
+    share.into(partition)
+    name = task.store.unique("snapshots", task.batch, task.number)
+    task.store.put_folder(name, partition.save)
+    return name
