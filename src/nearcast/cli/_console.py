@@ -36,10 +36,10 @@ def listen_for_signals() -> None:
 
 def _stop(number: int, _: FrameType | None) -> None:
     _told_to_stop.append(number)
-    _leave_if_told()
+    leave_if_told()
 
 
-def _leave_if_told() -> None:
+def leave_if_told() -> None:
     """Raise again what may have been raised where nobody passes it on: in a callback of the compiler, say."""
     for number in _told_to_stop:
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
@@ -48,6 +48,11 @@ def _leave_if_told() -> None:
 def complain(message: str) -> None:
     """Print one line to stderr."""
     typer.echo(f"nearcast: {' '.join(message.split())}", err=True)
+
+
+def stderr() -> Console:
+    """Return a console on stderr, as it is now."""
+    return Console(file=sys.stderr)
 
 
 def stdout() -> Console:
@@ -84,7 +89,7 @@ class Steps:
 
     def begin(self, title: str, total: int | None = None) -> None:
         """Start a step; `total` is how far `advance` will come, if that is known."""
-        _leave_if_told()
+        leave_if_told()
         self._title, self._total, self._done = title, total, 0
         if self._bar is not None:
             if self._task is not None:
@@ -95,7 +100,7 @@ class Steps:
 
     def advance(self, count: int) -> None:
         """Count what was done."""
-        _leave_if_told()
+        leave_if_told()
         self._done += count
         if self._bar is not None and self._task is not None:
             self._bar.advance(self._task, count)

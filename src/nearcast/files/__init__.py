@@ -24,7 +24,7 @@ from nearcast.tables.names import CELLS, JSON_CELLS, ROW_COLUMN
 from nearcast.tables.rejected import Rejected
 from nearcast.tables.spaces import rename as renamed
 
-__all__ = ["READABLE", "DeliveryWriter", "read_batches", "read_table", "total_rows"]
+__all__ = ["READABLE", "DeliveryWriter", "read_batches", "read_lines", "read_table", "total_rows"]
 
 #: The extensions that can be read; all but .parquet also with .gz behind.
 READABLE = (".parquet", ".jsonl", ".ndjson", ".csv", ".geojson", ".geojsonl", ".geojsons")
@@ -67,6 +67,14 @@ def read_table(
     differ in the whole file.
     """
     return _united(list(read_batches(path, rename=rename, source=source, rejected=rejected)))
+
+
+def read_lines(data: bytes, *, source: str, rejected: Rejected | None = None) -> pa.Table:
+    """Return the rows of JSON lines that are in memory, as `read_table` does those of a file."""
+    from nearcast.files.json_lines import line_batches
+
+    batches = line_batches(io.BytesIO(data), source, 65_536, rejected, only_features=False)
+    return _united(list(_at_least_one(batches)))
 
 
 def total_rows(path: FilePath) -> int | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa
 
-from nearcast.files import read_table
+from nearcast import _arrow
+from nearcast.files import read_lines, read_table
 from nearcast.spark.changes import Changes, read_changes
 from nearcast.spark.routing import PlanRef, router_of
 from nearcast.spark.segments import Segment
@@ -18,6 +22,7 @@ from nearcast.spark.settings import Settings
 from nearcast.spark.store import Store
 from nearcast.tables import Rejected, RejectedRow, read_messages, rename
 from nearcast.tables.cells import TableRows
+from nearcast.tables.names import ROW_COLUMN
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights, message_totals
 from nearcast.text.words import WordTable
@@ -108,12 +113,43 @@ def _id_type(ids: pa.Array | list[str | int]) -> str:
 
 def _table(task: Read, rejected: Rejected) -> pa.Table:
     if task.rows is not None:
-        table = task.rows
+        table = _read_rows(task.rows, task.source, rejected)
     else:
         assert task.path is not None
-        table = read_table(Path(task.path), source=task.source, rejected=rejected)
+        with fetched(task.path) as path:
+            table = read_table(path, source=task.source, rejected=rejected)
     renames = {new: old for new, old in task.settings.renames.items() if old in table.column_names}
     return rename(table, renames) if renames else table
+
+
+def _read_rows(rows: pa.Table, source: str, rejected: Rejected) -> pa.Table:
+    """Return rows that came as JSON, numbered by their position; one that is no object is rejected."""
+    # A line end inside a JSON text stands between values, where a space does as well.
+    lines = [(text or "null").replace("\n", " ") for text in rows.column("line").to_pylist()]
+    found = Rejected()
+    table = read_lines(
+        "\n".join(line if line.strip() else "null" for line in lines).encode(), source=source, rejected=found
+    )
+    position = _arrow.array_of(rows.column("position"))
+    for row in found:
+        rejected.add(source, int(position[row.row]), row.id, row.field, row.reason)
+    numbers = _arrow.numbers(position[_arrow.array_of(table[ROW_COLUMN])])
+    return table.set_column(table.column_names.index(ROW_COLUMN), ROW_COLUMN, numbers)
+
+
+@contextmanager
+def fetched(path: str) -> Iterator[Path]:
+    """Give the path of a file on this host: the file itself, or a copy of one that lies elsewhere."""
+    if "://" not in path:
+        yield Path(path)
+        return
+    from pyarrow import fs
+
+    place, inside = fs.FileSystem.from_uri(path)
+    with tempfile.TemporaryDirectory(prefix="nearcast-") as folder:
+        copy = Path(folder) / Path(inside).name
+        fs.copy_files(inside, str(copy), source_filesystem=place, destination_filesystem=fs.LocalFileSystem())
+        yield copy
 
 
 def _segment(task: Read, table: pa.Table, rejected: Rejected) -> tuple[Segment, NDArray[np.int64]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,6 +93,10 @@ class Pipeline:
         self._claims = claims
         self._standing: Standing | None = None
         self._vocabulary: Vocabulary | None = None
+        #: The Spark query this is the state of; None outside a stream.
+        self.query_id: str | None = None
+        #: While snapshots are written beside, what they write is not swept away.
+        self.is_sweeping = True
 
     # Beginning
 
@@ -141,7 +145,7 @@ class Pipeline:
         manifest = self.manifests.last()
         if manifest is None:
             return False
-        self.manifests.check(manifest, self.fingerprint())
+        self.manifests.check(manifest, self.fingerprint(), self.query_id)
         self.settings = replace(self.settings, plan=manifest.plan["name"], partitions=int(manifest.plan["partitions"]))
         self.manifests.verify(manifest)
         self.manifests.sweep([manifest], at_start=True)
@@ -171,6 +175,11 @@ class Pipeline:
         if batch <= standing.manifest.batch:
             self._publish(standing.manifest)
             return None
+        if batch > standing.manifest.batch + 1:
+            raise IncompatibleStore(
+                f"{self.store.root} ends with batch {standing.manifest.batch}, and batch {batch} comes next: the states"
+                " of Spark and of nearcast are of two runs; bring back the right one, or choose another checkpoint"
+            )
         # After an error in the middle, what the driver knows is of no batch: it is found again by `resume`.
         self._standing = None
         return self._run(standing, batch, given, beat)
@@ -364,6 +373,7 @@ class Pipeline:
         return replace(
             last,
             batch=files.batch,
+            query_id=self.query_id,
             next_step=files.next_step,
             messages=counts["messages"],
             now=None if files.now == NO_TIME else files.now,
@@ -384,8 +394,8 @@ class Pipeline:
         self._publish(manifest)
         kept = self.manifests.batches()[-KEPT_MANIFESTS:]
         self.manifests.forget_before(kept[0])
-        spare = [name for name, _ in standing.snapshots.values()]
-        self.manifests.sweep([self.manifests.read(batch) for batch in kept], spare=spare)
+        if self.is_sweeping:
+            self.manifests.sweep([self.manifests.read(batch) for batch in kept])
 
     def _publish(self, manifest: Manifest) -> None:
         deliveries = [each for each in manifest.outputs if not each.get("is_rejected")]
@@ -408,11 +418,19 @@ class Pipeline:
 
     def write_snapshots(self) -> dict[int, tuple[str, int]]:
         """Write the state of all partitions as it is now; `take_snapshots` lets the next batch begin from them."""
+        return self.snapshots_to_write()()
+
+    def snapshots_to_write(self) -> Callable[[], dict[int, tuple[str, int]]]:
+        """Return what writes the state of all partitions as it is now, beside the batches that follow."""
         standing = self.standing
         batch, plan = standing.manifest.batch, standing.plan_ref
         tasks = [Snapshot(standing.partition_ref(number), plan) for number in range(self.settings.partitions)]
-        names = self.runner.map(write_snapshot, tasks)
-        return {number: (name, batch) for number, name in enumerate(names)}
+
+        def write() -> dict[int, tuple[str, int]]:
+            names = self.runner.map(write_snapshot, tasks)
+            return {number: (name, batch) for number, name in enumerate(names)}
+
+        return write
 
     def take_snapshots(self, snapshots: dict[int, tuple[str, int]]) -> None:
         """Let the next manifest name these snapshots in place of older ones and what came since."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from nearcast.errors import NearcastError
 from nearcast.spark.claims import Claims
 from nearcast.spark.failures import in_one_line
+from nearcast.spark.frozen import freeze_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +83,7 @@ class SparkRunner:
         return [by_payload[payload].result() for payload in range(len(payloads))]
 
     def _outcomes(self, job: _Job) -> list[_Outcome]:
-        from py4j.protocol import Py4JError
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
         context = self.spark.sparkContext
@@ -119,8 +120,6 @@ class _Job:
     prefer: Prefer | None
 
     def __call__(self, rows: Iterable[int]) -> Iterator[_Outcome]:
-        from nearcast.spark.daemon import freeze_once
-
         for _ in rows:
             pass
         payload = self._payload()

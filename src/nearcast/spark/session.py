@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from nearcast.errors import NearcastError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 #: All cores of this machine; a task that fails is tried four times, where plain `local[*]` gives up at once.
@@ -101,7 +102,15 @@ def warm(spark: SparkSession) -> None:
     from nearcast.spark.runner import SparkRunner
 
     warm_kernels()
-    SparkRunner(spark).map(_warm_worker, list(range(spark.sparkContext.defaultParallelism)))
+    slots = spark.sparkContext.defaultParallelism
+    # Spark keeps the workers of jobs without a DataFrame apart from the others.
+    SparkRunner(spark).map(_warm_worker, list(range(slots)))
+    spark.range(0, slots, 1, slots).mapInArrow(_warm_rows, "id long").toArrow()
+
+
+def _warm_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    _warm_worker(0)
+    return batches
 
 
 def _warm_worker(_: int) -> None:

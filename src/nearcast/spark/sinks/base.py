@@ -46,7 +46,8 @@ class Stager:
 
     def _final(self, batch: int, partition: int | None) -> str | None:
         of = "" if partition is None else f"-{partition:04d}"
-        return f"part-{batch:08d}{of}{self.extension}" if self.has_finals else None
+        name = f"{batch:08d}" if batch >= 0 else "begin"  # what comes before the first batch
+        return f"part-{name}{of}{self.extension}" if self.has_finals else None
 
 
 class Sink(ABC):

@@ -1,0 +1,310 @@
+"""`nearcast stream`: messages and changes arrive in folders or topics, deliveries come out, until it is stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearcast.cli._console import UsageMistake, complain, leave_if_told, stderr
+from nearcast.cli._inputs import check_max_distance, need_window, renames_from, window_of
+from nearcast.cli._options import JsonOption, MapOption, MaxDistanceOption, SpaceOption, SubscriptionsFile, WindowOption
+from nearcast.cli._rejected import EXIT_REJECTED, show_rejected
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Group
+
+    from nearcast.spark.stream import Progress, Stream
+    from nearcast.text import Vocabulary
+
+#: Batches that a terminal shows.
+_SHOWN = 12
+_TRIGGER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)\s*")
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
+
+
+class ClockName(StrEnum):
+    """What moves event time."""
+
+    EVENT = "event"
+    WALL = "wall"
+
+
+def stream(
+    subscriptions: SubscriptionsFile,
+    messages: Annotated[
+        str, typer.Option(metavar="FOLDER|kafka://HOST/TOPIC", help="Where messages arrive: files, or records of JSON.")
+    ],
+    out: Annotated[
+        str, typer.Option(metavar="FOLDER|kafka://HOST/TOPIC|console", help="Where deliveries go; .jsonl: JSON lines.")
+    ],
+    checkpoint: Annotated[str, typer.Option(metavar="FOLDER", help="What the stream needs to go on after a stop.")],
+    changes: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER|kafka://HOST/TOPIC", help="Where subscriptions come, go and move: column op."),
+    ] = None,
+    window: WindowOption = None,
+    plan: Annotated[
+        str, typer.Option(help="How subscriptions are spread: trigger, hash, location, keyword, prefix, space-first, …")
+    ] = "trigger",
+    partitions: Annotated[int | None, typer.Option(min=1, help="Parts they are spread over; one a core.")] = None,
+    trigger: Annotated[str, typer.Option(metavar="TIME", help="A batch at most so often: 500ms, 1s, 2m.")] = "1s",
+    clock: Annotated[
+        ClockName | None, typer.Option(help="What moves time: messages, or also the wall clock (default for Kafka).")
+    ] = None,
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="Parquet file of what words weigh; without it all words weigh alike.")
+    ] = None,
+    space: SpaceOption = None,
+    max_distance: MaxDistanceOption = None,
+    maps: MapOption = None,
+    index: Annotated[
+        str, typer.Option(metavar="NAME[:KEY=VALUE,…]", help="Index to match with; nearcast indexes lists them.")
+    ] = "trigger",
+    at_once: Annotated[
+        int | None, typer.Option("--at-once", min=1, help="Files, or records of Kafka, in a batch at most.")
+    ] = None,
+    rebalance_above: Annotated[
+        float | None, typer.Option(min=1.0, help="Spread anew when the busiest part has so many times the mean load.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master; else all cores of this machine.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Work off what is there, then end.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Deliver messages as they arrive, exactly once, and go on after a stop where it ended.
+
+    Ctrl-C ends it after the batch under way. Rejected rows are in FOLDER/_rejected.
+    """
+    check_max_distance(max_distance)
+    chosen = window_of(window)
+    every = _every(trigger)
+    table = _table(subscriptions)
+    need_window(table, chosen)
+    _check_folders(messages, changes)
+    show = _Live(as_json=as_json)
+    from nearcast.spark.session import session
+    from nearcast.spark.stream import stream as start
+
+    with show:
+        show.say("starting Spark")
+        running = start(
+            messages,
+            table,
+            out=out,
+            checkpoint=checkpoint,
+            changes=changes,
+            window=chosen,
+            plan=plan,
+            partitions=partitions,
+            trigger=every,
+            clock=None if clock is None else clock.value,
+            vocabulary=_vocabulary(vocabulary),
+            space=None if space is None else space.value,
+            max_distance=max_distance,
+            index=index,
+            renames=renames_from(maps or []),
+            sample=_sample(messages),
+            once=once,
+            at_once=at_once,
+            rebalance_above=rebalance_above,
+            spark=session(master),
+            on_batch=show.add,
+        )
+        show.say("waiting for messages")
+        _until_stopped(running)
+    show_rejected(running.rejected, f"they are in {out}/_rejected")
+    typer.echo(show.summary(out))
+    return EXIT_REJECTED if show.rejected + len(running.rejected) else 0
+
+
+def _until_stopped(running: Stream) -> None:
+    """Wait for the end of a stream; an interrupt ends it after the batch under way."""
+    try:
+        while not running.wait(0.2):
+            leave_if_told()
+    except (KeyboardInterrupt, SystemExit) as interrupt:
+        complain("stopping after the batch under way")
+        running.stop()
+        if isinstance(interrupt, SystemExit):
+            raise
+
+
+def _every(trigger: str) -> str:
+    found = _TRIGGER.fullmatch(trigger)
+    if found is None:
+        raise UsageMistake(f"--trigger is {trigger!r}; expected a time like 500ms, 1s, 2m")
+    return f"{found[1]} {_UNITS[found[2]]}"
+
+
+def _table(path: Path) -> pa.Table:
+    from nearcast.files import read_table
+    from nearcast.tables import Rejected
+
+    rejected = Rejected()
+    table = read_table(path, source="subscriptions", rejected=rejected)
+    show_rejected(rejected, "correct them and begin anew")
+    return table
+
+
+def _check_folders(messages: str, changes: str | None) -> None:
+    for option, given in (("--messages", messages), ("--changes", changes)):
+        if given is not None and "://" not in given and not Path(given).is_dir():
+            what = "is a file" if Path(given).is_file() else "is not there"
+            raise UsageMistake(
+                f"{option} {given} {what}; expected a folder that files arrive in, or kafka://host/topic"
+            )
+
+
+def _vocabulary(path: Path | None) -> Vocabulary | None:
+    from nearcast.text import Vocabulary
+
+    return None if path is None else Vocabulary.from_parquet(path)
+
+
+def _sample(messages: str) -> pa.Table | None:
+    """Return the first rows of the first file, which tell the space and what messages are like."""
+    from nearcast.errors import NearcastError
+    from nearcast.files import READABLE, read_batches
+    from nearcast.tables import Rejected
+
+    if "://" in messages:
+        return None
+    for path in sorted(Path(messages).rglob("*")):
+        if path.is_file() and path.name[0] not in "._" and any(each in path.name for each in READABLE):
+            try:
+                return next(iter(read_batches(path, rejected=Rejected())))
+            except NearcastError:
+                continue  # it is told when its batch comes
+    return None
+
+
+class _Live:
+    """The last batches as a table on a terminal, else a line for each."""
+
+    def __init__(self, *, as_json: bool):
+        self._as_json = as_json
+        self._console = stderr()
+        self._live: Any = None
+        self._last: list[Progress] = []
+        self._title = ""
+        self.messages = self.deliveries = self.rejected = self.batches = 0
+        self._began = time.perf_counter()
+
+    def __enter__(self) -> _Live:
+        if self._console.is_terminal and not self._as_json:
+            from rich.live import Live
+
+            self._live = Live(console=self._console, refresh_per_second=4, transient=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, title: str) -> None:
+        """Tell what is going on."""
+        self._title = title
+        if self._live is not None:
+            self._live.update(self._drawn())
+
+    def add(self, progress: Progress) -> None:
+        """Show a batch."""
+        report = progress.report
+        self.batches += 1
+        self.messages += report.messages
+        self.deliveries += report.deliveries
+        self.rejected += report.rejected
+        self._last = [*self._last, progress][-_SHOWN:]
+        if self._live is not None:
+            self._live.update(self._drawn())
+        elif self._as_json:
+            typer.echo(json.dumps(_as_json(progress)))
+            sys.stdout.flush()
+        else:
+            complain(_line(progress))
+
+    def _drawn(self) -> Group:
+        from rich.console import Group
+        from rich.table import Table
+
+        if not self._last:
+            return Group(self._title)
+        table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+        for name in ("batch", "messages", "messages/s", "changes", "deliveries", "rejected", "lag", "load"):
+            table.add_column(name, justify="left" if name == "load" else "right")
+        for each in self._last:
+            report = each.report
+            table.add_row(
+                str(report.batch),
+                f"{report.messages:,}",
+                f"{_rate(each):,.0f}",
+                f"{report.changes:,}",
+                f"{report.deliveries:,}",
+                f"{report.rejected:,}" if report.rejected else "",
+                _lag(each),
+                _bars(report.load),
+            )
+        return Group(table)
+
+    def summary(self, out: str) -> str:
+        """Return what the stream did, as a sentence or as JSON."""
+        seconds = time.perf_counter() - self._began
+        if self._as_json:
+            keys = ("batches", "messages", "deliveries", "rejected")
+            return json.dumps({**{key: getattr(self, key) for key in keys}, "seconds": round(seconds, 3)})
+        rejected = f", {self.rejected:,} rows rejected" if self.rejected else ""
+        return (
+            f"{self.messages:,} messages in {self.batches:,} batches: {self.deliveries:,} deliveries in"
+            f" {out}{rejected}; {seconds:.1f} s"
+        )
+
+
+def _rate(progress: Progress) -> float:
+    return progress.report.messages / max(progress.report.seconds, 1e-9)
+
+
+def _lag(progress: Progress) -> str:
+    return "" if progress.lag is None else f"{progress.lag:.1f} s"
+
+
+def _bars(load: list[dict[str, Any]]) -> str:
+    """Return how busy each partition was, as bars of eighths."""
+    most = max((each["seconds"] for each in load), default=0.0) or 1.0
+    return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * each["seconds"] / most))] for each in load)
+
+
+def _line(progress: Progress) -> str:
+    report = progress.report
+    busiest = max((each["seconds"] for each in report.load), default=0.0)
+    return (
+        f"batch {report.batch}: {report.messages:,} messages, {_rate(progress):,.0f}/s, {report.changes:,} changes,"
+        f" {report.deliveries:,} deliveries, {report.rejected:,} rejected, lag {_lag(progress) or '-'},"
+        f" busiest partition {busiest:.2f} s"
+    )
+
+
+def _as_json(progress: Progress) -> dict[str, Any]:
+    report = progress.report
+    return {
+        "batch": report.batch,
+        "messages": report.messages,
+        "changes": report.changes,
+        "deliveries": report.deliveries,
+        "rejected": report.rejected,
+        "seconds": round(report.seconds, 4),
+        "messages_per_s": round(_rate(progress), 1),
+        "lag_s": None if progress.lag is None else round(progress.lag, 3),
+        "load": report.load,
+        "tuples": report.tuples,
+    }

@@ -1,0 +1,175 @@
+"""What a stream reads, as one DataFrame: files by their paths, rows of other sources as JSON, beats of the clock.
+
+Files are listed by Spark and read by our own readers, so that every format and every bad row is treated as in
+`nearcast match`. Rows of a DataFrame or of Kafka travel as JSON text, one object a row. Imports pyspark when called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from nearcast.errors import InvalidInput
+from nearcast.spark.pipeline import Given
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from nearcast.spark.intake import Kind
+
+#: The columns of every source: what a row is, where it stands, and either a file or the row itself.
+COLUMNS = ("kind", "source", "position", "path", "length", "arrived", "row")
+CLOCK = "clock"
+
+
+def folder_frame(spark: SparkSession, folder: str, kind: Kind, files_per_batch: int | None) -> DataFrame:
+    """Return the files of a folder as a stream of paths; names that begin with a dot or underscore are passed over."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    reader = spark.readStream.format("binaryFile").option("recursiveFileLookup", "true")
+    if files_per_batch is not None:
+        reader = reader.option("maxFilesPerTrigger", files_per_batch)
+    frame = reader.schema("path string, modificationTime timestamp, length long, content binary").load(folder)
+    return frame.select(
+        F.lit(kind).alias("kind"),
+        F.lit(None).cast("string").alias("source"),
+        F.lit(0).cast("long").alias("position"),
+        F.col("path"),
+        F.col("length"),
+        F.col("modificationTime").alias("arrived"),
+        F.lit(None).cast("string").alias("row"),
+    )
+
+
+def rows_frame(frame: DataFrame, kind: Kind) -> DataFrame:
+    """Return the rows of any streaming DataFrame as JSON; their order is that of a column `seq`, else Spark's own."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    names = [name for name in frame.columns if name != "seq"]
+    position = F.col("seq").cast("long") if "seq" in frame.columns else F.monotonically_increasing_id()
+    return frame.select(
+        F.lit(kind).alias("kind"),
+        F.lit(kind).alias("source"),
+        position.alias("position"),
+        F.lit(None).cast("string").alias("path"),
+        F.lit(0).cast("long").alias("length"),
+        F.current_timestamp().alias("arrived"),
+        F.to_json(F.struct(*[F.col(f"`{name}`") for name in names])).alias("row"),
+    )
+
+
+def kafka_frame(spark: SparkSession, place: str, kind: Kind, rows_per_batch: int | None) -> DataFrame:
+    """Return the records of a topic, whose values are JSON objects; their order is that of partition and offset."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F  # noqa: N812
+
+    parts = urlsplit(place)
+    topic = parts.path.strip("/")
+    if not parts.netloc or not topic:
+        raise InvalidInput(f"{place}: expected kafka://host:port/topic")
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", parts.netloc)
+    reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
+    if rows_per_batch is not None:
+        reader = reader.option("maxOffsetsPerTrigger", rows_per_batch)
+    try:
+        frame = reader.load()
+    except AnalysisException as error:
+        if "kafka" not in str(error).lower():
+            raise
+        package = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"
+        raise InvalidInput(f"Spark has no Kafka connector; start it with spark.jars.packages={package}") from None
+    return frame.select(
+        F.lit(kind).alias("kind"),
+        F.format_string("%s/%05d", F.col("topic"), F.col("partition")).alias("source"),
+        F.col("offset").alias("position"),
+        F.lit(None).cast("string").alias("path"),
+        F.lit(0).cast("long").alias("length"),
+        F.col("timestamp").alias("arrived"),
+        F.col("value").cast("string").alias("row"),
+    )
+
+
+def clock_frame(spark: SparkSession) -> DataFrame:
+    """Return a beat every second; its time comes from the source's offset, so that a re-run sees the same one."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    frame = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
+    return frame.select(
+        F.lit(CLOCK).alias("kind"),
+        F.lit(None).cast("string").alias("source"),
+        F.unix_micros("timestamp").alias("position"),
+        F.lit(None).cast("string").alias("path"),
+        F.lit(0).cast("long").alias("length"),
+        F.col("timestamp").alias("arrived"),
+        F.lit(None).cast("string").alias("row"),
+    )
+
+
+def source_frame(spark: SparkSession, given: Any, kind: Kind, at_once: int | None) -> DataFrame:
+    """Return a folder, a topic `kafka://host/topic` or a streaming DataFrame as the stream reads it."""
+    if not isinstance(given, (str, Path)):
+        if not getattr(given, "isStreaming", False):
+            raise InvalidInput(f"{kind} is no stream; give a folder, kafka://host/topic or a streaming DataFrame")
+        return rows_frame(given, kind)
+    text = str(given)
+    if text.startswith("kafka://"):
+        return kafka_frame(spark, text, kind, at_once)
+    if not urlsplit(text).scheme and not Path(text).is_dir():
+        raise InvalidInput(f"{text}: there is no such folder; a stream reads a folder that files arrive in")
+    return folder_frame(spark, text, kind, at_once)
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What a batch brought: its sources, the last beat of the clock, and when the newest of it came."""
+
+    given: list[Given]
+    beat: int | None
+    newest: float | None
+
+
+def arrived(frame: DataFrame, roots: dict[str, str]) -> Arrived:
+    """Collect what a batch brought; `roots` are the folders by kind, under which files are named."""
+    table = frame.select(*COLUMNS).toArrow()
+    columns = {name: table.column(name).to_pylist() for name in ("kind", "source", "position", "path", "length")}
+    stamps = [each for each in table.column("arrived").to_pylist() if each is not None]
+    given: list[Given] = []
+    beat: int | None = None
+    rows: dict[tuple[Kind, str], list[tuple[int, str]]] = {}
+    texts = table.column("row").to_pylist()
+    for at, kind in enumerate(columns["kind"]):
+        if kind == CLOCK:
+            beat = max(beat or 0, columns["position"][at])
+        elif columns["path"][at] is not None:
+            path = local_path(columns["path"][at])
+            name = _named(path, roots.get(kind, ""))
+            given.append(Given(kind, name, path, n_bytes=columns["length"][at]))
+        else:
+            rows.setdefault((kind, columns["source"][at]), []).append((columns["position"][at], texts[at] or ""))
+    for (kind, source), found in rows.items():
+        given.append(Given(kind, source, rows=_as_lines(found), n_bytes=sum(len(text) for _, text in found)))
+    given.sort(key=lambda each: (each.kind, each.source))
+    newest = max((stamp.timestamp() for stamp in stamps), default=None)
+    return Arrived(given, beat, newest)
+
+
+def _as_lines(found: list[tuple[int, str]]) -> pa.Table:
+    found.sort()
+    positions = pa.array([position for position, _ in found], pa.int64())
+    return pa.table({"position": positions, "line": pa.array([text for _, text in found], pa.string())})
+
+
+def local_path(path: str) -> str:
+    """Return the path of a `file:` URI; any other as it is."""
+    parts = urlsplit(path)
+    return unquote(parts.path) if parts.scheme == "file" else path
+
+
+def _named(path: str, root: str) -> str:
+    root = local_path(root)
+    folder = root if urlsplit(root).scheme else str(Path(root).resolve())
+    return path.removeprefix(folder.rstrip("/") + "/")

@@ -1,0 +1,298 @@
+"""The stream: one Structured Streaming query that hands each of its batches to the pipeline. Imports pyspark."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from nearcast.errors import IncompatibleStore, InvalidInput, NearcastError
+from nearcast.sliding import Window
+from nearcast.spark.pipeline import Pipeline, Report
+from nearcast.spark.plans import parse_spec
+from nearcast.spark.runner import SparkRunner
+from nearcast.spark.session import session, use_checkpoint
+from nearcast.spark.settings import Settings
+from nearcast.spark.sinks import RejectedSink, sink_of
+from nearcast.spark.sources import arrived, clock_frame, source_frame
+from nearcast.spark.store import Store
+from nearcast.tables import Rejected, space_of
+from nearcast.text import Analyzer, Vocabulary
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from nearcast.geo import Space
+
+#: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
+SNAPSHOT_EVERY = 20
+#: Files or Kafka records that make a batch at most: a backlog is worked off in pieces.
+FILES_PER_BATCH, RECORDS_PER_BATCH = 100, 500_000
+
+Clock = Literal["event", "wall"]
+OnBatch = Callable[["Progress"], object]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a batch did, and how far behind its input the stream is: seconds since the newest of it arrived."""
+
+    report: Report
+    lag: float | None
+
+
+class Stream:
+    """A running stream; made by `nearcast.spark.stream`."""
+
+    def __init__(self, pipeline: Pipeline, roots: dict[str, str], on_batch: OnBatch | None):
+        self.pipeline = pipeline
+        self.rejected = Rejected()
+        self.query: StreamingQuery | None = None
+        self._roots, self._on_batch = roots, on_batch
+        #: Held while a batch runs: a stream stops between two of them.
+        self._running = threading.Lock()
+        self._error: BaseException | None = None
+        self._snapshots: _Snapshots | None = None
+        self._is_stopping = False
+
+    def _run(self, frame: DataFrame, batch: int) -> None:
+        with self._running:
+            if self._is_stopping:
+                raise NearcastError("the stream is stopping")
+            try:
+                self._run_batch(frame, batch)
+            except BaseException as error:
+                self._error = error
+                raise
+
+    def _run_batch(self, frame: DataFrame, batch: int) -> None:
+        pipeline = self.pipeline
+        if pipeline.query_id is None and self.query is not None:
+            pipeline.query_id = str(self.query.id)
+        found = arrived(frame, self._roots)
+        self._take_snapshots()
+        report = pipeline.run(batch, found.given, beat=found.beat)
+        if report is None:
+            return
+        if self._snapshots is None and pipeline.snapshots_due(SNAPSHOT_EVERY):
+            self._snapshots = _Snapshots(pipeline)
+        if self._on_batch is not None:
+            lag = None if found.newest is None else max(0.0, time.time() - found.newest)
+            self._on_batch(Progress(report, lag))
+
+    def _take_snapshots(self) -> None:
+        if self._snapshots is not None and self._snapshots.is_done:
+            self.pipeline.take_snapshots(self._snapshots.result())
+            self._snapshots = None
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether the stream runs."""
+        return self.query is not None and self.query.isActive
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until the stream ends, or for some seconds; tell whether it has ended. Raises what ended it."""
+        from pyspark.errors import StreamingQueryException
+
+        assert self.query is not None
+        try:
+            if seconds is None:
+                self.query.awaitTermination()
+                ended: bool | None = True
+            else:
+                ended = self.query.awaitTermination(seconds)  # type: ignore[arg-type]
+        except StreamingQueryException as error:
+            raise self._reason(error) from error
+        if ended and self._error is not None and not self._is_stopping:
+            raise self._error
+        return bool(ended)
+
+    def _reason(self, error: Exception) -> BaseException:
+        """Return what went wrong in a batch; else what Spark says, in one line."""
+        if self._error is not None:
+            return self._error
+        from nearcast.spark.failures import in_one_line
+
+        return in_one_line(error, "the stream")
+
+    def stop(self) -> None:
+        """Stop after the batch under way; the next start goes on behind it."""
+        if self.query is None:
+            return
+        self._is_stopping = True
+        with self._running:
+            self.query.stop()
+        if self._snapshots is not None:
+            self._snapshots.join()
+
+
+class _Snapshots:
+    """Snapshots of all partitions, written by a job beside the batches."""
+
+    def __init__(self, pipeline: Pipeline):
+        self._pipeline = pipeline
+        self._found: dict[int, tuple[str, int]] = {}
+        pipeline.is_sweeping = False
+        write = pipeline.snapshots_to_write()
+        self._thread = threading.Thread(target=self._write, args=(write,), name="nearcast snapshots", daemon=True)
+        self._thread.start()
+
+    def _write(self, write: Callable[[], dict[int, tuple[str, int]]]) -> None:
+        try:
+            self._found = write()
+        except NearcastError:
+            self._found = {}  # the history stays longer; the next attempt comes with the next batch
+
+    @property
+    def is_done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def result(self) -> dict[int, tuple[str, int]]:
+        self._pipeline.is_sweeping = True
+        return self._found
+
+    def join(self) -> None:
+        self._thread.join()
+        self._pipeline.is_sweeping = True
+
+
+def stream(
+    messages: str | Path | DataFrame,
+    subscriptions: pa.Table | DataFrame,
+    *,
+    out: Any,
+    checkpoint: str | Path,
+    changes: str | Path | DataFrame | None = None,
+    window: Window | int | str | timedelta | None = None,
+    plan: str = "trigger",
+    partitions: int | None = None,
+    trigger: str = "1 seconds",
+    clock: Clock | None = None,
+    vocabulary: Vocabulary | None = None,
+    space: str | Space | None = None,
+    max_distance: float | None = None,
+    analyzer: Analyzer | None = None,
+    index: str = "trigger",
+    renames: dict[str, str] | None = None,
+    sample: pa.Table | None = None,
+    once: bool = False,
+    at_once: int | None = None,
+    rebalance_above: float | None = None,
+    spark: SparkSession | None = None,
+    on_batch: OnBatch | None = None,
+) -> Stream:
+    """Start a stream, or let it go on from its checkpoint; return it running.
+
+    `messages` and `changes` are folders that files arrive in, `kafka://host:port/topic`, or streaming DataFrames with
+    the columns. `subscriptions` are those it begins with; a stream that goes on has its own, and they are not read.
+    `out` is a folder (of Parquet, or of JSON lines if its name ends so), `kafka://host:port/topic`, "console",
+    "memory", or a function of a DataFrame and the number of the batch.
+
+    `once` works off what is there and ends. `clock` "wall" lets time go on by itself, a beat a second, else messages
+    move it; it is "event" unless messages come from Kafka. `at_once` is how many files, or records of Kafka, make a
+    batch at most. `sample` are messages that a new plan is balanced by.
+    """
+    spark = session() if spark is None else spark
+    checkpoint = str(checkpoint)
+    store = Store(f"{checkpoint.rstrip('/')}/nearcast")
+    table = subscriptions if isinstance(subscriptions, pa.Table) else subscriptions.toArrow()
+    settings = Settings(
+        _space(space, table, sample),
+        analyzer=Analyzer() if analyzer is None else analyzer,
+        index=index,
+        window=None if window is None else Window.of(window),
+        max_distance=max_distance,
+        plan=plan,
+        partitions=partitions or spark.sparkContext.defaultParallelism,
+        renames=renames or {},
+    )
+    parse_spec(settings.plan, settings.partitions)
+    sink = sink_of(out, store)
+    rejected_sink = RejectedSink(str(out)) if _is_folder(out) else None
+    claims = f"{store.root}/claims" if "://" not in store.root else None
+    pipeline = Pipeline(store, settings, SparkRunner(spark), sink, rejected_sink, claims=claims)
+    roots = {kind: str(each) for kind, each in (("messages", messages), ("changes", changes)) if _is_place(each)}
+    running = Stream(pipeline, roots, on_batch)
+    frame = _frame(spark, messages, changes, clock, at_once)
+    pipeline.query_id = _query_id(checkpoint)
+    if not pipeline.resume():
+        if pipeline.query_id is not None:
+            raise IncompatibleStore(
+                f"{checkpoint}/spark is there and {checkpoint}/nearcast is not: half of the checkpoint is missing;"
+                " bring it back, or begin anew with another checkpoint"
+            )
+        known = vocabulary if vocabulary is not None else Vocabulary().snapshot()
+        running.rejected = pipeline.begin(_renamed(table, settings), known, sample=sample)
+    elif vocabulary is not None:
+        pipeline.use_vocabulary(vocabulary)
+    running.query = _started(spark, running, frame, checkpoint, trigger, once=once)
+    return running
+
+
+def _started(
+    spark: SparkSession, running: Stream, frame: DataFrame, checkpoint: str, trigger: str, *, once: bool
+) -> StreamingQuery:
+    use_checkpoint(spark, checkpoint)
+    writer = frame.writeStream.foreachBatch(running._run).option("checkpointLocation", f"{checkpoint}/spark")
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger)
+    with running._running:
+        # The first batch waits until the query has a name to note.
+        running.query = writer.start()
+        return running.query
+
+
+def _frame(spark: SparkSession, messages: Any, changes: Any, clock: Clock | None, at_once: int | None) -> DataFrame:
+    """Return all that the stream reads as one streaming DataFrame."""
+    is_kafka = str(messages).startswith("kafka://")
+    if clock not in (None, "event", "wall"):
+        raise InvalidInput(f"clock is {clock!r}; expected event or wall")
+    most = at_once or (RECORDS_PER_BATCH if is_kafka else FILES_PER_BATCH)
+    frame = source_frame(spark, messages, "messages", most)
+    if changes is not None:
+        frame = frame.unionByName(source_frame(spark, changes, "changes", most))
+    if clock == "wall" or (clock is None and is_kafka):
+        frame = frame.unionByName(clock_frame(spark))
+    return frame
+
+
+def _query_id(checkpoint: str) -> str | None:
+    """Return the id of the query that Spark's half of a checkpoint belongs to, None if there is none."""
+    place = Store(f"{checkpoint.rstrip('/')}/spark")
+    if not place.exists("metadata"):
+        return None
+    try:
+        return str(json.loads(place.read_bytes("metadata"))["id"])
+    except (ValueError, KeyError):
+        raise IncompatibleStore(f"{checkpoint}/spark/metadata is damaged; begin anew with another checkpoint") from None
+
+
+def _space(given: str | Space | None, subscriptions: pa.Table, sample: pa.Table | None) -> Space:
+    from nearcast.geo import Space
+
+    if isinstance(given, Space):
+        return given
+    names = [*subscriptions.column_names, *([] if sample is None else sample.column_names)]
+    return space_of(names, given)
+
+
+def _renamed(table: pa.Table, settings: Settings) -> pa.Table:
+    from nearcast.tables import rename
+
+    return rename(table, {new: old for new, old in settings.renames.items() if old in table.column_names})
+
+
+def _is_place(given: Any) -> bool:
+    return isinstance(given, (str, Path)) and not str(given).startswith("kafka://")
+
+
+def _is_folder(out: Any) -> bool:
+    return isinstance(out, (str, Path)) and str(out) not in ("console", "memory") and "kafka://" not in str(out)
