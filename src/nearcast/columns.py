@@ -74,8 +74,8 @@ class Messages:
     `totals[i]` is how many distinct words message i has, what they weigh together, and the squared length of its tf-idf
     vector, words that no subscription uses included. Only the text functions that read the whole message need it; None
     means it was not worked out. `window_terms` are the words as `terms` has them, in the table of a sliding window,
-    which knows them all; None without a window. `steps` and `clock` are the number of each message's step and event time
-    at it, where messages were put in order elsewhere; None lets the engine count.
+    which knows them all; None without a window. `steps` and `clock` are the number of each message's step and event
+    time at it, where messages were put in order elsewhere; None lets the engine count.
     """
 
     ids: pa.Array | list[str | int]

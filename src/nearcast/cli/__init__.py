@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import typer
 
-from nearcast.cli import bench, catalogue, estimate, explain, generate, inspect, match, stream
+from nearcast.cli import bench, catalogue, estimate, explain, generate, inspect, match, prepare, stream
 from nearcast.cli._console import UsageMistake, complain, listen_for_signals
 from nearcast.errors import NearcastError, UnknownIndex
 
@@ -32,6 +32,7 @@ app.command("match")(match.match)
 app.command("explain")(explain.explain)
 app.command("estimate")(estimate.estimate)
 app.command("generate")(generate.generate)
+app.command("prepare")(prepare.prepare)
 app.command("stream")(stream.stream)
 app.command("inspect")(inspect.inspect)
 app.command("indexes")(catalogue.indexes)

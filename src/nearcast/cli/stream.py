@@ -15,7 +15,7 @@ import typer
 
 from nearcast.cli._console import UsageMistake, complain, leave_if_told, stderr
 from nearcast.cli._inputs import check_max_distance, need_window, renames_from, window_of
-from nearcast.cli._options import JsonOption, MapOption, MaxDistanceOption, SpaceOption, SubscriptionsFile, WindowOption
+from nearcast.cli._options import JsonOption, MapOption, MaxDistanceOption, SpaceOption, WindowOption
 from nearcast.cli._rejected import EXIT_REJECTED, show_rejected
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ class ClockName(StrEnum):
 
 
 def stream(
-    subscriptions: SubscriptionsFile,
+    subscriptions: Annotated[
+        Path,
+        typer.Option(metavar="FILE|STORE", help="Subscriptions it begins with: a file, or what nearcast prepare made."),
+    ],
     messages: Annotated[
         str, typer.Option(metavar="FOLDER|kafka://HOST/TOPIC", help="Where messages arrive: files, or records of JSON.")
     ],
@@ -86,8 +89,10 @@ def stream(
     check_max_distance(max_distance)
     chosen = window_of(window)
     every = _every(trigger)
-    table = _table(subscriptions)
-    need_window(table, chosen)
+    table: pa.Table | Path = subscriptions
+    if not (subscriptions / "prepared.json").is_file():
+        table = _table(subscriptions)
+        need_window(table, chosen)
     _check_folders(messages, changes)
     show = _Live(as_json=as_json)
     from nearcast.spark.session import session

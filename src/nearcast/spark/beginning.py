@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,13 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast.columns import Messages, Subscriptions
+from nearcast.errors import InvalidInput
 from nearcast.spark.carried import Carried
 from nearcast.spark.changes import read_changes
 from nearcast.spark.directory import Directory, described
 from nearcast.spark.loading import Share
-from nearcast.spark.manifest import Manifest
+from nearcast.spark.manifest import Manifest, Manifests
+from nearcast.spark.places import CONTENTS
 from nearcast.spark.plans import Routes, learn
 from nearcast.spark.routing import Router
 from nearcast.spark.standing import Standing, new_line
@@ -91,6 +94,31 @@ def begin(
         },
     )
     return Standing(store, settings, manifest, directory, router, vocabulary)
+
+
+def begin_from(prepared: Store, store: Store, settings: Settings) -> Standing:
+    """Begin with the partitions that `nearcast prepare` built; the manifest is the caller's to commit."""
+    manifests = Manifests(prepared)
+    manifest = manifests.last()
+    if manifest is None:
+        raise InvalidInput(f"{prepared.root} holds no partitions; prepare subscriptions along with the messages")
+    manifests.check(manifest, settings.fingerprint())
+    manifests.verify(manifest)
+    for name in sorted(manifests.files_in_use(manifest)):
+        path = prepared.local(name)
+        if path.is_dir():
+            store.put_folder(name, partial(_copy_files, path))
+        else:
+            store.put(name, partial(_copy_file, path))
+    return Standing.found(store, settings, manifest)
+
+
+def _copy_file(old: Path, new: Path) -> None:
+    shutil.copyfile(old, new)
+
+
+def _copy_files(old: Path, new: Path) -> None:
+    shutil.copytree(old, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(CONTENTS))
 
 
 def _id_type(subscriptions: Subscriptions) -> str | None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from nearcast import engine
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
-from nearcast.spark.beginning import begin
+from nearcast.spark.beginning import begin, begin_from
 from nearcast.spark.changes import Changes, Registered
 from nearcast.spark.inputs import BatchFiles
 from nearcast.spark.intake import Kind, Read, Taken, read_source
@@ -30,6 +30,7 @@ from nearcast.spark.routing import NamedKeys
 from nearcast.spark.runner import LocalRunner
 from nearcast.spark.sequence import Order, Sequenced, Source, is_late, put_in_order
 from nearcast.spark.standing import Standing
+from nearcast.spark.store import Store
 from nearcast.spark.tasks import Detect, Snapshot, Step, Stepped, detect_batch, held, step_batch, write_snapshot
 from nearcast.tables import Rejected
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from nearcast.spark.runner import Runner
     from nearcast.spark.settings import Settings
     from nearcast.spark.sinks.base import Output, Sink
-    from nearcast.spark.store import Store
     from nearcast.text import Vocabulary
 
 #: Files smaller than this together are read by the driver: a job would take longer.
@@ -139,6 +139,17 @@ class Pipeline:
         manifest = replace(standing.manifest, fingerprint=self.fingerprint(), outputs=outputs)
         self._commit(standing, manifest)
         return rejected
+
+    def begin_from(self, prepared: str) -> None:
+        """Begin a new stream with what `nearcast prepare` built."""
+        self.sink.check()
+        self.sink.check_new()
+        self.manifests.sweep([], at_start=True)
+        standing = begin_from(Store(prepared), self.store, self.settings)
+        plan = standing.manifest.plan
+        self.settings = replace(self.settings, plan=plan["name"], partitions=int(plan["partitions"]))
+        standing.settings = self.settings
+        self._commit(standing, replace(standing.manifest, fingerprint=self.fingerprint()))
 
     def resume(self) -> bool:
         """Go on where the stream ended; False if it has not begun."""

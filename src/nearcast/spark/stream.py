@@ -167,7 +167,7 @@ class _Snapshots:
 
 def stream(
     messages: str | Path | DataFrame,
-    subscriptions: pa.Table | DataFrame,
+    subscriptions: pa.Table | DataFrame | str | Path,
     *,
     out: Any,
     checkpoint: str | Path,
@@ -194,6 +194,7 @@ def stream(
 
     `messages` and `changes` are folders that files arrive in, `kafka://host:port/topic`, or streaming DataFrames with
     the columns. `subscriptions` are those it begins with; a stream that goes on has its own, and they are not read.
+    They are a table, a DataFrame, or the folder of what `nearcast prepare` made of them.
     `out` is a folder (of Parquet, or of JSON lines if its name ends so), `kafka://host:port/topic`, "console",
     "memory", or a function of a DataFrame and the number of the batch.
 
@@ -204,9 +205,10 @@ def stream(
     spark = session() if spark is None else spark
     checkpoint = str(checkpoint)
     store = Store(f"{checkpoint.rstrip('/')}/nearcast")
-    table = subscriptions if isinstance(subscriptions, pa.Table) else subscriptions.toArrow()
+    prepared = None if not isinstance(subscriptions, (str, Path)) else _prepared(subscriptions)
+    table = _table(subscriptions)
     settings = Settings(
-        _space(space, table, sample),
+        _space(prepared["space"] if prepared else space, table, sample),
         analyzer=Analyzer() if analyzer is None else analyzer,
         index=index,
         window=None if window is None else Window.of(window),
@@ -231,7 +233,10 @@ def stream(
                 " bring it back, or begin anew with another checkpoint"
             )
         known = vocabulary if vocabulary is not None else Vocabulary().snapshot()
-        running.rejected = pipeline.begin(_renamed(table, settings), known, sample=sample)
+        if prepared is not None:
+            pipeline.begin_from(f"{subscriptions}/nearcast")
+        else:
+            running.rejected = pipeline.begin(_renamed(table, settings), known, sample=sample)
     elif vocabulary is not None:
         pipeline.use_vocabulary(vocabulary)
     running.query = _started(spark, running, frame, checkpoint, trigger, once=once)
@@ -282,6 +287,22 @@ def _space(given: str | Space | None, subscriptions: pa.Table, sample: pa.Table 
         return given
     names = [*subscriptions.column_names, *([] if sample is None else sample.column_names)]
     return space_of(names, given)
+
+
+def _table(given: Any) -> pa.Table:
+    if isinstance(given, (str, Path)):
+        return pa.table({})
+    table: pa.Table = given if isinstance(given, pa.Table) else given.toArrow()
+    return table
+
+
+def _prepared(folder: str | Path) -> dict[str, Any]:
+    from nearcast.spark.prepare import about_prepared
+
+    about = about_prepared(folder)
+    if about is None:
+        raise InvalidInput(f"{folder} was not made by nearcast prepare; give a table or a DataFrame of subscriptions")
+    return about
 
 
 def _renamed(table: pa.Table, settings: Settings) -> pa.Table:

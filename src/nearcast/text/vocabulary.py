@@ -49,6 +49,13 @@ class Vocabulary:
         self._weight: np.ndarray | None = None
         self._version: str | None = None
 
+    @classmethod
+    def counted(cls, table: WordTable, df: np.ndarray, documents: int) -> "Vocabulary":
+        """Return a vocabulary of words that were counted elsewhere: `df` is by id in `table`."""
+        vocabulary = cls(table)
+        vocabulary._df, vocabulary._documents = np.asarray(df, np.int64), documents
+        return vocabulary
+
     def __len__(self) -> int:
         return len(self.table)
 

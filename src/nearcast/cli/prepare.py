@@ -1,0 +1,77 @@
+"""`nearcast prepare`: raw files in, a store that matches and streams begin from."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nearcast.cli._console import Steps, complain
+from nearcast.cli._inputs import check_max_distance, renames_from, window_of
+from nearcast.cli._options import JsonOption, MapOption, MaxDistanceOption, SpaceOption, WindowOption
+from nearcast.cli._rejected import EXIT_REJECTED
+
+
+def prepare(
+    raw: Annotated[
+        list[Path],
+        typer.Argument(metavar="RAW…", help="Files or folders of messages and subscriptions, told by their columns."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="STORE", help="A new folder for what is prepared.")],
+    space: SpaceOption = None,
+    maps: MapOption = None,
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="Parquet file of what words weigh; else it is learned from the messages.")
+    ] = None,
+    max_distance: MaxDistanceOption = None,
+    window: WindowOption = None,
+    plan: Annotated[str, typer.Option(help="How subscriptions are spread over partitions.")] = "trigger",
+    partitions: Annotated[int | None, typer.Option(min=1, help="Parts they are spread over; one a core.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master; else all cores of this machine.")] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Check raw data, learn words and a plan, and build the partitions, as Spark jobs; exit 3 if rows were rejected."""
+    from nearcast.files import read_batches
+    from nearcast.spark.plans import parse_spec
+    from nearcast.spark.prepare import prepare as run
+    from nearcast.spark.prepare import raw_files
+    from nearcast.spark.runner import SparkRunner
+    from nearcast.spark.session import session
+    from nearcast.spark.settings import Settings
+    from nearcast.tables import Rejected, rename, space_of
+    from nearcast.text import Vocabulary
+
+    began = time.perf_counter()
+    check_max_distance(max_distance)
+    chosen = window_of(window)
+    renames = renames_from(maps or [])
+    names: list[str] = []
+    for path in raw_files(raw):
+        first = next(iter(read_batches(path, rejected=Rejected())))
+        names += rename(first, {new: old for new, old in renames.items() if old in first.column_names}).column_names
+    where = space_of(names, None if space is None else space.value)
+    words = None if vocabulary is None else Vocabulary.from_parquet(vocabulary)
+    with Steps() as steps:
+        steps.begin("starting Spark")
+        spark = session(master)
+        parts = partitions or spark.sparkContext.defaultParallelism
+        parse_spec(plan, parts)
+        settings = Settings(
+            where, window=chosen, max_distance=max_distance, plan=plan, partitions=parts, renames=renames
+        )
+        about = run(raw, out, settings, SparkRunner(spark), vocabulary=words, on_step=steps.begin)
+    about["seconds"] = round(time.perf_counter() - began, 3)
+    if as_json:
+        typer.echo(json.dumps(about))
+    else:
+        typer.echo(
+            f"{about['messages']:,} messages and {about['subscriptions']:,} subscriptions in {out},"
+            f" {about['words']:,} words, {parts} partitions by {plan}; {about['seconds']:.1f} s"
+        )
+    if about["rejected"]:
+        complain(f"{about['rejected']:,} rows were rejected; why is in {out}/rejected.parquet")
+        return EXIT_REJECTED
+    return 0

@@ -1,0 +1,250 @@
+"""From raw files to a store that streams and matches begin from, as Spark jobs.
+
+messages/, subscriptions/    Parquet in interchange columns, a part for each raw file
+rejected.parquet             rows that cannot be used, with reasons
+vocabulary.parquet           words and in how many messages each stands; its version is a hash of its content
+sample.parquet               messages that the plan was balanced by
+nearcast/                    the plan and a folder for each partition, as a stream begins from
+prepared.json                what there is; written last
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearcast import _arrow
+from nearcast._saved import replace_file
+from nearcast.errors import InvalidColumns, InvalidInput
+from nearcast.files import READABLE, read_table
+from nearcast.spark.beginning import SAMPLE, begin
+from nearcast.spark.changes import read_changes
+from nearcast.spark.intake import fetched
+from nearcast.spark.manifest import Manifests
+from nearcast.spark.normalising import is_subscriptions, message_rows, subscription_rows
+from nearcast.spark.settings import Settings
+from nearcast.spark.store import Store
+from nearcast.tables import Rejected, RejectedRow, read_messages, rename
+from nearcast.tables.cells import TableRows
+from nearcast.text import Vocabulary
+from nearcast.text.words import WordTable
+
+if TYPE_CHECKING:
+    from nearcast.spark.runner import Runner
+
+PREPARED = "prepared.json"
+_FORMAT = 1
+Progress = Callable[[str, int], object]
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Prepare one raw file."""
+
+    path: str
+    source: str
+    out: str
+    part: int
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What became of a raw file: rows written, and of messages their words by document and some to sample."""
+
+    kind: str
+    rows: int
+    rejected: list[RejectedRow]
+    words: pa.Array | None = None
+    df: np.ndarray | None = None
+    sample: pa.Table | None = None
+
+
+def prepare_file(task: Raw) -> Prepared:
+    """Read a raw file and write its good rows in interchange columns."""
+    rejected = Rejected()
+    with fetched(task.path) as path:
+        table = read_table(path, source=task.source, rejected=rejected)
+    renames = {new: old for new, old in task.settings.renames.items() if old in table.column_names}
+    table = rename(table, renames) if renames else table
+    if is_subscriptions(table.column_names):
+        return _prepare_subscriptions(task, table, rejected)
+    return _prepare_messages(task, table, rejected)
+
+
+def _prepare_subscriptions(task: Raw, table: pa.Table, rejected: Rejected) -> Prepared:
+    found = Rejected()
+    changes = read_changes(table, task.settings, source=task.source, rejected=found, only_subscribe=True)
+    good = _good(table, task.source, found)
+    rejected.extend(found)
+    _write(task, "subscriptions", subscription_rows(table, changes.ids, good))
+    return Prepared("subscriptions", len(changes), list(rejected))
+
+
+def _prepare_messages(task: Raw, table: pa.Table, rejected: Rejected) -> Prepared:
+    found = Rejected()
+    vocabulary = Vocabulary()
+    settings = task.settings
+    messages = read_messages(
+        table,
+        settings.space,
+        vocabulary.table,
+        settings.analyzer,
+        source=task.source,
+        add_words=True,
+        rejected=found,
+    )
+    vocabulary.learn(messages.term_start, messages.terms)
+    rows = message_rows(table, messages, _good(table, task.source, found), settings.space)
+    rejected.extend(found)
+    _write(task, "messages", rows)
+    step = max(1, -(-rows.num_rows // SAMPLE))
+    sample = rows.take(_arrow.numbers(np.arange(0, rows.num_rows, step)))
+    df = vocabulary.df_by_term
+    return Prepared("messages", rows.num_rows, list(rejected), vocabulary.table.words(), df, sample)
+
+
+def _good(table: pa.Table, source: str, rejected: Rejected) -> np.ndarray:
+    bad = [row.row for row in rejected]
+    good: np.ndarray = ~np.isin(TableRows(table, source, 0).numbers, bad)
+    return good
+
+
+def _write(task: Raw, kind: str, rows: pa.Table) -> None:
+    folder = Path(task.out) / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / f"part-{task.part:05d}.parquet", lambda path: pq.write_table(rows, path, compression="zstd"))
+
+
+def raw_files(given: Iterable[str | Path]) -> list[Path]:
+    """Return the files given, and those of folders given, in order of their names; one line where there is none."""
+    found: list[Path] = []
+    for each in map(Path, given):
+        if each.is_dir() and each.suffix != ".parquet":
+            inside = sorted(path for path in each.rglob("*") if path.is_file() and _is_readable(path))
+            if not inside:
+                raise InvalidInput(f"{each} has no file that ends in {', '.join(READABLE)}")
+            found += inside
+        elif not each.exists():
+            raise InvalidInput(f"{each}: there is no such file or folder")
+        else:
+            found.append(each)
+    return found
+
+
+def _is_readable(path: Path) -> bool:
+    name = path.name.removesuffix(".gz")
+    return name[0] not in "._" and name.endswith(READABLE)
+
+
+def prepare(
+    raw: Iterable[str | Path],
+    out: str | Path,
+    settings: Settings,
+    runner: Runner,
+    *,
+    vocabulary: Vocabulary | None = None,
+    on_step: Progress = lambda title, total: None,
+) -> dict[str, Any]:
+    """Prepare raw files into a new folder; return what there is, as `prepared.json` says it."""
+    files, out = raw_files(raw), Path(out)
+    if (out / PREPARED).exists():
+        raise InvalidInput(f"{out} is prepared already; choose another folder, or remove it")
+    if out.exists() and any(out.iterdir()):
+        raise InvalidInput(f"{out} is not empty and was not finished; remove it and prepare again")
+    out.mkdir(parents=True, exist_ok=True)
+    on_step("reading raw files", len(files))
+    tasks = [Raw(str(path.resolve()), path.name, str(out.resolve()), at, settings) for at, path in enumerate(files)]
+    done: list[Prepared] = runner.map(prepare_file, tasks)
+    rejected = Rejected()
+    for each in done:
+        rejected.extend(each.rejected)
+    learned = _vocabulary(done) if vocabulary is None else vocabulary
+    learned.to_parquet(out / "vocabulary.parquet")
+    sample = _sample(done)
+    if sample is not None:
+        replace_file(out / "sample.parquet", lambda path: pq.write_table(sample, path))
+    subscriptions = _subscriptions(out)
+    on_step("building partitions", settings.partitions)
+    if subscriptions is not None:
+        _build(out, settings, runner, subscriptions, learned, sample, rejected)
+    replace_file(out / "rejected.parquet", lambda path: pq.write_table(rejected.to_table(), path))
+    about = {
+        "format": _FORMAT,
+        "space": settings.space.kind,
+        "messages": sum(each.rows for each in done if each.kind == "messages"),
+        "subscriptions": 0 if subscriptions is None else subscriptions.num_rows,
+        "rejected": len(rejected),
+        "vocabulary_version": learned.snapshot().version if not learned.is_snapshot else learned.version,
+        "words": len(learned),
+        "plan": settings.plan,
+        "partitions": settings.partitions,
+    }
+    replace_file(out / PREPARED, lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
+    return about
+
+
+def _vocabulary(done: list[Prepared]) -> Vocabulary:
+    """Add up in how many messages each word stands."""
+    table, total, documents = WordTable(), np.zeros(0, np.int64), 0
+    for each in done:
+        if each.words is None or each.df is None:
+            continue
+        terms = table.ids_of_column(each.words, add=True)
+        total = np.concatenate([total, np.zeros(len(table) - len(total), np.int64)])
+        total[terms] += each.df[: len(terms)]
+        documents += each.rows
+    return Vocabulary.counted(table, total, documents)
+
+
+def _sample(done: list[Prepared]) -> pa.Table | None:
+    tables = [each.sample for each in done if each.sample is not None and each.sample.num_rows]
+    if not tables:
+        return None
+    whole = pa.concat_tables(tables, promote_options="permissive")
+    step = max(1, -(-whole.num_rows // SAMPLE))
+    return whole.take(_arrow.numbers(np.arange(0, whole.num_rows, step)))
+
+
+def _subscriptions(out: Path) -> pa.Table | None:
+    parts = sorted((out / "subscriptions").glob("part-*.parquet"))
+    if not parts:
+        return None
+    return pa.concat_tables([pq.read_table(path) for path in parts], promote_options="permissive")
+
+
+def _build(
+    out: Path,
+    settings: Settings,
+    runner: Runner,
+    subscriptions: pa.Table,
+    vocabulary: Vocabulary,
+    sample: pa.Table | None,
+    rejected: Rejected,
+) -> None:
+    """Learn the plan and build a folder for each partition; the manifest that names them comes last."""
+    store = Store(str(out / "nearcast"))
+    snapshot = vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
+    standing = begin(store, settings, runner, subscriptions, snapshot, sample=sample, rejected=rejected)
+    Manifests(store).commit(replace(standing.manifest, fingerprint=settings.fingerprint()))
+
+
+def about_prepared(folder: str | Path) -> dict[str, Any] | None:
+    """Return what a prepared folder says of itself, None if it is none."""
+    path = Path(folder) / PREPARED
+    if not path.is_file():
+        return None
+    try:
+        about = json.loads(path.read_text())
+        if about["format"] != _FORMAT:
+            raise InvalidColumns(f"{path} has format {about['format']}, expected {_FORMAT}; prepare it again")
+    except (ValueError, KeyError, TypeError):
+        raise InvalidColumns(f"{path} is damaged; prepare the data again") from None
+    return dict(about)
