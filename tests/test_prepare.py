@@ -104,9 +104,9 @@ def test_a_stream_begins_from_what_was_prepared(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda raw, out: (raw / "people.csv").write_text("name\nx\n"), "id"),
-        (lambda raw, out: (out.mkdir(), (out / "x").touch()), "not empty"),
-        (lambda raw, out: [path.unlink() for path in raw.iterdir()], "no file that ends in"),
+        (lambda raw, _: (raw / "people.csv").write_text("name\nx\n"), "id"),
+        (lambda _, out: (out.mkdir(), (out / "x").touch()), "not empty"),
+        (lambda raw, _: [path.unlink() for path in raw.iterdir()], "no file that ends in"),
     ],
     ids=["no id", "a folder in use", "nothing to read"],
 )

@@ -24,8 +24,10 @@ WITHOUT_KERNELS = (
     "files",
     "hub.py",
     "model",
+    "moves.py",
     "recent.py",
     "snapshot.py",
+    "spark",
     "testing",
 )
 #: `NEARCAST_CACHE=0` turns the compilation cache off, for the day a cluster misbehaves.

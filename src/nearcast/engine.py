@@ -338,7 +338,7 @@ def publish(state: State, messages: Messages, threads: int = 1, match: Match | N
     steps = _steps_of(state, messages)
     times = _clock(state, messages)
     if state.now >= state.next_expiry:
-        matches = _without_expired(state, matches, times)
+        matches = without_expired(state, matches, times)
         _forget_expired(state, state.now)
     return [Delivered(matches, messages.ids, times, steps, state.ids.snapshot(), state.vocabulary.version)]
 
@@ -450,8 +450,10 @@ def _clock(state: State, messages: Messages) -> NDArray[np.int64]:
     return times
 
 
-def _without_expired(state: State, matches: Matches, times: NDArray[np.int64]) -> Matches:
+def without_expired(state: State, matches: Matches, times: NDArray[np.int64]) -> Matches:
     """Leave out matches of subscriptions that had expired by the time of the message."""
+    if not len(state.expires):
+        return matches
     rows = matches.rows()
     slots = np.minimum(matches.slots, len(state.expires) - 1)
     limit = np.where(matches.slots < len(state.expires), state.expires[slots], NO_TIME)

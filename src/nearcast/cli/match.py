@@ -6,6 +6,7 @@ import json
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +33,7 @@ from nearcast.cli._options import (
     WindowOption,
 )
 from nearcast.cli._rejected import EXIT_REJECTED, show_rejected
+from nearcast.cli._spark_match import match_on_spark
 from nearcast.errors import InvalidColumns
 
 if TYPE_CHECKING:
@@ -45,6 +47,13 @@ if TYPE_CHECKING:
 _FIRST_PORTION, _LARGEST_PORTION, _MOST_DELIVERIES = 1 << 10, 1 << 16, 1 << 22
 
 
+class EngineName(StrEnum):
+    """What does the work."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 def match(
     subscriptions: SubscriptionsFile,
     messages: MessagesFile,
@@ -54,6 +63,14 @@ def match(
         str, typer.Option(metavar="NAME[:KEY=VALUE,…]", help="Index to match with; nearcast indexes lists them.")
     ] = "trigger",
     threads: Annotated[int, typer.Option(min=1, help="Cores to match with.")] = 1,
+    engine: Annotated[
+        EngineName, typer.Option(help="Match in this process, or as Spark jobs: .parquet is then a folder of parts.")
+    ] = EngineName.LOCAL,
+    plan: Annotated[
+        str, typer.Option(help="With Spark and top-k subscriptions: how these are spread over partitions.")
+    ] = "trigger",
+    partitions: Annotated[int | None, typer.Option(min=1, help="Parts they are spread over; one a core.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master; else --threads cores of this machine.")] = None,
     vocabulary: VocabularyOption = None,
     max_distance: MaxDistanceOption = None,
     window: WindowOption = None,
@@ -76,13 +93,16 @@ def match(
     check_max_distance(max_distance)
     sources = open_sources(subscriptions, messages, maps or [])
     where = space_of_sources(sources, space)
-    job = _Job(*sources, where, index, threads, max_distance, window_of(window), Rejected())
+    job = Job(*sources, where, index, threads, max_distance, window_of(window), Rejected())
     with ExitStack() as outputs:
         # Both files are opened before the work and put in place after it: no half of an answer is left behind.
-        writer = outputs.enter_context(DeliveryWriter(out))
         refused = None if rejected is None else outputs.enter_context(DeliveryWriter(rejected))
         with Steps() as steps:
-            counts = job.run(vocabulary, writer, steps)
+            if engine is EngineName.SPARK:
+                counts = match_on_spark(job, vocabulary, out, steps, plan=plan, partitions=partitions, master=master)
+            else:
+                writer = outputs.enter_context(DeliveryWriter(out))
+                counts = job.run(vocabulary, writer, steps)
         if refused is not None:
             refused.write(job.rejected.to_table())
     summary = counts | {"rejected": len(job.rejected), "seconds": round(time.perf_counter() - began, 3)}
@@ -94,7 +114,7 @@ def match(
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """What is to be matched, and the rows that were left out of it."""
 
     subscriptions: Source

@@ -35,7 +35,7 @@ def prepare(
 ) -> int:
     """Check raw data, learn words and a plan, and build the partitions, as Spark jobs; exit 3 if rows were rejected."""
     from nearcast.files import read_batches
-    from nearcast.spark.plans import parse_spec
+    from nearcast.plans import parse_spec
     from nearcast.spark.prepare import prepare as run
     from nearcast.spark.prepare import raw_files
     from nearcast.spark.runner import SparkRunner

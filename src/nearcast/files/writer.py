@@ -44,6 +44,7 @@ class DeliveryWriter:
         self._make = makers[self.path.suffix.lower()]
         self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         self._sink: _Sink | None = None
+        self._empty = DELIVERY_SCHEMA.empty_table()
         self.rows = 0
 
     def __enter__(self) -> Self:
@@ -62,7 +63,10 @@ class DeliveryWriter:
             raise InvalidColumns(f"{self.path} cannot be written: {error.strerror or error}") from None
 
     def write(self, table: pa.Table) -> None:
-        """Append the rows; every table has the same columns."""
+        """Append the rows; every table has the same columns. One without rows tells types only if all are so."""
+        if not table.num_rows:
+            self._empty = table
+            return
         with self._explained():
             if self._sink is None:
                 self._sink = self._make(self._temporary, table.schema)
@@ -77,9 +81,9 @@ class DeliveryWriter:
                 with suppress(OSError, pa.ArrowException):  # the first error is the one to tell
                     self._close()
                 return
-            if self._sink is None:
-                self.write(DELIVERY_SCHEMA.empty_table())
             with self._explained():
+                if self._sink is None:
+                    self._sink = self._make(self._temporary, self._empty.schema)
                 self._close()
                 os.replace(self._temporary, self.path)
         finally:

@@ -14,13 +14,13 @@ import pyarrow as pa
 from nearcast import _arrow
 from nearcast.columns import Messages, Subscriptions
 from nearcast.errors import InvalidInput
+from nearcast.plans import Routes, learn
 from nearcast.spark.carried import Carried
 from nearcast.spark.changes import read_changes
 from nearcast.spark.directory import Directory, described
 from nearcast.spark.loading import Share
 from nearcast.spark.manifest import Manifest, Manifests
 from nearcast.spark.places import CONTENTS
-from nearcast.spark.plans import Routes, learn
 from nearcast.spark.routing import Router
 from nearcast.spark.standing import Standing, new_line
 from nearcast.spark.tasks import Build, build_partition

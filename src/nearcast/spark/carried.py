@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast import _arrow
-from nearcast._jit import kernel
 from nearcast.columns import WITHIN
 from nearcast.errors import IncompatibleStore
-from nearcast.query import NOT_PHRASE, PHRASE
+from nearcast.query.codes import mark_terms, translate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +33,7 @@ class Carried:
     def of(cls, subscriptions: Subscriptions, table: WordTable) -> Carried:
         """Take subscriptions out of the reach of a table, with the words they use."""
         used = np.zeros(len(table), np.bool_)
-        _mark_terms(subscriptions.code_start, subscriptions.code, used)
+        mark_terms(subscriptions.code_start, subscriptions.code, used)
         terms = np.flatnonzero(used)
         number_of = np.zeros(len(table), np.int32)
         number_of[terms] = np.arange(len(terms), dtype=np.int32)
@@ -78,47 +77,5 @@ def _translated(subscriptions: Subscriptions, term_of: NDArray[np.int32]) -> Sub
     n_clauses = np.diff(subscriptions.clause_start)
     is_sorted = np.repeat(subscriptions.kind == WITHIN, n_clauses)
     code = np.empty_like(subscriptions.code)
-    _translate(subscriptions.code_start, subscriptions.code, term_of, is_sorted, code)
+    translate(subscriptions.code_start, subscriptions.code, term_of, is_sorted, code)
     return replace(subscriptions, code=code)
-
-
-@kernel
-def _translate(code_start, code, term_of, is_sorted, out):
-    """Write each clause with other terms; the words that must be there stand ascending where `is_sorted`."""
-    for clause in range(code_start.size - 1):
-        at, end = code_start[clause], code_start[clause + 1]
-        first = at
-        while at < end and code[at] >= 0:
-            out[at] = term_of[code[at]]
-            at += 1
-        if is_sorted[clause]:
-            out[first:at] = np.sort(out[first:at])
-        while at < end:
-            out[at] = code[at]
-            length = 1
-            if code[at] == PHRASE or code[at] == NOT_PHRASE:
-                at += 1
-                out[at] = length = code[at]
-            for _ in range(length):
-                at += 1
-                out[at] = term_of[code[at]]
-            at += 1
-
-
-@kernel
-def _mark_terms(code_start, code, used):
-    for clause in range(code_start.size - 1):
-        at, end = code_start[clause], code_start[clause + 1]
-        while at < end:
-            length = 1
-            if code[at] >= 0:
-                used[code[at]] = True
-                at += 1
-                continue
-            if code[at] == PHRASE or code[at] == NOT_PHRASE:
-                at += 1
-                length = code[at]
-            for _ in range(length):
-                at += 1
-                used[code[at]] = True
-            at += 1

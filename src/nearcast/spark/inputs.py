@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Messages
     from nearcast.engine import State
-    from nearcast.spark.plans import Keys
+    from nearcast.plans import Keys
 
 
 @dataclass(frozen=True)

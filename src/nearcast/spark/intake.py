@@ -113,7 +113,8 @@ def _id_type(ids: pa.Array | list[str | int]) -> str:
 
 def _table(task: Read, rejected: Rejected) -> pa.Table:
     if task.rows is not None:
-        table = _read_rows(task.rows, task.source, rejected)
+        is_json = task.rows.column_names == ["position", "line"]
+        table = _read_rows(task.rows, task.source, rejected) if is_json else task.rows
     else:
         assert task.path is not None
         with fetched(task.path) as path:

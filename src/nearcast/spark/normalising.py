@@ -88,8 +88,8 @@ def _typed(rows: TableRows, name: str) -> Any:
     if name in TEXT_NAMES or is_text(column.type):
         return column.cast(pa.string())
     if pa.types.is_struct(column.type) or is_list(column.type):
-        values = [None if each is None else json.dumps(without_nulls(each)) for each in column.to_pylist()]
-        return pa.array(values, pa.string())
+        texts = [None if each is None else json.dumps(without_nulls(each)) for each in column.to_pylist()]
+        return pa.array(texts, pa.string())
     return column
 
 

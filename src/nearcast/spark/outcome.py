@@ -109,6 +109,29 @@ def _keys(each: Told) -> tuple[NDArray[np.int64], ...]:
     return piece.ranks.astype(np.int64), piece.enters.astype(np.int64), each.number, piece.steps
 
 
+def keyed(told: Sequence[Told], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the deliveries as `tables` does, with the numbers that decide where each stands among other partitions'."""
+    told = [each for each in told if len(each.piece)]
+    if not told:
+        return
+    whole = pa.concat_tables([as_schema(each.piece.to_table(), schema) for each in told])
+    columns = [np.concatenate(column) for column in zip(*map(_keys, told), strict=True)]
+    for name, column in zip(KEYS, columns, strict=True):
+        whole = whole.append_column(name, _arrow.numbers(column))
+    yield whole.take(_arrow.numbers(np.lexsort(tuple(columns))))
+
+
+#: The columns that decide the order of deliveries, the least important first.
+KEYS = ("nearcast.rank", "nearcast.enters", "nearcast.number", "nearcast.step")
+
+
+def merged(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return the deliveries of all partitions in order, without their keys."""
+    whole = pa.concat_tables(parts)
+    order = np.lexsort(tuple(_arrow.array_of(whole.column(name)) for name in KEYS))
+    return whole.drop_columns(list(KEYS)).take(_arrow.numbers(order))
+
+
 def schema_of(subscription_id: pa.DataType, message_id: pa.DataType) -> pa.Schema:
     """Return the columns of deliveries with these types of ids."""
     kinds = {"subscription_id": subscription_id, "message_id": message_id, "cause_id": message_id}

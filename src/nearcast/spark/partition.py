@@ -15,13 +15,13 @@ from nearcast.columns import TOPK, Messages
 from nearcast.geo import Regions
 from nearcast.indexes import create
 from nearcast.moves import moved_row
+from nearcast.plans import Keys
 from nearcast.snapshot import open_state, save_state
 from nearcast.spark.carried import Carried
 from nearcast.spark.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, Registered
 from nearcast.spark.detector import Detector
 from nearcast.spark.matching import Candidates, Delta, Matcher
 from nearcast.spark.outcome import Told
-from nearcast.spark.plans import Keys
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:

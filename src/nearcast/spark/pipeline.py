@@ -19,12 +19,12 @@ import pyarrow as pa
 from nearcast import engine
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
+from nearcast.plans import Keys
 from nearcast.spark.beginning import begin, begin_from
 from nearcast.spark.changes import Changes, Registered
 from nearcast.spark.inputs import BatchFiles
 from nearcast.spark.intake import Kind, Read, Taken, read_source
 from nearcast.spark.manifest import Manifest, Manifests
-from nearcast.spark.plans import Keys
 from nearcast.spark.registering import Pending, Registrar
 from nearcast.spark.routing import NamedKeys
 from nearcast.spark.runner import LocalRunner
@@ -97,6 +97,12 @@ class Pipeline:
         self.query_id: str | None = None
         #: While snapshots are written beside, what they write is not swept away.
         self.is_sweeping = True
+        #: Whether time puts the rows of a batch in order; else they come as they stand in their sources.
+        self.by_time = True
+        #: Whether what is staged can be merged into one order over all partitions.
+        self.with_keys = False
+        #: Told the rows that each batch rejects.
+        self.on_rejected: Callable[[Rejected], object] | None = None
 
     # Beginning
 
@@ -211,6 +217,8 @@ class Pipeline:
         report = _report(files, stepped, registered, n_messages, len(rejected), seconds)
         manifest = self._manifest(standing, files, stepped, report, outputs, growth)
         self._commit(standing, manifest)
+        if self.on_rejected is not None:
+            self.on_rejected(rejected)
         return report
 
     def _new_vocabulary(self, standing: Standing, batch: int) -> str | None:
@@ -248,7 +256,7 @@ class Pipeline:
         taken = self._of_one_id_type(standing, taken, rejected)
         messages = [each for each in taken if each.kind == "messages" and each.segment is not None]
         changes = [each for each in taken if each.changes is not None and len(each.changes)]
-        order = put_in_order(_sources(messages), _sources(changes), standing.now)
+        order = put_in_order(_sources(messages), _sources(changes), standing.now, by_time=self.by_time)
         late = self._late(messages, order, rejected)
         registered, keys = self._register(standing, [each.changes for each in changes if each.changes], order, rejected)
         has_window = self.settings.window is not None
@@ -341,7 +349,8 @@ class Pipeline:
             detects = [Detect(ref, plan, files, deltas) for ref in refs]
             candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
         kinds = tuple(each or "string" for each in standing.manifest.more["id_types"])
-        steps = [Step(ref, plan, files, candidates, self.sink.stager, kinds) for ref in refs]  # type: ignore[arg-type]
+        stager = self.sink.stager
+        steps = [Step(ref, plan, files, candidates, stager, kinds, self.with_keys) for ref in refs]  # type: ignore[arg-type]
         stepped: list[Stepped] = self.runner.map(step_batch, steps, claims=_of(claims, "step"), prefer=held)
         self.store.delete(candidates)
         return stepped

@@ -151,7 +151,7 @@ def prepare(
     runner: Runner,
     *,
     vocabulary: Vocabulary | None = None,
-    on_step: Progress = lambda title, total: None,
+    on_step: Progress | None = None,
 ) -> dict[str, Any]:
     """Prepare raw files into a new folder; return what there is, as `prepared.json` says it."""
     files, out = raw_files(raw), Path(out)
@@ -160,6 +160,7 @@ def prepare(
     if out.exists() and any(out.iterdir()):
         raise InvalidInput(f"{out} is not empty and was not finished; remove it and prepare again")
     out.mkdir(parents=True, exist_ok=True)
+    on_step = on_step or _say_nothing
     on_step("reading raw files", len(files))
     tasks = [Raw(str(path.resolve()), path.name, str(out.resolve()), at, settings) for at, path in enumerate(files)]
     done: list[Prepared] = runner.map(prepare_file, tasks)
@@ -189,6 +190,10 @@ def prepare(
     }
     replace_file(out / PREPARED, lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
     return about
+
+
+def _say_nothing(title: str, total: int) -> None:
+    """Report progress to nobody."""
 
 
 def _vocabulary(done: list[Prepared]) -> Vocabulary:

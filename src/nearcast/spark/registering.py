@@ -14,10 +14,10 @@ from nearcast.columns import TOPK, WITHIN, Subscriptions
 from nearcast.errors import InvalidInput, InvalidSubscription
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Area, Box, Circle, Regions, Shape
 from nearcast.moves import moved_to
+from nearcast.plans import Keys, Plan
 from nearcast.spark.carried import Carried
 from nearcast.spark.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, Changes, Registered
 from nearcast.spark.directory import described, shapes_of
-from nearcast.spark.plans import Keys, Plan
 from nearcast.tables.moves import Moves
 from nearcast.tables.rejected import Rejected
 from nearcast.text.words import WordTable

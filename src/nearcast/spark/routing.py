@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast import _arrow
+from nearcast.plans import ANY_WORD, Keys, Plan, Routes, open_plan
 from nearcast.spark.carried import unpickled
-from nearcast.spark.plans import ANY_WORD, Keys, Plan, Routes, open_plan
 from nearcast.spark.store import Store
 
 if TYPE_CHECKING:

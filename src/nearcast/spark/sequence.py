@@ -44,8 +44,8 @@ class Order:
     change_clock: NDArray[np.int64]
 
 
-def put_in_order(messages: Sequence[Source], changes: Sequence[Source], now: int) -> Order:
-    """Return the order of a batch that begins at event time `now`."""
+def put_in_order(messages: Sequence[Source], changes: Sequence[Source], now: int, *, by_time: bool = True) -> Order:
+    """Return the order of a batch that begins at event time `now`; without `by_time`, sources and rows alone decide."""
     n_messages, n_changes = (sum(len(source.time) for source in group) for group in (messages, changes))
     time = _joined([source.time for source in (*messages, *changes)])
     is_message = np.arange(n_messages + n_changes) < n_messages
@@ -55,7 +55,7 @@ def put_in_order(messages: Sequence[Source], changes: Sequence[Source], now: int
         [len(source.time) for source in (*messages, *changes)],
     )
     row = _joined([source.row for source in (*messages, *changes)])
-    order = np.lexsort((row, rank, is_message, time))
+    order = np.lexsort((row, rank, is_message, time if by_time else np.zeros(len(time))))
     moves_clock = np.where(is_message[order], time[order], NO_TIME)
     clock = np.maximum.accumulate(np.maximum(moves_clock, now)) if len(order) else moves_clock
     at_message, at_change = np.flatnonzero(is_message[order]), np.flatnonzero(~is_message[order])

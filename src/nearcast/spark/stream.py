@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from nearcast.errors import IncompatibleStore, InvalidInput, NearcastError
+from nearcast.plans import parse_spec
 from nearcast.sliding import Window
 from nearcast.spark.pipeline import Pipeline, Report
-from nearcast.spark.plans import parse_spec
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.session import session, use_checkpoint
 from nearcast.spark.settings import Settings

@@ -18,7 +18,7 @@ from nearcast.spark.carried import unpickled
 from nearcast.spark.detecting import detect, follow
 from nearcast.spark.inputs import BatchFiles, Inputs, read_inputs
 from nearcast.spark.matching import Candidates, Delta
-from nearcast.spark.outcome import count, net, schema_of, tables
+from nearcast.spark.outcome import count, keyed, net, schema_of, tables
 from nearcast.spark.partition import Partition
 from nearcast.spark.routing import NamedKeys, PlanRef, Router, router_of
 from nearcast.spark.settings import Settings
@@ -151,6 +151,8 @@ class Step:
     candidates: tuple[str, ...]
     stager: Stager
     id_types: tuple[str, str]
+    #: Whether staged rows carry the numbers that put them in order among those of other partitions.
+    with_keys: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ def step_batch(task: Step) -> Stepped:
     known.version = known.detected = batch
     told = net([*told, *outcome.told])
     schema = schema_of(*(pa.int64() if each == "int64" else pa.string() for each in task.id_types))
-    output = task.stager.stage(batch, number, tables(told, schema))
+    made = keyed(told, schema) if task.with_keys else tables(told, schema)
+    output = task.stager.stage(batch, number, made)
     delta = store.unique("deltas", batch, number, ".pickle")
     store.put(delta, outcome.delta.write)
     keys = NamedKeys.of(outcome.keys, router.plan) if len(outcome.keys.word) else None

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast._jit import kernel
-from nearcast.spark.plans.base import ANY_CELL, ANY_WORD, Keys, Placement, Plan
-from nearcast.spark.plans.grid import Grid, cut_space, message_points, places_of
-from nearcast.spark.plans.needs import Needs, all_words_of, needs_of
-from nearcast.spark.plans.single import all_messages, homes_by_place, tree_arrays, tree_of
-from nearcast.spark.plans.words import Owners, Postings, cut_words
+from nearcast.plans.base import ANY_CELL, ANY_WORD, Keys, Placement, Plan, checked_weights
+from nearcast.plans.grid import Grid, cut_space, message_points, places_of
+from nearcast.plans.needs import Needs, all_words_of, needs_of
+from nearcast.plans.single import all_messages, homes_by_place, tree_arrays, tree_of
+from nearcast.plans.words import Owners, Postings, cut_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class CopiesPlan(Plan):
         frequency = frequency_by_word(self._frequency, len(self.words))
         if self.takes_all_words:
             return all_words_of(subscriptions, frequency)
-        return needs_of(subscriptions, weights, thresholds, frequency)
+        return needs_of(subscriptions, checked_weights(weights, self.words), thresholds, frequency)
 
     def place(
         self,
@@ -67,7 +67,7 @@ class CopiesPlan(Plan):
         home = (numbers % self.partitions).astype(np.int32)
         takers = self._takers(subscriptions, numbers, needs)
         copies, needs_any = np.zeros(len(home), np.uint64), np.zeros(len(home), np.uint8)
-        weights = np.ascontiguousarray(weights, np.float64)
+        weights = checked_weights(weights, self.words)
         _gather_copies(needs.row, needs.word, takers, weights, home, copies, needs_any)
         worded = np.flatnonzero(needs_any[needs.row] == 0)
         keys = Keys.distinct(needs.word[worded], ANY_CELL, takers[worded])
@@ -147,7 +147,7 @@ class KeywordPlan(CopiesPlan):
         plan = cls(name, partitions, space, words, said.frequency(len(words)), np.zeros(len(words), np.int32))
         needs = plan.needs(subscriptions, weights, thresholds)
         wanted = Postings.of(needs.row, needs.word, len(subscriptions))
-        plan._owners = Owners(words, cut_words(wanted, said, len(words), partitions), partitions)
+        plan._owners = Owners(words, cut_words(wanted, said, plan._frequency, partitions), partitions)
         return plan
 
     def _takers(self, subscriptions: Subscriptions, numbers: NDArray[np.int64], needs: Needs) -> NDArray[np.int32]:
@@ -214,13 +214,14 @@ class SpaceFirstPlan(CopiesPlan):
         points, has_place = places_of(subscriptions)
         tree = cut_space(points[has_place], message_points(sample), first, space)
         said, n = Postings.of_messages(sample), len(subscriptions)
-        needs = needs_of(subscriptions, weights, thresholds, said.frequency(len(words)))
+        frequency = said.frequency(len(words))
+        needs = needs_of(subscriptions, weights, thresholds, frequency)
         cell = homes_by_place(tree, subscriptions, np.arange(n))[needs.row]
         owner = np.zeros((first, len(words)), np.int32)
         for group in range(first):
             wanted = Postings.of(needs.row[cell == group], needs.word[cell == group], n)
-            owner[group] = cut_words(wanted, said, len(words), second)
-        return cls(name, first * second, space, words, said.frequency(len(words)), tree, owner)
+            owner[group] = cut_words(wanted, said, frequency, second)
+        return cls(name, first * second, space, words, frequency, tree, owner)
 
     def _takers(self, subscriptions: Subscriptions, numbers: NDArray[np.int64], needs: Needs) -> NDArray[np.int32]:
         cell = homes_by_place(self.tree, subscriptions, numbers)[needs.row]
@@ -275,8 +276,9 @@ class KeywordFirstPlan(CopiesPlan):
         """Cut the words by Algorithm 4, and by Algorithm 3 space for the subscriptions that need words of each set."""
         first, second = groups
         said, n = Postings.of_messages(sample), len(subscriptions)
-        needs = needs_of(subscriptions, weights, thresholds, said.frequency(len(words)))
-        owner = cut_words(Postings.of(needs.row, needs.word, n), said, len(words), first)
+        frequency = said.frequency(len(words))
+        needs = needs_of(subscriptions, weights, thresholds, frequency)
+        owner = cut_words(Postings.of(needs.row, needs.word, n), said, frequency, first)
         points, has_place = places_of(subscriptions)
         where = message_points(sample)
         speaks_of = np.zeros((len(sample), first), np.bool_)
@@ -285,7 +287,7 @@ class KeywordFirstPlan(CopiesPlan):
         for group in range(first):
             mine = np.unique(needs.row[(needs.word >= 0) & (_of_words(owner, needs.word) == group)])
             trees.append(cut_space(points[mine][has_place[mine]], where[speaks_of[:, group]], second, space))
-        return cls(name, first * second, space, words, said.frequency(len(words)), owner, trees)
+        return cls(name, first * second, space, words, frequency, owner, trees)
 
     def _takers(self, subscriptions: Subscriptions, numbers: NDArray[np.int64], needs: Needs) -> NDArray[np.int32]:
         group_of = _of_words(self._owners.by_word(), needs.word)
@@ -298,7 +300,11 @@ class KeywordFirstPlan(CopiesPlan):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the owners, a tree for each, and how frequent words were."""
-        found = {"frequency": self._frequency, "owner": self._owners.learned, "trees": np.array(len(self._trees))}
+        found: dict[str, NDArray[Any]] = {
+            "frequency": self._frequency,
+            "owner": self._owners.learned,
+            "trees": np.array(len(self._trees)),
+        }
         for group, tree in enumerate(self._trees):
             found |= tree_arrays(f"tree{group}", tree)
         return found

@@ -11,13 +11,14 @@ import numpy as np
 
 from nearcast._saved import replace_file
 from nearcast.columns import TOPK
+from nearcast.errors import InvalidInput
 from nearcast.geo import Space
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Subscriptions
-    from nearcast.spark.plans.grid import Grid
+    from nearcast.plans.grid import Grid
     from nearcast.text.words import WordTable
 
 #: In a key: whatever the message says, wherever it is.
@@ -143,6 +144,13 @@ class Plan(ABC):
                 np.savez(file, about=np.array(json.dumps(about)), **self.arrays())  # type: ignore[arg-type]
 
         replace_file(folder / PLAN_FILE, write)
+
+
+def checked_weights(weights: NDArray[np.float64], words: WordTable) -> NDArray[np.float64]:
+    """Return the weights for kernels; `InvalidInput` if there are fewer than words."""
+    if len(weights) < len(words):
+        raise InvalidInput(f"{len(weights)} weights for {len(words)} words; give one for each", field="weights")
+    return np.ascontiguousarray(weights, np.float64)
 
 
 def topk_thresholds(subscriptions: Subscriptions, given: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast._jit import kernel
 from nearcast.columns import TOPK
-from nearcast.spark.plans.routes import Routes
+from nearcast.plans.routes import Routes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages, Subscriptions
-    from nearcast.spark.plans.base import Placement, Plan
+    from nearcast.plans.base import Placement, Plan
 
 #: Messages that are matched to count hops.
 _MATCHED = 500
@@ -34,9 +33,10 @@ def measure(
 
     - `replication`: copies per subscription
     - `tuples`: partitions per message
-    - `hops`: matches per message that are found, of partitions that get it, only away from home; the Skype paper's
-      top-k subscriptions pay for each. Counted by matching up to 500 messages; None where there are no copies
+    - `hops`: matches per message whose home does not get the message, so that a copy has to tell it. Counted by
+      matching up to 500 messages; None where there are no copies
     - `cost_balance`: the largest cost of a partition by the mean, its subscriptions times its messages (Eq. 15, 16)
+    - `busiest`: the largest cost of a partition as a share of all subscriptions times all messages
     - `message_balance`, `subscription_balance`: the same of messages and of subscriptions
     - `bytes`: per message, what is sent: its row, once for each partition
     - `keys`: how many there are
@@ -56,6 +56,7 @@ def measure(
         "tuples": float(sent.mean()) if len(sample) else 0.0,
         "hops": _hops(plan, placement, subscriptions, weights, sample, thresholds),
         "cost_balance": balance(held * got),
+        "busiest": float((held * got).max() / max(len(subscriptions) * len(sample), 1)),
         "message_balance": balance(got),
         "subscription_balance": balance(held),
         "bytes": float((sent * row_bytes).mean()) if len(sample) else 0.0,
@@ -103,15 +104,7 @@ def _hops(
     routes = Routes(plan.partitions, plan.grid)
     routes.add(placement.keys)
     start, partition = routes.route(few)
-    reached = np.zeros(len(few), np.uint64)
-    _mark(start, partition, reached)
-    home = placement.home[row_of[matches.slots]].astype(np.uint64)
-    at_home = (reached[matches.rows()] >> home) & np.uint64(1)
-    return float(np.count_nonzero(at_home == 0) / len(few))
-
-
-@kernel
-def _mark(start, partition, reached):
-    for message in range(reached.size):
-        for i in range(start[message], start[message + 1]):
-            reached[message] |= np.uint64(1) << np.uint64(partition[i])
+    got = np.zeros((len(few), plan.partitions), np.bool_)
+    got[np.repeat(np.arange(len(few)), np.diff(start)), partition] = True
+    is_at_home = got[matches.rows(), placement.home[row_of[matches.slots]]]
+    return float(np.count_nonzero(~is_at_home) / len(few))

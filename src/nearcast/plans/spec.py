@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from nearcast.errors import InvalidInput
-from nearcast.spark.plans.base import MOST_PARTITIONS_WITH_COPIES
+from nearcast.plans.base import MOST_PARTITIONS_WITH_COPIES
 
 PLAN_NAMES = ("hash", "location", "keyword", "prefix", "space-first", "keyword-first", "trigger")
 _HYBRIDS = ("space-first", "keyword-first")

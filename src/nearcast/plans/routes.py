@@ -10,8 +10,8 @@ import numpy as np
 from nearcast._jit import kernel, step
 from nearcast._saved import replace_file
 from nearcast.errors import IncompatibleStore
-from nearcast.spark.plans.base import Keys
-from nearcast.spark.plans.grid import Grid, leaf_at, push_touched
+from nearcast.plans.base import Keys
+from nearcast.plans.grid import Grid, leaf_at, push_touched
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -118,7 +118,7 @@ class Routes:
 
         def write(path: Path) -> None:
             with path.open("wb") as file:
-                np.savez(file, partitions=np.array(self.partitions), **columns)  # type: ignore[arg-type]
+                np.savez(file, partitions=np.array(self.partitions), **columns)
 
         replace_file(folder / _FILE, write)
 

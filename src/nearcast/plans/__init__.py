@@ -24,13 +24,13 @@ import numpy as np
 
 from nearcast.errors import IncompatibleStore
 from nearcast.geo import Space
-from nearcast.spark.plans.base import ANY_CELL, ANY_WORD, PLAN_FILE, PLAN_FORMAT, Keys, Placement, Plan
-from nearcast.spark.plans.copies import KeywordFirstPlan, KeywordPlan, PrefixPlan, SpaceFirstPlan
-from nearcast.spark.plans.grid import Grid
-from nearcast.spark.plans.routes import Routes
-from nearcast.spark.plans.single import HashPlan, LocationPlan
-from nearcast.spark.plans.spec import PLAN_NAMES, Spec, parse_spec
-from nearcast.spark.plans.trigger import TriggerPlan
+from nearcast.plans.base import ANY_CELL, ANY_WORD, PLAN_FILE, PLAN_FORMAT, Keys, Placement, Plan
+from nearcast.plans.copies import KeywordFirstPlan, KeywordPlan, PrefixPlan, SpaceFirstPlan
+from nearcast.plans.grid import Grid
+from nearcast.plans.routes import Routes
+from nearcast.plans.single import HashPlan, LocationPlan
+from nearcast.plans.spec import PLAN_NAMES, Spec, parse_spec
+from nearcast.plans.trigger import TriggerPlan
 from nearcast.text.words import WordTable
 
 if TYPE_CHECKING:

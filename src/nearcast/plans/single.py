@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.spark.plans.base import ANY_CELL, ANY_WORD, Keys, Placement, Plan
-from nearcast.spark.plans.grid import Grid, cut_space, message_points, places_of
+from nearcast.plans.base import ANY_CELL, ANY_WORD, Keys, Placement, Plan
+from nearcast.plans.grid import Grid, cut_space, message_points, places_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,6 +56,7 @@ class HashPlan(Plan):
         cls, name: str, partitions: int, space: Space, words: WordTable, arrays: dict[str, NDArray[Any]]
     ) -> HashPlan:
         """Return the plan."""
+        del arrays  # nothing was learned
         return cls(name, partitions, space, words)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The cuts are chosen from so many points at most.
 _MOST_POINTS = 1 << 18
-#: Room for the nodes still to visit; a tree of 2^30 leaves is 30 deep at least, ours are balanced by count of leaves.
+#: Room for the nodes still to visit: one for each level, of which a tree of n cells has log2 n, and one more.
 _STACK = 128
 
 

@@ -21,8 +21,8 @@ from nearcast.geo.parts import covering_parts
 from nearcast.indexes._scored import own_amount, scored_of
 from nearcast.indexes.trigger.reach import comes_before
 from nearcast.indexes.trigger.rows import rarest_terms
+from nearcast.plans.base import ANY_WORD, topk_thresholds
 from nearcast.similarity import MARGIN, TFIDF, most_text, near_needed
-from nearcast.spark.plans.base import ANY_WORD, topk_thresholds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,0 +1,82 @@
+"""`nearcast match --engine spark`: the same command with the work done by Spark jobs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nearcast.cli._inputs import need_window, vocabulary_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nearcast.cli._console import Steps
+    from nearcast.cli.match import Job
+    from nearcast.text import Vocabulary
+
+
+def match_on_spark(
+    job: Job,
+    vocabulary: Path | None,
+    out: Path,
+    steps: Steps,
+    *,
+    plan: str,
+    partitions: int | None,
+    master: str | None,
+) -> dict[str, Any]:
+    """Match everything into `out`; return the counts."""
+    from nearcast.plans import parse_spec
+    from nearcast.spark.filematch import FileMatch
+    from nearcast.spark.runner import SparkRunner
+    from nearcast.spark.session import session
+    from nearcast.spark.settings import Settings
+    from nearcast.text import Vocabulary
+
+    steps.begin("reading subscriptions", job.subscriptions.total())
+    subscriptions = job.subscriptions.table(job.rejected)
+    need_window(subscriptions, job.window)
+    steps.begin("starting Spark")
+    spark = session(master or f"local[{job.threads},4]")
+    parts = partitions or spark.sparkContext.defaultParallelism
+    parse_spec(plan, parts)
+    settings = Settings(
+        job.space, index=job.index, window=job.window, max_distance=job.max_distance, plan=plan, partitions=parts
+    )
+    given = None if vocabulary is None else Vocabulary.from_parquet(vocabulary)
+    with tempfile.TemporaryDirectory(prefix=".nearcast-", dir=out.resolve().parent) as folder:
+        run = FileMatch(settings, SparkRunner(spark), Path(folder), steps.begin)
+        if job.window is not None and _has_topk(subscriptions):
+            return {**_in_order(job, run, subscriptions, given, out, steps), "index": job.index}
+        return {**_in_pieces(job, run, subscriptions, given, out), "index": job.index}
+
+
+def _has_topk(subscriptions: pa.Table) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if "kind" not in subscriptions.column_names or pa.types.is_null(subscriptions.schema.field("kind").type):
+        return False
+    return bool(pc.any(pc.equal(subscriptions.column("kind").cast(pa.string()), "topk")).as_py())
+
+
+def _in_pieces(job: Job, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path) -> dict[str, Any]:
+    from nearcast.spark.filematch import put_together
+
+    messages = job.messages.batches(job.rejected)
+    parts, counts = run.run(subscriptions, messages, given, job.rejected, suffix=out.suffix.lower())
+    put_together(parts, out)
+    return dict(counts)
+
+
+def _in_order(
+    job: Job, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path, steps: Steps
+) -> dict[str, Any]:
+    from nearcast.files import DeliveryWriter
+
+    words = given if given is not None else vocabulary_of(None, job.messages, job.space, steps)
+    with DeliveryWriter(out) as writer:
+        messages = job.messages.batches(job.rejected)
+        counts = run.run_in_order(subscriptions, messages, words, job.rejected, write=writer.write)
+    return dict(counts)
