@@ -9,6 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from nearcast.cli import _console, main
+from spark_session import spark
+
+__all__ = ["spark"]
 
 IS_INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 HAS_BOUNDS_CHECKS = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")

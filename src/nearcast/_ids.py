@@ -108,8 +108,9 @@ class IdTable:
 
     def in_use(self) -> NDArray[np.int32]:
         """Return the slots that have an id, ascending."""
-        slots: NDArray[np.int32] = np.sort(self._slot_of_key[: len(self._keys)])
-        return slots[slots != _NO_SLOT]
+        slots = np.sort(self._slot_of_key[: len(self._keys)])
+        used: NDArray[np.int32] = slots[slots != _NO_SLOT]
+        return used
 
     def bind(self, ids: pa.Array, slots: NDArray[np.int32]) -> None:
         """Give ids that have no slot these slots."""

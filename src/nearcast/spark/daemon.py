@@ -11,11 +11,12 @@ import contextlib
 import gc
 import importlib
 import io
+import socket
 import sys
 
 from nearcast.spark.frozen import freeze_once
 
-__all__ = ["freeze_once", "prepare"]
+__all__ = ["freeze_once", "leave_quietly", "prepare"]
 
 #: Beside the kernels: what a worker would import at its first task. None of them starts a thread that a fork would
 #: lose, but for one of jemalloc, which looks after itself.
@@ -37,9 +38,25 @@ def prepare() -> None:
     gc.freeze()
 
 
+def leave_quietly() -> None:
+    """Let a worker that Spark has let go, as it does after a minute without work, end without a traceback."""
+    from pyspark import daemon
+
+    work = daemon.worker
+
+    def worker(sock: socket.socket, authenticated: bool) -> int:
+        try:
+            return work(sock, authenticated)
+        except BrokenPipeError:
+            return 1
+
+    daemon.worker = worker
+
+
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
     prepare()
+    leave_quietly()
     sys.stdout.flush()
     manager()

@@ -90,6 +90,9 @@ def _check_points(rows: TableRows, is_point: Mask, point: Floats, space: Space) 
     for at, (name, limit) in enumerate(zip(names, limits, strict=True)):
         values = point[:, at]
         wrong = is_point & ~(np.isfinite(values) & (np.abs(values) <= limit))
-        rows.faults.add_where(
-            wrong, name, lambda row, name=name, values=values: f"{name} is {values[row]:g}; expected a place there is"
-        )
+        for row in np.flatnonzero(wrong).tolist():
+            rows.faults.add(row, name, f"{name} is {values[row]:g}; expected {_range(limit)}")
+
+
+def _range(limit: float) -> str:
+    return f"-{limit:g} to {limit:g}" if np.isfinite(limit) else "a finite number"
