@@ -46,7 +46,7 @@ help: ## show this list
 
 INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip --disable-pip-version-check install --quiet)
 
-demo: .venv/.ready ## match a generated city and explain a few answers
+demo: .venv/.ready ## stream a generated city through embedded Spark, and explain a few answers
 	@$(BIN)/nearcast demo
 
 # Three runs: compiled; interpreted, where Python sees every mistake; with bounds checks, where a bad index raises.

@@ -560,7 +560,7 @@ def test_generate_from_a_source_in_another_space(nearcast, tmp_path):
 
 def test_demo_tells_its_story(nearcast):
     """Figures, districts, three arrivals and three near misses of three kinds."""
-    result = nearcast("demo", "--subscriptions", 8000, "--messages", 1000)
+    result = nearcast("demo", "--subscriptions", 8000, "--messages", 1000, "--engine", "local")
     assert (0, "") == (result.status, result.err)
     assert 6 == result.out.count(" asked for ")
     assert "Busiest districts" in result.out
@@ -572,7 +572,7 @@ def test_no_command_shows_help(nearcast):
     """`nearcast` alone says what there is."""
     result = nearcast()
     assert 0 == result.status
-    for name in ("match", "explain", "generate", "indexes", "bench", "demo", "version"):
+    for name in ("match", "explain", "generate", "prepare", "stream", "inspect", "indexes", "bench", "demo", "version"):
         assert name in result.out
 
 

@@ -16,6 +16,13 @@ class SpaceName(StrEnum):
     PLANE = "plane"
 
 
+class EngineName(StrEnum):
+    """What does the work."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 _FORMATS = ".parquet, .jsonl, .ndjson, .csv, .geojson or .geojsonl"
 
 SubscriptionsFile = Annotated[Path, typer.Option("--subscriptions", help=f"File of subscriptions: {_FORMATS}.")]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nearcast.cli._console import stdout
-from nearcast.cli._options import JsonOption, SeedOption
+from nearcast.cli._options import EngineName, JsonOption, SeedOption
 
 
 def indexes(as_json: JsonOption = False) -> int:
@@ -42,9 +42,14 @@ def demo(
     subscriptions: Annotated[int, typer.Option(min=100, help="How many people subscribe.")] = 20_000,
     messages: Annotated[int, typer.Option(min=100, help="How many messages are published.")] = 5_000,
     seed: SeedOption = 1,
+    engine: Annotated[
+        EngineName | None, typer.Option(help="spark: as a stream first, if Spark is installed; local: a hub alone.")
+    ] = None,
 ) -> int:
-    """Match an evening of messages in a made-up city, and explain a few answers."""
+    """Match an evening of messages in a made-up city, as a stream and in one process, and explain a few answers."""
     from nearcast.demo import run
+    from nearcast.demo.streaming import has_spark
 
-    run(stdout(), subscriptions=subscriptions, messages=messages, seed=seed)
+    on_spark = engine is EngineName.SPARK or (engine is None and has_spark())
+    run(stdout(), subscriptions=subscriptions, messages=messages, seed=seed, on_spark=on_spark)
     return 0

@@ -6,7 +6,6 @@ import json
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +22,7 @@ from nearcast.cli._inputs import (
     window_of,
 )
 from nearcast.cli._options import (
+    EngineName,
     JsonOption,
     MapOption,
     MaxDistanceOption,
@@ -45,13 +45,6 @@ if TYPE_CHECKING:
 
 #: Messages that are published at once, at first and at most, and deliveries that are to be in memory at once.
 _FIRST_PORTION, _LARGEST_PORTION, _MOST_DELIVERIES = 1 << 10, 1 << 16, 1 << 22
-
-
-class EngineName(StrEnum):
-    """What does the work."""
-
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 def match(

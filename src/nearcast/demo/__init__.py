@@ -28,10 +28,13 @@ _NEAR_M = 500.0
 Row = dict[str, Any]
 
 
-def run(console: Console, *, subscriptions: int = 20_000, messages: int = 5_000, seed: int = 1) -> None:
+def run(
+    console: Console, *, subscriptions: int = 20_000, messages: int = 5_000, seed: int = 1, on_spark: bool = False
+) -> None:
     """Subscribe the people of a city, publish an evening of messages, and print what became of them."""
     city = _city.evening(subscriptions, messages, seed)
     _say(console, f"[bold]An evening in {_city.NAME}[/bold], a city that does not exist", gap=True)
+    streamed = _stream(console, city) if on_spark else None
     with console.status("compiling, the first time only"):
         _warm_up(city)
 
@@ -44,11 +47,42 @@ def run(console: Console, *, subscriptions: int = 20_000, messages: int = 5_000,
     deliveries = hub.publish_many(city.messages, threads=threads)
     published_s = time.perf_counter() - began
     reached = deliveries.to_table()
+    if streamed is not None:
+        _print_comparison(console, streamed, reached)
     _print_figures(console, city, reached, subscribed_s, published_s, _one_by_one(city))
     _print_districts(console, city, reached)
     stories = _Stories(city, hub)
     _print_stories(console, "Three messages that arrived", stories.arrivals(), "green")
     _print_stories(console, "Three that just missed", stories.near_misses(), "yellow")
+
+
+def _stream(console: Console, city: _city.City) -> pa.Table:
+    """Let the evening go through a stream on Spark first; return what it delivered."""
+    from nearcast.demo.streaming import FILES, stream_evening
+
+    _say(console, "[bold]As a stream[/bold] on Spark, embedded in this process: files arrive, part files come out")
+    with console.status("starting") as status:
+        reached, seconds = stream_evening(city, status.update, lambda each: _print_batch(console, each))
+    rate = city.messages.num_rows * (FILES - 1) / FILES / seconds
+    _say(console, f"  {reached.num_rows:,} deliveries; {rate:,.0f} messages a second after the first batch", gap=True)
+    return reached
+
+
+def _print_batch(console: Console, progress: Any) -> None:
+    report = progress.report
+    took = f"{report.seconds * 1000:,.0f} ms"
+    _say(
+        console,
+        f"  batch {report.batch}: {report.messages:,} messages, {report.deliveries:,} deliveries in {took},"
+        f" {report.tuples / max(report.messages, 1):.1f} of {len(report.load)} partitions for a message",
+    )
+
+
+def _print_comparison(console: Console, streamed: pa.Table, reached: pa.Table) -> None:
+    """Tell whether the stream and the hub delivered the same."""
+    same = sorted(streamed["delivery_id"].to_pylist()) == sorted(reached["delivery_id"].to_pylist())
+    verdict = "[green]the same[/green]" if same else "[red]something else[/red]"
+    _say(console, f"[bold]In one process[/bold], without Spark: a hub delivers {verdict}")
 
 
 def _warm_up(city: _city.City) -> None:
