@@ -1,11 +1,13 @@
 """The pipeline without Spark: every kind and plan, any number of partitions and any batches, against a hub."""
 
 import random
+from datetime import datetime
 
 import pyarrow.parquet as pq
 import pytest
 
 from nearcast import Hub, Vocabulary
+from nearcast.errors import NearcastError
 from nearcast.geo import Space
 from nearcast.sliding import Window
 from nearcast.spark.pipeline import Given, Pipeline
@@ -15,7 +17,7 @@ from nearcast.spark.sinks import sink_of
 from nearcast.spark.store import Store
 from nearcast.spark.tasks import forget_all
 from nearcast.tables import Rejected, subscriptions_table
-from streams import COLUMNS, Oracle, World, write_files
+from streams import COLUMNS, Oracle, World, moment, write_files
 
 PLANS = ("hash", "location", "keyword", "prefix", "space-first", "keyword-first", "trigger")
 
@@ -101,3 +103,155 @@ def test_a_stream_delivers_what_a_hub_does(tmp_path, plan, partitions, kinds):
     by_count = seed % 2
     window = None if kinds in (("within",), ("similar",)) else Window.of(9 if by_count else "5s")
     check(tmp_path, seed, plan, partitions, window, kinds, earth=bool(seed % 3 == 0), forget=0.3)
+
+
+@pytest.mark.parametrize("plan", ["trigger", "prefix"])
+def test_a_stream_that_starts_anew_before_every_batch_goes_on(tmp_path, plan):
+    """What a driver knows is found again from the manifest: directory, routes, steps, clock."""
+    world = World(11)
+    ids = list(range(1, 13))
+    first = [world.subscription(id_) for id_ in ids[:8]]
+    oracle = Oracle(Hub("plane", window=9))
+    oracle.begin(first)
+    stream = Stream(tmp_path, settings_of(plan, 3, window=Window.of(9)), first)
+    for batch in range(6):
+        files = world.batch(8, 3, ids)
+        expected = as_rows(oracle.run(files))
+        stream.pipeline = stream.opened()
+        assert stream.pipeline.resume()
+        forget_all()
+        _, tables = stream.run(batch, files)
+        assert sorted(in_order(tables), key=str) == sorted(expected, key=str)
+
+
+def test_a_batch_that_was_committed_is_not_run_again(tmp_path):
+    world = World(2)
+    stream = Stream(tmp_path, settings_of("trigger", 2, window=Window.of(9)), [world.subscription(1)])
+    files = world.batch(10, 2, [1, 2])
+    stream.run(0, files)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("part-*")}
+    stream.pipeline = stream.opened()
+    assert stream.pipeline.resume()
+    report, _ = stream.run(0, files)
+    assert report is None
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "out").glob("part-*")}
+
+
+def test_a_batch_that_failed_leaves_no_trace(tmp_path):
+    world, ids = World(3), [1, 2, 3]
+    first = [world.subscription(id_) for id_ in ids]
+    oracle = Oracle(Hub("plane", window=9))
+    oracle.begin(first)
+    stream = Stream(tmp_path, settings_of("trigger", 2, window=Window.of(9)), first)
+    files = world.batch(10, 3, ids)
+    stream.pipeline.runner = Failing(at=1)
+    with pytest.raises(RuntimeError, match="out of luck"):
+        stream.run(0, files)
+    with pytest.raises(NearcastError, match="holds no stream"):
+        stream.pipeline.run(0, [])
+    assert not list((tmp_path / "out").glob("part-*"))
+    stream.pipeline = stream.opened()
+    assert stream.pipeline.resume()
+    _, tables = stream.run(0, files)
+    assert sorted(in_order(tables), key=str) == sorted(as_rows(oracle.run(files)), key=str)
+
+
+class Failing(LocalRunner):
+    """Fails in the middle of a job."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def map(self, task, payloads, **more):
+        if len(payloads) <= self.at:
+            return super().map(task, payloads, **more)
+        super().map(task, payloads[: self.at], **more)
+        raise RuntimeError("out of luck")
+
+
+def topk(id_, words, k, **more):
+    return {"id": id_, "kind": "topk", "query": words, "k": k, "text_weight": 0.5, "max_distance": 10.0} | more
+
+
+def test_a_subscription_an_expiry_that_lowers_a_threshold_and_a_new_best_message_in_one_batch(tmp_path):
+    """The list of before runs dry in mid-batch, and what takes its place is to come later in the same batch."""
+    first = [topk(1, "w1", 1, x=0.0, y=0.0)]
+    oracle = Oracle(Hub("plane", window="5s"))
+    oracle.begin(first)
+    stream = Stream(tmp_path, settings_of("trigger", 2, window=Window.of("5s")), first)
+
+    def message(id_, at, second, text="w1"):
+        return {"id": id_, "text": text, "x": at, "y": 0.0, "time": moment(second)}
+
+    batches = [
+        {"messages-a": [message(1, 0.0, 0), message(2, 9.0, 3)]},
+        {
+            # Message 1 leaves at second 6, 2 is best until 7, then 4; 2 and 3 enter the new list of 2 before.
+            "messages-a": [message(3, 8.0, 5), message(4, 1.0, 7), message(5, 5.0, 6, "w2")],
+            "changes-a": [{"op": "subscribe", "time": moment(6)} | topk(2, "w1 w2", 2, x=9.0, y=0.0)],
+        },
+        {"messages-a": [message(6, 20.0, 30)]},
+    ]
+    for batch, files in enumerate(batches):
+        expected = as_rows(oracle.run(files))
+        _, tables = stream.run(batch, files)
+        assert sorted(in_order(tables), key=str) == sorted(expected, key=str)
+        assert expected
+
+
+def test_another_vocabulary_delivers_the_difference_with_the_next_batch(tmp_path):
+    first = [topk(1, "w1 w2", 1, x=0.0, y=0.0, text_weight=1.0)]
+    hub = Hub("plane", window=9)
+    oracle = Oracle(hub)
+    oracle.begin(first)
+    stream = Stream(tmp_path, settings_of("trigger", 2, window=Window.of(9)), first)
+    files = {"messages-a": [{"id": n, "text": text, "x": 0.0, "y": 0.0} for n, text in enumerate(["w1 w3", "w2"])]}
+    _, tables = stream.run(0, files)
+    assert in_order(tables) == as_rows(oracle.run(files))
+    words = Vocabulary()
+    words.learn_tokens([["w2"]] * 9 + [["w3"]] * 9 + [["w1"]])
+    stream.pipeline.use_vocabulary(words)
+    difference = list(hub.use_vocabulary(words))
+    files = {"messages-a": [{"id": 7, "text": "nothing", "x": 0.0, "y": 0.0}]}
+    _, tables = stream.run(1, files)
+    assert difference
+    assert in_order(tables) == as_rows([*difference, *oracle.run(files)])
+
+
+def test_a_beat_of_the_clock_lets_messages_expire(tmp_path):
+    first = [topk(1, "w1", 1, x=0.0, y=0.0)]
+    hub = Hub("plane", window="5s")
+    oracle = Oracle(hub)
+    oracle.begin(first)
+    stream = Stream(tmp_path, settings_of("trigger", 2, window=Window.of("5s")), first)
+    files = {"messages-a": [{"id": 1, "text": "w1", "x": 0.0, "y": 0.0, "time": moment(0)}]}
+    _, tables = stream.run(0, files)
+    assert in_order(tables) == as_rows(oracle.run(files))
+    later = datetime.fromisoformat(moment(20))
+    stream.pipeline.run(1, [], beat=int(later.timestamp() * 1e6))
+    assert in_order(stream.parts(1)) == as_rows(hub.advance(later))
+
+
+def test_ids_keep_the_type_of_the_first_ones(tmp_path):
+    stream = Stream(tmp_path, settings_of("hash", 2, window=None), [{"id": 1, "query": "w1"}])
+    report, _ = stream.run(0, {"messages-a": [{"id": 1, "text": "w1", "x": 0.0, "y": 0.0}]})
+    assert report.deliveries == 1
+    files = {
+        "messages-a": [{"id": "text", "text": "w1", "x": 0.0, "y": 0.0}],
+        "changes-a": [{"op": "subscribe", "id": "text", "query": "w1"}],
+    }
+    report, _ = stream.run(1, files)
+    assert (report.deliveries, report.rejected) == (0, 2)
+
+
+def test_other_settings_than_the_stream_was_begun_with_are_refused_in_one_line(tmp_path):
+    stream = Stream(tmp_path, settings_of("hash", 2, window=Window.of(9)), [])
+    stream.settings = settings_of("hash", 2, window=Window.of(10))
+    with pytest.raises(NearcastError, match="window 9, not 10"):
+        stream.opened().resume()
+
+
+def test_a_batch_that_is_not_the_next_is_refused(tmp_path):
+    stream = Stream(tmp_path, settings_of("hash", 2, window=None), [])
+    with pytest.raises(NearcastError, match="ends with batch -1, and batch 5 comes next"):
+        stream.pipeline.run(5, [])

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 SMALL_BYTES = 1 << 18
 #: Manifests that are kept: the last one, and the one a re-run of it would begin from.
 KEPT_MANIFESTS = 2
+#: Batches between two looks for files that are no longer needed.
+SWEEP_EVERY = 8
 
 
 @dataclass(frozen=True)
@@ -414,7 +416,7 @@ class Pipeline:
         self._publish(manifest)
         kept = self.manifests.batches()[-KEPT_MANIFESTS:]
         self.manifests.forget_before(kept[0])
-        if self.is_sweeping:
+        if self.is_sweeping and (manifest.batch % SWEEP_EVERY == 0):
             self.manifests.sweep([self.manifests.read(batch) for batch in kept])
 
     def _publish(self, manifest: Manifest) -> None:
