@@ -122,9 +122,9 @@ class Oracle:
         self._registered[id_] = self._next
         self._next += 1
 
-    def run(self, files):
-        """Return the deliveries of a batch in order, net for topk."""
-        told = []
+    def run(self, files, told=()):
+        """Return the deliveries of a batch in order, after those `told` before its rows, net for topk."""
+        told = [(self._registered[d.subscription_id], d) for d in told]
         for _, is_message, _, _, row in sorted(self._in_order(files), key=lambda each: each[:4]):
             deliveries = self._publish(row) if is_message else self._change(row)
             told += [(self._registered[d.subscription_id], d) for d in deliveries]

@@ -69,7 +69,9 @@ def settings_of(plan, partitions, *, window, earth=False, index="trigger"):
     return Settings(space, plan=plan, partitions=partitions, window=window, index=index)
 
 
-def check(tmp_path, seed, plan, partitions, window, kinds, *, earth=False, forget=0.0, index="trigger", batches=6):
+def check(
+    tmp_path, seed, plan, partitions, window, kinds, *, earth=False, forget=0.0, reweigh=0.0, index="trigger", batches=6
+):
     rng = random.Random(seed)
     world = World(seed, kinds=kinds, earth=earth)
     ids = list(range(1, 13))
@@ -81,7 +83,12 @@ def check(tmp_path, seed, plan, partitions, window, kinds, *, earth=False, forge
     rejected = 0
     for batch in range(batches):
         files = world.batch(rng.randint(0, 12), rng.choice([0, 0, 2, 5]), ids)
-        expected = as_rows(oracle.run(files))
+        told = []
+        if rng.random() < reweigh:
+            words = random_words(rng)
+            stream.pipeline.use_vocabulary(words)
+            told = list(hub.use_vocabulary(words))
+        expected = as_rows(oracle.run(files, told))
         if rng.random() < forget:
             forget_all()
         report, tables = stream.run(batch, files)
@@ -93,6 +100,18 @@ def check(tmp_path, seed, plan, partitions, window, kinds, *, earth=False, forge
             assert places == sorted(places)
     assert rejected == oracle.rejected
     return stream
+
+
+def random_words(rng):
+    words = Vocabulary()
+    words.learn_tokens([[f"w{i}"] for i in range(8) for _ in range(rng.choice([1, 2, 9]))])
+    return words
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_words_may_weigh_something_else_at_any_batch(tmp_path, plan):
+    """Prefixes and reaches follow, wherever subscriptions were placed before."""
+    check(tmp_path, len(plan), plan, 3, Window.of(9), ("similar", "topk"), forget=0.3, reweigh=0.5, batches=8)
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 4, 7])

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import typer
 
-from nearcast.cli import bench, catalogue, estimate, explain, generate, inspect, match, prepare, stream
+from nearcast.cli import bench, catalogue, estimate, explain, generate, inspect, match, prepare, rebalance, stream
 from nearcast.cli._console import UsageMistake, complain, listen_for_signals
 from nearcast.errors import NearcastError, UnknownIndex
 
@@ -35,6 +35,7 @@ app.command("generate")(generate.generate)
 app.command("prepare")(prepare.prepare)
 app.command("stream")(stream.stream)
 app.command("inspect")(inspect.inspect)
+app.command("rebalance")(rebalance.rebalance)
 app.command("indexes")(catalogue.indexes)
 app.command("version")(catalogue.version)
 app.command("demo")(catalogue.demo)

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 def detect(partition: Partition, inputs: Inputs, router: Router) -> dict[int, Candidates]:
     """Take the copies of a partition through a batch; return by home whom its messages concern."""
     rows = inputs.routed(partition.number, router, None)
-    messages = inputs.messages_for(partition.state)
+    changes = _changes(partition, inputs)
+    messages = inputs.messages_for(partition.state)  # when the words of new copies are known
     found: dict[int, list[Candidates]] = {}
     done = 0
-    for group, stored in _changes(partition, inputs):
+    for group, stored in changes:
         assert inputs.changes is not None
         last = int(np.searchsorted(inputs.position, inputs.changes.position[group[0]]))
         _search(partition, messages, rows, done, last, found)

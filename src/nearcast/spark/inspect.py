@@ -22,7 +22,7 @@ def inspect_checkpoint(checkpoint: str) -> dict[str, Any]:
     InvalidInput where there is no checkpoint; IncompatibleStore where its newest manifest is damaged or names files
     that are.
     """
-    store = _state_of(checkpoint)
+    store = state_of(checkpoint)
     manifests = Manifests(store)
     batches = manifests.batches()
     if not batches:
@@ -32,7 +32,7 @@ def inspect_checkpoint(checkpoint: str) -> dict[str, Any]:
     return _described(checkpoint, store, manifest, manifests.files_in_use(manifest), batches)
 
 
-def _state_of(checkpoint: str) -> Store:
+def state_of(checkpoint: str) -> Store:
     """Return the store of a checkpoint that is there."""
     is_local = not is_uri(checkpoint)
     if is_local and not Path(checkpoint).exists():

@@ -90,6 +90,9 @@ class Matcher:
 
     `rows` are the messages that come to this partition. With `masks`, the partitions each message goes to, a
     subscription that has copies is answered for by the first partition that both have in common.
+
+    What comes here, and what copies elsewhere find, is all that scores at least the thresholds `reach`, by holder: once
+    a top-k subscription falls below its own, all messages are searched.
     """
 
     def __init__(
@@ -101,11 +104,13 @@ class Matcher:
         recorded: Delta | None,
         found: Candidates | None,
         n_messages: int,
+        reach: NDArray[np.float64] | None = None,
     ):
         self.rows = rows
         self._partition, self._state, self._masks = partition, state, masks
         self._recorded, self._found = recorded, found
         self._n_messages = n_messages
+        self._reach = reach if len(rows) < n_messages else None
         self._noted: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]] = []
 
     def from_row(self, first: int) -> Callable[[Messages, int], Matches]:
@@ -127,6 +132,8 @@ class Matcher:
         if self._recorded is not None:
             return _part(self._recorded.start, self._recorded.slot, self._recorded.score, first, last)
         rows = self.rows[np.searchsorted(self.rows, first) : np.searchsorted(self.rows, last)]
+        if self._has_fallen():
+            rows = np.arange(first, last)
         if len(rows) == len(messages):
             matches = self._answered(messages, rows)
         elif len(rows):
@@ -137,6 +144,14 @@ class Matcher:
             matches = _united(matches, self._found.for_state(self._state, first, last))
         self._note(matches, first)
         return matches
+
+    def _has_fallen(self) -> bool:
+        """Tell whether messages may concern a top-k subscription here that do not come here."""
+        if self._reach is None:
+            return False
+        assert self._state.topk is not None
+        theta = self._state.topk.holders.theta[: len(self._reach)]  # later holders are new, and get all they need
+        return bool((theta < self._reach[: len(theta)]).any())
 
     def _first_in_common(self, matches: Matches, masks: NDArray[np.uint64]) -> Matches:
         """Leave out what another partition answers for; top-k subscriptions are kept, for they are at home here."""

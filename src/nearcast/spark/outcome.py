@@ -36,7 +36,8 @@ def net(told: Sequence[Told]) -> list[Told]:
     number = np.concatenate([told[at].number for at in changed])
     message = np.concatenate([piece.message_numbers for piece in pieces])  # type: ignore[union-attr]
     rank = np.concatenate([piece.ranks for piece in pieces])  # type: ignore[union-attr]
-    kept = (rank == 0) | _last_of_odd(number, message)
+    kept = rank == 0  # of other kinds, which a subscription may have been before
+    kept[~kept] = _last_of_odd(number[~kept], message[~kept])
     parts = np.split(kept, np.cumsum([len(piece) for piece in pieces])[:-1])
     left = list(told)
     for at, part in zip(changed, parts, strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow, engine
-from nearcast.columns import TOPK, Messages
+from nearcast.columns import TOPK, WITHIN, Messages
 from nearcast.geo import Regions
 from nearcast.indexes import create
 from nearcast.moves import moved_row
@@ -111,7 +111,8 @@ class Partition:
             state.topk.forget_words(state.weights)
         messages = inputs.messages_for(state)
         masks = inputs.masks(router) if router.plan.has_copies and recorded is None else None
-        matcher = Matcher(self.number, state, rows, masks, recorded, found, len(inputs))
+        reach = self._reach(is_known_elsewhere=masks is not None) if recorded is None else None
+        matcher = Matcher(self.number, state, rows, masks, recorded, found, len(inputs), reach)
         told: list[Told] = []
         done = 0
         for group in groups_of(changes, mine, inputs.position):
@@ -123,6 +124,8 @@ class Partition:
         told += self._publish(messages, matcher, done, len(messages))
         told += self._end(inputs)
         keys = Keys.concat([own, self._grown_keys(router)])
+        if inputs.vocabulary is not None:
+            keys = Keys.concat([keys, self._reweighed_keys(router)])
         seconds = time.perf_counter() - began
         return Outcome(told, matcher.delta(self._thresholds_of_copies()), keys, len(rows), seconds)
 
@@ -251,27 +254,28 @@ class Partition:
     def _as_changed(self, changes: Registered, rows: NDArray[np.int64]) -> list[Carried]:
         """Return the subscriptions of these changes as each change leaves them."""
         stored = rows[changes.op[rows] == SUBSCRIBE]
-        moved = rows[changes.op[rows] == MOVE]
         result = [changes.subscriptions.take(changes.at[stored])] if len(stored) else []
-        latest = {int(changes.number[row]): int(changes.at[row]) for row in stored.tolist()}
-        for row in moved.tolist():
-            before = self._before_move(changes, row, latest)
-            if before is None:
+        latest: dict[int, Carried] = {}
+        moved = set(changes.number[rows[changes.op[rows] == MOVE]].tolist())
+        for row in rows[np.isin(changes.number[rows], list(moved))].tolist():
+            number, at = int(changes.number[row]), int(changes.at[row])
+            if changes.op[row] == SUBSCRIBE:
+                latest[number] = changes.subscriptions.take(np.array([at]))
                 continue
-            at = int(changes.at[row])
+            before = latest.get(number) or self._held(changes, row)
+            if changes.op[row] != MOVE or before is None:
+                continue
             shape = changes.moves.regions.shape_of(at)
             if changes.moves.is_point[at]:
                 x, y = changes.moves.point[at].tolist()
                 shape = moved_row(before.subscriptions, 0, x, y, self.settings.space)
             regions = Regions.from_shapes([shape], self.settings.space)
-            result.append(replace(before, subscriptions=before.subscriptions.with_regions(regions)))
+            latest[number] = replace(before, subscriptions=before.subscriptions.with_regions(regions))
+            result.append(latest[number])
         return result
 
-    def _before_move(self, changes: Registered, row: int, latest: dict[int, int]) -> Carried | None:
-        """Return a subscription as it was stored last, in this batch or before."""
-        at = latest.get(int(changes.number[row]))
-        if at is not None:
-            return changes.subscriptions.take(np.array([at]))
+    def _held(self, changes: Registered, row: int) -> Carried | None:
+        """Return the subscription of a change as it is held at present."""
         slot = self.state.ids.slot(changes.ids[row].as_py())
         if slot < 0:
             return None
@@ -298,6 +302,31 @@ class Partition:
         self.note(fallen, placed=placed)
         subscriptions = Carried.of(state.index.subscriptions(fallen), state.words).into(router.plan.words)
         return self._placed_keys(subscriptions, router, placed)
+
+    def _reweighed_keys(self, router: Router) -> Keys:
+        """Return the keys of all scored subscriptions at home here, as words weigh now."""
+        state = self.state
+        if router.routes.is_everywhere or not state.n_weighed:
+            return Keys.none()
+        slots = state.ids.in_use()
+        slots = slots[state.by_slot["home"][slots] == self.number]
+        subscriptions = state.index.subscriptions(slots)
+        scored = np.flatnonzero(subscriptions.kind != WITHIN)
+        if not len(scored):
+            return Keys.none()
+        carried = Carried.of(subscriptions.take(scored), state.words)
+        return self._placed_keys(carried.into(router.plan.words), router, state.by_slot["placed"][slots[scored]])
+
+    def _reach(self, *, is_known_elsewhere: bool) -> NDArray[np.float64] | None:
+        """Return by holder from which score on messages are brought here, or found elsewhere by copies."""
+        topk = self.state.topk
+        if topk is None or not len(topk):
+            return None
+        slot = topk.holders.slot
+        reach = np.where(slot >= 0, self.state.by_slot["placed"][np.maximum(slot, 0)], 0.0)
+        if is_known_elsewhere:
+            reach[slot >= 0] = np.maximum(reach, topk.holders.theta)[slot >= 0]
+        return reach
 
     def _thresholds_of_copies(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the numbers and thresholds of the top-k subscriptions here that have copies elsewhere."""

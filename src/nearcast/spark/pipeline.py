@@ -25,13 +25,14 @@ from nearcast.spark.changes import Changes, Registered
 from nearcast.spark.inputs import BatchFiles
 from nearcast.spark.intake import Kind, Read, Taken, read_source
 from nearcast.spark.manifest import Manifest, Manifests
+from nearcast.spark.rebalancing import balance_after, carried_out, recent_after, settle, wanted
 from nearcast.spark.registering import Pending, Registrar
 from nearcast.spark.routing import NamedKeys
 from nearcast.spark.runner import LocalRunner
 from nearcast.spark.sequence import Order, Sequenced, Source, is_late, put_in_order
-from nearcast.spark.standing import Standing
+from nearcast.spark.standing import Snapshots, Standing
 from nearcast.spark.store import Store
-from nearcast.spark.tasks import Detect, Snapshot, Step, Stepped, detect_batch, held, step_batch, write_snapshot
+from nearcast.spark.tasks import Detect, Step, Stepped, detect_batch, held, step_batch, write_snapshot
 from nearcast.tables import Rejected
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Pipeline:
         rejected_sink: Sink | None = None,
         *,
         claims: str | None = None,
+        rebalance_above: float | None = None,
     ):
         self.store, self.settings, self.runner = store, settings, runner
         self.sink, self.rejected_sink = sink, rejected_sink
@@ -97,14 +99,15 @@ class Pipeline:
         self._vocabulary: Vocabulary | None = None
         #: The Spark query this is the state of; None outside a stream.
         self.query_id: str | None = None
-        #: While snapshots are written beside, what they write is not swept away.
-        self.is_sweeping = True
         #: Whether time puts the rows of a batch in order; else they come as they stand in their sources.
         self.by_time = True
         #: Whether what is staged can be merged into one order over all partitions.
         self.with_keys = False
         #: Told the rows that each batch rejects.
         self.on_rejected: Callable[[Rejected], object] | None = None
+        self._rebalance_above = rebalance_above
+        #: Snapshots that are being written, or wait to be taken in.
+        self._in_the_making: Snapshots | None = None
 
     # Beginning
 
@@ -173,6 +176,8 @@ class Pipeline:
         if self.rejected_sink is not None:
             self.rejected_sink.sweep(manifest.outputs)
         self._publish(manifest)
+        settle(self.store, manifest)
+        self._in_the_making = None
         self._standing = Standing.found(self.store, self.settings, manifest)
         return True
 
@@ -206,6 +211,7 @@ class Pipeline:
     def _run(self, standing: Standing, batch: int, given: Sequence[Given], beat: int | None) -> Report:
         began = time.perf_counter()
         rejected = Rejected()
+        standing = self._rebalanced(standing, batch)
         vocabulary = self._new_vocabulary(standing, batch)
         taken = self._read(standing, batch, given, vocabulary)
         for each in taken:
@@ -223,6 +229,16 @@ class Pipeline:
             self.on_rejected(rejected)
         return report
 
+    def _rebalanced(self, standing: Standing, batch: int) -> Standing:
+        """Go on with other partitions where that was asked for, or the load asks for it."""
+        request = wanted(self.store, standing.manifest, self._rebalance_above)
+        if request is None:
+            return standing
+        claims = None if self._claims is None else f"{self._claims}/{batch:08d}-export"
+        standing = carried_out(request, standing, self.runner, claims=claims)
+        self.settings, self._in_the_making = standing.settings, None
+        return standing
+
     def _new_vocabulary(self, standing: Standing, batch: int) -> str | None:
         """Take a vocabulary into use that was given since the last batch."""
         if self._vocabulary is None:
@@ -236,7 +252,8 @@ class Pipeline:
     def _read(self, standing: Standing, batch: int, given: Sequence[Given], vocabulary: str | None) -> list[Taken]:
         needs_totals = self.settings.window is not None or bool((standing.directory.kind != 0).any())
         folder = (vocabulary or standing.manifest.vocabulary["folder"]) if needs_totals else None
-        plan = standing.plan_ref if self.settings.partitions > 1 else None
+        # Other weights need other keys, which homes work out during the batch: until then messages go to everybody.
+        plan = standing.plan_ref if self.settings.partitions > 1 and vocabulary is None else None
         tasks = [
             Read(self.store, self.settings, batch, part, each.kind, each.source, each.path, plan, folder, each.rows)
             for part, each in enumerate(given)
@@ -346,7 +363,8 @@ class Pipeline:
         plan = standing.plan_ref
         candidates: tuple[str, ...] = ()
         claims = None if self._claims is None else f"{self._claims}/{files.batch:08d}"
-        if standing.router.plan.has_copies and self.settings.window is not None:
+        # With another vocabulary homes see all messages themselves.
+        if standing.router.plan.has_copies and self.settings.window is not None and files.vocabulary is None:
             deltas = tuple(entry["deltas"][-1] for entry in standing.manifest.partitions if entry["deltas"])
             detects = [Detect(ref, plan, files, deltas) for ref in refs]
             candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
@@ -379,7 +397,8 @@ class Pipeline:
     ) -> Manifest:
         last = standing.manifest
         partitions = standing.partitions_after([each.delta for each in stepped])
-        oldest = min([entry["snapshot_batch"] for entry in partitions] + [last.more["directory_batch"]])
+        directory, directory_batch = standing.directory_after()
+        oldest = min([entry["snapshot_batch"] for entry in partitions] + [directory_batch])
         batches = [each.to_json() for each in [*standing.history, files] if each.batch > oldest]
         counts = {
             "messages": last.counts.get("messages", 0) + report.messages,
@@ -400,24 +419,35 @@ class Pipeline:
             messages=counts["messages"],
             now=None if files.now == NO_TIME else files.now,
             partitions=partitions,
-            plan={**last.plan, "growth": [*last.plan["growth"], *keys, *growth]},
+            plan=standing.plan_after([*keys, *growth]),
+            directory=directory,
             vocabulary=vocabulary,
             outputs=outputs,
             counts=counts,
             load=report.load,
             seconds=round(report.seconds, 4),
-            more={**last.more, "batches": batches},
+            more={
+                **last.more,
+                "batches": batches,
+                "directory_batch": directory_batch,
+                "recent": recent_after(last.more.get("recent", ()), files.segments),
+                "balance": balance_after(last.more.get("balance"), [each.seconds for each in stepped]),
+            },
         )
 
     def _commit(self, standing: Standing, manifest: Manifest) -> None:
         self.manifests.commit(manifest)
+        if standing.snapshots is not None:
+            self._in_the_making = None
         standing.with_manifest(manifest)
         self._standing = standing
         self._publish(manifest)
+        settle(self.store, manifest)
         kept = self.manifests.batches()[-KEPT_MANIFESTS:]
         self.manifests.forget_before(kept[0])
-        if self.is_sweeping and (manifest.batch % SWEEP_EVERY == 0):
-            self.manifests.sweep([self.manifests.read(batch) for batch in kept])
+        if manifest.batch % SWEEP_EVERY == 0:
+            spare = [] if self._in_the_making is None else self._in_the_making.names
+            self.manifests.sweep([self.manifests.read(batch) for batch in kept], spare=spare)
 
     def _publish(self, manifest: Manifest) -> None:
         deliveries = [each for each in manifest.outputs if not each.get("is_rejected")]
@@ -438,25 +468,33 @@ class Pipeline:
         """Tell whether a partition has come this many batches since its last snapshot."""
         return any(len(entry["deltas"]) >= after for entry in self.standing.manifest.partitions)
 
-    def write_snapshots(self) -> dict[int, tuple[str, int]]:
-        """Write the state of all partitions as it is now; `take_snapshots` lets the next batch begin from them."""
+    def write_snapshots(self) -> Snapshots:
+        """Write the state of the stream as it is now; `take_snapshots` lets the next batch begin from it."""
         return self.snapshots_to_write()()
 
-    def snapshots_to_write(self) -> Callable[[], dict[int, tuple[str, int]]]:
-        """Return what writes the state of all partitions as it is now, beside the batches that follow."""
-        standing = self.standing
-        batch, plan = standing.manifest.batch, standing.plan_ref
-        tasks = [Snapshot(standing.partition_ref(number), plan) for number in range(self.settings.partitions)]
+    def snapshots_to_write(self) -> Callable[[], Snapshots]:
+        """Save the directory and the routes as the last batch left them; return what writes the partitions beside.
 
-        def write() -> dict[int, tuple[str, int]]:
-            names = self.runner.map(write_snapshot, tasks)
-            return {number: (name, batch) for number, name in enumerate(names)}
+        To be called between two batches; what it returns may run while batches go on.
+        """
+        snapshots, tasks = self.standing.saved()
+        self._in_the_making = snapshots
+
+        def write() -> Snapshots:
+            self.runner.map(write_snapshot, tasks)
+            return snapshots
 
         return write
 
-    def take_snapshots(self, snapshots: dict[int, tuple[str, int]]) -> None:
-        """Let the next manifest name these snapshots in place of older ones and what came since."""
+    def take_snapshots(self, snapshots: Snapshots) -> bool:
+        """Let the next manifest name these snapshots in place of older ones and what came since.
+
+        False if they are of no use any more: partitions were balanced anew since, or newer snapshots taken.
+        """
+        if not self.standing.is_newer(snapshots):
+            return False
         self.standing.snapshots = snapshots
+        return True
 
 
 def _of(claims: str | None, job: str) -> str | None:

@@ -103,7 +103,7 @@ _opened: dict[tuple[Store, str], Router] = {}
 def router_of(ref: PlanRef) -> Router:
     """Return the plan and the routes as they are by now; kept in this process, and grown by what is new."""
     known = _opened.get((ref.store, ref.folder))
-    if known is None or known.n_growth > len(ref.growth):
+    if known is None:
         known = Router.open(ref.store.local(ref.folder))
         _opened.clear()  # of a stream that was, or a plan that no longer holds
         _opened[ref.store, ref.folder] = known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nearcast.columns import NO_TIME
@@ -13,13 +13,33 @@ from nearcast.spark.directory import Directory
 from nearcast.spark.inputs import BatchFiles
 from nearcast.spark.manifest import Manifest
 from nearcast.spark.routing import PlanRef, Router
-from nearcast.spark.tasks import PartitionRef
+from nearcast.spark.tasks import PartitionRef, Snapshot
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights
 
 if TYPE_CHECKING:
     from nearcast.spark.settings import Settings
     from nearcast.spark.store import Store
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """The state of a stream at the end of `batch`, written anew: of all partitions, the directory and the routes.
+
+    `line` tells to which line of history it belongs, `growth` names the keys that its routes hold already.
+    """
+
+    line: str
+    batch: int
+    partitions: tuple[str, ...]
+    directory: str
+    plan: str
+    growth: frozenset[str]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all its folders."""
+        return [*self.partitions, self.directory, self.plan]
 
 
 @dataclass
@@ -32,8 +52,8 @@ class Standing:
     directory: Directory
     router: Router
     vocabulary: Vocabulary
-    #: Snapshots made in the background, by partition: name and batch; the next manifest takes them in.
-    snapshots: dict[int, tuple[str, int]] = field(default_factory=dict)
+    #: What the next manifest takes in, in place of older snapshots and what came since.
+    snapshots: Snapshots | None = None
 
     @classmethod
     def found(cls, store: Store, settings: Settings, manifest: Manifest) -> Standing:
@@ -92,17 +112,56 @@ class Standing:
         result = []
         for number, (entry, delta) in enumerate(zip(self.manifest.partitions, deltas, strict=True)):
             entry = {**entry, "deltas": [*entry["deltas"], delta]}
-            if number in self.snapshots:
-                name, batch = self.snapshots[number]
+            if self.snapshots is not None:
+                batch = self.snapshots.batch
                 older = sum(1 for files in self.history if entry["snapshot_batch"] < files.batch <= batch)
+                name = self.snapshots.partitions[number]
                 entry = {"snapshot": name, "snapshot_batch": batch, "deltas": entry["deltas"][older:]}
             result.append(entry)
         return result
 
+    def plan_after(self, growth: list[str]) -> dict[str, Any]:
+        """Return the plan of the next manifest: more keys, from newer routes where there are such."""
+        plan = self.manifest.plan
+        if self.snapshots is None:
+            return {**plan, "growth": [*plan["growth"], *growth]}
+        since = [name for name in plan["growth"] if name not in self.snapshots.growth]
+        return {**plan, "folder": self.snapshots.plan, "growth": [*since, *growth]}
+
+    def directory_after(self) -> tuple[str, int]:
+        """Return the directory that the next manifest names, and the batch it is of."""
+        if self.snapshots is None:
+            return str(self.manifest.directory), int(self.manifest.more["directory_batch"])
+        return self.snapshots.directory, self.snapshots.batch
+
+    def is_newer(self, snapshots: Snapshots) -> bool:
+        """Tell whether snapshots are of this line of history, and newer than those it has."""
+        line, batch = self.manifest.plan["line"], int(self.manifest.more["directory_batch"])
+        return bool(snapshots.line == line) and snapshots.batch > batch
+
+    def saved(self) -> tuple[Snapshots, list[Snapshot]]:
+        """Save the directory and the routes as they are now; return the tasks that save the partitions beside them."""
+        batch, plan = self.manifest.batch, self.plan_ref
+        tasks = [
+            Snapshot(self.partition_ref(number), plan, self.store.unique("snapshots", batch, number))
+            for number in range(len(self.manifest.partitions))
+        ]
+        snapshots = Snapshots(
+            self.manifest.plan["line"],
+            batch,
+            tuple(task.name for task in tasks),
+            self.store.unique("directories", batch),
+            self.store.unique("plans", batch),
+            frozenset(plan.growth),
+        )
+        self.store.put_folder(snapshots.directory, self.directory.save)
+        self.store.put_folder(snapshots.plan, self.router.save)
+        return snapshots, tasks
+
     def with_manifest(self, manifest: Manifest) -> None:
         """Go on from a batch that was committed."""
         self.manifest = manifest
-        self.snapshots = {}
+        self.snapshots = None
 
 
 def _batches(manifest: Manifest) -> list[BatchFiles]:

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from nearcast.geo import Space
+    from nearcast.spark.standing import Snapshots
 
 #: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
 SNAPSHOT_EVERY = 20
@@ -61,7 +63,7 @@ class Stream:
         #: Held while a batch runs: a stream stops between two of them.
         self._running = threading.Lock()
         self._error: BaseException | None = None
-        self._snapshots: _Snapshots | None = None
+        self._snapshots: _Background | None = None
         self._is_stopping = False
 
     def _run(self, frame: DataFrame, batch: int) -> None:
@@ -84,14 +86,16 @@ class Stream:
         if report is None:
             return
         if self._snapshots is None and pipeline.snapshots_due(SNAPSHOT_EVERY):
-            self._snapshots = _Snapshots(pipeline)
+            self._snapshots = _Background(pipeline)
         if self._on_batch is not None:
             lag = None if found.newest is None else max(0.0, time.time() - found.newest)
             self._on_batch(Progress(report, lag))
 
     def _take_snapshots(self) -> None:
         if self._snapshots is not None and self._snapshots.is_done:
-            self.pipeline.take_snapshots(self._snapshots.result())
+            found = self._snapshots.result()
+            if found is not None:
+                self.pipeline.take_snapshots(found)
             self._snapshots = None
 
     @property
@@ -135,34 +139,29 @@ class Stream:
             self._snapshots.join()
 
 
-class _Snapshots:
+class _Background:
     """Snapshots of all partitions, written by a job beside the batches."""
 
     def __init__(self, pipeline: Pipeline):
-        self._pipeline = pipeline
-        self._found: dict[int, tuple[str, int]] = {}
-        pipeline.is_sweeping = False
+        self._found: Snapshots | None = None
         write = pipeline.snapshots_to_write()
         self._thread = threading.Thread(target=self._write, args=(write,), name="nearcast snapshots", daemon=True)
         self._thread.start()
 
-    def _write(self, write: Callable[[], dict[int, tuple[str, int]]]) -> None:
-        try:
+    def _write(self, write: Callable[[], Snapshots]) -> None:
+        # After an error the history stays longer; the next attempt comes with the next batch.
+        with suppress(NearcastError):
             self._found = write()
-        except NearcastError:
-            self._found = {}  # the history stays longer; the next attempt comes with the next batch
 
     @property
     def is_done(self) -> bool:
         return not self._thread.is_alive()
 
-    def result(self) -> dict[int, tuple[str, int]]:
-        self._pipeline.is_sweeping = True
+    def result(self) -> Snapshots | None:
         return self._found
 
     def join(self) -> None:
         self._thread.join()
-        self._pipeline.is_sweeping = True
 
 
 def stream(
@@ -200,7 +199,8 @@ def stream(
 
     `once` works off what is there and ends. `clock` "wall" lets time go on by itself, a beat a second, else messages
     move it; it is "event" unless messages come from Kafka. `at_once` is how many files, or records of Kafka, make a
-    batch at most. `sample` are messages that a new plan is balanced by.
+    batch at most. `sample` are messages that a new plan is balanced by. `rebalance_above` spreads subscriptions anew
+    when the busiest partition has had so many times the mean load for a while.
     """
     spark = session() if spark is None else spark
     checkpoint = str(checkpoint)
@@ -221,7 +221,8 @@ def stream(
     sink = sink_of(out, store)
     rejected_sink = RejectedSink(str(out)) if _is_folder(out) else None
     claims = f"{store.root}/claims" if "://" not in store.root else None
-    pipeline = Pipeline(store, settings, SparkRunner(spark), sink, rejected_sink, claims=claims)
+    runner = SparkRunner(spark)
+    pipeline = Pipeline(store, settings, runner, sink, rejected_sink, claims=claims, rebalance_above=rebalance_above)
     roots = {kind: str(each) for kind, each in (("messages", messages), ("changes", changes)) if _is_place(each)}
     running = Stream(pipeline, roots, on_batch)
     frame = _frame(spark, messages, changes, clock, at_once)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from nearcast.columns import NO_TIME
 from nearcast.spark.carried import unpickled
 from nearcast.spark.detecting import detect, follow
 from nearcast.spark.inputs import BatchFiles, Inputs, read_inputs
@@ -25,6 +26,7 @@ from nearcast.spark.settings import Settings
 from nearcast.spark.sinks.base import Output, Stager
 from nearcast.spark.store import Store
 from nearcast.text import Vocabulary
+from nearcast.topk.saved import open_window, save_window
 
 
 @dataclass(frozen=True)
@@ -209,25 +211,66 @@ def _pickle(path: Path, value: object) -> None:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Write the state of a partition as it is at the end of `ref`."""
+    """Write the state of a partition as it is at the end of `ref` into a folder of this name."""
 
     ref: PartitionRef
     plan: PlanRef
+    name: str
 
 
 def write_snapshot(task: Snapshot) -> str:
     """Return the name of the folder with the state of a partition."""
     ref = task.ref
+    newer = _cache.get((ref.store, ref.number))
     known = _state_of(ref, router_of(task.plan))
-    name = ref.store.unique("snapshots", known.version, ref.number)
-    ref.store.put_folder(name, known.partition.save)
+    ref.store.put_folder(task.name, known.partition.save)
+    # The stream may have gone on meanwhile: then what is of use to it is kept.
+    is_newer = newer is not None and newer is not known and newer.line == ref.line and newer.version > known.version
+    _keep(ref, newer if newer is not None and is_newer else known)
+    return task.name
+
+
+# --- subscriptions that go from one partition to another --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write what others need to go on in place of a partition: its subscriptions, and with `with_window` the window."""
+
+    ref: PartitionRef
+    plan: PlanRef
+    with_window: bool
+
+
+def export_partition(task: Export) -> str:
+    """Return the name of the folder with what a partition held."""
+    from nearcast.spark.loading import share_of
+
+    ref = task.ref
+    known = _state_of(ref, router_of(task.plan))
+    state = known.partition.state
+
+    def write(folder: Path) -> None:
+        _pickle(folder / SHARE, share_of(known.partition))
+        if task.with_window and state.topk is not None:
+            save_window(state.topk, folder / WINDOW)
+
+    name = ref.store.unique("exports", known.version, ref.number)
+    ref.store.put_folder(name, write)
     _keep(ref, known)
     return name
 
 
+#: In the folder of an export.
+SHARE, WINDOW = "share.pickle", "window"
+
+
 @dataclass(frozen=True)
 class Build:
-    """Make the first state of a partition, of the subscriptions in a file."""
+    """Make the first state of a partition, of the subscriptions in a file.
+
+    `window` is the export with the window they look at, `next_step`, `now` and `published` are where the stream is.
+    """
 
     store: Store
     settings: Settings
@@ -235,6 +278,10 @@ class Build:
     batch: int
     vocabulary: str
     subscriptions: str
+    window: str | None = None
+    next_step: int = 0
+    now: int = NO_TIME
+    published: int = 0
 
 
 def build_partition(task: Build) -> str:
@@ -242,6 +289,11 @@ def build_partition(task: Build) -> str:
     from nearcast.spark.loading import Share
 
     partition = Partition.empty(task.number, task.settings, Vocabulary.open(task.store.local(task.vocabulary)))
+    state = partition.state
+    if task.window is not None:
+        assert state.topk is not None
+        open_window(state.topk, task.store.local(task.window) / WINDOW, state.weights)
+    state.now, state.next_step, state.published = task.now, task.next_step, task.published
     share = unpickled(task.store.local(task.subscriptions))
     assert isinstance(share, Share)
     share.into(partition)
