@@ -150,6 +150,11 @@ def window_for(kinds, name):
 # --- rebalancing --------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def _swept_at_every_batch(monkeypatch):
+    monkeypatch.setattr("nearcast.spark.pipeline.SWEEP_EVERY", 1)
+
+
 @pytest.mark.parametrize("kinds", KINDS, ids="+".join)
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_stream_goes_on_with_other_partitions(tmp_path, route, kinds):
