@@ -5,6 +5,7 @@ UV := $(shell command -v uv 2>/dev/null)
 BIN := .venv/bin
 CACHE := $(CURDIR)/.cache
 JOBS ?= 2
+FAULT_MINUTES ?= 30
 BENCH_ARGS ?= --subscriptions 100000 --messages 2000
 
 # Python >= 3.11 that can make environments; a version manager's shim may exist and still not run, so each is tried.
@@ -18,10 +19,10 @@ CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo test check bench
+.PHONY: help .venv demo test test-faults check bench
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[.a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[.a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv: .venv/.ready ## make the environment with everything in it
 
@@ -55,6 +56,9 @@ test: .venv/.ready ## run the tests: compiled, then a part with the JIT off and 
 	NEARCAST_CACHE_DIR=$(CACHE)/jit $(PYTEST)
 	NEARCAST_CACHE_DIR=$(CACHE)/nojit NUMBA_DISABLE_JIT=1 $(PYTEST) -m modes
 	NEARCAST_CACHE_DIR=$(CACHE)/bounds NUMBA_BOUNDSCHECK=1 $(PYTEST) -m modes
+
+test-faults: .venv/.ready ## kill streams at random moments for FAULT_MINUTES=30 minutes
+	NEARCAST_CACHE_DIR=$(CACHE)/jit NEARCAST_FAULTS=$(FAULT_MINUTES) $(BIN)/python -m pytest -s tests/test_spark_faults.py
 
 check: .venv/.ready ## formatting, lint, types, spelling
 	$(BIN)/ruff format --check

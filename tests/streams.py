@@ -122,13 +122,21 @@ class Oracle:
         self._registered[id_] = self._next
         self._next += 1
 
-    def run(self, files, told=()):
-        """Return the deliveries of a batch in order, after those `told` before its rows, net for topk."""
-        told = [(self._registered[d.subscription_id], d) for d in told]
+    def run(self, files, told=(), beat=None):
+        """Return the deliveries of a batch in order, after those `told` before its rows, net for topk.
+
+        `beat`, in microseconds, ends it.
+        """
+        told = self._numbered(told)
         for _, is_message, _, _, row in sorted(self._in_order(files), key=lambda each: each[:4]):
             deliveries = self._publish(row) if is_message else self._change(row)
-            told += [(self._registered[d.subscription_id], d) for d in deliveries]
+            told += self._numbered(deliveries)
+        if beat is not None:
+            told += self._numbered(self.hub.advance(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=beat)))
         return net(told)
+
+    def _numbered(self, deliveries):
+        return [(self._registered[d.subscription_id], d) for d in deliveries]
 
     def _in_order(self, files):
         for name, rows in files.items():

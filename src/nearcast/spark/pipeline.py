@@ -436,6 +436,7 @@ class Pipeline:
         )
 
     def _commit(self, standing: Standing, manifest: Manifest) -> None:
+        manifest = replace(manifest, sizes=self._sizes(standing, manifest))
         self.manifests.commit(manifest)
         if standing.snapshots is not None:
             self._in_the_making = None
@@ -448,6 +449,13 @@ class Pipeline:
         if manifest.batch % SWEEP_EVERY == 0:
             spare = [] if self._in_the_making is None else self._in_the_making.names
             self.manifests.sweep([self.manifests.read(batch) for batch in kept], spare=spare)
+
+    def _sizes(self, standing: Standing, manifest: Manifest) -> dict[str, int]:
+        """Return the sizes of all that a manifest names, by which a start finds what was cut off since."""
+        known = standing.manifest.sizes
+        names = self.manifests.files_in_use(manifest)
+        new = {} if known.keys() >= names else self.store.sizes()
+        return {name: known.get(name, new.get(name, 0)) for name in sorted(names) if name in known or name in new}
 
     def _publish(self, manifest: Manifest) -> None:
         deliveries = [each for each in manifest.outputs if not each.get("is_rejected")]

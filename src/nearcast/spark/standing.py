@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nearcast.columns import NO_TIME
@@ -42,6 +42,11 @@ class Snapshots:
         return [*self.partitions, self.directory, self.plan]
 
 
+def new_line() -> str:
+    """Return the name of a new line of snapshots."""
+    return uuid.uuid4().hex[:12]
+
+
 @dataclass
 class Standing:
     """The manifest of the last batch, with what it names opened."""
@@ -54,6 +59,8 @@ class Standing:
     vocabulary: Vocabulary
     #: What the next manifest takes in, in place of older snapshots and what came since.
     snapshots: Snapshots | None = None
+    #: Tells states in the memory of workers from those of an attempt that an earlier start gave up.
+    start: str = field(default_factory=new_line)
 
     @classmethod
     def found(cls, store: Store, settings: Settings, manifest: Manifest) -> Standing:
@@ -101,7 +108,7 @@ class Standing:
             self.store,
             self.settings,
             number,
-            self.manifest.plan["line"],
+            f"{self.manifest.plan['line']} {self.start}",
             entry["snapshot"],
             entry["snapshot_batch"],
             tuple(zip(since, entry["deltas"], strict=True)),
@@ -166,8 +173,3 @@ class Standing:
 
 def _batches(manifest: Manifest) -> list[BatchFiles]:
     return [BatchFiles.from_json(each) for each in manifest.more["batches"]]
-
-
-def new_line() -> str:
-    """Return the name of a new line of snapshots."""
-    return uuid.uuid4().hex[:12]

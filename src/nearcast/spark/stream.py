@@ -238,6 +238,11 @@ def stream(
             pipeline.begin_from(f"{subscriptions}/nearcast")
         else:
             running.rejected = pipeline.begin(_renamed(table, settings), known, sample=sample)
+    elif pipeline.query_id is None and pipeline.standing.manifest.query_id is not None:
+        raise IncompatibleStore(
+            f"{checkpoint}/nearcast is there and {checkpoint}/spark is not: half of the checkpoint is missing;"
+            " bring it back, or begin anew with another checkpoint"
+        )
     elif vocabulary is not None:
         pipeline.use_vocabulary(vocabulary)
     running.query = _started(spark, running, frame, checkpoint, trigger, once=once)

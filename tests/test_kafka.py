@@ -1,0 +1,155 @@
+"""From a topic of Kafka to a topic of Kafka, with a real broker; where Maven Central is out of reach it is skipped."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from nearcast import Hub
+from spark_files import as_rows, rows_of
+from streams import Oracle, World
+
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("spark")]
+
+CENTRAL = "https://repo1.maven.org/maven2"
+BROKER = ("org.apache.kafka", "kafka_2.13", "4.1.0")
+CONNECTOR = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13")
+_PROGRAM = Path(__file__).with_name("faults") / "kafka_round.py"
+_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+
+
+def why_missing(path):
+    """Return why a file of Maven Central cannot be had, None if it can."""
+    request = urllib.request.Request(f"{CENTRAL}/{path}", method="HEAD")
+    try:
+        with urllib.request.urlopen(request, timeout=3):
+            return None
+    except urllib.error.HTTPError as error:
+        error.close()
+        return f"Maven Central has no {path}: {error}"
+    except OSError as error:
+        return f"Maven Central is out of reach: {error}"
+
+
+@pytest.fixture(scope="module")
+def connector():
+    """Return Spark's connector for Kafka as Maven names it."""
+    pyspark = pytest.importorskip("pyspark")
+    version = pyspark.__version__
+    for name in CONNECTOR:
+        why = why_missing(f"org/apache/spark/{name}/{version}/{name}-{version}.pom")
+        if why is not None:
+            pytest.skip(why)
+    return f"org.apache.spark:{CONNECTOR[0]}:{version}"
+
+
+@pytest.fixture(scope="module")
+def java():
+    from nearcast._java import ensure_java
+
+    return str(Path(ensure_java()) / "bin" / "java")
+
+
+@pytest.fixture(scope="module")
+def jars(java, tmp_path_factory):
+    """Fetch the broker with the Ivy that Spark brings along."""
+    import pyspark
+
+    group, name, version = BROKER
+    why = why_missing(f"{group.replace('.', '/')}/{name}/{version}/{name}-{version}.pom")
+    if why is not None:
+        pytest.skip(why)
+    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    folder = Path(os.environ.get("NEARCAST_CACHE_DIR") or tmp_path_factory.mktemp("kafka")).parent / "kafka"
+    if not (folder / "complete").exists():
+        places = ["-cache", str(folder / "cache"), "-retrieve", f"{folder}/lib/[artifact]-[revision].[ext]"]
+        command = [java, "-jar", str(ivy), "-confs", "default", *places, "-dependency", *BROKER]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout[-2000:]
+        (folder / "complete").touch()
+    return f"{folder}/lib/*"
+
+
+def free_ports(n):
+    sockets = [socket.socket() for _ in range(n)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def broker(java, jars, tmp_path_factory):
+    """Run one broker that is its own controller (KRaft), on this host alone; give its address."""
+    folder = tmp_path_factory.mktemp("broker")
+    port, controller = free_ports(2)
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "log.dirs": folder / "data",
+        "offsets.topic.replication.factor": 1,
+        "num.partitions": 1,
+    }
+    properties = folder / "server.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    program = [java, "-Xmx512m", "-cp", jars]
+    formatted = [*program, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties)]
+    subprocess.run(formatted, check=True, capture_output=True, timeout=60)
+    with (folder / "log").open("wb") as log:
+        running = subprocess.Popen([*program, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
+    try:
+        wait_for_port(port, running)
+        yield f"127.0.0.1:{port}"
+    finally:
+        running.terminate()
+        running.wait(30)
+
+
+def wait_for_port(port, running):
+    deadline = time.monotonic() + 60
+    while True:
+        assert running.poll() is None, "the broker has ended"
+        assert time.monotonic() < deadline, "the broker does not answer"
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+
+
+def test_a_broker_starts_and_answers(broker):
+    assert broker.startswith("127.0.0.1:")
+
+
+def test_a_stream_from_a_topic_to_a_topic(connector, broker, tmp_path):
+    world = World(9)
+    subscriptions = [world.subscription(id_) for id_ in range(1, 9)]
+    batches = [[world.message() for _ in range(12)] for _ in range(2)]
+    inputs = {"subscriptions": subscriptions, "batches": batches}
+    (tmp_path / "inputs.json").write_text(json.dumps(inputs))
+    command = [sys.executable, str(_PROGRAM), broker, connector, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+    oracle = Oracle(Hub("plane", window=9))
+    oracle.begin(subscriptions)
+    expected = [row for rows in batches for row in as_rows(oracle.run({"messages": rows}))]
+    # At least once: a delivery that came twice has the same id.
+    by_id = dict(found)
+    assert {delivery["delivery_id"] for delivery in by_id.values()} == set(by_id)
+    assert sorted(rows_of(by_id.values()), key=str) == sorted(expected, key=str)
