@@ -128,7 +128,7 @@ def expected_of(oracle, batches, beats):
     """Return what a hub delivers in each batch, its clock moved on by the same beats."""
     found = []
     for files, beat in zip(batches, beats, strict=True):
-        found.append(as_rows(oracle.run(files, beat)))
+        found.append(as_rows(oracle.run(files, beat=beat)))
     return found
 
 
