@@ -38,6 +38,13 @@ class ClockName(StrEnum):
     WALL = "wall"
 
 
+class WindowModeName(StrEnum):
+    """Where the messages of a window are held."""
+
+    SHARED = "shared"
+    PARTITIONED = "partitioned"
+
+
 def stream(
     subscriptions: Annotated[
         Path,
@@ -55,6 +62,9 @@ def stream(
         typer.Option(metavar="FOLDER|kafka://HOST/TOPIC", help="Where subscriptions come, go and move: column op."),
     ] = None,
     window: WindowOption = None,
+    window_mode: Annotated[
+        WindowModeName, typer.Option(help="Hold the window in every part, or divide it where it outgrows a machine.")
+    ] = WindowModeName.SHARED,
     plan: Annotated[
         str, typer.Option(help="How subscriptions are spread: trigger, hash, location, keyword, prefix, space-first, …")
     ] = "trigger",
@@ -107,6 +117,7 @@ def stream(
             checkpoint=checkpoint,
             changes=changes,
             window=chosen,
+            window_mode=window_mode.value,
             plan=plan,
             partitions=partitions,
             trigger=every,
@@ -312,4 +323,5 @@ def _as_json(progress: Progress) -> dict[str, Any]:
         "lag_s": None if progress.lag is None else round(progress.lag, 3),
         "load": report.load,
         "tuples": report.tuples,
+        "asked": {"questions": report.asked.questions, "rounds": report.asked.rounds},
     }

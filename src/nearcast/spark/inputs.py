@@ -114,7 +114,9 @@ class Inputs:
             totals = message_totals(messages.term_start, terms, own, state.weights)
         window_terms = None
         if state.topk is not None:
-            window_terms = segment.terms_in(state.topk.words.table, add=True)
+            # Where the window is held elsewhere, only the words of subscriptions count here.
+            is_own = state.topk.words.table is not state.words
+            window_terms = segment.terms_in(state.topk.words.table, add=is_own)
         return replace(messages, terms=segment.terms_in(state.words), totals=totals, window_terms=window_terms)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Messages
     from nearcast.engine import State
+    from nearcast.spark.asking import Answers
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Delta:
     score: NDArray[np.float64]
     copy_number: NDArray[np.int64]
     copy_threshold: NDArray[np.float64]
+    #: What message partitions answered, where the window is divided.
+    answers: Answers | None = None
 
     def write(self, path: Path) -> None:
         """Write one file."""

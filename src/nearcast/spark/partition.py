@@ -17,6 +17,7 @@ from nearcast.indexes import create
 from nearcast.moves import moved_row
 from nearcast.plans import Keys
 from nearcast.snapshot import open_state, save_state
+from nearcast.spark.asking import AskingIndex, let_ask
 from nearcast.spark.carried import Carried
 from nearcast.spark.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, Registered
 from nearcast.spark.detector import Detector
@@ -77,7 +78,19 @@ class Partition:
             "copies": np.empty(0, np.uint64),
             "placed": np.empty(0),
         }
-        return cls(number, settings, state)
+        return cls(number, settings, state).with_window_elsewhere()
+
+    def with_window_elsewhere(self) -> Partition:
+        """Hold no messages of the window but ask for them, where the settings divide it; return the partition."""
+        if self.settings.window_parts:
+            let_ask(self.state)
+        return self
+
+    @property
+    def asking(self) -> AskingIndex | None:
+        """What asks for the window, where it is divided."""
+        topk = self.state.topk
+        return topk.messages if topk is not None and isinstance(topk.messages, AskingIndex) else None
 
     def save(self, folder: Path) -> None:
         """Write everything into a new folder."""
@@ -89,7 +102,8 @@ class Partition:
         """Return what was saved; subscriptions are mapped, not copied."""
         state, _ = open_state(folder / "state")
         state.renumbers = False
-        return cls(number, settings, state, Detector.open(folder / "detector", settings.space, settings.index))
+        detector = Detector.open(folder / "detector", settings.space, settings.index)
+        return cls(number, settings, state, detector).with_window_elsewhere()
 
     # A batch
 
@@ -127,7 +141,10 @@ class Partition:
         if inputs.vocabulary is not None:
             keys = Keys.concat([keys, self._reweighed_keys(router)])
         seconds = time.perf_counter() - began
-        return Outcome(told, matcher.delta(self._thresholds_of_copies()), keys, len(rows), seconds)
+        delta = matcher.delta(self._thresholds_of_copies())
+        if self.asking is not None:
+            delta = replace(delta, answers=self.asking.used)
+        return Outcome(told, delta, keys, len(rows), seconds)
 
     def _publish(self, messages: Messages, matcher: Matcher, first: int, last: int) -> list[Told]:
         """Publish the messages `first` to `last`: without a window, only those that come here."""

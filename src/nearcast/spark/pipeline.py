@@ -21,7 +21,16 @@ from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
 from nearcast.plans import Keys
 from nearcast.spark.beginning import begin, begin_from
+from nearcast.spark.bolts import write_part
 from nearcast.spark.changes import Changes, Registered
+from nearcast.spark.divided import (
+    NOTHING_ASKED,
+    Asked,
+    entries_after,
+    entries_of,
+    snapshot_tasks,
+    stepped_by,
+)
 from nearcast.spark.inputs import BatchFiles
 from nearcast.spark.intake import Kind, Read, Taken, read_source
 from nearcast.spark.manifest import Manifest, Manifests
@@ -32,7 +41,7 @@ from nearcast.spark.runner import LocalRunner
 from nearcast.spark.sequence import Order, Sequenced, Source, is_late, put_in_order
 from nearcast.spark.standing import Snapshots, Standing
 from nearcast.spark.store import Store
-from nearcast.spark.tasks import Detect, Step, Stepped, detect_batch, held, step_batch, write_snapshot
+from nearcast.spark.tasks import Detect, Step, Stepped, detect_batch, held, write_snapshot
 from nearcast.tables import Rejected
 
 if TYPE_CHECKING:
@@ -75,6 +84,8 @@ class Report:
     load: list[dict[str, Any]]
     now: int
     tuples: int
+    #: What partitions asked a divided window, and in how many further jobs they were answered.
+    asked: Asked = NOTHING_ASKED
 
 
 class Pipeline:
@@ -120,7 +131,8 @@ class Pipeline:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what must not change while a stream goes on."""
-        return {**self.settings.fingerprint(), "sink": self.sink.name}
+        mode = "partitioned" if self.settings.window_parts else None
+        return {**self.settings.fingerprint(), "sink": self.sink.name, "window_mode": mode}
 
     def begin(
         self,
@@ -168,7 +180,12 @@ class Pipeline:
         if manifest is None:
             return False
         self.manifests.check(manifest, self.fingerprint(), self.query_id)
-        self.settings = replace(self.settings, plan=manifest.plan["name"], partitions=int(manifest.plan["partitions"]))
+        self.settings = replace(
+            self.settings,
+            plan=manifest.plan["name"],
+            partitions=int(manifest.plan["partitions"]),
+            window_parts=len(entries_of(manifest, self.settings.window_parts)),
+        )
         self.manifests.verify(manifest)
         self.manifests.sweep([manifest], at_start=True)
         self.sink.check()
@@ -217,12 +234,12 @@ class Pipeline:
         for each in taken:
             rejected.extend(each.rejected)
         files, registered, keys, n_messages = self._put_in_order(standing, batch, taken, rejected, beat, vocabulary)
-        stepped = self._match(standing, files)
+        stepped, asked = self._match(standing, files)
         growth = self._grow(standing, batch, stepped, keys)
         outputs = [each.output for each in stepped if each.output is not None]
         outputs += self._staged_rejected(batch, rejected)
         seconds = time.perf_counter() - began
-        report = _report(files, stepped, registered, n_messages, len(rejected), seconds)
+        report = replace(_report(files, stepped, registered, n_messages, len(rejected), seconds), asked=asked)
         manifest = self._manifest(standing, files, stepped, report, outputs, growth)
         self._commit(standing, manifest)
         if self.on_rejected is not None:
@@ -358,7 +375,7 @@ class Pipeline:
             return None
         return self._put("growth", batch, NamedKeys.of(keys, plan).write)
 
-    def _match(self, standing: Standing, files: BatchFiles) -> list[Stepped]:
+    def _match(self, standing: Standing, files: BatchFiles) -> tuple[list[Stepped], Asked]:
         refs = [standing.partition_ref(number) for number in range(self.settings.partitions)]
         plan = standing.plan_ref
         candidates: tuple[str, ...] = ()
@@ -371,7 +388,7 @@ class Pipeline:
         kinds = tuple(each or "string" for each in standing.manifest.more["id_types"])
         stager = self.sink.stager
         steps = [Step(ref, plan, files, candidates, stager, kinds, self.with_keys) for ref in refs]  # type: ignore[arg-type]
-        stepped: list[Stepped] = self.runner.map(step_batch, steps, claims=_of(claims, "step"), prefer=held)
+        stepped = stepped_by(self.runner, standing, files, steps, claims)
         self.store.delete(candidates)
         return stepped
 
@@ -398,7 +415,8 @@ class Pipeline:
         last = standing.manifest
         partitions = standing.partitions_after([each.delta for each in stepped])
         directory, directory_batch = standing.directory_after()
-        oldest = min([entry["snapshot_batch"] for entry in partitions] + [directory_batch])
+        windows = entries_after(standing)
+        oldest = min([entry["snapshot_batch"] for entry in [*partitions, *windows]] + [directory_batch])
         batches = [each.to_json() for each in [*standing.history, files] if each.batch > oldest]
         counts = {
             "messages": last.counts.get("messages", 0) + report.messages,
@@ -429,6 +447,7 @@ class Pipeline:
             more={
                 **last.more,
                 "batches": batches,
+                "windows": windows,
                 "directory_batch": directory_batch,
                 "recent": recent_after(last.more.get("recent", ()), files.segments),
                 "balance": balance_after(last.more.get("balance"), [each.seconds for each in stepped]),
@@ -486,10 +505,13 @@ class Pipeline:
         To be called between two batches; what it returns may run while batches go on.
         """
         snapshots, tasks = self.standing.saved()
+        windows = snapshot_tasks(self.standing)
+        snapshots = replace(snapshots, windows=tuple(task.name for task in windows))
         self._in_the_making = snapshots
 
         def write() -> Snapshots:
             self.runner.map(write_snapshot, tasks)
+            self.runner.map(write_part, windows)
             return snapshots
 
         return write

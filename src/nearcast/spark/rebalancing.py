@@ -22,6 +22,7 @@ from nearcast.columns import Messages
 from nearcast.errors import IncompatibleStore, InvalidInput
 from nearcast.plans import Routes, learn, parse_spec
 from nearcast.spark.carried import unpickled
+from nearcast.spark.divided import batches_of_window
 from nearcast.spark.inspect import state_of
 from nearcast.spark.loading import Share
 from nearcast.spark.manifest import Manifests
@@ -203,7 +204,7 @@ def rebalanced(
         plan={"name": spec, "partitions": partitions, "folder": folder, "growth": [], "line": new_line()},
         directory=directory,
         load=[],
-        more={**manifest.more, "batches": [], "directory_batch": batch, "balance": None},
+        more={**manifest.more, "batches": batches_of_window(manifest), "directory_batch": batch, "balance": None},
     )
     return Standing(store, settings, manifest, standing.directory, router, standing.vocabulary)
 

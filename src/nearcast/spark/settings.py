@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from nearcast.errors import InvalidInput
 from nearcast.geo import Space
 from nearcast.indexes import DEFAULT_INDEX
 from nearcast.sliding import Window
@@ -26,6 +27,15 @@ class Settings:
     plan: str = "trigger"
     partitions: int = 1
     renames: dict[str, str] = field(default_factory=dict)
+    #: Parts that the window is divided into; 0: every partition holds the whole of it.
+    window_parts: int = 0
+
+    def __post_init__(self) -> None:
+        if self.window_parts and self.window is None:
+            raise InvalidInput(
+                f"the window is to be divided into {self.window_parts} parts, and there is none; give one, such as 15m",
+                field="window",
+            )
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what a checkpoint is compared by, as JSON has it."""

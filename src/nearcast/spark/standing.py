@@ -35,11 +35,13 @@ class Snapshots:
     directory: str
     plan: str
     growth: frozenset[str]
+    #: The parts of the window, where it is divided.
+    windows: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """The names of all its folders."""
-        return [*self.partitions, self.directory, self.plan]
+        return [*self.partitions, self.directory, self.plan, *self.windows]
 
 
 def new_line() -> str:

@@ -41,6 +41,7 @@ SNAPSHOT_EVERY = 20
 FILES_PER_BATCH, RECORDS_PER_BATCH = 100, 500_000
 
 Clock = Literal["event", "wall"]
+WindowMode = Literal["shared", "partitioned"]
 OnBatch = Callable[["Progress"], object]
 
 
@@ -172,6 +173,7 @@ def stream(
     checkpoint: str | Path,
     changes: str | Path | DataFrame | None = None,
     window: Window | int | str | timedelta | None = None,
+    window_mode: WindowMode = "shared",
     plan: str = "trigger",
     partitions: int | None = None,
     trigger: str = "1 seconds",
@@ -201,12 +203,17 @@ def stream(
     move it; it is "event" unless messages come from Kafka. `at_once` is how many files, or records of Kafka, make a
     batch at most. `sample` are messages that a new plan is balanced by. `rebalance_above` spreads subscriptions anew
     when the busiest partition has had so many times the mean load for a while.
+
+    With the `window_mode` "partitioned" the messages of the window are divided over as many parts as there are
+    partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
+    all of them.
     """
     spark = session() if spark is None else spark
     checkpoint = str(checkpoint)
     store = Store(f"{checkpoint.rstrip('/')}/nearcast")
     prepared = None if not isinstance(subscriptions, (str, Path)) else _prepared(subscriptions)
     table = _table(subscriptions)
+    n_partitions = partitions or spark.sparkContext.defaultParallelism
     settings = Settings(
         _space(prepared["space"] if prepared else space, table, sample),
         analyzer=Analyzer() if analyzer is None else analyzer,
@@ -214,8 +221,9 @@ def stream(
         window=None if window is None else Window.of(window),
         max_distance=max_distance,
         plan=plan,
-        partitions=partitions or spark.sparkContext.defaultParallelism,
+        partitions=n_partitions,
         renames=renames or {},
+        window_parts=_window_parts(window_mode, n_partitions),
     )
     parse_spec(settings.plan, settings.partitions)
     sink = sink_of(out, store)
@@ -284,6 +292,12 @@ def _query_id(checkpoint: str) -> str | None:
         return str(json.loads(place.read_bytes("metadata"))["id"])
     except (ValueError, KeyError):
         raise IncompatibleStore(f"{checkpoint}/spark/metadata is damaged; begin anew with another checkpoint") from None
+
+
+def _window_parts(mode: WindowMode, partitions: int) -> int:
+    if mode not in ("shared", "partitioned"):
+        raise InvalidInput(f"window_mode is {mode!r}; expected shared or partitioned")
+    return partitions if mode == "partitioned" else 0
 
 
 def _space(given: str | Space | None, subscriptions: pa.Table, sample: pa.Table | None) -> Space:

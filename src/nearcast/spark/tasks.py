@@ -15,6 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from nearcast.columns import NO_TIME
+from nearcast.errors import IncompatibleStore
+from nearcast.spark.asking import AskingIndex
+from nearcast.spark.bolts import Round, answers_of, forget_parts
 from nearcast.spark.carried import unpickled
 from nearcast.spark.detecting import detect, follow
 from nearcast.spark.inputs import BatchFiles, Inputs, read_inputs
@@ -66,6 +69,7 @@ _KEPT_BATCHES = 2
 def forget_all() -> None:
     """Forget all states this process holds, as a new process would not have them."""
     _cache.clear()
+    forget_parts()
 
 
 def held(payloads: list[Any]) -> list[int]:
@@ -95,8 +99,16 @@ def _state_of(ref: PartitionRef, router: Router) -> _Cached:
 
 
 def _replay(known: _Cached, inputs: Inputs, delta: Delta, router: Router) -> None:
+    asking = known.partition.asking
+    if asking is not None:
+        asking.begin_batch(delta.answers or {})
     _use_vocabulary(known.partition, inputs)
     known.partition.run(inputs, router, recorded=delta)
+    if asking is not None and asking.questions:
+        raise IncompatibleStore(
+            f"batch {inputs.files.batch} cannot be gone through again: {len(asking.questions)} answers of the window"
+            " are not noted; bring the checkpoint back, or begin anew with another one"
+        )
     if known.detected < inputs.files.batch:
         follow(known.partition, inputs)
     known.version = known.detected = inputs.files.batch
@@ -155,6 +167,16 @@ class Step:
     id_types: tuple[str, str]
     #: Whether staged rows carry the numbers that put them in order among those of other partitions.
     with_keys: bool = False
+    #: What was asked and answered in earlier runs of this batch, where the window is divided.
+    rounds: tuple[Round, ...] = ()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A partition has questions to the window, in a file: this run of the batch counts for nothing."""
+
+    questions: str
+    n: int
 
 
 @dataclass(frozen=True)
@@ -170,15 +192,20 @@ class Stepped:
     subscriptions: int
 
 
-def step_batch(task: Step) -> Stepped:
-    """Match a batch in one partition, write what it delivers and what it takes to do it again."""
+def step_batch(task: Step) -> Stepped | Waiting:
+    """Match a batch in one partition, write what it delivers and what it takes to do it again; or what it must ask."""
     began = time.perf_counter()
     store, number, batch = task.ref.store, task.ref.number, task.files.batch
     router = router_of(task.plan)
     known = _state_of(task.ref, router)
     inputs = read_inputs(store, task.files)
+    asking = known.partition.asking
+    if asking is not None:
+        asking.begin_batch(answers_of(store, number, task.rounds, by_time=asking.by_time))
     told = [] if inputs.vocabulary is None else known.partition.use_vocabulary(inputs.vocabulary)
     outcome = known.partition.run(inputs, router, found=_candidates(store, task.candidates, number))
+    if asking is not None and asking.questions:
+        return _waiting(store, batch, number, asking)  # and the state is forgotten: it is of no batch
     if known.detected < batch:
         follow(known.partition, inputs)
     known.version = known.detected = batch
@@ -193,6 +220,12 @@ def step_batch(task: Step) -> Stepped:
     n_subscriptions = len(known.partition.state.index)
     seconds = time.perf_counter() - began
     return Stepped(delta, output, keys, count(told), outcome.routed, seconds, n_subscriptions)
+
+
+def _waiting(store: Store, batch: int, number: int, asking: AskingIndex) -> Waiting:
+    name = store.unique("questions", batch, number, ".pickle")
+    store.put(name, lambda path: _pickle(path, asking.questions))
+    return Waiting(name, len(asking.questions))
 
 
 def _candidates(store: Store, names: tuple[str, ...], number: int) -> Candidates | None:
@@ -293,6 +326,7 @@ def build_partition(task: Build) -> str:
     if task.window is not None:
         assert state.topk is not None
         open_window(state.topk, task.store.local(task.window) / WINDOW, state.weights)
+        partition.with_window_elsewhere()
     state.now, state.next_step, state.published = task.now, task.next_step, task.published
     share = unpickled(task.store.local(task.subscriptions))
     assert isinstance(share, Share)

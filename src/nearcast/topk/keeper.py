@@ -33,7 +33,7 @@ from nearcast.topk.options import TopKOptions
 from nearcast.topk.progress import events_of, with_more, with_room
 from nearcast.topk.searching import Searcher, asked_of
 from nearcast.topk.words import WindowWords, distinct_words
-from nearcast.window import Alive, Asked, Batch, message_index
+from nearcast.window import Alive, Asked, Batch, MessageIndex, message_index
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -184,6 +184,11 @@ class Keeper:
 
     # Words
 
+    def search_in(self, messages: MessageIndex, words: WindowWords, weights: TermWeights) -> None:
+        """Search these messages from now on, whose words have the numbers of `words`; they have the rows of before."""
+        self.messages, self.words, self._weights = messages, words, np.empty(0)
+        self.follow_words(weights)
+
     def follow_words(self, weights: TermWeights) -> None:
         """Let the index of messages know what new words weigh."""
         self.words.follow()
@@ -197,7 +202,7 @@ class Keeper:
         self.words.follow()
         self._weights = weights.of_table(self.words.table, 0)
         self.messages.set_weights(self._weights)
-        first, last = self.sliding.first_row, self.sliding.next_row
+        first, last = max(self.sliding.first_row, self.messages.first_held), self.sliding.next_row
         if last > first:
             held = self.messages.messages(np.arange(first, last))
             lengths = squared_lengths(held.word_start, held.word, held.count, self.words.table, self._weights)

@@ -102,6 +102,11 @@ class MessageIndex(ABC):
     def nbytes(self) -> int:
         """The bytes of all arrays."""
 
+    @property
+    def first_held(self) -> int:
+        """No row below this one is held because the index began there; 0 unless it holds a part of a window."""
+        return 0
+
     @abstractmethod
     def append(self, batch: Batch) -> None:
         """Add messages; the weights of their words have been set."""
