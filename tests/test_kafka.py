@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,16 +20,33 @@ from streams import Oracle, World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("spark")]
 
-CENTRAL = "https://repo1.maven.org/maven2"
 BROKER = ("org.apache.kafka", "kafka_2.13", "4.1.0")
 CONNECTOR = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13")
 _PROGRAM = Path(__file__).with_name("faults") / "kafka_round.py"
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
+def ivy_jar():
+    """Return the Ivy that Spark brings along."""
+    import pyspark
+
+    (found,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    return found
+
+
+def central():
+    """Return where Maven Central is, as Ivy knows it."""
+    with zipfile.ZipFile(ivy_jar()) as jar:
+        found = re.search(
+            rb"https?://[\w./]+/maven2", jar.read("org/apache/ivy/plugins/resolver/IBiblioResolver.class")
+        )
+    assert found is not None
+    return found[0].decode()
+
+
 def why_missing(path):
     """Return why a file of Maven Central cannot be had, None if it can."""
-    request = urllib.request.Request(f"{CENTRAL}/{path}", method="HEAD")
+    request = urllib.request.Request(f"{central()}/{path}", method="HEAD")
     try:
         with urllib.request.urlopen(request, timeout=3):
             return None
@@ -60,19 +79,17 @@ def java():
 @pytest.fixture(scope="module")
 def jars(java, tmp_path_factory):
     """Fetch the broker with the Ivy that Spark brings along."""
-    import pyspark
-
     group, name, version = BROKER
     why = why_missing(f"{group.replace('.', '/')}/{name}/{version}/{name}-{version}.pom")
     if why is not None:
         pytest.skip(why)
-    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
     folder = Path(os.environ.get("NEARCAST_CACHE_DIR") or tmp_path_factory.mktemp("kafka")).parent / "kafka"
     if not (folder / "complete").exists():
         places = ["-cache", str(folder / "cache"), "-retrieve", f"{folder}/lib/[artifact]-[revision].[ext]"]
-        command = [java, "-jar", str(ivy), "-confs", "default", *places, "-dependency", *BROKER]
+        command = [java, "-jar", str(ivy_jar()), "-confs", "default", *places, "-dependency", *BROKER]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stdout[-2000:]
+        if done.returncode:
+            pytest.skip(f"the broker could not be fetched: {done.stdout[-500:]}")
         (folder / "complete").touch()
     return f"{folder}/lib/*"
 

@@ -19,6 +19,7 @@ from nearcast.cli._bench_data import (
 from nearcast.cli._bench_figure import chosen_figure, draw_figure, list_figures
 from nearcast.cli._console import Steps, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
+from nearcast.cli.bench_spark import spark
 
 if TYPE_CHECKING:
     from nearcast.bench.distances import MaxDistance
@@ -73,14 +74,14 @@ def boolean(
     from nearcast.bench.run import run_boolean
 
     specs = split_indexes(indexes, "within")
-    _check_json(json_file)
+    check_json(json_file)
     choice = DataChoice("within", BOOLEAN_MESSAGES, workload, subscriptions, messages, source, data, seed, space)
     command = choice.command("boolean", indexes=indexes, churn=churn)
     with Steps() as steps:
         steps.begin("preparing the workload")
         report = run_boolean(choice.workload(), specs, space=space, command=command, churn=churn, say=steps.begin)
     print_report(report, stdout())
-    _write_json(report, json_file)
+    write_json(report, json_file)
     return 0
 
 
@@ -123,7 +124,7 @@ def similar(
 
     if figure == "list":
         return list_figures("similar")
-    _check_json(json_file)
+    check_json(json_file)
     reach = _reach(max_distance, max_distance_share)
     choice = DataChoice("similar", SIMILAR_MESSAGES, workload, subscriptions, messages, source, data, seed, space)
     specs = None if indexes is None and figure is not None else split_indexes(indexes or SIMILAR_INDEXES, "similar")
@@ -157,7 +158,7 @@ def similar(
                 say=steps.begin,
             )
         print_report(report, stdout())
-    _write_json(report, json_file)
+    write_json(report, json_file)
     return 0
 
 
@@ -213,7 +214,7 @@ def topk(
 
     if figure == "list":
         return list_figures("topk")
-    _check_json(json_file)
+    check_json(json_file)
     reach = _reach(max_distance, max_distance_share, usual_share=1.0)
     length = _window(window, is_figure=figure is not None)
     choice = DataChoice("topk", TOPK_MESSAGES, workload, subscriptions, messages, source, data, seed, space)
@@ -253,7 +254,7 @@ def topk(
                 say=steps.begin,
             )
         print_topk_report(report, stdout())
-    _write_json(report, json_file)
+    write_json(report, json_file)
     return 0
 
 
@@ -319,15 +320,19 @@ def _reach(distance: float | None, share: float | None, usual_share: float | Non
     return MaxDistance(distance, share, usual_share or DEFAULT_SHARE)
 
 
-def _check_json(path: Path | None) -> None:
+def check_json(path: Path | None) -> None:
     """Refuse, before any work is done, a report that could not be written."""
     if path is not None and not path.resolve().parent.is_dir():
         raise UsageMistake(f"--json {path}: there is no folder {path.parent}; make it first")
 
 
-def _write_json(report: dict[str, Any], path: Path | None) -> None:
+def write_json(report: dict[str, Any], path: Path | None) -> None:
+    """Write a report where one is asked for."""
     from nearcast._saved import replace_file
 
     if path is not None:
         text = json.dumps(report, indent=2) + "\n"
         replace_file(path, lambda temporary: temporary.write_text(text))
+
+
+app.command("spark")(spark)

@@ -1,0 +1,76 @@
+"""The tables of `nearcast bench spark`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nearcast.bench.report import print_rows
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_SPEED = {
+    "way": ("way", "{}"),
+    "messages": ("messages", "{:,}"),
+    "deliveries": ("deliveries", "{:,}"),
+    "seconds": ("seconds", "{:,.2f}"),
+    "messages_per_s": ("messages/s", "{:,.0f}"),
+    "ratio": ("of local", "{:.0%}"),
+    "cpu_us_per_message": ("CPU µs/message", "{:,.2f}"),
+}
+_STREAM = {
+    "batches": ("batches", "{:,}"),
+    "batch_s_median": ("median s", "{:,.3f}"),
+    "batch_s_max": ("longest s", "{:,.3f}"),
+    "tuples_per_message": ("tuples/message", "{:,.2f}"),
+    "replication": ("replication", "{:,.2f}"),
+    "balance_seconds": ("balance (time)", "{:,.2f}"),
+    "balance_messages": ("balance (messages)", "{:,.2f}"),
+    "segment_bytes_per_message": ("bytes/message", "{:,.0f}"),
+    "tiny_batch_ms": ("10 messages, ms", "{:,.0f}"),
+    "private": ("private MB of workers", "{}"),
+}
+_CPU = {
+    "cpu_all_s": ("CPU s of all", "{:,.2f}"),
+    "cpu_driver_s": ("driver", "{:,.2f}"),
+    "cpu_jvm_s": ("JVM", "{:,.2f}"),
+    "cpu_workers_s": ("workers", "{:,.2f}"),
+    "cpu_us_per_tuple": ("µs/tuple", "{:,.2f}"),
+}
+_STEPS = {
+    "all_us": ("in one process: µs/message", "{:,.2f}"),
+    "read_us": ("reading", "{:,.2f}"),
+    "kernel_us": ("kernel", "{:,.2f}"),
+    "deliveries_us": ("deliveries", "{:,.2f}"),
+    "step_rest_us": ("rest of step", "{:,.2f}"),
+    "driver_us": ("driver", "{:,.2f}"),
+    "beyond_kernel_us_per_tuple": ("beyond kernel, µs/tuple", "{:,.2f}"),
+    "deliveries_ns_per_row": ("ns/delivery", "{:,.0f}"),
+}
+
+
+def print_spark(report: dict[str, Any], console: Console) -> None:
+    """Print the question, the data, and what each way took."""
+    about, on, results = report["workload"], report["machine"], report["results"]
+    window = "" if about["window"] is None else f", a window of {about['window']}"
+    spread = f"plan {about['plan']} with {about['partitions']} partitions on {about['master']}"
+    for line in (
+        about["question"],
+        f"Data: {about['subscriptions']:,} subscriptions of kind {about['kind']}, {about['source']}{window}.",
+        f"Batches of {about['batch']:,} messages in {about['files_per_batch']} files; {spread}.",
+        "Answers: all ways deliver as much, batch by batch.",
+        f"Machine: {on['cpu']}, {on['cores']} cores; Python {on['python']}, Numba {on['numba']}.",
+        f"Command: {about['command']}",
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print()
+    blank = dict.fromkeys(_SPEED)
+    names = {"local": f"local, {results['local']['threads']} threads", "stream": "stream", "match": "batch match"}
+    rows = [{**blank, "way": name, **results[key]} for key, name in names.items() if key in results]
+    print_rows(console, rows, _SPEED)
+    private = ", ".join(f"{each:,.0f}" for each in results["stream"]["worker_private_mb"])
+    stream = {**results["stream"], "private": private}
+    print_rows(console, [stream], _STREAM)
+    print_rows(console, [stream], _CPU)
+    if "steps" in results:
+        print_rows(console, [results["steps"]], _STEPS)
