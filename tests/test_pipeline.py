@@ -274,3 +274,17 @@ def test_a_batch_that_is_not_the_next_is_refused(tmp_path):
     stream = Stream(tmp_path, settings_of("hash", 2, window=None), [])
     with pytest.raises(NearcastError, match="ends with batch -1, and batch 5 comes next"):
         stream.pipeline.run(5, [])
+
+
+def test_a_file_that_cannot_be_read_is_rejected_and_stops_nothing(tmp_path):
+    stream = Stream(tmp_path, settings_of("hash", 2, window=None), [{"id": 1, "query": "w1"}])
+    rejected = []
+    stream.pipeline.on_rejected = rejected.extend
+    good, bad, other = tmp_path / "good.jsonl", tmp_path / "bad.parquet", tmp_path / "other.csv"
+    good.write_text('{"id": 1, "text": "w1", "x": 0.0, "y": 0.0}\n')
+    bad.write_bytes(b"no Parquet at all")
+    other.write_text("id,text\n1,w1\n")
+    given = [Given("messages", path.name, str(path)) for path in (bad, good, other)]
+    report = stream.pipeline.run(0, given)
+    assert (report.messages, report.deliveries, report.rejected) == (1, 1, 2)
+    assert [(row.source, row.field) for row in rejected] == [("bad.parquet", None), ("other.csv", "x")]

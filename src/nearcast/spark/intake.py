@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
+from nearcast.errors import InvalidColumns
 from nearcast.files import read_lines, read_table
 from nearcast.spark.changes import Changes, read_changes
 from nearcast.spark.routing import PlanRef, router_of
@@ -70,7 +71,19 @@ class Taken:
 
 
 def read_source(task: Read) -> Taken:
-    """Read, check and encode one source."""
+    """Read, check and encode one source; a file of a stream that cannot be read at all is rejected as a whole."""
+    try:
+        return _read_source(task)
+    except InvalidColumns as error:
+        if task.rows is not None and not _is_json(task.rows):
+            raise
+        rejected = Rejected()
+        rejected.add(task.source, 0, None, error.field, f"nothing of this source was used: {error}")
+        none = np.empty(0, np.int64)
+        return Taken(task.source, task.kind, None, none, none, "string", None, list(rejected), 0.0)
+
+
+def _read_source(task: Read) -> Taken:
     began = time.perf_counter()
     rejected = Rejected()
     table = _table(task, rejected)
@@ -113,14 +126,18 @@ def _id_type(ids: pa.Array | list[str | int]) -> str:
 
 def _table(task: Read, rejected: Rejected) -> pa.Table:
     if task.rows is not None:
-        is_json = task.rows.column_names == ["position", "line"]
-        table = _read_rows(task.rows, task.source, rejected) if is_json else task.rows
+        table = _read_rows(task.rows, task.source, rejected) if _is_json(task.rows) else task.rows
     else:
         assert task.path is not None
         with fetched(task.path) as path:
             table = read_table(path, source=task.source, rejected=rejected)
     renames = {new: old for new, old in task.settings.renames.items() if old in table.column_names}
     return rename(table, renames) if renames else table
+
+
+def _is_json(rows: pa.Table) -> bool:
+    """Tell whether rows came as JSON, each with its position."""
+    return bool(rows.column_names == ["position", "line"])
 
 
 def _read_rows(rows: pa.Table, source: str, rejected: Rejected) -> pa.Table:
