@@ -18,8 +18,6 @@ from nearcast.bench.spark_steps import TimedRunner, local_pipeline, sources, ste
 from nearcast.bench.workloads import generated
 from nearcast.sliding import Window
 
-pytest_plugins = ["spark_session"]
-
 REACH = MaxDistance(usual_share=1.0)
 
 

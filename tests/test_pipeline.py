@@ -3,6 +3,7 @@
 import random
 from datetime import datetime
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -288,3 +289,30 @@ def test_a_file_that_cannot_be_read_is_rejected_and_stops_nothing(tmp_path):
     report = stream.pipeline.run(0, given)
     assert (report.messages, report.deliveries, report.rejected) == (1, 1, 2)
     assert [(row.source, row.field) for row in rejected] == [("bad.parquet", None), ("other.csv", "x")]
+
+
+def test_a_record_that_spoils_the_others_is_rejected_alone(tmp_path):
+    stream = Stream(tmp_path, settings_of("hash", 2, window=None), [{"id": 1, "query": "w1"}])
+    rejected = []
+    stream.pipeline.on_rejected = rejected.extend
+    good = '{"id": %d, "text": "w1", "x": 0.0, "y": 0.0}'
+    deep = '{"id": 9, "text": "w1", "x": 0.0, "y": 0.0, "more": ' + "[" * 3000 + "]" * 3000 + "}"
+    foreign, separated = good % 3, "\x1e" + good % 4
+    lines = [good % 1, deep, foreign.replace("}", ', "lon": 3.0}'), separated, "", good % 5]
+    rows = pa.table({"position": pa.array(range(10, 16)), "line": lines})
+    report = stream.pipeline.run(0, [Given("messages", "topic/00000", rows=rows)])
+    assert (report.messages, report.deliveries) == (3, 3)
+    assert sorted(row.row for row in rejected) == [11, 12, 14]
+    rows = pa.table({"position": pa.array([16, 17]), "line": [(good % 6).replace("6", '"x"'), good % 7]})
+    report = stream.pipeline.run(1, [Given("messages", "topic/00000", rows=rows)])
+    assert (report.messages, report.rejected) == (1, 1)
+
+
+def test_integers_among_ids_of_text_are_the_same_ids_in_any_batch(tmp_path):
+    stream = Stream(tmp_path, settings_of("hash", 2, window=None), [{"id": "a", "query": "w1"}])
+    stream.run(0, {"changes-a": [{"op": "subscribe", "id": 5, "query": "w1"}]})
+    files = {"changes-a": [{"op": "unsubscribe", "id": 5}], "changes-b": [{"op": "unsubscribe", "id": "a"}]}
+    report, _ = stream.run(1, files)
+    assert (report.changes, report.rejected) == (2, 0)
+    report, _ = stream.run(2, {"messages-a": [{"id": 1, "text": "w1", "x": 0.0, "y": 0.0}]})
+    assert report.deliveries == 0

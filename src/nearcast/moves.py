@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nearcast.columns import WITHIN
 from nearcast.errors import InvalidRegion, InvalidSubscription
 from nearcast.geo import Area, Box, Circle, Shape, Space
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 def moved_row(held: Subscriptions, row: int, x: float, y: float, space: Space) -> Shape:
     """Return the region of a subscription whose centre goes to (x, y); `InvalidInput` if it cannot go there."""
+    if held.kind[row] != WITHIN:
+        return Box(x, y, x, y)
     if held.clause_start[row] == held.clause_start[row + 1]:
         return Box(x, y, x, y)  # its query contradicts itself: an index need not know where nothing matches
     return moved_to(held.regions.shape_of(row), x, y, space)

@@ -94,7 +94,8 @@ def stream(
 ) -> int:
     """Deliver messages as they arrive, exactly once, and go on after a stop where it ended.
 
-    Ctrl-C ends it after the batch under way. Rejected rows are in FOLDER/_rejected.
+    Ctrl-C ends it after the batch under way. Rejected rows are in the folder _rejected of the output or, if that is no
+    folder, of the checkpoint.
     """
     check_max_distance(max_distance)
     chosen = window_of(window)
@@ -136,7 +137,8 @@ def stream(
         )
         show.say("waiting for messages")
         _until_stopped(running)
-    show_rejected(running.rejected, f"they are in {out}/_rejected")
+    is_folder = "://" not in out and out != "console"
+    show_rejected(running.rejected, f"they are in {out if is_folder else checkpoint}/_rejected")
     typer.echo(show.summary(out))
     return EXIT_REJECTED if show.rejected + len(running.rejected) else 0
 

@@ -69,11 +69,14 @@ def read_table(
     return _united(list(read_batches(path, rename=rename, source=source, rejected=rejected)))
 
 
-def read_lines(data: bytes, *, source: str, rejected: Rejected | None = None) -> pa.Table:
-    """Return the rows of JSON lines that are in memory, as `read_table` does those of a file."""
+def read_lines(data: bytes, *, source: str, rejected: Rejected | None = None, id_type: type | None = None) -> pa.Table:
+    """Return the rows of JSON lines that are in memory, as `read_table` does those of a file.
+
+    Ids are of `id_type` where it is given, else of the type of the first.
+    """
     from nearcast.files.json_lines import line_batches
 
-    batches = line_batches(io.BytesIO(data), source, 65_536, rejected, only_features=False)
+    batches = line_batches(io.BytesIO(data), source, 65_536, rejected, only_features=False, id_type=id_type)
     return _united(list(_at_least_one(batches)))
 
 

@@ -36,10 +36,20 @@ class Record(NamedTuple):
 
 
 def line_batches(
-    file: IO[bytes], source: str, batch_rows: int, rejected: Rejected | None, *, only_features: bool
+    file: IO[bytes],
+    source: str,
+    batch_rows: int,
+    rejected: Rejected | None,
+    *,
+    only_features: bool,
+    id_type: type | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield the records of a file of JSON lines, or of a sequence with record separators."""
+    """Yield the records of a file of JSON lines, or of a sequence with record separators.
+
+    Ids are of `id_type` where it is given, else of the type of the first.
+    """
     reader = _Reader(source, rejected, only_features=only_features)
+    reader.id_type = id_type
     records = _records(file)
     for block in iter(lambda: list(itertools.islice(records, batch_rows)), []):
         yield reader.table(block)
@@ -91,7 +101,7 @@ class _Reader:
     def __init__(self, source: str, rejected: Rejected | None, *, only_features: bool):
         self._source, self._rejected, self._only_features = source, rejected, only_features
         self._next_row = 0
-        self._id_type: type | None = None
+        self.id_type: type | None = None
         self._columns: dict[str, None] = dict.fromkeys(_GEOJSON_COLUMNS) if only_features else {}
 
     def table(self, records: list[Record]) -> pa.Table:
@@ -115,7 +125,7 @@ class _Reader:
                 self._reject(number, line, value, error)
         self._next_row += len(values)
         names = dict.fromkeys(itertools.chain.from_iterable(rows))
-        arrays = [_array(name, [row.get(name) for row in rows], self._id_type) for name in names]
+        arrays = [_array(name, [row.get(name) for row in rows], self.id_type) for name in names]
         fields = [
             pa.field(name, array.type, metadata={CELLS: JSON_CELLS} if is_mixed else None)
             for name, (array, is_mixed) in zip(names, arrays, strict=True)
@@ -141,10 +151,10 @@ class _Reader:
     def _check_id(self, given: Any) -> None:
         if not is_id(given):
             raise InvalidColumns(f"id is {shorten(given)}; expected text or an integer of 64 bits", field="id")
-        if self._id_type is None:
-            self._id_type = type(given)
-        elif type(given) is not self._id_type:
-            expected = "text" if self._id_type is str else "an integer"
+        if self.id_type is None:
+            self.id_type = type(given)
+        elif type(given) is not self.id_type:
+            expected = "text" if self.id_type is str else "an integer"
             raise InvalidColumns(f"id is {shorten(given)}; expected {expected}, like the first id", field="id")
 
     def _reject(self, number: int, line: int | None, value: Any, error: InvalidInput) -> None:
@@ -162,8 +172,8 @@ class _Reader:
             return False
         if "id" in schema.names and not pa.types.is_null(schema.field("id").type):
             id_type = int if pa.types.is_int64(schema.field("id").type) else str
-            self._id_type = self._id_type or id_type
-            return self._id_type is id_type
+            self.id_type = self.id_type or id_type
+            return self.id_type is id_type
         return True
 
     def _finished(self, table: pa.Table, numbers: np.ndarray) -> pa.Table:
@@ -189,7 +199,7 @@ def _read_at_once(records: list[Record]) -> pa.Table | None:
             table = _arrow_table(content, pa.schema([(field.name, _undated(field.type)) for field in dated]))
         if _LONG_INTEGER.search(content) and any(_holds(pa.types.is_floating, field.type) for field in table.schema):
             return None  # Arrow rounds an integer that stands among floats
-    except (pa.ArrowException, UnicodeDecodeError, OverflowError):
+    except (pa.ArrowException, UnicodeDecodeError, OverflowError, RecursionError):
         return None
     # Two records on a line, or one on two, are for the slow way to reject.
     return table if table.num_rows == len(records) else None

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast.columns import Messages, Subscriptions
-from nearcast.errors import InvalidInput
+from nearcast.errors import InvalidColumns, InvalidInput
 from nearcast.plans import Routes, learn
 from nearcast.spark.carried import Carried
 from nearcast.spark.changes import read_changes
@@ -133,7 +133,10 @@ def _sample(table: pa.Table | None, settings: Settings, words: WordTable) -> Mes
         return Messages.of(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty((0, 4)))
     if table.num_rows > SAMPLE:
         table = table.take(_arrow.numbers(np.linspace(0, table.num_rows - 1, SAMPLE).astype(np.int64)))
-    return read_messages(table, settings.space, words, settings.analyzer, source="sample", rejected=Rejected())
+    try:
+        return read_messages(table, settings.space, words, settings.analyzer, source="sample", rejected=Rejected())
+    except InvalidColumns:
+        return _sample(None, settings, words)  # what is wrong with it is told when its batch comes
 
 
 def build(store: Store, settings: Settings, runner: Runner, share: Share, vocabulary: str, batch: int) -> list[str]:

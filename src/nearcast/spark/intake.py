@@ -52,6 +52,8 @@ class Read:
     plan: PlanRef | None
     vocabulary: str | None
     rows: pa.Table | None = None
+    #: The type of ids that the stream has, once it has some.
+    id_type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,17 +72,62 @@ class Taken:
     n_bytes: int = 0
 
 
+#: What a source can be too broken for.
+_UNREADABLE = (InvalidColumns, pa.ArrowException, RecursionError)
+
+
 def read_source(task: Read) -> Taken:
-    """Read, check and encode one source; a file of a stream that cannot be read at all is rejected as a whole."""
+    """Read, check and encode one source; a file or record that cannot be read at all is rejected, and stops nothing."""
     try:
         return _read_source(task)
-    except InvalidColumns as error:
-        if task.rows is not None and not _is_json(task.rows):
+    except _UNREADABLE as error:
+        if task.rows is None:
+            return _nothing_of(task, error)
+        if not _is_json(task.rows):
             raise
-        rejected = Rejected()
-        rejected.add(task.source, 0, None, error.field, f"nothing of this source was used: {error}")
-        none = np.empty(0, np.int64)
-        return Taken(task.source, task.kind, None, none, none, "string", None, list(rejected), 0.0)
+    rejected = Rejected()
+    good = _readable(task, task.rows, rejected)
+    taken = _read_source(replace(task, rows=pa.concat_tables(good) if good else task.rows.slice(0, 0)))
+    return replace(taken, rejected=[*rejected, *taken.rejected])
+
+
+def _nothing_of(task: Read, error: Exception) -> Taken:
+    rejected = Rejected()
+    field = getattr(error, "field", None)
+    rejected.add(task.source, 0, None, field, f"nothing of this source was used: {_said(error)}")
+    none = np.empty(0, np.int64)
+    return Taken(task.source, task.kind, None, none, none, "string", None, list(rejected), 0.0)
+
+
+def _said(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _readable(task: Read, rows: pa.Table, rejected: Rejected) -> list[pa.Table]:
+    """Return the records that can be read, in order; those that spoil the others are rejected one by one."""
+    try:
+        _check(replace(task, rows=rows))
+    except _UNREADABLE as error:
+        if rows.num_rows == 1:
+            position = rows.column("position")[0].as_py()
+            rejected.add(task.source, position, None, getattr(error, "field", None), _said(error))
+            return []
+        half = rows.num_rows // 2
+        parts = (rows.slice(0, half), rows.slice(half))
+        return [table for part in parts for table in _readable(task, part, rejected)]
+    return [rows]
+
+
+def _check(task: Read) -> None:
+    """Read records as `read_source` does, and leave nothing behind."""
+    found = Rejected()
+    table = _table(task, found)
+    if task.kind == "changes":
+        read_changes(table, task.settings, source=task.source, rejected=found)
+    else:
+        read_messages(
+            table, task.settings.space, WordTable(), task.settings.analyzer, source=task.source, rejected=found
+        )
 
 
 def _read_source(task: Read) -> Taken:
@@ -126,7 +173,7 @@ def _id_type(ids: pa.Array | list[str | int]) -> str:
 
 def _table(task: Read, rejected: Rejected) -> pa.Table:
     if task.rows is not None:
-        table = _read_rows(task.rows, task.source, rejected) if _is_json(task.rows) else task.rows
+        table = _read_rows(task, task.rows, rejected) if _is_json(task.rows) else task.rows
     else:
         assert task.path is not None
         with fetched(task.path) as path:
@@ -140,14 +187,14 @@ def _is_json(rows: pa.Table) -> bool:
     return bool(rows.column_names == ["position", "line"])
 
 
-def _read_rows(rows: pa.Table, source: str, rejected: Rejected) -> pa.Table:
+def _read_rows(task: Read, rows: pa.Table, rejected: Rejected) -> pa.Table:
     """Return rows that came as JSON, numbered by their position; one that is no object is rejected."""
     # A line end inside a JSON text stands between values, where a space does as well.
-    lines = [(text or "null").replace("\n", " ") for text in rows.column("line").to_pylist()]
-    found = Rejected()
-    table = read_lines(
-        "\n".join(line if line.strip() else "null" for line in lines).encode(), source=source, rejected=found
-    )
+    lines = [(text or "null").replace("\n", " ").lstrip("\x1e\ufeff") for text in rows.column("line").to_pylist()]
+    found, source = Rejected(), task.source
+    id_type = {"int64": int, "string": str, None: None}[task.id_type]
+    data = "\n".join(line if line.strip() else "null" for line in lines).encode()
+    table = read_lines(data, source=source, rejected=found, id_type=id_type)
     position = _arrow.array_of(rows.column("position"))
     for row in found:
         rejected.add(source, int(position[row.row]), row.id, row.field, row.reason)

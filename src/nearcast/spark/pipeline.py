@@ -145,8 +145,7 @@ class Pipeline:
     ) -> Rejected:
         """Store the subscriptions that a new stream begins with; return the rows that were not stored."""
         rejected = Rejected() if rejected is None else rejected
-        self.sink.check()
-        self.sink.check_new()
+        self._check_sinks()
         self.manifests.sweep([], at_start=True)  # of a beginning that was interrupted
         standing = begin(
             self.store,
@@ -163,10 +162,16 @@ class Pipeline:
         self._commit(standing, manifest)
         return rejected
 
+    def _check_sinks(self) -> None:
+        """Refuse places that cannot be written to, or that hold what another stream wrote."""
+        for sink in (self.sink, self.rejected_sink):
+            if sink is not None:
+                sink.check()
+                sink.check_new()
+
     def begin_from(self, prepared: str) -> None:
         """Begin a new stream with what `nearcast prepare` built."""
-        self.sink.check()
-        self.sink.check_new()
+        self._check_sinks()
         self.manifests.sweep([], at_start=True)
         standing = begin_from(Store(prepared), self.store, self.settings)
         plan = standing.manifest.plan
@@ -271,8 +276,21 @@ class Pipeline:
         folder = (vocabulary or standing.manifest.vocabulary["folder"]) if needs_totals else None
         # Other weights need other keys, which homes work out during the batch: until then messages go to everybody.
         plan = standing.plan_ref if self.settings.partitions > 1 and vocabulary is None else None
+        kinds = standing.manifest.more["id_types"]
         tasks = [
-            Read(self.store, self.settings, batch, part, each.kind, each.source, each.path, plan, folder, each.rows)
+            Read(
+                self.store,
+                self.settings,
+                batch,
+                part,
+                each.kind,
+                each.source,
+                each.path,
+                plan,
+                folder,
+                each.rows,
+                kinds[0 if each.kind == "changes" else 1],
+            )
             for part, each in enumerate(given)
         ]
         is_small = sum(each.n_bytes for each in given) < SMALL_BYTES and all(each.rows is None for each in given)
@@ -355,6 +373,8 @@ class Pipeline:
                 for row in each.row.tolist():
                     rejected.add(each.source, row, None, "id", reason)
                 continue
+            if known[at] == "string" and each.changes is not None:
+                each = replace(each, changes=each.changes.with_text_ids())
             kept.append(each)
         return kept
 

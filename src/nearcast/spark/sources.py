@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -50,7 +50,14 @@ def rows_frame(frame: DataFrame, kind: Kind) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     names = [name for name in frame.columns if name != "seq"]
-    position = F.col("seq").cast("long") if "seq" in frame.columns else F.monotonically_increasing_id()
+    position = F.monotonically_increasing_id()
+    if "seq" in frame.columns:
+        position = F.coalesce(F.col("seq").cast("long"), F.lit(-1))
+    # Spark's own form of times has milliseconds only.
+    forms = {
+        "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+        "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    }
     return frame.select(
         F.lit(kind).alias("kind"),
         F.lit(kind).alias("source"),
@@ -58,7 +65,7 @@ def rows_frame(frame: DataFrame, kind: Kind) -> DataFrame:
         F.lit(None).cast("string").alias("path"),
         F.lit(0).cast("long").alias("length"),
         F.current_timestamp().alias("arrived"),
-        F.to_json(F.struct(*[F.col(f"`{name}`") for name in names])).alias("row"),
+        F.to_json(F.struct(*[F.col(f"`{name}`") for name in names]), forms).alias("row"),
     )
 
 
@@ -164,9 +171,8 @@ def _as_lines(found: list[tuple[int, str]]) -> pa.Table:
 
 
 def local_path(path: str) -> str:
-    """Return the path of a `file:` URI; any other as it is."""
-    parts = urlsplit(path)
-    return unquote(parts.path) if parts.scheme == "file" else path
+    """Return the path of a file as Spark names it, `file:/…`, unescaped; any other as it is."""
+    return path.removeprefix("file:").replace("//", "/") if path.startswith("file:") else path
 
 
 def _named(path: str, root: str) -> str:

@@ -227,7 +227,7 @@ def stream(
     )
     parse_spec(settings.plan, settings.partitions)
     sink = sink_of(out, store)
-    rejected_sink = RejectedSink(str(out)) if _is_folder(out) else None
+    rejected_sink = RejectedSink(str(out) if _is_folder(out) else checkpoint)
     claims = f"{store.root}/claims" if "://" not in store.root else None
     runner = SparkRunner(spark)
     pipeline = Pipeline(store, settings, runner, sink, rejected_sink, claims=claims, rebalance_above=rebalance_above)
@@ -244,8 +244,10 @@ def stream(
         known = vocabulary if vocabulary is not None else Vocabulary().snapshot()
         if prepared is not None:
             pipeline.begin_from(f"{subscriptions}/nearcast")
+            if vocabulary is not None:
+                pipeline.use_vocabulary(vocabulary)
         else:
-            running.rejected = pipeline.begin(_renamed(table, settings), known, sample=sample)
+            running.rejected = pipeline.begin(table, known, sample=sample)
     elif pipeline.query_id is None and pipeline.standing.manifest.query_id is not None:
         raise IncompatibleStore(
             f"{checkpoint}/nearcast is there and {checkpoint}/spark is not: half of the checkpoint is missing;"
@@ -325,10 +327,10 @@ def _prepared(folder: str | Path) -> dict[str, Any]:
     return about
 
 
-def _renamed(table: pa.Table, settings: Settings) -> pa.Table:
+def _renamed(table: pa.Table, renames: dict[str, str]) -> pa.Table:
     from nearcast.tables import rename
 
-    return rename(table, {new: old for new, old in settings.renames.items() if old in table.column_names})
+    return rename(table, {new: old for new, old in renames.items() if old in table.column_names})
 
 
 def _is_place(given: Any) -> bool:
