@@ -132,3 +132,12 @@ def test_a_stream_with_another_window_refuses_what_was_prepared(raw, tmp_path):
     pipeline = Pipeline(store, other, LocalRunner(), sink_of(str(tmp_path / "out"), store))
     with pytest.raises(NearcastError, match="window 10, not 11"):
         pipeline.begin_from(str(tmp_path / "store" / "nearcast"))
+
+
+def test_files_that_differ_in_the_type_of_a_column_are_prepared_together(raw, tmp_path):
+    (raw / "later.jsonl").write_text('{"id": 7, "text": "ipad", "lon": 13.4, "lat": 52.5, "likes": "many"}\n')
+    (raw / "broken.parquet").write_bytes(b"no Parquet")
+    about = prepare([raw], tmp_path / "store", settings(), LocalRunner())
+    assert (about["messages"], about["rejected"]) == (4, 3)
+    sample = pq.read_table(tmp_path / "store" / "sample.parquet")
+    assert sorted(sample.column("id").to_pylist()) == ["7", "m1", "m2", "m4"]

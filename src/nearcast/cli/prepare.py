@@ -13,6 +13,7 @@ from nearcast.cli._console import Steps, complain
 from nearcast.cli._inputs import check_max_distance, renames_from, window_of
 from nearcast.cli._options import JsonOption, MapOption, MaxDistanceOption, SpaceOption, WindowOption
 from nearcast.cli._rejected import EXIT_REJECTED
+from nearcast.errors import InvalidColumns
 
 
 def prepare(
@@ -50,7 +51,10 @@ def prepare(
     renames = renames_from(maps or [])
     names: list[str] = []
     for path in raw_files(raw):
-        first = next(iter(read_batches(path, rejected=Rejected())))
+        try:
+            first = next(iter(read_batches(path, rejected=Rejected())))
+        except InvalidColumns:
+            continue  # the file is rejected, with the reason, when its turn comes
         names += rename(first, {new: old for new, old in renames.items() if old in first.column_names}).column_names
     where = space_of(names, None if space is None else space.value)
     words = None if vocabulary is None else Vocabulary.from_parquet(vocabulary)

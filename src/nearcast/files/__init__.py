@@ -24,7 +24,7 @@ from nearcast.tables.names import CELLS, JSON_CELLS, ROW_COLUMN
 from nearcast.tables.rejected import Rejected
 from nearcast.tables.spaces import rename as renamed
 
-__all__ = ["READABLE", "DeliveryWriter", "read_batches", "read_lines", "read_table", "total_rows"]
+__all__ = ["READABLE", "DeliveryWriter", "read_batches", "read_lines", "read_table", "total_rows", "united"]
 
 #: The extensions that can be read; all but .parquet also with .gz behind.
 READABLE = (".parquet", ".jsonl", ".ndjson", ".csv", ".geojson", ".geojsonl", ".geojsons")
@@ -66,7 +66,7 @@ def read_table(
     """Return all rows of a file as one table, as `read_batches` does in pieces: for subscriptions, whose ids must
     differ in the whole file.
     """
-    return _united(list(read_batches(path, rename=rename, source=source, rejected=rejected)))
+    return united(list(read_batches(path, rename=rename, source=source, rejected=rejected)))
 
 
 def read_lines(data: bytes, *, source: str, rejected: Rejected | None = None, id_type: type | None = None) -> pa.Table:
@@ -77,7 +77,7 @@ def read_lines(data: bytes, *, source: str, rejected: Rejected | None = None, id
     from nearcast.files.json_lines import line_batches
 
     batches = line_batches(io.BytesIO(data), source, 65_536, rejected, only_features=False, id_type=id_type)
-    return _united(list(_at_least_one(batches)))
+    return united(list(_at_least_one(batches)))
 
 
 def total_rows(path: FilePath) -> int | None:
@@ -235,8 +235,11 @@ _READERS: dict[str, _Read] = {
 # --- one table of many ------------------------------------------------------------------------------------------
 
 
-def _united(batches: list[pa.Table]) -> pa.Table:
-    """Return the batches as one table; a column that is of several types becomes JSON text."""
+def united(batches: list[pa.Table]) -> pa.Table:
+    """Return the batches as one table; a column that is of several types becomes JSON text, ids plain text."""
+    ids = {batch.schema.field("id").type for batch in batches if "id" in batch.column_names and batch.num_rows}
+    if len(ids) > 1:
+        batches = [_with_text_ids(batch) for batch in batches]
     kinds: dict[str, set[tuple[pa.DataType, bytes | None]]] = {}
     for batch in batches:
         for field in batch.schema:
@@ -252,6 +255,11 @@ def _united(batches: list[pa.Table]) -> pa.Table:
         for field in table.schema
     ]
     return pa.table(table.columns, pa.schema(fields))
+
+
+def _with_text_ids(table: pa.Table) -> pa.Table:
+    at = table.schema.get_field_index("id")
+    return table if at < 0 else table.set_column(at, "id", table.column(at).cast(pa.string()))
 
 
 def _given(mark: Mapping[bytes, bytes | None] | None) -> dict[bytes, bytes] | None:

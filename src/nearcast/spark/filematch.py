@@ -18,7 +18,7 @@ import pyarrow as pa
 from nearcast import engine
 from nearcast.columns import NO_TIME
 from nearcast.deliveries import Delivered
-from nearcast.files import DeliveryWriter
+from nearcast.files import DeliveryWriter, united
 from nearcast.indexes import create
 from nearcast.snapshot import open_state, save_state
 from nearcast.spark.outcome import as_schema, merged, schema_of
@@ -251,10 +251,10 @@ def _of_size(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
         for first in range(0, max(table.num_rows, 1), rows):
             waiting.append(table.slice(first, rows))
             if sum(each.num_rows for each in waiting) >= rows:
-                yield pa.concat_tables(waiting, promote_options="permissive").combine_chunks()
+                yield united(waiting).combine_chunks()
                 waiting = []
     if waiting:
-        yield pa.concat_tables(waiting, promote_options="permissive").combine_chunks()
+        yield united(waiting).combine_chunks()
 
 
 def _learned(encoded: list[Encoded]) -> Vocabulary:

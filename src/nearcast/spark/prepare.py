@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from nearcast import _arrow
 from nearcast._saved import replace_file
 from nearcast.errors import InvalidColumns, InvalidInput
-from nearcast.files import READABLE, read_table
+from nearcast.files import READABLE, read_table, united
 from nearcast.spark.beginning import SAMPLE, begin
 from nearcast.spark.changes import read_changes
 from nearcast.spark.intake import fetched
@@ -70,8 +70,12 @@ class Prepared:
 def prepare_file(task: Raw) -> Prepared:
     """Read a raw file and write its good rows in interchange columns."""
     rejected = Rejected()
-    with fetched(task.path) as path:
-        table = read_table(path, source=task.source, rejected=rejected)
+    try:
+        with fetched(task.path) as path:
+            table = read_table(path, source=task.source, rejected=rejected)
+    except InvalidColumns as error:
+        rejected.add(task.source, 0, None, error.field, f"nothing of this file was used: {error}")
+        return Prepared("unreadable", 0, list(rejected))
     renames = {new: old for new, old in task.settings.renames.items() if old in table.column_names}
     table = rename(table, renames) if renames else table
     if is_subscriptions(table.column_names):
@@ -213,7 +217,7 @@ def _sample(done: list[Prepared]) -> pa.Table | None:
     tables = [each.sample for each in done if each.sample is not None and each.sample.num_rows]
     if not tables:
         return None
-    whole = pa.concat_tables(tables, promote_options="permissive")
+    whole = united(tables)
     step = max(1, -(-whole.num_rows // SAMPLE))
     return whole.take(_arrow.numbers(np.arange(0, whole.num_rows, step)))
 
@@ -222,7 +226,7 @@ def _subscriptions(out: Path) -> pa.Table | None:
     parts = sorted((out / "subscriptions").glob("part-*.parquet"))
     if not parts:
         return None
-    return pa.concat_tables([pq.read_table(path) for path in parts], promote_options="permissive")
+    return united([pq.read_table(path) for path in parts])
 
 
 def _build(
