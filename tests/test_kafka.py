@@ -77,8 +77,8 @@ def java():
 
 
 @pytest.fixture(scope="module")
-def jars(java, tmp_path_factory):
-    """Fetch the broker with the Ivy that Spark brings along."""
+def jars(connector, java, tmp_path_factory):
+    """Fetch the broker with the Ivy that Spark brings along; without the connector it would be of no use."""
     group, name, version = BROKER
     why = why_missing(f"{group.replace('.', '/')}/{name}/{version}/{name}-{version}.pom")
     if why is not None:

@@ -70,7 +70,7 @@ def test_pieces_put_together_are_what_match_writes(files, nearcast, tmp_path, mo
 
 
 def test_one_batch_of_top_k_is_what_match_tells_on_balance(files, nearcast, tmp_path, monkeypatch):
-    people, posts = files(("within", "similar", "topk"), seed=4)
+    people, posts = files(("within", "similar", "topk"), seed=4, messages=100)
     # With a batch for each message nothing is balanced away.
     monkeypatch.setattr(filematch, "BATCH", 1)
     monkeypatch.setattr("nearcast.cli._inputs.Source.batches", one_by_one(Source.batches))

@@ -20,7 +20,7 @@ from nearcast.spark.pipeline import Pipeline, Report
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.session import session, use_checkpoint
 from nearcast.spark.settings import Settings
-from nearcast.spark.sinks import RejectedSink, sink_of
+from nearcast.spark.sinks import FileSink, RejectedSink, sink_of
 from nearcast.spark.sources import arrived, clock_frame, source_frame
 from nearcast.spark.store import Store
 from nearcast.tables import Rejected, space_of
@@ -227,7 +227,7 @@ def stream(
     )
     parse_spec(settings.plan, settings.partitions)
     sink = sink_of(out, store)
-    rejected_sink = RejectedSink(str(out) if _is_folder(out) else checkpoint)
+    rejected_sink = RejectedSink(sink.store.root if isinstance(sink, FileSink) else checkpoint)
     claims = f"{store.root}/claims" if "://" not in store.root else None
     runner = SparkRunner(spark)
     pipeline = Pipeline(store, settings, runner, sink, rejected_sink, claims=claims, rebalance_above=rebalance_above)
@@ -335,7 +335,3 @@ def _renamed(table: pa.Table, renames: dict[str, str]) -> pa.Table:
 
 def _is_place(given: Any) -> bool:
     return isinstance(given, (str, Path)) and not str(given).startswith("kafka://")
-
-
-def _is_folder(out: Any) -> bool:
-    return isinstance(out, (str, Path)) and str(out) not in ("console", "memory") and "kafka://" not in str(out)
