@@ -13,7 +13,7 @@ from nearcast.geo import Space
 from nearcast.similarity import near_of, score_of, tfidf_of
 from nearcast.window import MESSAGE_INDEXES, Alive, Asked, Batch, message_index, open_message_index
 from nearcast.window._columns import Columns
-from nearcast.window._hilbert import hilbert_keys
+from nearcast.geo.hilbert import hilbert_keys
 
 pytestmark = pytest.mark.modes
 

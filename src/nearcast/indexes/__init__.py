@@ -64,6 +64,7 @@ _MODULES = (
     "nearcast.indexes.ciq",
     "nearcast.indexes.inverted",
     "nearcast.indexes.ir_similar",
+    "nearcast.indexes.keyword_first",
     "nearcast.indexes.rt_similar",
     "nearcast.indexes.scan",
     "nearcast.indexes.skype",

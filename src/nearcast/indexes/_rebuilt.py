@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
 from nearcast.geo import EARTH_RADIUS_M
+from nearcast.indexes._asked import Asked, asked_of, begin_message, end_message
 from nearcast.indexes._each import LOOKED_AT, VERIFIED, Search, match_each
 from nearcast.indexes._scored import full_score, near_score, text_score, totals_for
 from nearcast.indexes._stored import StoredIndex
@@ -28,17 +29,6 @@ _CHANGED_ONE_IN = 4
 #: A degree of latitude, and what the distance to a rectangle may be off by.
 _METRES_PER_DEGREE = math.radians(1.0) * EARTH_RADIUS_M
 _EARTH_SLACK_M = 1e-6
-
-
-class Asked(NamedTuple):
-    """Messages as kernels read them, with room for the words of one: `has` by term, `word` those it has, each once."""
-
-    term_start: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    box: NDArray[np.float64]
-    totals: NDArray[np.float64]
-    has: NDArray[np.uint8]
-    word: NDArray[np.int32]
 
 
 class RebuiltIndex(StoredIndex):
@@ -67,7 +57,7 @@ class RebuiltIndex(StoredIndex):
         messages = messages.for_kernels()
         with self._lock:
             totals = totals_for(messages, needed=self._needs_totals)
-            asked = _asked(messages, totals, self._n_weights)
+            asked = asked_of(messages, totals, self._n_weights)
             search_held = self._searcher(self._up_to_date(), asked)
             first, last, n_slots = self._n_rows_built, len(self._slot_of), self.n_slots
             if first == last:
@@ -113,32 +103,6 @@ def bytes_of(structure: Any) -> int:
     if isinstance(structure, np.ndarray):
         return structure.nbytes
     return sum(map(bytes_of, structure)) if isinstance(structure, tuple) else 0
-
-
-def _asked(messages: Messages, totals: NDArray[np.float64], n_terms: int) -> Asked:
-    longest = int(np.diff(messages.term_start).max(initial=0))
-    has, word = np.zeros(n_terms, np.uint8), np.empty(longest, np.int32)
-    return Asked(messages.term_start, messages.terms, messages.box, totals, has, word)
-
-
-@step
-def begin_message(asked, message):
-    """Mark the known words of a message and list each once in `asked.word`; return how many there are."""
-    n = 0
-    for i in range(asked.term_start[message], asked.term_start[message + 1]):
-        term = asked.terms[i]
-        if 0 <= term < asked.has.size and asked.has[term] == 0:
-            asked.has[term] = 1
-            asked.word[n] = term
-            n += 1
-    return n
-
-
-@step
-def end_message(asked, n_words):
-    """Take back the marks of a message."""
-    for i in range(n_words):
-        asked.has[asked.word[i]] = 0
 
 
 @step

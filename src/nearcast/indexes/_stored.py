@@ -137,7 +137,7 @@ class StoredIndex(Index):
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes."""
         with self._lock:
-            size = sum(array.nbytes for array in _arrays(self._table()).values())
+            size = sum(array.nbytes for array in table_arrays(self._table()).values())
             return {
                 "index": self.info.name,
                 "subscriptions": len(self),
@@ -209,7 +209,7 @@ class StoredIndex(Index):
         with self._lock:
             held = self._table()
             columns = {
-                **_arrays(held),
+                **table_arrays(held),
                 "row_of": self._row_of,
                 "slot_of": self._slot_of,
                 "weights": self._weights[: self._n_weights],
@@ -249,7 +249,7 @@ _REGION_COLUMNS = ("kind", "part_start", "part", "shape", "circle")
 _SCORING_COLUMNS = ("text_weight", "threshold", "max_distance", "similarity", "k")
 
 
-def _arrays(held: Subscriptions) -> dict[str, NDArray[Any]]:
+def table_arrays(held: Subscriptions) -> dict[str, NDArray[Any]]:
     """Return the columns that say what is asked, by name; polygons apart."""
     found: dict[str, NDArray[Any]] = {
         "clause_start": held.clause_start,

@@ -17,15 +17,9 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, kernel
 from nearcast.indexes import register
+from nearcast.indexes._asked import Asked, begin_message, end_message
 from nearcast.indexes._each import LOOKED_AT, Search
-from nearcast.indexes._rebuilt import (
-    Asked,
-    RebuiltIndex,
-    axis_gap,
-    begin_message,
-    end_message,
-    score_or_less,
-)
+from nearcast.indexes._rebuilt import RebuiltIndex, axis_gap, score_or_less
 from nearcast.indexes._word_lists import HAS, NEEDS, WordLists, ledger_of, lists_of, text_at_most
 from nearcast.similarity import near_needed
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from nearcast._jit import hot_kernel
-from nearcast.window._hilbert import hilbert_keys
+from nearcast.geo.hilbert import hilbert_keys
 from nearcast.window.messages import Asked, Found
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 from nearcast._jit import hot_kernel
 from nearcast._saved import mapped, new_folder, save_array
 from nearcast.errors import IncompatibleStore
+from nearcast.geo.hilbert import hilbert_keys
 from nearcast.window._columns import Columns
-from nearcast.window._hilbert import hilbert_keys
 from nearcast.window._scoring import (
     LENGTH,
     N_CARD,

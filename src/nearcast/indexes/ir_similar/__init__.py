@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.indexes import register
+from nearcast.indexes._asked import Asked
 from nearcast.indexes._each import Search
 from nearcast.indexes._forest import checked_fan_out
-from nearcast.indexes._rebuilt import Asked, RebuiltIndex
+from nearcast.indexes._rebuilt import RebuiltIndex
 from nearcast.indexes.ir_similar.search import Work, new_cursors, new_work, search_trees
 from nearcast.indexes.ir_similar.tree import IrTree, build_ir_tree
 

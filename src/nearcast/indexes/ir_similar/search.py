@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
+from nearcast.indexes._asked import begin_message, end_message
 from nearcast.indexes._each import LOOKED_AT
 from nearcast.indexes._forest import skip_to
-from nearcast.indexes._rebuilt import begin_message, end_message, score_or_less
+from nearcast.indexes._rebuilt import score_or_less
 from nearcast.indexes._rtree import place_gap
 from nearcast.indexes._verify import message_parts
 from nearcast.indexes._word_lists import HAS, NEEDS, text_at_most

@@ -31,9 +31,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.indexes import register
+from nearcast.indexes._asked import Asked
 from nearcast.indexes._each import Search
 from nearcast.indexes._forest import checked_fan_out
-from nearcast.indexes._rebuilt import Asked, RebuiltIndex
+from nearcast.indexes._rebuilt import RebuiltIndex
 from nearcast.indexes.rt_similar.search import Work, new_cursors, new_work, search_tree
 from nearcast.indexes.rt_similar.tree import RtTree, build_rt_tree
 

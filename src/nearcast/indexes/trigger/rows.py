@@ -10,8 +10,8 @@ from nearcast import _arrow
 from nearcast._jit import kernel
 from nearcast.columns import SIMILAR, WITHIN, Scoring, Subscriptions, gathered, joined
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
+from nearcast.indexes._expanded import expanded, shape_codes
 from nearcast.indexes._scored import own_amounts
-from nearcast.indexes._verify import NO_SHAPE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,35 +55,16 @@ def rows_of(
     """Expand subscriptions to rows; return them and the polygons their shapes point to."""
     regions = subscriptions.regions
     circle = np.ascontiguousarray(regions.circle).reshape(-1, 3)
-    shape = _shape_codes(regions)
+    shape = shape_codes(regions)
     score = np.empty((0, SCORE_COLUMNS))
     if subscriptions.scoring is not None:
         scored = np.flatnonzero(subscriptions.kind != WITHIN)
         shape[scored] = SCORED - np.arange(len(scored))
         score = _score_columns(subscriptions, scored, weight)
-    n_clauses, n_parts = np.diff(subscriptions.clause_start), np.diff(regions.part_start)
-    if (n_clauses == 1).all() and (n_parts == 1).all():
-        # By far the most common case: a subscription is a row.
-        nothing = np.zeros(len(subscriptions), np.uint16)
-        code_start, code, part = subscriptions.code_start, subscriptions.code, regions.part
-        sides = nothing.astype(np.uint8)
-        return Rows(slots, code_start, code, part, shape, nothing, sides, circle, score), regions.geometry
-    count = n_clauses * n_parts
-    owner = np.repeat(np.arange(len(subscriptions)), count)
-    nth = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
-    clause, side = nth // n_parts[owner], nth % n_parts[owner]
-    code_start, positions = gathered(subscriptions.code_start, subscriptions.clause_start[owner] + clause)
-    rows = Rows(
-        np.ascontiguousarray(slots[owner], np.int32),
-        code_start,
-        np.ascontiguousarray(subscriptions.code[positions]),
-        np.ascontiguousarray(regions.part[regions.part_start[owner] + side]),
-        shape[owner],
-        clause.astype(np.uint16),
-        side.astype(np.uint8),
-        circle,
-        score,
-    )
+    parts = expanded(subscriptions)
+    own = slots if parts.owner is None else np.ascontiguousarray(slots[parts.owner], np.int32)
+    shapes = shape if parts.owner is None else shape[parts.owner]
+    rows = Rows(own, parts.code_start, parts.code, parts.box, shapes, parts.clause, parts.side, circle, score)
     return rows, regions.geometry
 
 
@@ -125,12 +106,6 @@ def weigh_rows(rows: Rows, weight: NDArray[np.float64]) -> Rows:
     score = rows.score.copy()
     score[at, OWN] = own
     return rows._replace(score=score)
-
-
-def _shape_codes(regions: Regions) -> NDArray[np.int32]:
-    """Return the shape of each region as `Rows.shape` has it."""
-    doubled = regions.shape * 2 + (regions.kind == POLYGON)
-    return np.where(regions.shape < 0, NO_SHAPE, doubled).astype(np.int32)
 
 
 def take_rows(rows: Rows, keep: NDArray[np.int64]) -> Rows:

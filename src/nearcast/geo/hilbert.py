@@ -1,4 +1,4 @@
-"""The order of messages in space: along a Hilbert curve, so that neighbours in the order are neighbours in space."""
+"""The order of places in space: along a Hilbert curve, so that neighbours in the order are neighbours in space."""
 
 from __future__ import annotations
 
