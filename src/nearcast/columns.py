@@ -120,6 +120,11 @@ class Messages:
             None if totals is None else np.ascontiguousarray(totals, np.float64).reshape(n, 3),
         )
 
+    @classmethod
+    def none(cls) -> Messages:
+        """Return no messages."""
+        return cls.of(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty((0, 4)))
+
     def for_kernels(self) -> Messages:
         """Return the same messages in arrays that are ours: read-only ones are another type to every kernel."""
         lent: list[NDArray[Any]] = [self.term_start, self.terms, self.box]

@@ -37,9 +37,9 @@ class Source:
 
     def _renamed(self, table: pa.Table) -> pa.Table:
         """Rename the columns that this table has; of JSON lines some may come only later."""
-        from nearcast.tables import rename
+        from nearcast.tables import rename_known
 
-        return rename(table, {new: old for new, old in self._renames.items() if old in table.column_names})
+        return rename_known(table, self._renames)
 
     def batches(self, rejected: Rejected) -> Iterator[pa.Table]:
         """Yield the rows in order; lines that are no rows go to `rejected`."""
@@ -131,13 +131,9 @@ def window_of(given: str | None) -> Window | None:
 
 def need_window(subscriptions: pa.Table, window: Window | None) -> None:
     """Refuse top-k subscriptions where there is no window for them."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    from nearcast.tables import first_topk
 
-    if window is not None or "kind" not in subscriptions.column_names:
-        return
-    kind = subscriptions.column("kind")
-    if not pa.types.is_null(kind.type) and pc.any(pc.equal(kind.cast(pa.string()), "topk")).as_py():
+    if window is None and first_topk(subscriptions) is not None:
         raise UsageMistake("there are subscriptions of kind topk; give their window, --window 100000 or --window 2h")
 
 

@@ -32,6 +32,7 @@ def match_on_spark(
     from nearcast.spark.runner import SparkRunner
     from nearcast.spark.session import session
     from nearcast.spark.settings import Settings
+    from nearcast.tables import first_topk
     from nearcast.text import Vocabulary
 
     steps.begin("reading subscriptions", job.subscriptions.total())
@@ -47,18 +48,9 @@ def match_on_spark(
     given = None if vocabulary is None else Vocabulary.from_parquet(vocabulary)
     with tempfile.TemporaryDirectory(prefix=".nearcast-", dir=out.resolve().parent) as folder:
         run = FileMatch(settings, SparkRunner(spark), Path(folder), steps.begin)
-        if job.window is not None and _has_topk(subscriptions):
+        if job.window is not None and first_topk(subscriptions) is not None:
             return {**_in_order(job, run, subscriptions, given, out, steps), "index": job.index}
         return {**_in_pieces(job, run, subscriptions, given, out), "index": job.index}
-
-
-def _has_topk(subscriptions: pa.Table) -> bool:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if "kind" not in subscriptions.column_names or pa.types.is_null(subscriptions.schema.field("kind").type):
-        return False
-    return bool(pc.any(pc.equal(subscriptions.column("kind").cast(pa.string()), "topk")).as_py())
 
 
 def _in_pieces(job: Job, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path) -> dict[str, Any]:

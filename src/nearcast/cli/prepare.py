@@ -42,7 +42,7 @@ def prepare(
     from nearcast.spark.runner import SparkRunner
     from nearcast.spark.session import session
     from nearcast.spark.settings import Settings
-    from nearcast.tables import Rejected, rename, space_of
+    from nearcast.tables import Rejected, rename_known, space_of
     from nearcast.text import Vocabulary
 
     began = time.perf_counter()
@@ -55,7 +55,7 @@ def prepare(
             first = next(iter(read_batches(path, rejected=Rejected())))
         except InvalidColumns:
             continue  # the file is rejected, with the reason, when its turn comes
-        names += rename(first, {new: old for new, old in renames.items() if old in first.column_names}).column_names
+        names += rename_known(first, renames).column_names
     where = space_of(names, None if space is None else space.value)
     words = None if vocabulary is None else Vocabulary.from_parquet(vocabulary)
     with Steps() as steps:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.columns import Messages, Subscriptions
+from nearcast.columns import Messages
 from nearcast.errors import InvalidColumns, InvalidInput
-from nearcast.plans import Routes, learn
+from nearcast.plans import learn
+from nearcast.spark import pickled
 from nearcast.spark.carried import Carried
 from nearcast.spark.changes import read_changes
 from nearcast.spark.directory import Directory, described
 from nearcast.spark.loading import Share
 from nearcast.spark.manifest import Manifest, Manifests
+from nearcast.spark.outcome import id_type
 from nearcast.spark.places import CONTENTS
 from nearcast.spark.routing import Router
 from nearcast.spark.standing import Standing, new_line
@@ -61,9 +63,7 @@ def begin(
     plan = learn(spec, partitions, settings.space, words, columns, messages, weights.of_table(words, 0))
     numbers = np.arange(len(columns))
     placement = plan.place(columns, numbers, weights.of_table(words, 0))
-    routes = Routes(partitions, plan.grid)
-    routes.add(placement.keys)
-    router = Router(plan, routes)
+    router = Router.of(plan, placement)
     directory = Directory()
     copies = np.zeros(len(columns), np.uint64) if placement.copies is None else placement.copies
     if len(columns):
@@ -77,7 +77,7 @@ def begin(
     store.put_folder(names["plan"], router.save)
     store.put_folder(names["directory"], directory.save)
     share = Share(Carried.of(columns, words), numbers, placement.home, placement.copies, placement.threshold)
-    snapshots = build(store, settings, runner, share, names["vocabulary"], BEFORE)
+    snapshots = build(runner, Build(store, settings, BEFORE, names["vocabulary"]), share)
     manifest = Manifest(
         BEFORE,
         fingerprint={},
@@ -90,7 +90,7 @@ def begin(
         more={
             "batches": [],
             "directory_batch": BEFORE,
-            "id_types": [_id_type(columns), None],
+            "id_types": [id_type(columns.ids.type) if len(columns) else None, None],
         },
     )
     return Standing(store, settings, manifest, directory, router, vocabulary)
@@ -121,16 +121,10 @@ def _copy_files(old: Path, new: Path) -> None:
     shutil.copytree(old, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(CONTENTS))
 
 
-def _id_type(subscriptions: Subscriptions) -> str | None:
-    if not len(subscriptions):
-        return None
-    return "int64" if pa.types.is_integer(subscriptions.ids.type) else "string"
-
-
 def _sample(table: pa.Table | None, settings: Settings, words: WordTable) -> Messages:
     """Return messages to learn a plan from; words that no subscription has are left out."""
     if table is None:
-        return Messages.of(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty((0, 4)))
+        return Messages.none()
     if table.num_rows > SAMPLE:
         table = table.take(_arrow.numbers(np.linspace(0, table.num_rows - 1, SAMPLE).astype(np.int64)))
     try:
@@ -139,18 +133,12 @@ def _sample(table: pa.Table | None, settings: Settings, words: WordTable) -> Mes
         return _sample(None, settings, words)  # what is wrong with it is told when its batch comes
 
 
-def build(store: Store, settings: Settings, runner: Runner, share: Share, vocabulary: str, batch: int) -> list[str]:
-    """Build all partitions side by side, each of its share; return the names of their snapshots."""
+def build(runner: Runner, first: Build, share: Share) -> list[str]:
+    """Build all partitions side by side, each of its share, the others as the first; return their snapshots' names."""
     tasks = []
-    for number in range(settings.partitions):
-        part = share.of_partition(number)
-        name = store.unique("shares", batch, number, ".pickle")
-        store.put(name, partial(_pickle, part))
-        tasks.append(Build(store, settings, number, batch, vocabulary, name))
+    for number in range(first.settings.partitions):
+        name = pickled.put(first.store, "shares", first.batch, number, share.of_partition(number))
+        tasks.append(replace(first, number=number, subscriptions=name))
     snapshots: list[str] = runner.map(build_partition, tasks)
-    store.delete([task.subscriptions for task in tasks])
+    first.store.delete([task.subscriptions for task in tasks])
     return snapshots
-
-
-def _pickle(share: Share, path: Path) -> None:
-    path.write_bytes(pickle.dumps(share, protocol=pickle.HIGHEST_PROTOCOL))

@@ -8,7 +8,6 @@ as it is before the messages of that batch, which homes have themselves, and by 
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,8 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast.columns import NO_TIME
+from nearcast.spark import pickled
 from nearcast.spark.asking import Answer, Answers, Question, asked_by, ranked
-from nearcast.spark.carried import unpickled
 from nearcast.spark.inputs import BatchFiles, read_inputs
 from nearcast.spark.segments import Segment, taken
 from nearcast.spark.settings import Settings
@@ -278,14 +277,12 @@ def answer_questions(task: Ask) -> str:
     known = _part_of(task.ref)
     found = {home: known.part.answers(questions_in(store, name)) for home, name in task.questions}
     _cache[store, task.ref.number] = known
-    name = store.unique("answers", task.batch, task.ref.number, ".pickle")
-    store.put(name, lambda path: path.write_bytes(pickle.dumps(found, protocol=pickle.HIGHEST_PROTOCOL)))
-    return name
+    return pickled.put(store, "answers", task.batch, task.ref.number, found)
 
 
 def questions_in(store: Store, name: str) -> dict[bytes, Question]:
     """Return the questions of a file by key."""
-    found = unpickled(store.local(name))
+    found = pickled.read(store.local(name))
     assert isinstance(found, dict)
     return found
 
@@ -302,7 +299,7 @@ def answers_of(store: Store, home: int, rounds: Sequence[Round], *, by_time: boo
     """Return the answers to all that a home has asked in a batch so far."""
     result: Answers = {}
     for each in rounds:
-        parts = [unpickled(store.local(name))[home] for name in each.answers]  # type: ignore[index]
+        parts = [pickled.read(store.local(name))[home] for name in each.answers]  # type: ignore[index]
         result |= aggregated(parts, questions_in(store, each.questions), by_time=by_time)
     return result
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from nearcast import _arrow
 from nearcast.columns import WITHIN
 from nearcast.errors import IncompatibleStore
 from nearcast.query.codes import mark_terms, translate
+from nearcast.spark import pickled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,26 +50,15 @@ class Carried:
 
     def save(self, path: Path) -> None:
         """Write them to a file that only `open` reads."""
-        with path.open("wb") as file:
-            pickle.dump(self, file, protocol=pickle.HIGHEST_PROTOCOL)
+        pickled.write(path, self)
 
     @classmethod
     def open(cls, path: Path) -> Carried:
         """Return what was saved."""
-        found = unpickled(path)
+        found = pickled.read(path)
         if not isinstance(found, cls):
             raise IncompatibleStore(f"{path} holds no subscriptions; restore the checkpoint from a copy")
         return found
-
-
-def unpickled(path: Path) -> object:
-    """Return what one of our own files holds; `IncompatibleStore` if it is damaged."""
-    try:
-        with path.open("rb") as file:
-            return pickle.load(file)
-    except (OSError, EOFError, pickle.UnpicklingError, AttributeError, ValueError, IndexError) as error:
-        reason = f"{path} is missing or damaged ({error}); restore the checkpoint from a copy"
-        raise IncompatibleStore(reason) from None
 
 
 def _translated(subscriptions: Subscriptions, term_of: NDArray[np.int32]) -> Subscriptions:

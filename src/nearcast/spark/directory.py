@@ -130,10 +130,6 @@ class Directory:
                 shape, height = shapes_of(changes.moves.regions.take([changes.at[row]]))
                 self.set(np.array([place]), shape=shape, height=height)
 
-    def living(self) -> NDArray[np.int64]:
-        """Return the places in use."""
-        return np.flatnonzero(self._columns["number"][: self._n_places] >= 0)
-
     def _new_place(self) -> int:
         if self._free:
             return self._free.pop()

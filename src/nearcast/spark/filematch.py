@@ -21,7 +21,7 @@ from nearcast.deliveries import Delivered
 from nearcast.files import DeliveryWriter, united
 from nearcast.indexes import create
 from nearcast.snapshot import open_state, save_state
-from nearcast.spark.outcome import as_schema, merged, schema_of
+from nearcast.spark.outcome import as_schema, id_type, merged, schema_of
 from nearcast.spark.pipeline import Given, Pipeline
 from nearcast.spark.segments import Segment
 from nearcast.spark.settings import Settings
@@ -29,8 +29,6 @@ from nearcast.spark.sinks.files import FileSink
 from nearcast.spark.store import Store
 from nearcast.tables import Rejected, RejectedRow, read_messages, read_subscriptions
 from nearcast.text import Vocabulary
-from nearcast.text.weights import message_totals
-from nearcast.text.words import WordTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,7 +74,7 @@ def encode_piece(task: Piece) -> Encoded:
     words = vocabulary.table.words()
     Segment(replace(messages, attributes=None), words).write(Path(task.segment))
     assert isinstance(messages.ids, pa.Array)
-    kind = "int64" if pa.types.is_integer(messages.ids.type) else "string"
+    kind = id_type(messages.ids.type)
     last = int(messages.time.max(initial=NO_TIME))
     return Encoded(len(messages), last, words, vocabulary.df_by_term, kind, list(rejected))
 
@@ -100,15 +98,14 @@ def match_piece(task: Match) -> int:
     messages = segment.messages
     totals = None
     if state.needs_totals:
-        own = WordTable()
-        totals = message_totals(messages.term_start, segment.terms_in(own, add=True), own, state.weights)
+        totals = segment.totals(state.weights)
     messages = replace(messages, terms=segment.terms_in(state.words), totals=totals)
     matches = state.index.match(messages)
     clock = np.maximum.accumulate(np.maximum(messages.time, task.now)) if len(messages) else messages.time
     matches = engine.without_expired(state, matches, clock)
     steps = np.arange(task.first_step, task.first_step + len(messages))
     told = Delivered(matches, messages.ids, clock, steps, state.ids.snapshot(), state.vocabulary.version)
-    schema = schema_of(*(pa.int64() if each == "int64" else pa.string() for each in task.id_types))
+    schema = schema_of(*task.id_types)
     with DeliveryWriter(task.out) as writer:
         writer.write(schema.empty_table())
         for first in range(0, len(told), 1 << 20):
@@ -258,18 +255,11 @@ def _of_size(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def _learned(encoded: list[Encoded]) -> Vocabulary:
-    table, total = WordTable(), np.zeros(0, np.int64)
-    for each in encoded:
-        terms = table.ids_of_column(each.words, add=True)
-        total = np.concatenate([total, np.zeros(len(table) - len(total), np.int64)])
-        total[terms] += each.df[: len(terms)]
-    return Vocabulary.counted(table, total, sum(each.messages for each in encoded))
+    return Vocabulary.summed((each.words, each.df, each.messages) for each in encoded)
 
 
 def _id_kind(table: pa.Table) -> str:
-    if "id" not in table.column_names:
-        return "string"
-    return "int64" if pa.types.is_integer(table.schema.field("id").type) else "string"
+    return id_type(table.schema.field("id").type) if "id" in table.column_names else "string"
 
 
 def put_together(parts: list[Path], out: Path) -> None:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast.errors import InvalidColumns, NotSupported
 from nearcast.geo import Space
 from nearcast.spark.frozen import freeze_once
 from nearcast.spark.matcher import STEP
-from nearcast.tables import Rejected, read_messages, read_subscriptions, space_of
+from nearcast.tables import Rejected, first_topk, read_messages, read_subscriptions, space_of
 from nearcast.tables.names import EARTH_PLACE, PLANE_PLACE
 from nearcast.tables.scored import subscription_names
 from nearcast.text import Analyzer, Vocabulary
@@ -109,10 +108,8 @@ def _without_options(error: InvalidColumns, instead: str) -> InvalidColumns:
 
 def refuse_topk(table: pa.Table) -> None:
     """Raise where a subscription is of kind `topk`: what it gets depends on the order of messages."""
-    if "kind" not in table.column_names or pa.types.is_null(table["kind"].type):
-        return
-    first = pc.index(table["kind"], "topk").as_py()
-    if first >= 0:
+    first = first_topk(table)
+    if first is not None:
         raise NotSupported(
             f"subscription {table['id'][first].as_py()!r} is of kind topk, whose answers depend on the order of"
             " messages, and a DataFrame has none; use nearcast match --engine spark or nearcast stream"
@@ -127,11 +124,7 @@ def learned_vocabulary(messages: DataFrame, space: Space, analyzer: Analyzer) ->
     counts = messages.mapInArrow(_CountWords(space, analyzer), _COUNTS).toArrow()
     words, documents = counts["word"], _arrow.array_of(counts["documents"])
     is_word = _arrow.array_of(words.is_valid())
-    table = WordTable()
-    terms = table.ids_of_column(words.filter(words.is_valid()), add=True)
-    in_documents = np.zeros(len(table), np.int64)
-    np.add.at(in_documents, terms, documents[is_word])
-    return Vocabulary.counted(table, in_documents, int(documents[~is_word].sum()))
+    return Vocabulary.summed([(words.filter(words.is_valid()), documents[is_word], int(documents[~is_word].sum()))])
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns import gathered
-from nearcast.spark.carried import unpickled
+from nearcast.spark import pickled
 from nearcast.spark.changes import Registered
 from nearcast.spark.routing import NamedKeys, Router, encoded
 from nearcast.spark.segments import Segment, concat
 from nearcast.spark.sequence import Sequenced
 from nearcast.spark.store import Store
 from nearcast.text import Vocabulary
-from nearcast.text.weights import message_totals
-from nearcast.text.words import WordTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,9 +107,7 @@ class Inputs:
         messages, segment = self.segment.messages, self.segment
         totals = messages.totals
         if state.needs_totals and totals is None:
-            own = WordTable()
-            terms = segment.terms_in(own, add=True)
-            totals = message_totals(messages.term_start, terms, own, state.weights)
+            totals = segment.totals(state.weights)
         window_terms = None
         if state.topk is not None:
             # Where the window is held elsewhere, only the words of subscriptions count here.
@@ -133,7 +129,7 @@ def read_inputs(store: Store, files: BatchFiles) -> Inputs:
             segment = _reordered(segment, sequence.rows)
         position = sequence.position
         segment = replace(segment, messages=replace(segment.messages, steps=sequence.step, clock=sequence.clock))
-    changes = None if files.changes is None else unpickled(store.local(files.changes))
+    changes = None if files.changes is None else pickled.read(store.local(files.changes))
     assert changes is None or isinstance(changes, Registered)
     growth = None if files.growth is None else NamedKeys.read(store.local(files.growth))
     vocabulary = None if files.vocabulary is None else Vocabulary.open(store.local(files.vocabulary))

@@ -17,11 +17,12 @@ from nearcast import _arrow
 from nearcast.errors import InvalidColumns
 from nearcast.files import read_lines, read_table
 from nearcast.spark.changes import Changes, read_changes
+from nearcast.spark.outcome import id_type
 from nearcast.spark.routing import PlanRef, router_of
 from nearcast.spark.segments import Segment
 from nearcast.spark.settings import Settings
 from nearcast.spark.store import Store
-from nearcast.tables import Rejected, RejectedRow, read_messages, rename
+from nearcast.tables import Rejected, RejectedRow, read_messages, rename_known
 from nearcast.tables.cells import TableRows
 from nearcast.tables.names import ROW_COLUMN
 from nearcast.text import Vocabulary
@@ -142,12 +143,14 @@ def _read_source(task: Read) -> Taken:
             None,
             changes.time,
             changes.row,
-            _id_type(changes.ids),
+            id_type(changes.ids.type),
             changes,
             list(rejected),
             time.perf_counter() - began,
         )
     segment, rows = _segment(task, table, rejected)
+    ids = segment.messages.ids
+    assert isinstance(ids, pa.Array)
     name, size = None, 0
     if len(segment):
         name = task.store.unique("segments", task.batch, task.part, ".arrow")
@@ -158,17 +161,12 @@ def _read_source(task: Read) -> Taken:
         name,
         segment.messages.time,
         rows,
-        _id_type(segment.messages.ids),
+        id_type(ids.type),
         None,
         list(rejected),
         time.perf_counter() - began,
         size,
     )
-
-
-def _id_type(ids: pa.Array | list[str | int]) -> str:
-    assert isinstance(ids, pa.Array)
-    return "int64" if pa.types.is_integer(ids.type) else "string"
 
 
 def _table(task: Read, rejected: Rejected) -> pa.Table:
@@ -178,8 +176,7 @@ def _table(task: Read, rejected: Rejected) -> pa.Table:
         assert task.path is not None
         with fetched(task.path) as path:
             table = read_table(path, source=task.source, rejected=rejected)
-    renames = {new: old for new, old in task.settings.renames.items() if old in table.column_names}
-    return rename(table, renames) if renames else table
+    return rename_known(table, task.settings.renames)
 
 
 def _is_json(rows: pa.Table) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from nearcast.indexes import Matches
 from nearcast.skyband.holders import NOBODY
-from nearcast.spark.carried import unpickled
+from nearcast.spark import pickled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,12 +38,12 @@ class Delta:
 
     def write(self, path: Path) -> None:
         """Write one file."""
-        path.write_bytes(pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL))
+        pickled.write(path, self)
 
     @classmethod
     def read(cls, path: Path) -> Delta:
         """Return what was written; `IncompatibleStore` if it is damaged."""
-        found = unpickled(path)
+        found = pickled.read(path)
         assert isinstance(found, cls)
         return found
 

@@ -133,9 +133,15 @@ def merged(parts: Sequence[pa.Table]) -> pa.Table:
     return whole.drop_columns(list(KEYS)).take(_arrow.numbers(order))
 
 
-def schema_of(subscription_id: pa.DataType, message_id: pa.DataType) -> pa.Schema:
-    """Return the columns of deliveries with these types of ids."""
-    kinds = {"subscription_id": subscription_id, "message_id": message_id, "cause_id": message_id}
+def id_type(kind: pa.DataType) -> str:
+    """Return the name of a type of ids, as manifests and tasks have it."""
+    return "int64" if pa.types.is_integer(kind) else "string"
+
+
+def schema_of(subscription_id: str, message_id: str) -> pa.Schema:
+    """Return the columns of deliveries with ids of these types, as `id_type` names them."""
+    types = {"int64": pa.int64(), "string": pa.string()}
+    kinds = dict.fromkeys(("message_id", "cause_id"), types[message_id]) | {"subscription_id": types[subscription_id]}
     return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in DELIVERY_SCHEMA])
 
 

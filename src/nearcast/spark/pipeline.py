@@ -6,11 +6,9 @@ over a `Runner`: Spark runs the tasks in a stream, this process does in tests.
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from nearcast import engine
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
 from nearcast.plans import Keys
+from nearcast.spark import pickled
 from nearcast.spark.beginning import begin, begin_from
 from nearcast.spark.bolts import write_part
 from nearcast.spark.changes import Changes, Registered
@@ -203,11 +202,6 @@ class Pipeline:
         self._standing = Standing.found(self.store, self.settings, manifest)
         return True
 
-    @property
-    def last_batch(self) -> int:
-        """The last batch that was committed."""
-        return self.standing.manifest.batch
-
     def use_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Weigh words by this vocabulary from the next batch on; it delivers the difference."""
         if vocabulary.version != self.standing.vocabulary.version:
@@ -330,7 +324,7 @@ class Pipeline:
             batch,
             tuple(str(each.segment) for each in messages) if len(kept) else (),
             sequence,
-            None if registered is None else self._put("changes", batch, _pickled(registered)),
+            None if registered is None else pickled.put(self.store, "changes", batch, None, registered),
             self._growth_of_copies(standing, batch, keys),
             next_step,
             now,
@@ -549,13 +543,6 @@ class Pipeline:
 
 def _of(claims: str | None, job: str) -> str | None:
     return None if claims is None else f"{claims}-{job}"
-
-
-def _pickled(value: object) -> Any:
-    def write(path: Path) -> None:
-        path.write_bytes(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
-
-    return write
 
 
 def _sources(taken: Sequence[Taken]) -> list[Source]:

@@ -31,10 +31,9 @@ from nearcast.spark.manifest import Manifests
 from nearcast.spark.normalising import is_subscriptions, message_rows, subscription_rows
 from nearcast.spark.settings import Settings
 from nearcast.spark.store import Store
-from nearcast.tables import Rejected, RejectedRow, read_messages, rename
+from nearcast.tables import Rejected, RejectedRow, read_messages, rename_known
 from nearcast.tables.cells import TableRows
 from nearcast.text import Vocabulary
-from nearcast.text.words import WordTable
 
 if TYPE_CHECKING:
     from nearcast.spark.runner import Runner
@@ -76,8 +75,7 @@ def prepare_file(task: Raw) -> Prepared:
     except InvalidColumns as error:
         rejected.add(task.source, 0, None, error.field, f"nothing of this file was used: {error}")
         return Prepared("unreadable", 0, list(rejected))
-    renames = {new: old for new, old in task.settings.renames.items() if old in table.column_names}
-    table = rename(table, renames) if renames else table
+    table = rename_known(table, task.settings.renames)
     if is_subscriptions(table.column_names):
         return _prepare_subscriptions(task, table, rejected)
     return _prepare_messages(task, table, rejected)
@@ -202,15 +200,7 @@ def _say_nothing(title: str, total: int) -> None:
 
 def _vocabulary(done: list[Prepared]) -> Vocabulary:
     """Add up in how many messages each word stands."""
-    table, total, documents = WordTable(), np.zeros(0, np.int64), 0
-    for each in done:
-        if each.words is None or each.df is None:
-            continue
-        terms = table.ids_of_column(each.words, add=True)
-        total = np.concatenate([total, np.zeros(len(table) - len(total), np.int64)])
-        total[terms] += each.df[: len(terms)]
-        documents += each.rows
-    return Vocabulary.counted(table, total, documents)
+    return Vocabulary.summed((each.words, each.df, each.rows) for each in done if each.df is not None)
 
 
 def _sample(done: list[Prepared]) -> pa.Table | None:

@@ -8,20 +8,18 @@ old ones, and the request is still there.
 from __future__ import annotations
 
 import json
-import pickle
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearcast.columns import Messages
 from nearcast.errors import IncompatibleStore, InvalidInput
-from nearcast.plans import Routes, learn, parse_spec
-from nearcast.spark.carried import unpickled
+from nearcast.plans import learn, parse_spec
+from nearcast.spark import pickled
+from nearcast.spark.beginning import SAMPLE, build
 from nearcast.spark.divided import batches_of_window
 from nearcast.spark.inspect import state_of
 from nearcast.spark.loading import Share
@@ -30,12 +28,12 @@ from nearcast.spark.partition import PLACED_BELOW
 from nearcast.spark.routing import Router
 from nearcast.spark.segments import Segment, concat
 from nearcast.spark.standing import Standing, new_line
-from nearcast.spark.tasks import SHARE, Build, Export, build_partition, export_partition, held
+from nearcast.spark.tasks import SHARE, Build, Export, export_partition, held
 from nearcast.text.weights import TermWeights
 from nearcast.text.words import WordTable
 
 if TYPE_CHECKING:
-    from nearcast.plans import Placement, Plan
+    from nearcast.plans import Placement
     from nearcast.spark.directory import Directory
     from nearcast.spark.manifest import Manifest
     from nearcast.spark.runner import Runner
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
     from nearcast.spark.store import Store
 
 REQUEST = "requests/rebalance.json"
-#: Messages that a plan is learned from at most.
-SAMPLE = 20_000
 #: Of so many sources the messages stay, for a plan to be learned from.
 RECENT = 32
 #: Batches that the average load of partitions reaches back, and after which it is trusted.
@@ -78,7 +74,7 @@ def ask(store: Store, manifest: Manifest, plan: str | None, partitions: int | No
     """Leave a request for the next batch, in place of one that waits; `InvalidInput` if it cannot be met."""
     request = Request(secrets.token_hex(8), plan, partitions)
     request.resolved(manifest)
-    store.put(REQUEST, lambda path: _write(path, json.dumps(asdict(request)).encode()))
+    store.put(REQUEST, lambda path: path.write_text(json.dumps(asdict(request))))
     return request
 
 
@@ -180,7 +176,7 @@ def rebalanced(
     """
     store, manifest = standing.store, standing.manifest
     exports = _exported(standing, runner, claims)
-    shares = [unpickled(store.local(name) / SHARE) for name in exports]
+    shares = [pickled.read(store.local(name) / SHARE) for name in exports]
     words = WordTable()
     share, columns = Share.joined([each for each in shares if isinstance(each, Share)], words)
     weights = TermWeights(words, standing.vocabulary).of_table(words, 0)
@@ -188,11 +184,20 @@ def rebalanced(
     sample = _recent_messages(store, manifest, words)
     plan = learn(spec, partitions, settings.space, words, columns, sample, weights, thresholds=thresholds)
     placement = plan.place(columns, share.number, weights, thresholds)
-    router = _router(plan, placement)
+    router = Router.of(plan, placement)
     _move_homes(standing.directory, share, placement)
     settings = replace(settings, plan=spec, partitions=partitions)
-    window = exports[0] if settings.window is not None else None
-    snapshots = _built(standing, settings, runner, share.placed_by(placement), window)
+    first = Build(
+        store,
+        settings,
+        manifest.batch,
+        manifest.vocabulary["folder"],
+        window=exports[0] if settings.window is not None else None,
+        next_step=manifest.next_step,
+        now=standing.now,
+        published=manifest.messages,
+    )
+    snapshots = build(runner, first, share.placed_by(placement))
     folder, directory = store.unique("plans", manifest.batch), store.unique("directories", manifest.batch)
     store.put_folder(folder, router.save)
     store.put_folder(directory, standing.directory.save)
@@ -218,12 +223,6 @@ def _exported(standing: Standing, runner: Runner, claims: str | None) -> list[st
     return exports
 
 
-def _router(plan: Plan, placement: Placement) -> Router:
-    routes = Routes(plan.partitions, plan.grid)
-    routes.add(placement.keys)
-    return Router(plan, routes)
-
-
 def _move_homes(directory: Directory, share: Share, placement: Placement) -> None:
     """Note the new homes and copies of all subscriptions."""
     places = directory.places(share.subscriptions.subscriptions.ids).astype(np.int64)
@@ -235,37 +234,6 @@ def _move_homes(directory: Directory, share: Share, placement: Placement) -> Non
         )
     copies = np.zeros(len(places), np.uint64) if placement.copies is None else placement.copies
     directory.set(places, home=placement.home, copies=copies)
-
-
-def _built(standing: Standing, settings: Settings, runner: Runner, share: Share, window: str | None) -> list[str]:
-    """Build the new partitions side by side; return the names of their snapshots."""
-    store, manifest = standing.store, standing.manifest
-    tasks = []
-    for number in range(settings.partitions):
-        name = store.unique("shares", manifest.batch, number, ".pickle")
-        content = pickle.dumps(share.of_partition(number), protocol=pickle.HIGHEST_PROTOCOL)
-        store.put(name, partial(_write, content=content))
-        tasks.append(
-            Build(
-                store,
-                settings,
-                number,
-                manifest.batch,
-                manifest.vocabulary["folder"],
-                name,
-                window,
-                manifest.next_step,
-                standing.now,
-                manifest.messages,
-            )
-        )
-    snapshots: list[str] = runner.map(build_partition, tasks)
-    store.delete([task.subscriptions for task in tasks])
-    return snapshots
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 # --- recent messages --------------------------------------------------------------------------------------------
@@ -287,7 +255,7 @@ def _recent_messages(store: Store, manifest: Manifest, words: WordTable) -> Mess
         if n >= SAMPLE:
             break
     if not n:
-        return Messages.of(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty((0, 4)))
+        return Messages.none()
     segment = concat(segments)
     messages = replace(segment.messages, terms=segment.terms_in(words))
     return messages if n <= SAMPLE else messages.take(np.linspace(0, n - 1, SAMPLE).astype(np.int64))

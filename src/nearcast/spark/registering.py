@@ -14,7 +14,7 @@ from nearcast.columns import TOPK, WITHIN, Subscriptions
 from nearcast.errors import InvalidInput, InvalidSubscription
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Area, Box, Circle, Regions, Shape
 from nearcast.moves import moved_to
-from nearcast.plans import Keys, Plan
+from nearcast.plans import Keys, Placement, Plan
 from nearcast.spark.carried import Carried
 from nearcast.spark.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, Changes, Registered
 from nearcast.spark.directory import described, shapes_of
@@ -151,16 +151,15 @@ class Registrar:
         )
         return registered, placed.keys
 
-    def _placed(self, pending: Pending) -> _Placed:
+    def _placed(self, pending: Pending) -> Placement:
         """Place all subscriptions that are to be stored, as if they were new."""
         subscriptions = pending.subscriptions
         first = self.directory.next_number
         numbers = np.arange(first, first + len(subscriptions))
         weights = self._weights.of_table(self.plan.words, 0)
-        placement = self.plan.place(subscriptions, numbers, weights)
-        return _Placed(placement.home, placement.copies, placement.keys)
+        return self.plan.place(subscriptions, numbers, weights)
 
-    def _subscribe(self, id_: str | int, place: int, at: int, placed: _Placed, pending: Pending) -> tuple[int, int]:
+    def _subscribe(self, id_: str | int, place: int, at: int, placed: Placement, pending: Pending) -> tuple[int, int]:
         """Store one subscription, new or in place of another; return its place, and who held it before."""
         copies = 0 if placed.copies is None else int(placed.copies[at])
         columns = described(pending.subscriptions.take(np.array([at])))
@@ -206,13 +205,6 @@ class Registrar:
 
     def _reject(self, pending: Pending, row: int, field: str, reason: str) -> None:
         self.rejected.add(pending.source[row], int(pending.row[row]), pending.ids[row].as_py(), field, reason)
-
-
-@dataclass(frozen=True)
-class _Placed:
-    home: NDArray[np.int32]
-    copies: NDArray[np.uint64] | None
-    keys: Keys
 
 
 def is_topk(subscriptions: Subscriptions) -> bool:

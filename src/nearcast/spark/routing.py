@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast import _arrow
-from nearcast.plans import ANY_WORD, Keys, Plan, Routes, open_plan
-from nearcast.spark.carried import unpickled
+from nearcast.plans import ANY_WORD, Keys, Placement, Plan, Routes, open_plan
+from nearcast.spark import pickled
 from nearcast.spark.store import Store
 
 if TYPE_CHECKING:
@@ -45,12 +44,12 @@ class NamedKeys(NamedTuple):
 
     def write(self, path: Path) -> None:
         """Write them to a file that only `read` reads."""
-        path.write_bytes(pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL))
+        pickled.write(path, self)
 
     @classmethod
     def read(cls, path: Path) -> NamedKeys:
         """Return what was written."""
-        found = unpickled(path)
+        found = pickled.read(path)
         assert isinstance(found, cls)
         return found
 
@@ -70,6 +69,13 @@ class Router:
     def __init__(self, plan: Plan, routes: Routes):
         self.plan, self.routes = plan, routes
         self.n_growth = 0
+
+    @classmethod
+    def of(cls, plan: Plan, placement: Placement) -> Router:
+        """Return a plan with the routes of the subscriptions that were placed first."""
+        routes = Routes(plan.partitions, plan.grid)
+        routes.add(placement.keys)
+        return cls(plan, routes)
 
     def save(self, folder: Path) -> None:
         """Write both into a folder."""

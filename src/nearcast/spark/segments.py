@@ -14,10 +14,13 @@ import pyarrow.compute as pc
 from nearcast import _arrow
 from nearcast.columns import Messages, joined
 from nearcast.errors import IncompatibleStore
+from nearcast.text.weights import message_totals
 from nearcast.text.words import UNKNOWN, WordTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.text.weights import TermWeights
 
 _COLUMNS = ("id", "box", "time", "expires", "terms", "totals", "partitions")
 _BOX, _TOTALS = pa.list_(pa.float64(), 4), pa.list_(pa.float64(), 3)
@@ -39,6 +42,11 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.messages)
+
+    def totals(self, weights: TermWeights) -> NDArray[np.float64]:
+        """Return `Messages.totals` of the messages under these weights."""
+        own = WordTable()
+        return message_totals(self.messages.term_start, self.terms_in(own, add=True), own, weights)
 
     def terms_in(self, table: WordTable, *, add: bool = False) -> NDArray[np.int32]:
         """Return the terms of all messages as a table has them."""

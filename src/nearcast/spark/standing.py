@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nearcast.columns import NO_TIME
-from nearcast.spark.carried import unpickled
+from nearcast.spark import pickled
 from nearcast.spark.changes import Registered
 from nearcast.spark.directory import Directory
 from nearcast.spark.inputs import BatchFiles
@@ -71,7 +71,7 @@ class Standing:
         for files in _batches(manifest):
             if files.batch > manifest.more["directory_batch"]:
                 if files.changes is not None:
-                    changes = unpickled(store.local(files.changes))
+                    changes = pickled.read(store.local(files.changes))
                     assert isinstance(changes, Registered)
                     directory.follow(changes)
                 directory.forget_expired(files.now)

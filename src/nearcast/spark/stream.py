@@ -328,9 +328,9 @@ def _prepared(folder: str | Path) -> dict[str, Any]:
 
 
 def _renamed(table: pa.Table, renames: dict[str, str]) -> pa.Table:
-    from nearcast.tables import rename
+    from nearcast.tables import rename_known
 
-    return rename(table, {new: old for new, old in renames.items() if old in table.column_names})
+    return rename_known(table, renames)
 
 
 def _is_place(given: Any) -> bool:

@@ -6,19 +6,16 @@ older and of the same line; else it is opened from its snapshot. Then it is take
 
 from __future__ import annotations
 
-import pickle
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
+from nearcast.spark import pickled
 from nearcast.spark.asking import AskingIndex
 from nearcast.spark.bolts import Round, answers_of, forget_parts
-from nearcast.spark.carried import unpickled
 from nearcast.spark.detecting import detect, follow
 from nearcast.spark.inputs import BatchFiles, Inputs, read_inputs
 from nearcast.spark.matching import Candidates, Delta
@@ -149,8 +146,7 @@ def detect_batch(task: Detect) -> str:
     inputs = read_inputs(store, task.files)
     found = detect(known.partition, inputs, router)
     known.detected = task.files.batch
-    name = store.unique("candidates", task.files.batch, task.ref.number, ".pickle")
-    store.put(name, lambda path: _pickle(path, found))
+    name = pickled.put(store, "candidates", task.files.batch, task.ref.number, found)
     _keep(task.ref, known)
     return name
 
@@ -210,11 +206,10 @@ def step_batch(task: Step) -> Stepped | Waiting:
         follow(known.partition, inputs)
     known.version = known.detected = batch
     told = net([*told, *outcome.told])
-    schema = schema_of(*(pa.int64() if each == "int64" else pa.string() for each in task.id_types))
+    schema = schema_of(*task.id_types)
     made = keyed(told, schema) if task.with_keys else tables(told, schema)
     output = task.stager.stage(batch, number, made)
-    delta = store.unique("deltas", batch, number, ".pickle")
-    store.put(delta, outcome.delta.write)
+    delta = pickled.put(store, "deltas", batch, number, outcome.delta)
     keys = NamedKeys.of(outcome.keys, router.plan) if len(outcome.keys.word) else None
     _keep(task.ref, known)
     n_subscriptions = len(known.partition.state.index)
@@ -223,20 +218,15 @@ def step_batch(task: Step) -> Stepped | Waiting:
 
 
 def _waiting(store: Store, batch: int, number: int, asking: AskingIndex) -> Waiting:
-    name = store.unique("questions", batch, number, ".pickle")
-    store.put(name, lambda path: _pickle(path, asking.questions))
+    name = pickled.put(store, "questions", batch, number, asking.questions)
     return Waiting(name, len(asking.questions))
 
 
 def _candidates(store: Store, names: tuple[str, ...], number: int) -> Candidates | None:
     if not names:
         return None
-    found = [unpickled(store.local(name)) for name in names]
+    found = [pickled.read(store.local(name)) for name in names]
     return Candidates.concat([each[number] for each in found if number in each])  # type: ignore[index,operator]
-
-
-def _pickle(path: Path, value: object) -> None:
-    path.write_bytes(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------
@@ -284,7 +274,7 @@ def export_partition(task: Export) -> str:
     state = known.partition.state
 
     def write(folder: Path) -> None:
-        _pickle(folder / SHARE, share_of(known.partition))
+        pickled.write(folder / SHARE, share_of(known.partition))
         if task.with_window and state.topk is not None:
             save_window(state.topk, folder / WINDOW)
 
@@ -307,10 +297,10 @@ class Build:
 
     store: Store
     settings: Settings
-    number: int
     batch: int
     vocabulary: str
-    subscriptions: str
+    number: int = 0
+    subscriptions: str = ""
     window: str | None = None
     next_step: int = 0
     now: int = NO_TIME
@@ -328,7 +318,7 @@ def build_partition(task: Build) -> str:
         open_window(state.topk, task.store.local(task.window) / WINDOW, state.weights)
         partition.with_window_elsewhere()
     state.now, state.next_step, state.published = task.now, task.next_step, task.published
-    share = unpickled(task.store.local(task.subscriptions))
+    share = pickled.read(task.store.local(task.subscriptions))
     assert isinstance(share, Share)
     share.into(partition)
     name = task.store.unique("snapshots", task.batch, task.number)

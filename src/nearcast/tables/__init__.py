@@ -6,17 +6,19 @@ cannot serve raises `InvalidColumns` for the whole table; a bad value rejects it
 
 from nearcast.tables.messages import read_messages
 from nearcast.tables.rejected import Rejected, RejectedRow
-from nearcast.tables.spaces import rename, space_of
+from nearcast.tables.spaces import first_topk, rename, rename_known, space_of
 from nearcast.tables.subscriptions import read_subscriptions
 from nearcast.tables.values import messages_table, subscriptions_table
 
 __all__ = [
     "Rejected",
     "RejectedRow",
+    "first_topk",
     "messages_table",
     "read_messages",
     "read_subscriptions",
     "rename",
+    "rename_known",
     "space_of",
     "subscriptions_table",
 ]

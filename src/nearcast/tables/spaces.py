@@ -1,8 +1,9 @@
-"""The columns of a table as a whole: their names, and the space they tell."""
+"""The columns of a table as a whole: their names, and what they tell."""
 
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.errors import InvalidColumns
 from nearcast.geo.space import Space
@@ -32,6 +33,20 @@ def rename(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
             fields.append(field.with_name(name))
             columns.append(column)
     return pa.table(columns, pa.schema(fields, table.schema.metadata)) if fields else table
+
+
+def rename_known(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """Do what `rename` does with the columns that are there; the others are those of another table."""
+    known = {new: old for new, old in names.items() if old in table.column_names}
+    return rename(table, known) if known else table
+
+
+def first_topk(subscriptions: pa.Table) -> int | None:
+    """Return the first row of kind `topk` of a table of subscriptions, if there is one."""
+    if "kind" not in subscriptions.column_names or pa.types.is_null(subscriptions.schema.field("kind").type):
+        return None
+    first: int = pc.index(subscriptions.column("kind").cast(pa.string()), "topk").as_py()
+    return first if first >= 0 else None
 
 
 def space_of(columns: Iterable[str], given: str | None = None) -> Space:

@@ -50,10 +50,18 @@ class Vocabulary:
         self._version: str | None = None
 
     @classmethod
-    def counted(cls, table: WordTable, df: np.ndarray, documents: int) -> "Vocabulary":
-        """Return a vocabulary of words that were counted elsewhere: `df` is by id in `table`."""
-        vocabulary = cls(table)
-        vocabulary._df, vocabulary._documents = np.asarray(df, np.int64), documents
+    def summed(cls, counts: Iterable[tuple[pa.Array, np.ndarray, int]]) -> "Vocabulary":
+        """Return a vocabulary of words that were counted in parts: words, in how many rows each stands, all rows.
+
+        A word may come several times in a part.
+        """
+        vocabulary = cls()
+        for words, df, documents in counts:
+            terms = vocabulary.table.ids_of_column(words, add=True)
+            total = vocabulary.df_by_term
+            np.add.at(total, terms, df[: len(terms)])
+            vocabulary._df = total
+            vocabulary._documents += documents
         return vocabulary
 
     def __len__(self) -> int:
