@@ -15,6 +15,7 @@ import numpy as np
 from nearcast._jit import kernel, step
 from nearcast.geo import circle_holds
 from nearcast.indexes._expanded import expanded, shape_codes
+from nearcast.indexes._growing import Growing
 from nearcast.indexes._verify import NO_SHAPE, boxes_overlap, clause_holds
 
 if TYPE_CHECKING:
@@ -99,38 +100,6 @@ class AtomStore:
         known = {array.__array_interface__["data"][0] for array in others}
         columns = [*self._columns.values(), self._first_of_row]
         return sum(each.array.nbytes for each in columns if each.array.__array_interface__["data"][0] not in known)
-
-
-class Growing:
-    """A column that grows at its end; the first values that come are taken as they are, without a copy."""
-
-    def __init__(self, array: NDArray[Any]):
-        self.array = array
-        self._n = len(array)
-
-    def __len__(self) -> int:
-        return self._n
-
-    def extend(self, values: NDArray[Any]) -> None:
-        """Add values of the same type behind the last."""
-        if not self._n:
-            self.array, self._n = np.require(values, requirements=["C", "W"]), len(values)
-            return
-        n = self._n + len(values)
-        if n > len(self.array):
-            room = np.empty((n + n // 4, *self.array.shape[1:]), self.array.dtype)
-            room[: self._n] = self.array[: self._n]
-            self.array = room
-        self.array[self._n : n] = values
-        self._n = n
-
-    def extend_starts(self, starts: NDArray[np.int64], base: int) -> None:
-        """Add the list starts of another column, whose first list begins at `base`."""
-        if self._n == 1 and base == 0 and starts[0] == 0:
-            self._n = 0
-            self.extend(starts)
-        else:
-            self.extend(starts[1:] - starts[0] + base)
 
 
 @kernel

@@ -14,6 +14,7 @@ from nearcast._saved import mapped, new_folder
 from nearcast.columns import Scoring, Subscriptions
 from nearcast.geo import Regions
 from nearcast.indexes import Index, write_manifest
+from nearcast.indexes._growing import Growing
 from nearcast.indexes._scored import Scored, needs_totals, scored_of
 from nearcast.indexes._slots import checked_slots, only_kinds, only_topk, same_length
 
@@ -45,8 +46,9 @@ class StoredIndex(Index):
     def __init__(self, space: Space, **options: Any):
         super().__init__(space)
         self._options = options
-        self._row_of = np.empty(0, np.int64)
-        self._slot_of = np.empty(0, np.int32)
+        self._rows_by_slot = Growing(np.empty(0, np.int64))
+        self._slots_by_row = Growing(np.empty(0, np.int32))
+        self._n_live = 0
         self._pieces: list[Subscriptions] = []
         self._scored_rows: Scored | None = None
         self._needs_totals = False
@@ -72,12 +74,20 @@ class StoredIndex(Index):
     # The contract
 
     def __len__(self) -> int:
-        return int((self._row_of >= 0).sum())
+        return self._n_live
 
     @property
     def n_slots(self) -> int:
         """Return one more than the highest slot ever used."""
-        return len(self._row_of)
+        return len(self._rows_by_slot)
+
+    @property
+    def _row_of(self) -> NDArray[np.int64]:
+        return self._rows_by_slot.values
+
+    @property
+    def _slot_of(self) -> NDArray[np.int32]:
+        return self._slots_by_row.values
 
     def insert(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
         """Store subscriptions in new slots."""
@@ -85,8 +95,9 @@ class StoredIndex(Index):
         with self._lock:
             first = len(self._row_of)
             slots = np.arange(first, first + len(subscriptions), dtype=np.int32)
-            self._row_of = np.append(self._row_of, np.full(len(slots), _NO_ROW))
+            self._rows_by_slot.extend(np.full(len(slots), _NO_ROW))
             self._append(slots, subscriptions)
+            self._n_live += len(slots)
             return slots
 
     def remove(self, slots: NDArray[np.int32]) -> None:
@@ -95,6 +106,7 @@ class StoredIndex(Index):
             slots = self._alive(slots)
             self._drop(slots)
             self._row_of[slots] = _NO_ROW
+            self._n_live -= len(slots)
             self._pack()
 
     def replace(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
@@ -123,13 +135,13 @@ class StoredIndex(Index):
         """Return what these slots hold."""
         with self._lock:
             slots = self._alive(slots)
-            return dataclasses.replace(self._table().take(self._row_of[slots]), ids=_arrow.numbers(slots))
+            return dataclasses.replace(self._taken(self._row_of[slots]), ids=_arrow.numbers(slots))
 
     def renumber(self) -> NDArray[np.int32]:
         """Number the live slots anew and return the old ones."""
         with self._lock:
             old = np.flatnonzero(self._row_of >= 0).astype(np.int32)
-            self._row_of = self._row_of[old]
+            self._rows_by_slot = Growing(self._row_of[old])
             self._slot_of[:] = _NO_ROW
             self._slot_of[self._row_of] = np.arange(len(old), dtype=np.int32)
             return old
@@ -141,28 +153,29 @@ class StoredIndex(Index):
             return {
                 "index": self.info.name,
                 "subscriptions": len(self),
-                "slots": len(self._row_of),
+                "slots": self.n_slots,
                 "bytes": size + self._row_of.nbytes + self._slot_of.nbytes + self._structure_bytes(),
             }
 
     # The table
 
     def _alive(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
-        return checked_slots(slots, len(self._row_of), lambda known: self._row_of[known] >= 0)
+        return checked_slots(slots, self.n_slots, lambda known: self._row_of[known] >= 0)
 
     def _append(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
-        first = len(self._slot_of)
+        first = len(self._slots_by_row)
         # Ids play no part here, and pieces may disagree on their type. Thresholds will be written to.
         scoring = subscriptions.scoring
         own = None if scoring is None else dataclasses.replace(scoring, threshold=scoring.threshold.copy())
         self._pieces.append(dataclasses.replace(subscriptions, ids=pa.nulls(len(subscriptions)), scoring=own))
         self._row_of[slots] = np.arange(first, first + len(slots))
-        self._slot_of = np.append(self._slot_of, slots)
+        self._slots_by_row.extend(slots.copy())  # the first ones are kept as they are, and the caller has these
         self._scored_rows = None
         self._needs_totals |= needs_totals(subscriptions)
         self._weights_up_to(int(subscriptions.code.max(initial=-1)) + 1)
         if len(slots):
             self._rows_added(first, first + len(slots))
+        self._join_small_pieces()
 
     def _drop(self, slots: NDArray[np.int32]) -> None:
         rows = self._row_of[slots]
@@ -178,6 +191,28 @@ class StoredIndex(Index):
             self._pieces = [Subscriptions.concat(self._pieces)]
         return self._pieces[0]
 
+    def _join_small_pieces(self) -> None:
+        """Keep every piece larger than all that came after it, so that there are few and joining them costs little."""
+        pieces, last = self._pieces, len(self._pieces) - 1
+        n = len(pieces[last])
+        while last > 0 and len(pieces[last - 1]) <= 2 * n:
+            last -= 1
+            n += len(pieces[last])
+        if last < len(pieces) - 1:
+            pieces[last:] = [Subscriptions.concat(pieces[last:])]
+
+    def _taken(self, rows: NDArray[np.int64]) -> Subscriptions:
+        """Return these rows, in this order, without making one piece of all."""
+        if len(self._pieces) < 2:
+            return self._table().take(rows)
+        start = np.cumsum([0, *map(len, self._pieces)])
+        piece_of = np.searchsorted(start, rows, side="right") - 1
+        by_piece = np.argsort(piece_of, kind="stable")
+        parts = [self._pieces[k].take(rows[piece_of == k] - start[k]) for k in range(len(self._pieces))]
+        back = np.empty(len(rows), np.int64)
+        back[by_piece] = np.arange(len(rows))
+        return Subscriptions.concat(parts).take(back)
+
     def _scored(self) -> Scored:
         """Return the scored rows, as kernels read them."""
         if self._scored_rows is None:
@@ -186,12 +221,12 @@ class StoredIndex(Index):
 
     def _pack(self) -> None:
         """Drop the rows that no longer count, when they are the majority."""
-        live = np.flatnonzero(self._row_of >= 0)
-        if len(self._slot_of) <= 2 * len(live) + _SPARE_ROWS:
+        if len(self._slots_by_row) <= 2 * self._n_live + _SPARE_ROWS:
             return
+        live = np.flatnonzero(self._row_of >= 0)
         self._pieces = [self._table().take(self._row_of[live])]
         self._row_of[live] = np.arange(len(live))
-        self._slot_of = live.astype(np.int32)
+        self._slots_by_row = Growing(live.astype(np.int32))
         self._scored_rows = None
         self._rows_renumbered()
 
@@ -239,7 +274,8 @@ class StoredIndex(Index):
         kind = column("subscription_kind")
         held = Subscriptions.of(*words, regions, ids=pa.nulls(len(kind)), kind=kind, scoring=scoring)
         index._pieces = [held]
-        index._row_of, index._slot_of = column("row_of"), column("slot_of")
+        index._rows_by_slot, index._slots_by_row = Growing(column("row_of")), Growing(column("slot_of"))
+        index._n_live = int((index._row_of >= 0).sum())
         index._needs_totals = needs_totals(held)
         index._rows_renumbered()
         return index
