@@ -18,6 +18,7 @@ The contract, in the order a life goes:
   changes a term it had; a term whose weight was never set weighs 1. Only scored subscriptions care.
 - `set_thresholds(slots, values)` says from which score on a message concerns subscriptions of kind `topk`, with which
   it must share a word; 0 for new ones. `match` returns those it concerns; what is done with them is not its business.
+- `learn(messages)` shows what messages will be like, to an index that lays itself out by that; answers never depend on it.
 - `stats()` counts what is held; `explain(messages, row, slot)` tells how the index came to its answer.
 - `save(folder)` writes plain arrays that `open_index(folder)` maps without copying.
 
@@ -171,6 +172,9 @@ class Index(ABC):
     @abstractmethod
     def match(self, messages: Messages, *, threads: int = 1) -> Matches:
         """Return the matching slots of every message."""
+
+    def learn(self, messages: Messages) -> None:  # noqa: B027 - most indexes need not know
+        """Take messages as a sample of those to come."""
 
     @abstractmethod
     def stats(self) -> dict[str, Any]:

@@ -77,7 +77,9 @@ class BooleanIndex(StoredIndex):
         self._n_seen = 0  # atoms before this one are in the structure, or were dropped before they came there
         self._is_built = False
         self._gone: list[NDArray[np.int32]] = []
-        self._room = _FIRST_ROOM
+        # Room that is lent to a search and comes back after it: one that is cut short leaves marks in it.
+        self._marks: NDArray[np.uint8] | None = None
+        self._room: NDArray[np.int32] | None = None
 
     @abstractmethod
     def _build(self, atoms: NDArray[np.int32]) -> None: ...
@@ -122,8 +124,12 @@ class BooleanIndex(StoredIndex):
         return Matches(start, slots, np.ones(len(slots)), looked_at, verified)
 
     def _match_chunk(self, messages: Messages, rows: NDArray[np.int32]) -> _Chunk:
-        batch = self._batch(messages, rows)
+        marks, self._marks = self._marks, None
+        if marks is None or len(marks) < self._n_weights:
+            marks = np.zeros(self._n_weights + self._n_weights // 4, np.uint8)
+        batch = self._batch(messages, rows, marks[: self._n_weights])
         found = self._found(batch)
+        self._marks, self._room = marks, found.atom
         slots, end = self._slots_of(found, batch.box)
         starts = np.zeros((1, len(rows) + 1), np.int64)
         starts[0, 1:] = end
@@ -133,20 +139,20 @@ class BooleanIndex(StoredIndex):
         n = merge_found(slots, starts, 0, len(rows), self.n_slots.bit_length(), spare, digits, out, counts)
         return _Chunk(out[:n], counts, found.tally)
 
-    def _batch(self, messages: Messages, rows: NDArray[np.int32]) -> Batch:
+    def _batch(self, messages: Messages, rows: NDArray[np.int32], has: NDArray[np.uint8]) -> Batch:
         start, at = gathered(messages.term_start, rows.astype(np.int64))
-        has, word = np.zeros(self._n_weights, np.uint8), np.empty(int(np.diff(start).max(initial=0)), np.int32)
-        box = np.ascontiguousarray(messages.box[rows])
-        terms = np.ascontiguousarray(messages.terms[at])
+        word = np.empty(int(np.diff(start).max(initial=0)), np.int32)
+        box, terms = np.ascontiguousarray(messages.box[rows]), np.ascontiguousarray(messages.terms[at])
         return Batch(start, terms, box, has, word, np.empty((2, 4)), self.space.is_earth)
 
     def _found(self, batch: Batch) -> Found:
         """Search a batch, with ever more room for what is found until it suffices."""
-        n = len(batch.box)
-        found = Found(np.empty(self._room, np.int32), np.zeros(n, np.int64), np.zeros(2, np.int64))
+        n, room = len(batch.box), self._room
+        self._room = None
+        room = np.empty(_FIRST_ROOM, np.int32) if room is None else room
+        found = Found(room, np.zeros(n, np.int64), np.zeros(2, np.int64))
         done = self._search(batch, 0, found)
         while done < n:
-            self._room = 2 * len(found.atom)
             found = found._replace(atom=np.concatenate([found.atom, np.empty_like(found.atom)]))
             done = self._search(batch, done, found)
         return found
