@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore, UnknownIndex
 from nearcast.geo import Space
+from nearcast.geo.hilbert import hilbert_keys
 from nearcast.similarity import near_of, score_of, tfidf_of
 from nearcast.window import MESSAGE_INDEXES, Alive, Asked, Batch, message_index, open_message_index
 from nearcast.window._columns import Columns
-from nearcast.geo.hilbert import hilbert_keys
 
 pytestmark = pytest.mark.modes
 

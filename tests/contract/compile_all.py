@@ -34,7 +34,8 @@ def main(jobs):
     compile_index("scan")  # what all of them share
     with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
         for name, seconds in pool.imap_unordered(compile_index, names):
-            print(f"compiled {name}: {seconds:.0f} s", flush=True)
+            sys.stdout.write(f"compiled {name}: {seconds:.0f} s\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

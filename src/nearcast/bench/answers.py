@@ -36,9 +36,15 @@ class Answers:
         self._all: Matches | None = None
         self._first = ""
 
-    def check(self, spec: str, matches: Matches) -> None:
-        """Raise `AnswersDiffer` unless the answers of an index, to the sample if it is `scan`, are those known."""
+    def check(self, spec: str, matches: Matches, rows: Rows | None = None) -> None:
+        """Raise `AnswersDiffer` unless the answers of an index, to the sample if it is `scan`, are those known.
+
+        Where it was asked some messages only, `rows` says which.
+        """
         sample = self._expected
+        if rows is not None:
+            self._check_some(spec, matches, rows)
+            return
         if is_scan(spec):
             _check_rows(spec, matches, np.arange(len(sample)), "scan", sample, np.arange(len(sample)))
             return
@@ -48,6 +54,18 @@ class Answers:
         elif matches != self._all:
             every = np.arange(len(matches))
             _check_rows(spec, matches, every, self._first, self._all, every)
+
+    def some_messages(self, n: int, n_messages: int) -> Rows:
+        """Return `n` of the messages or a few more, spread over all; those of the sample come first."""
+        if n <= len(self.sample):
+            return self.sample[spread(len(self.sample), n)]
+        return np.union1d(self.sample, spread(n_messages, n))
+
+    def _check_some(self, spec: str, matches: Matches, rows: Rows) -> None:
+        asked = np.flatnonzero(np.isin(rows, self.sample))
+        _check_rows(spec, matches, asked, "scan", self._expected, np.searchsorted(self.sample, rows[asked]))
+        if self._all is not None:
+            _check_rows(spec, matches, np.arange(len(rows)), self._first, self._all, rows)
 
 
 def answers_of_scan(columns: Encoded, say: Say) -> tuple[Encoded, Answers]:

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class Encoded(NamedTuple):
-    """A workload in columns; `vocabulary` and what its words weigh are there where subscriptions are scored."""
+    """A workload in columns; `vocabulary` and what its words weigh are there where subscriptions are scored.
+
+    `history` are messages of the past, for indexes that can learn from some what others will be like.
+    """
 
     space: Space
     words: WordTable
@@ -30,13 +33,21 @@ class Encoded(NamedTuple):
     messages: Messages
     vocabulary: Vocabulary | None = None
     weights: NDArray[np.float64] | None = None
+    history: Messages | None = None
 
     def new_index(self, spec: str) -> Index:
-        """Return an empty index that knows what the words weigh."""
+        """Return an empty index that knows what the words weigh, and what messages were like."""
         index = create(spec, self.space)
         if self.weights is not None:
             index.set_weights(self.weights)
+        if self.history is not None:
+            index.learn(self.history)
         return index
+
+    def with_history(self, n: int) -> Encoded:
+        """Return the same with the first `n` messages as those of the past."""
+        rows = np.arange(len(self.messages))
+        return self._replace(history=self.messages.take(rows[:n]), messages=self.messages.take(rows[n:]))
 
     def with_messages(self, rows: NDArray[np.int64]) -> Encoded:
         """Return the same with these messages only; words keep their weights."""

@@ -52,3 +52,12 @@ class EarthPlaces(PlanePlaces):
         """Return half the width and height in degrees of a square in kilometres."""
         height = rng.uniform(*REGION_HALF_SIDE_KM, len(places)) / KM_PER_DEGREE
         return np.column_stack([height / np.cos(np.radians(places[:, 1])), height])
+
+
+def halves_of_area(rng: np.random.Generator, extent: Floats, area: tuple[float, float], n: int) -> Floats:
+    """Return half the sides of `n` rectangles with the shape of the space and a share of its area.
+
+    On the earth both are counted in square degrees.
+    """
+    half: Floats = extent / 2 * np.sqrt(rng.uniform(*area, n))[:, None]
+    return half

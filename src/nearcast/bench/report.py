@@ -28,6 +28,13 @@ _COLUMNS = {
     "ns_per_answer": ("ns/answer", "{:,.1f}"),
     "copy_ns_per_answer": ("copying ns", "{:,.1f}"),
 }
+_SIZE_COLUMNS = {
+    "index": _COLUMNS["index"],
+    "subscriptions": ("subscriptions", "{:,}"),
+    "messages": ("messages", "{:,}"),
+    **{name: column for name, column in _COLUMNS.items() if name != "index"},
+    "skipped": ("skipped", "{}"),
+}
 _HUB_COLUMNS = {
     "index": ("hub with", "{}"),
     "subscribe_many_s": ("subscribe_many s", "{:,.2f}"),
@@ -121,6 +128,24 @@ def print_report(report: dict[str, Any], console: Console) -> None:
         print_rows(console, [report["hub"]], _HUB_COLUMNS)
     if "churn" in report:
         print_rows(console, [report["churn"]], _CHURN_COLUMNS)
+
+
+def print_sizes(report: dict[str, Any], console: Console) -> None:
+    """Print the question, the data, and one table of all sizes."""
+    workload, on = report["workload"], report["machine"]
+    sizes = ", ".join(f"{size:,}" for size in workload["sizes"])
+    for line in (
+        workload["question"],
+        f"Data: the first {sizes} subscriptions, {workload['source']} ({workload['distribution']}).",
+        f"Answers: {workload['checked']}.",
+        f"Machine: {on['cpu']}, {on['cores']} cores; Python {on['python']}, Numba {on['numba']}.",
+        f"Command: {workload['command']}",
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print()
+    is_any_skipped = any(row["skipped"] for row in report["results"])
+    columns = {name: each for name, each in _SIZE_COLUMNS.items() if name != "skipped" or is_any_skipped}
+    print_rows(console, report["results"], columns)
 
 
 def print_topk_report(report: dict[str, Any], console: Console) -> None:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from nearcast.bench.places import CLUSTERS, NOISE_SHARE, REGION_SHARE, EarthPlaces, Floats, PlanePlaces
+from nearcast.bench.drawn_tables import boolean_table, message_table, scored_table
+from nearcast.bench.places import CLUSTERS, NOISE_SHARE, REGION_SHARE, EarthPlaces, Floats, PlanePlaces, halves_of_area
+from nearcast.bench.queries import alternatives, conjunctions, mixed
+from nearcast.bench.recipe import Recipe
 from nearcast.bench.sources import Source, read_source
 from nearcast.bench.word_lists import (
     Count,
@@ -42,6 +45,9 @@ SUBSCRIPTION_WORDS = (1, 5)
 #: How far a row of a data file moves each time it serves once more, in degrees or units.
 JITTER = 0.02
 
+#: What has a generator of its own, so that how it is drawn changes nothing else.
+_LAYOUT, _MESSAGES, _SUBSCRIPTIONS, _FROM_FILE, _REGIONS, _RECTANGLES, _QUERIES, _MORE_WORDS, _DRIFT = range(9)
+
 _ABOUT_KEY = b"nearcast.workload"
 _FILES = ("subscriptions.parquet", "messages.parquet")
 
@@ -53,27 +59,6 @@ class Workload:
     about: dict[str, Any]
     subscriptions: pa.Table
     messages: pa.Table
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What is drawn for the rows of a workload: evenly between two ends, which are equal to fix a value.
-
-    Numbers of words that are given are met exactly where there are enough words. None: messages have the words of
-    their row, or 5 to 15 generated ones, and subscriptions 1 to 5, before repeats go where they are generated.
-    """
-
-    message_words: Count | None = None
-    subscription_words: Count | None = None
-    text_weight: tuple[float, float] = (0.0, 1.0)
-    threshold: tuple[float, float] = (0.5, 1.0)
-    similarity: str | None = None
-    #: Of top-k subscriptions: how many messages each wants, and whether their words come by Zipf's law, the most common
-    #: first, and not from a message at the same place.
-    k: int = 20
-    zipf_words: bool = False
-    #: Messages have a time, and come in its order.
-    timed: bool = False
 
 
 _USUAL = Recipe()
@@ -95,8 +80,7 @@ def generated(
     _check_counts(kind, subscriptions, messages)
     if space not in ("plane", "earth"):
         raise InvalidInput(f"space is {space!r}; expected 'earth' or 'plane'", field="space")
-    # One generator for each part, so that the size of one part does not change the other.
-    layout, of_messages, of_subscriptions = (np.random.default_rng([seed, part]) for part in range(3))
+    layout, of_messages, of_subscriptions = (_generator(seed, part) for part in (_LAYOUT, _MESSAGES, _SUBSCRIPTIONS))
     places = (EarthPlaces if space == "earth" else PlanePlaces)(layout)
     words = _vocabulary()
     names = ("lon", "lat") if space == "earth" else ("x", "y")
@@ -104,10 +88,11 @@ def generated(
         "source": "generated",
         "distribution": f"Zipf words of {VOCABULARY:,}, {CLUSTERS} clusters and {NOISE_SHARE:.0%} noise on the {space}",
     }
+    extent = places.high - places.low
     at = places.draw(of_messages, messages)
     said = _generated_words(of_messages, messages, words, recipe.message_words, MESSAGE_WORDS)
     times = _generated_times(of_messages, messages) if recipe.timed else None
-    message_table = _message_table(said, at, names, times)
+    message_rows = message_table(said, at, _rectangles(seed, recipe, extent, messages), names, times)
     at = places.draw(of_subscriptions, subscriptions)
     if kind == "topk" and not recipe.zipf_words:
         said = _generated_words(of_subscriptions, subscriptions, words, recipe.message_words, MESSAGE_WORDS)
@@ -115,8 +100,16 @@ def generated(
     else:
         asked = _generated_words(of_subscriptions, subscriptions, words, recipe.subscription_words, SUBSCRIPTION_WORDS)
     half = places.half_sides(of_subscriptions, at)
-    table = _subscription_table(kind, of_subscriptions, asked, at, half, names, recipe)
-    return _workload(about, kind, seed, table, message_table)
+    drawn = _Drawn(of_subscriptions, asked, at, half, extent, names)
+    more = _generator(seed, _MORE_WORDS)
+    table = _subscription_table(
+        kind,
+        seed,
+        drawn,
+        recipe,
+        lambda n: _generated_words(more, n, words, recipe.subscription_words, SUBSCRIPTION_WORDS),
+    )
+    return _workload(about, kind, seed, table, message_rows)
 
 
 def drawn_from(
@@ -137,7 +130,7 @@ def drawn_from(
     _check_counts(kind, subscriptions, messages)
     source = source if isinstance(source, Source) else read_source(Path(source))
     name, lists, places, names, times = source
-    rng = np.random.default_rng([seed, 3])
+    rng = _generator(seed, _FROM_FILE)
     rows_each = 1 if recipe.message_words is None else _rows_for(lists, recipe.message_words)
     order = rng.permutation(len(places))
     if recipe.timed:
@@ -160,15 +153,22 @@ def drawn_from(
         asked = some_words(rng, lists.take(rows), count)
     extent = np.quantile(places, 0.999, axis=0) - np.quantile(places, 0.001, axis=0)
     half = extent / 2 * rng.uniform(*REGION_SHARE, subscriptions)[:, None]
-    about = {"source": name, "distribution": "words and places of its rows"}
-    table = _subscription_table(kind, rng, asked, at, half, names, recipe)
+    more = _generator(seed, _MORE_WORDS)
+    table = _subscription_table(
+        kind,
+        seed,
+        _Drawn(rng, asked, at, half, extent, names),
+        recipe,
+        lambda n: some_words(more, lists.take(more.choice(pool, n)), count),
+    )
     said = lists.take(mine)
     if recipe.message_words is not None:
         said = first_words(rng, merged_rows(said, rows_each), recipe.message_words)
     mine = mine[::rows_each]
-    return _workload(
-        about, kind, seed, table, _message_table(said, places[mine], names, times[mine] if recipe.timed else None)
-    )
+    rectangles = _rectangles(seed, recipe, extent, messages)
+    message_rows = message_table(said, places[mine], rectangles, names, times[mine] if recipe.timed else None)
+    about = {"source": name, "distribution": "words and places of its rows"}
+    return _workload(about, kind, seed, table, message_rows)
 
 
 def open_workload(folder: str | os.PathLike[str]) -> Workload:
@@ -283,49 +283,53 @@ def _workload(about: dict[str, Any], kind: str, seed: int, subscriptions: pa.Tab
     return Workload({**about, "kind": kind, "seed": seed, **counts}, subscriptions, messages)
 
 
-def _numbered(prefix: str, n: int) -> pa.Array:
-    return pc.binary_join_element_wise(prefix, pa.array(np.arange(n)).cast(pa.string()), "")
+def _generator(seed: int, part: int) -> np.random.Generator:
+    return np.random.default_rng([seed, part])
 
 
-def _repeated(word: str, n: int) -> pa.Array:
-    return pa.array([word]).take(pa.array(np.zeros(n, np.int64)))
+class _Drawn(NamedTuple):
+    """Subscriptions so far: their words, places and usual half sides, in a space of some extent."""
 
-
-def _message_table(lists: WordLists, places: Floats, names: tuple[str, str], times: Rows | None = None) -> pa.Table:
-    x, y = names
-    table = pa.table(
-        {"id": _numbered("m", len(places)), "terms": lists.to_arrow(), x: places[:, 0].copy(), y: places[:, 1].copy()}
-    )
-    return table if times is None else table.append_column("time", pa.array(times).cast(pa.timestamp("us", "UTC")))
+    rng: np.random.Generator
+    asked: WordLists
+    places: Floats
+    half: Floats
+    extent: Floats
+    names: tuple[str, str]
 
 
 def _subscription_table(
-    kind: str,
-    rng: np.random.Generator,
-    asked: WordLists,
-    places: Floats,
-    half: Floats,
-    names: tuple[str, str],
-    recipe: Recipe,
+    kind: str, seed: int, drawn: _Drawn, recipe: Recipe, further: Callable[[int], WordLists]
 ) -> pa.Table:
+    """Return the table of subscriptions; `further` draws so many more rows of words."""
+    rng, asked, places, half, extent, names = drawn
+    if recipe.drifting:
+        order = _drifting_order(seed, asked, places)
+        asked, places, half = asked.take(order), places[order], half[order]
+    if kind != "within":
+        return scored_table(kind, rng, asked, places, names, recipe)
+    if recipe.region_area is not None:
+        half = halves_of_area(_generator(seed, _REGIONS), extent, recipe.region_area, len(places))
+    if recipe.alternatives is not None:
+        queries = alternatives(_generator(seed, _QUERIES), asked, further, recipe.alternatives)
+    elif recipe.mixed:
+        queries = mixed(_generator(seed, _QUERIES), asked)
+    else:
+        queries = conjunctions(asked)
+    return boolean_table(queries, places, half, names)
+
+
+def _rectangles(seed: int, recipe: Recipe, extent: Floats, n: int) -> Floats | None:
+    """Return half the sides of messages, None where they are points."""
+    if recipe.message_area is None:
+        return None
+    return halves_of_area(_generator(seed, _RECTANGLES), extent, recipe.message_area, n)
+
+
+def _drifting_order(seed: int, asked: WordLists, places: Floats) -> Rows:
+    """Return the rows in an order in which place and words change together: from west to east, word by word."""
     n = len(places)
-    columns: dict[str, Any] = {"id": _numbered("s", n), "kind": _repeated(kind, n)}
-    columns["query"] = pc.binary_join(asked.to_arrow(), " AND " if kind == "within" else " ")
-    if kind == "within":
-        return pa.table(columns | _box_columns(places, half, is_earth=names[0] == "lon"))
-    columns |= {names[0]: places[:, 0].copy(), names[1]: places[:, 1].copy()}
-    columns["text_weight"] = rng.uniform(*recipe.text_weight, n)
-    if kind == "topk":
-        return pa.table(columns | {"k": np.full(n, recipe.k, np.int32)})
-    columns["threshold"] = rng.uniform(*recipe.threshold, n)
-    if recipe.similarity is not None:
-        columns["similarity"] = _repeated(recipe.similarity, n)
-    return pa.table(columns)
-
-
-def _box_columns(places: Floats, half: Floats, *, is_earth: bool) -> dict[str, Floats]:
-    low, high = places - half, places + half
-    if is_earth:
-        low, high = np.maximum(low, (-180, -90)), np.minimum(high, (180, 90))
-    names = ("west", "south", "east", "north") if is_earth else ("x_min", "y_min", "x_max", "y_max")
-    return dict(zip(names, (low[:, 0], low[:, 1], high[:, 0], high[:, 1]), strict=True))
+    west_to_east = np.empty(n)
+    west_to_east[np.argsort(places[:, 0], kind="stable")] = np.arange(n) / n
+    turn = _generator(seed, _DRIFT).permutation(len(asked.words)) / len(asked.words)
+    return np.argsort(west_to_east + turn[asked.terms[asked.start[:-1]]], kind="stable")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,13 +59,13 @@ class DataChoice:
     seed: int
     space: str | None
 
-    def workload(self) -> Workload:
-        """Open, draw or generate the workload."""
+    def workload(self, recipe: Recipe | None = None) -> Workload:
+        """Open the workload, or draw or generate it by a recipe."""
         from nearcast.bench.workloads import Recipe, open_workload
 
         if self.folder is None:
             sizes = self.subscriptions or SUBSCRIPTIONS, self.messages or self.usual_messages
-            return self.drawer()(Recipe(), *sizes)
+            return self.drawer()(recipe or Recipe(), *sizes)
         if self.source or self.subscriptions or self.messages:
             raise UsageMistake("--workload is a whole workload; leave out --source, --subscriptions and --messages")
         return open_workload(self.folder)
@@ -108,6 +108,20 @@ class DataChoice:
         return lambda recipe, subscriptions, messages: drawn_from(
             source, **self._asked(subscriptions, messages), recipe=recipe
         )
+
+    def drawer_from(self, source: str) -> Callable[[Recipe, int, int], Workload]:
+        """Return the same for another source."""
+        return replace(self, source=source).drawer()
+
+    def lacks(self, source: str) -> bool:
+        """Tell whether there is no data file of that name."""
+        if source == "synthetic":
+            return False
+        try:
+            self._source_file(source)
+        except UsageMistake:
+            return True
+        return False
 
     @cached_property
     def _source(self) -> Source | None:

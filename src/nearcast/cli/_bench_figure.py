@@ -13,6 +13,7 @@ from nearcast.cli._console import Steps, UsageMistake, complain, stdout
 
 if TYPE_CHECKING:
     from nearcast.bench.figures.figure import Figure
+    from nearcast.bench.figures.measuring import Draw
     from nearcast.bench.workloads import Workload
     from nearcast.cli._bench_data import DataChoice
 
@@ -29,7 +30,7 @@ def list_figures(kind: str) -> int:
 def chosen_figure(kind: str, name: str, choice: DataChoice, specs: Sequence[str] | None, scale: float | None) -> Figure:
     """Return the figure of a name with the sizes and indexes asked for; a wrong name is answered with all names.
 
-    Of its own indexes those that this version lacks are left out, with a line.
+    Of its own indexes and data files those that are lacking are left out, with a line.
     """
     from nearcast.bench.figures import figures_of
 
@@ -39,25 +40,71 @@ def chosen_figure(kind: str, name: str, choice: DataChoice, specs: Sequence[str]
     if scale is not None and not 0 < scale < float("inf"):
         raise UsageMistake(f"--scale {scale}: give a number above 0")
     figure = known[name].sized(choice.subscriptions, choice.messages, 1.0 if scale is None else scale)
-    return _without_lacking(kind, figure) if specs is None else figure.with_indexes(specs)
+    figure = _with_sources(figure, choice)
+    figure = _without_lacking(kind, figure) if specs is None else figure.with_indexes(specs)
+    _must_vary(figure)
+    return figure
+
+
+def _with_sources(figure: Figure, choice: DataChoice) -> Figure:
+    """Leave out the points whose data file is not there, or all but one where a source is given."""
+    named = [point for point in figure.points if point.source is not None]
+    if not named:
+        return figure
+    if choice.source is not None:
+        return replace(figure, points=[replace(named[0], source=None)])
+    lacking = [str(point.source) for point in named if choice.lacks(str(point.source))]
+    if lacking:
+        complain(f"left out, for want of a data file (--data says where they are): {', '.join(lacking)}")
+    return replace(figure, points=[point for point in figure.points if point.source not in lacking])
+
+
+def _must_vary(figure: Figure) -> None:
+    """Refuse a figure over an option that none of its indexes has: all of its points would be the same."""
+    from nearcast.bench.figures.figure import with_options
+
+    options = list(dict.fromkeys(key for point in figure.points for key in point.options))
+    if not options:
+        return
+    for series in figure.series:
+        if len({with_options(series.spec, point.options) for point in figure.points}) > 1:
+            return
+    specs = ", ".join(series.spec for series in figure.series)
+    raise UsageMistake(f"--figure {figure.name} is over the option {' and '.join(options)}, which {specs} lacks")
 
 
 def _without_lacking(kind: str, figure: Figure) -> Figure:
-    """Leave out the series whose index is not there."""
+    """Leave out the series whose index, or an option of it, is not there."""
     from nearcast.indexes import available
 
     there = {info.name for info in available() if kind in info.kinds}
-    names = {series.label: series.spec.partition(":")[0] for series in figure.series}
-    lacking = list(dict.fromkeys(name for name in names.values() if name not in there))
+    lacking = {series.label: why for series in figure.series if (why := _what_lacks(series.spec, there))}
     if not lacking:
         return figure
-    if not there.intersection(names.values()):
+    told = ", ".join(dict.fromkeys(lacking.values()))
+    if len(lacking) == len(figure.series):
         raise UsageMistake(
-            f"--figure {figure.name} compares {', '.join(lacking)}, which do not match {kind} subscriptions here;"
+            f"--figure {figure.name} compares {told}, which do not match {kind} subscriptions here;"
             f" name others with --indexes, of {', '.join(sorted(there))}"
         )
-    complain(f"left out, for want of an index that matches {kind} subscriptions: {', '.join(lacking)}")
-    return replace(figure, series=[series for series in figure.series if names[series.label] in there])
+    complain(f"left out, for want of an index that matches {kind} subscriptions: {told}")
+    return replace(figure, series=[series for series in figure.series if series.label not in lacking])
+
+
+def _what_lacks(spec: str, there: set[str]) -> str | None:
+    """Return the name of an index that is not there, or its specification where it lacks an option."""
+    from nearcast.errors import UnknownIndex
+    from nearcast.geo import Space
+    from nearcast.indexes import create
+
+    name = spec.partition(":")[0]
+    if name not in there:
+        return name
+    try:
+        create(spec, Space.plane())
+    except UnknownIndex:
+        return spec
+    return None
 
 
 def draw_figure(
@@ -73,18 +120,30 @@ def draw_figure(
     must_be_able_to_draw()
     with Steps() as steps:
         steps.begin("preparing the data")
-        draw = choice.drawer()
-        data = Data(lambda *asked: prepare(draw(*asked)), choice.space)
+        data = Data(
+            _prepared(choice.drawer(), prepare),
+            choice.space,
+            draw_from=lambda source: _prepared(choice.drawer_from(source), prepare),
+        )
         rows = list(figure.measure(figure, data, steps.begin))
     sizes = {"subscriptions": figure.subscriptions, "messages": figure.messages}
+    if figure.history:
+        sizes["history_messages"] = figure.history
     if figure.window is not None:
         sizes |= {"window": figure.window, "warm_up_messages": figure.warm_up or 0}
     about = {"question": figure.title, "figure": figure.name, "paper": figure.paper, **data.about, **sizes}
+    if any(point.source is not None for point in figure.points):
+        names = list(dict.fromkeys(row["x"] for row in rows))
+        about |= {"source": f"{len(names)} data sets", "sources": names, "distribution": "of each its own"}
     about |= {"checked": figure.checked, "command": command}
     report = {"workload": about, "machine": machine(), "results": rows}
     paths = write_figure(figure, rows, _note(report), out, f"{choice.kind}-{figure.name}")
     _print(figure, report, paths)
     return report
+
+
+def _prepared(draw: Draw, prepare: Callable[[Workload], Workload]) -> Draw:
+    return lambda *asked: prepare(draw(*asked))
 
 
 def _note(report: dict[str, Any]) -> str:
@@ -106,6 +165,7 @@ def _print(figure: Figure, report: dict[str, Any], paths: Sequence[Path]) -> Non
         f"Data and machine: {_note(report)}.",
         *distance_lines(about),
         f"Answers: {about['checked']}.",
+        *_exceptions(report),
         f"Command: {about['command']}",
         f"Written: {', '.join(map(str, paths))}",
     ):
@@ -120,9 +180,26 @@ def _print(figure: Figure, report: dict[str, Any], paths: Sequence[Path]) -> Non
         print_rows(console, _by_x(report["results"], panel.column), columns)
 
 
+def _exceptions(report: dict[str, Any]) -> list[str]:
+    """Return what was measured on fewer messages than the others, and what was not measured and why: a line each."""
+    from nearcast.bench.answers import is_scan
+
+    lines, most = [], report["workload"]["messages"]
+    for row in report["results"]:
+        where = f"{row['series']} at {row['x']}"
+        if row.get("skipped"):
+            lines.append(f"Skipped: {where}: {row['skipped']}.")
+        elif "skipped" in row and row["messages"] < most and not is_scan(row["index"]):
+            lines.append(f"Fewer messages, for want of time: {where}, {row['messages']:,} of {most:,}.")
+    return lines
+
+
 def _by_x(rows: Sequence[dict[str, Any]], column: str) -> list[dict[str, Any]]:
     """Return a row for each x, with the value that a column has for each series."""
+    from nearcast.bench.figures.drawing import plain_number
+
     found: dict[Any, dict[str, Any]] = {}
     for row in rows:
-        found.setdefault(row["x"], {"x": row["x"]})[row["series"]] = row[column]
+        x = row["x"]
+        found.setdefault(x, {"x": x if isinstance(x, str) else plain_number(x)})[row["series"]] = row[column]
     return list(found.values())

@@ -20,6 +20,7 @@ from nearcast.cli._bench_data import (
     WorkloadOption,
 )
 from nearcast.cli._bench_figure import draw_figure
+from nearcast.cli._bench_options import check_json, write_json
 from nearcast.cli._console import Steps, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 
@@ -95,7 +96,6 @@ def spark(
 ) -> int:
     """Time the stream beside the local engine on the same files, answers compared; or draw a --figure; or --soak."""
     from nearcast.bench.distances import MaxDistance
-    from nearcast.cli.bench import check_json, write_json
     from nearcast.plans import parse_spec
 
     if figure == "list":

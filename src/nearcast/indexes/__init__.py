@@ -18,7 +18,7 @@ The contract, in the order a life goes:
   changes a term it had; a term whose weight was never set weighs 1. Only scored subscriptions care.
 - `set_thresholds(slots, values)` says from which score on a message concerns subscriptions of kind `topk`, with which
   it must share a word; 0 for new ones. `match` returns those it concerns; what is done with them is not its business.
-- `learn(messages)` shows what messages will be like, to an index that lays itself out by that; answers never depend on it.
+- `learn(messages)` shows an index that lays itself out by it what messages will be like; answers never depend on it.
 - `stats()` counts what is held; `explain(messages, row, slot)` tells how the index came to its answer.
 - `save(folder)` writes plain arrays that `open_index(folder)` maps without copying.
 

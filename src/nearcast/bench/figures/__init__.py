@@ -2,9 +2,9 @@
 
 A figure (`figure.Figure`) is a list of series × points and a measuring function: the points say how the data or the
 indexes change along the axis, the series which indexes are compared, the panels what is drawn. `measuring` has the
-functions and the data they ask for, `streaming` those of top-k subscriptions, `drawing` the one look of all pictures,
-`similar` the figures of STAMP and `topk` those of Skype. A figure of another kind is a module with a tuple of them,
-named in `_MODULES`.
+functions and the data they ask for, `racing` those of boolean subscriptions and `streaming` those of top-k ones,
+`drawing` the one look of all pictures. `boolean` has the figures of the Rt-tree and the AP-Tree, `similar` those of
+STAMP and `topk` those of Skype. A figure of another kind is a module with a tuple of them, named in `_MODULES`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from nearcast.bench.figures.figure import Figure
 
 #: Kind of subscription → module with its `FIGURES`.
-_MODULES = {"similar": "nearcast.bench.figures.similar", "topk": "nearcast.bench.figures.topk"}
+_MODULES = {
+    "within": "nearcast.bench.figures.boolean",
+    "similar": "nearcast.bench.figures.similar",
+    "topk": "nearcast.bench.figures.topk",
+}
 
 
 def figures_of(kind: str) -> dict[str, Figure]:

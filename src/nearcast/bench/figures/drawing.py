@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 _COMMON_COLOUR = "#777777"
 _MARKS = ("o", "s", "^", "D", "v", "P", "x")
+#: Where there are more series than colours, the next ones have the same colours in broken lines, or bars with stripes.
+_LINES, _STRIPES = ("-", "--", ":"), ("", "///", "...")
 #: A logarithmic axis is used where the largest value is more than so many times the smallest.
 _LOG_FROM = 10
 _PANEL_INCHES = (4.4, 3.6)
+#: Words below an axis that have more letters are turned.
+_LABEL_LETTERS = 50
 _NOTE_INCHES, _LEGEND_LINE_INCHES = 0.3, 0.24
 _LOOK: dict[Any, Any] = {
     "font.size": 10,
@@ -65,8 +69,9 @@ def draw(figure: Figure, rows: Sequence[Row], note: str, path: Path) -> None:
 
     across = 2 if len(figure.panels) == 4 else min(len(figure.panels), 3)
     down = -(-len(figure.panels) // across)
-    columns = 4 if across == 1 else 7
-    below = _NOTE_INCHES + _LEGEND_LINE_INCHES * -(-len(figure.series) // columns)
+    lines = -(-len(figure.series) // (4 if across == 1 else 7))
+    columns = -(-len(figure.series) // lines)
+    below = _NOTE_INCHES + _LEGEND_LINE_INCHES * lines
     width, height = max(_PANEL_INCHES[0] * across, 6.5), _PANEL_INCHES[1] * down + below
     with mpl.rc_context(_LOOK):
         picture = Picture(figsize=(width, height))
@@ -90,14 +95,15 @@ def _draw_panel(axes: Axes, figure: Figure, panel: Panel, rows: Sequence[Row]) -
         ys = [_value(rows, x, series.label, panel.column) for x in xs]
         label = None if panel.is_common else series.label
         colour, mark = _COLOURS[at % len(_COLOURS)], _MARKS[at % len(_MARKS)]
+        turn = at // len(_COLOURS) % len(_LINES)
         if panel.is_common:
             colour = _COMMON_COLOUR
         if are_words:
             width = 0.8 / n
             places = [i + width * (at - (n - 1) / 2) for i in range(len(xs))]
-            axes.bar(places, ys, width, label=label, color=colour)
+            axes.bar(places, ys, width, label=label, color=colour, hatch=_STRIPES[turn], edgecolor="white", linewidth=0)
         else:
-            axes.plot(xs, ys, label=label, color=colour, marker=mark)
+            axes.plot(xs, ys, label=label, color=colour, marker=mark, linestyle=_LINES[turn])
     _label_axes(axes, figure, panel, xs, rows)
 
 
@@ -106,9 +112,11 @@ def _label_axes(axes: Axes, figure: Figure, panel: Panel, xs: list[Any], rows: S
 
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(panel.label)
-    plain = FuncFormatter(lambda value, _: f"{value:,.10g}")
+    plain = FuncFormatter(lambda value, _: plain_number(value))
     if isinstance(xs[0], str):
-        axes.set_xticks(range(len(xs)), xs)
+        is_long = sum(map(len, xs)) > _LABEL_LETTERS
+        turned: dict[str, Any] = {"rotation": 20, "ha": "right", "rotation_mode": "anchor"} if is_long else {}
+        axes.set_xticks(range(len(xs)), xs, **turned)
         axes.set_xlim(-0.5, len(xs) - 0.5)
         axes.grid(visible=False, axis="x")
     else:
@@ -120,11 +128,17 @@ def _label_axes(axes: Axes, figure: Figure, panel: Panel, xs: list[Any], rows: S
         if len(xs) > 5 and max(xs) >= 10_000:
             axes.tick_params("x", labelrotation=30)
     if panel.is_log and _spread_of(rows, panel.column) > _LOG_FROM:
-        axes.set_yscale("log")
+        # A bar begins at 0, so that what is 0 can be left out of lines only.
+        axes.set_yscale("log", nonpositive="clip" if isinstance(xs[0], str) else "mask")
         axes.yaxis.set_minor_formatter(LogFormatter())
     else:
         axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(plain)
+
+
+def plain_number(value: float) -> str:
+    """Return a number without an exponent."""
+    return f"{value:,.10f}".rstrip("0").rstrip(".") if 0 < abs(value) < 0.001 else f"{value:,.10g}"
 
 
 def _value(rows: Sequence[Row], x: Any, label: str, column: str) -> float:

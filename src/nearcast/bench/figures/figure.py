@@ -31,7 +31,8 @@ class Point:
     """A place on the axis, and what is special there: the recipe of the data, its size, options of the indexes.
 
     Words on the axis stand apart and are drawn as bars; None stands for the number of subscriptions, and `SOURCE` and
-    `WINDOW` for the name of the data and the length of the window. `options` go to the indexes that have them.
+    `WINDOW` for the name of the data and the length of the window. `options` go to the indexes that have them. `source`
+    names other data than the figure's.
     """
 
     x: float | str | None
@@ -39,6 +40,7 @@ class Point:
     share: float = 1.0
     window_share: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
+    source: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Figure:
     is_x_log: bool = False
     subscriptions: int = 100_000
     messages: int = 200
+    #: Messages of the past, not measured, for indexes that learn from them what others will be like.
+    history: int = 0
     #: Of top-k subscriptions: the length of the window, and how many messages arrive before the measured ones.
     window: int | None = None
     warm_up: int | None = None
@@ -74,12 +78,23 @@ class Figure:
     checked: str = "each index equals the first named on all messages and scan on a sample"
 
     def sized(self, subscriptions: int | None, messages: int | None, scale: float) -> Figure:
-        """Return the same with other sizes; `scale` multiplies the subscriptions, the window and the warm-up."""
+        """Return the same with other sizes; `scale` multiplies the subscriptions, the window and the warm-up.
+
+        A history becomes shorter with them, and never longer.
+        """
         n = max(1, round((subscriptions or self.subscriptions) * scale))
+        history = round(self.history * min(scale, 1.0))
         window, warm_up = (
             None if length is None else max(1, round(length * scale)) for length in (self.window, self.warm_up)
         )
-        return replace(self, subscriptions=n, messages=messages or self.messages, window=window, warm_up=warm_up)
+        return replace(
+            self,
+            subscriptions=n,
+            messages=messages or self.messages,
+            history=history,
+            window=window,
+            warm_up=warm_up,
+        )
 
     def with_window(self, window: int | None, warm_up: int | None) -> Figure:
         """Return the same with another length of the window, or of the warm-up, where one is given."""

@@ -34,11 +34,13 @@ class Data:
     """What a figure is measured on: `draw` makes a workload of a recipe and two sizes, ready to be encoded.
 
     `about` tells of the last one. Points that ask for the same data one after the other get the same columns.
+    `draw_from` gives what draws from a source that a point names.
     """
 
     draw: Draw
     space: str | None = None
     about: dict[str, Any] = field(default_factory=dict)
+    draw_from: Callable[[str], Draw] | None = None
     _last: tuple[tuple[Recipe, int, int], Encoded] | None = None
 
     def columns(self, recipe: Recipe, subscriptions: int, messages: int) -> Encoded:
@@ -50,6 +52,12 @@ class Data:
             self._last = (asked, encoded(workload, self.space))
             self.about = workload.about | {"space": self._last[1].space.kind}
         return self._last[1]
+
+    def of_point(self, point: Point) -> Data:
+        """Return the data of a point: these, unless it names a source."""
+        if point.source is None or self.draw_from is None:
+            return self
+        return Data(self.draw_from(point.source), self.space, self.about)
 
 
 def over_points(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
@@ -63,7 +71,7 @@ def over_points(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
             say(f"{where}: {series.label}")
             spec = with_options(series.spec, point.options)
             made = built(columns, spec)
-            row = _head(point, series, spec, columns)
+            row = head_of(point, series, spec, columns)
             row |= {"build_s": round(made.seconds, 3), "bytes_per_subscription": round(made.n_bytes / n, 1)}
             row["listed_tokens"] = made.index.stats().get("listed_tokens")  # of an index that has prefixes
             yield row | _matching(made.index, columns, spec, answers)
@@ -75,22 +83,24 @@ def over_inserts(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
     say("preparing the data")
     every = data.columns(figure.points[0].recipe, n + step * len(figure.points), figure.messages)
     steps = range(1, len(figure.points) + 1)
-    checked = [answers_of_scan(_first_rows(every, n + step * at), lambda _: None) for at in steps]
+    checked = [answers_of_scan(first_rows(every, n + step * at), lambda _: None) for at in steps]
     for series in figure.series:
         say(f"building {series.label}")
-        index = built(_first_rows(every, n), series.spec).index
+        index = built(first_rows(every, n), series.spec).index
         for at, point, (columns, answers) in zip(steps, figure.points, checked, strict=True):
             say(f"step {at} of {len(steps)}: {series.label}")
-            taken = _insert_timed(index, columns, n + step * (at - 1))
-            row = _head(point, series, series.spec, columns) | {"update_us": round(taken * 1e6 / step, 3)}
+            taken = insert_s(index, columns, n + step * (at - 1))
+            row = head_of(point, series, series.spec, columns) | {"update_us": round(taken * 1e6 / step, 3)}
             yield row | _matching(index, columns, series.spec, answers)
 
 
-def _first_rows(columns: Encoded, n: int) -> Encoded:
+def first_rows(columns: Encoded, n: int) -> Encoded:
+    """Return the same with the first `n` subscriptions only."""
     return columns._replace(subscriptions=columns.subscriptions.take(np.arange(n)))
 
 
-def _head(point: Point, series: Series, spec: str, columns: Encoded) -> Row:
+def head_of(point: Point, series: Series, spec: str, columns: Encoded) -> Row:
+    """Return what a row begins with: where it stands, and what was measured."""
     n = len(columns.subscriptions)
     return {"x": n if point.x is None else point.x, "series": series.label, "index": spec, "subscriptions": n}
 
@@ -110,7 +120,7 @@ def _matching(index: Index, columns: Encoded, spec: str, answers: Answers) -> Ro
     }
 
 
-def _insert_timed(index: Index, columns: Encoded, first: int) -> float:
+def insert_s(index: Index, columns: Encoded, first: int) -> float:
     """Insert the rows from `first` on in batches; return the seconds that takes."""
     batches = batches_of(columns.subscriptions, np.arange(first, len(columns.subscriptions)))
     message = columns.messages.take(np.arange(1))
