@@ -25,6 +25,7 @@ VARIANTS = (
     "skype:leaf=4,groups=3",
     "ipt:leaf=4",
     "ciq:leaf=4,cells=7",
+    "fast:threshold=1,grid=16",
 )
 
 WORDS = [f"w{i}" for i in range(30)]

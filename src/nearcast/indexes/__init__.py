@@ -63,6 +63,7 @@ TOPK_OPTIONS: dict[str, Any] = {"buffer": "cskyband", "kmax": 60, "ratio": 0.95,
 #: Modules that register indexes; imported when a name is first asked for, so that `import nearcast` stays light.
 _MODULES = (
     "nearcast.indexes.ciq",
+    "nearcast.indexes.fast",
     "nearcast.indexes.inverted",
     "nearcast.indexes.ir_similar",
     "nearcast.indexes.keyword_first",
