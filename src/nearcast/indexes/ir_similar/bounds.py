@@ -88,7 +88,8 @@ def node_text(bounds, node, weight, count):
     A subscription s below has at most these words in common with the message, so its share of own words is at most
     weight / own(s) ≤ weight / least own; likewise with counts. The text functions grow with the share.
     """
-    by_weight = min(weight / bounds.own_weight[node], 1.0)
+    own = bounds.own_weight[node]
+    by_weight = 1.0 if weight >= own else weight / own  # compared first: weights as small as there are overflow
     by_count = most_text(bounds.counting[node], min(count / bounds.own_count[node], 1.0))
     return max(by_weight, by_count)
 
