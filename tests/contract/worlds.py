@@ -25,6 +25,7 @@ VARIANTS = (
     "skype:leaf=4,groups=3",
     "ipt:leaf=4",
     "ciq:leaf=4,cells=7",
+    "ap-tree:fan_out=4,leaf=2",
     "fast:threshold=1,grid=16",
 )
 

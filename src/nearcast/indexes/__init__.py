@@ -62,6 +62,7 @@ TOPK_OPTIONS: dict[str, Any] = {"buffer": "cskyband", "kmax": 60, "ratio": 0.95,
 
 #: Modules that register indexes; imported when a name is first asked for, so that `import nearcast` stays light.
 _MODULES = (
+    "nearcast.indexes.ap_tree",
     "nearcast.indexes.ciq",
     "nearcast.indexes.fast",
     "nearcast.indexes.inverted",
