@@ -28,6 +28,7 @@ def work(spec, space, kinds, folder, borrowed):
     index.match(said)
     work_without_totals(spec, space, wanted, said)
     index.insert(wanted)
+    index.match(said)  # what comes later is added to what was built for it
     index.insert(wanted[:3])
     index.remove([1, 2])
     index.replace([3], wanted[:1])

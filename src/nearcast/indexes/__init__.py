@@ -68,6 +68,7 @@ _MODULES = (
     "nearcast.indexes.inverted",
     "nearcast.indexes.ir_similar",
     "nearcast.indexes.keyword_first",
+    "nearcast.indexes.quad",
     "nearcast.indexes.rt_similar",
     "nearcast.indexes.scan",
     "nearcast.indexes.skype",
