@@ -12,8 +12,9 @@ from nearcast.columns import Messages
 from nearcast.errors import UnknownIndex
 from nearcast.geo import Box
 from nearcast.indexes import create
+from nearcast.indexes._filters import outwards
 from nearcast.indexes.quad.cells import MOST_CELLS
-from nearcast.indexes.quad.entries import ATOM, rounded_outwards
+from nearcast.indexes.quad.entries import ATOM
 from nearcast.indexes.quad.traffic import DEEPEST, steps_of, traffic_of
 from nearcast.indexes.quad.tree import WHOLE_FRAME, Items, Trees
 from nearcast.query import parse
@@ -336,7 +337,7 @@ def test_single_precision_is_never_smaller():
     """The rectangle of an entry holds that of its atom, also where single precision ends."""
     value = np.array([0.1, -0.1, 1e300, -1e300, 1e-300, -1e-300, 16777217.0, np.inf, -np.inf, 0.0])
     box = np.array([(a, b, a, b) for a in value for b in value])
-    near = rounded_outwards(box).astype(np.float64)
+    near = outwards(box).astype(np.float64)
     assert (near[:, :2] <= box[:, :2]).all()
     assert (near[:, 2:] >= box[:, 2:]).all()
 

@@ -12,6 +12,7 @@ anew.
 - `tokens`: the class that owns the arrays.
 """
 
+from nearcast.indexes._filters import inwards, outwards
 from nearcast.indexes._node_tokens.arrays import (
     COUNT,
     FIRST,
@@ -22,7 +23,6 @@ from nearcast.indexes._node_tokens.arrays import (
     shared_pairs,
 )
 from nearcast.indexes._node_tokens.grouping import summed
-from nearcast.indexes._node_tokens.rounding import inwards, outwards
 from nearcast.indexes._node_tokens.tokens import NodeTokens
 
 __all__ = [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast._jit import step
+from nearcast.indexes._filters import term_bit
 from nearcast.indexes._verify import NO_SHAPE
 
 if TYPE_CHECKING:
@@ -150,12 +151,6 @@ def offset_of(tree, node):
 
 
 @step
-def word_bit(term):
-    """Return the signature bit of a word."""
-    return np.uint64(1) << np.uint64(((np.int64(term) * 2654435769) >> 26) & 63)
-
-
-@step
 def line_index(tree, first, n, value):
     """Return how many of n ascending lines from `first` on are not above a value: the number of its column or row."""
     low, high = first, first + n
@@ -233,7 +228,7 @@ def write_entry(tree, entry, atoms, atom):
     tree.atom[entry] = atom
     bits, first = np.uint64(0), atoms.code_start[atom]
     for i in range(first, first + atoms.n_words[atom]):
-        bits |= word_bit(atoms.code[i])
+        bits |= term_bit(atoms.code[i])
     tree.signature[entry] = bits
     n, end = atoms.n_words[atom], atoms.code_start[atom + 1]
     is_plain = atoms.shape[atom] == NO_SHAPE and n == end - first and n < _MANY_WORDS

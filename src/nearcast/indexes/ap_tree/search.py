@@ -10,6 +10,7 @@ from nearcast._jit import hot_kernel, step
 from nearcast.indexes._asked import begin_message, end_message
 from nearcast.indexes._atoms import words_hold
 from nearcast.indexes._boolean import LOOKED_AT, VERIFIED, keep
+from nearcast.indexes._filters import term_bit
 from nearcast.indexes._verify import boxes_overlap, message_parts
 from nearcast.indexes.ap_tree.layout import (
     AUX,
@@ -24,7 +25,6 @@ from nearcast.indexes.ap_tree.layout import (
     cut_index,
     line_index,
     rounded_down,
-    word_bit,
 )
 from nearcast.indexes.ap_tree.order import rank_message
 
@@ -107,7 +107,7 @@ def search_tree(tree, rank, atoms, batch, first, found, scratch):
 def _bits(word, n_words):
     bits = np.uint64(0)
     for i in range(n_words):
-        bits |= word_bit(word[i])
+        bits |= term_bit(word[i])
     return bits
 
 

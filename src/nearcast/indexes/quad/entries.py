@@ -64,16 +64,6 @@ def _arrays(number: NDArray[np.int32]) -> EntryArrays:
     return EntryArrays(number, number.view(np.float32))
 
 
-def rounded_outwards(box: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return rectangles in single precision that are nowhere smaller."""
-    with np.errstate(over="ignore"):
-        near = box.astype(np.float32)
-    below, above = np.float32(-np.inf), np.float32(np.inf)
-    near[:, :2] = np.where(near[:, :2] > box[:, :2], np.nextafter(near[:, :2], below), near[:, :2])
-    near[:, 2:] = np.where(near[:, 2:] < box[:, 2:], np.nextafter(near[:, 2:], above), near[:, 2:])
-    return near
-
-
 @step
 def word_bit(term):
     """Return which of the 62 bits of a signature is a term's."""

@@ -10,9 +10,10 @@ import numpy as np
 from nearcast._jit import hot_kernel
 from nearcast.errors import UnknownIndex
 from nearcast.indexes._boolean import BooleanIndex
+from nearcast.indexes._filters import outwards
 from nearcast.indexes.keyword_first import count_words
 from nearcast.indexes.quad.cells import CHILD, FIRST, LENGTH, LIMIT, PARENT, ROOM
-from nearcast.indexes.quad.entries import ATOM, Entries, rounded_outwards, sign, take_out
+from nearcast.indexes.quad.entries import ATOM, Entries, sign, take_out
 from nearcast.indexes.quad.growth import overflows
 from nearcast.indexes.quad.tables import list_at
 from nearcast.indexes.quad.traffic import DEEPEST, sampled, steps_of, traffic_of
@@ -218,7 +219,7 @@ class QuadIndex(BooleanIndex):
 
     def _entry_rows(self, atoms: NDArray[np.int32], key: NDArray[np.int32]) -> NDArray[np.int32]:
         entry = np.zeros((len(atoms), self._WIDTH), np.int32)
-        entry[:, :ATOM] = rounded_outwards(self._atoms.box[atoms]).view(np.int32)
+        entry[:, :ATOM] = outwards(self._atoms.box[atoms]).view(np.int32)
         entry[:, ATOM] = atoms
         if self._WIDTH > ATOM + 1:
             sign(self._atoms, atoms, key, entry)

@@ -11,6 +11,7 @@ from nearcast._jit import kernel
 from nearcast.columns import SIMILAR, WITHIN, Scoring, Subscriptions, gathered, joined
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
 from nearcast.indexes._expanded import expanded, shape_codes
+from nearcast.indexes._filters import term_bit
 from nearcast.indexes._scored import own_amounts
 
 if TYPE_CHECKING:
@@ -248,12 +249,6 @@ def rarest_terms(code_start, code, count, trigger, signature):
             if code[i] != best:
                 bits |= term_bit(code[i])
         signature[row] = bits
-
-
-@kernel
-def term_bit(term):
-    """Return the signature bit of a term."""
-    return np.uint64(1) << np.uint64(((np.int64(term) * 2654435769) >> 26) & 63)
 
 
 @kernel

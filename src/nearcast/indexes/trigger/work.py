@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
+from nearcast.indexes._filters import term_bit
 from nearcast.indexes.trigger.places import empty_stack
-from nearcast.indexes.trigger.rows import term_bit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
