@@ -23,8 +23,9 @@ def compile_index(name):
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         for kinds, specs in SPECS_BY_KINDS.items():
-            for space in (EARTH, PLANE) if name in specs else ():
-                work(name, space, kinds, Path(folder) / f"{'-'.join(kinds)}-{space.kind}", borrowed=False)
+            of_name = [spec for spec in specs if spec.partition(":")[0] == name]
+            for space in (EARTH, PLANE) if of_name else ():
+                work(of_name[-1], space, kinds, Path(folder) / f"{'-'.join(kinds)}-{space.kind}", borrowed=False)
     return name, time.perf_counter() - began
 
 
