@@ -45,7 +45,7 @@ from nearcast.indexes.ap_tree.space import space_partition
 from nearcast.query import parse
 from nearcast.testing import IndexActor
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 #: Words are those the text names or lets infer; rectangles are ours, for the figure is lost.
 FIGURE_3 = {

@@ -23,7 +23,7 @@ from nearcast.indexes.fast.search import room_for, search_pyramid
 from nearcast.query import parse
 from nearcast.testing import IndexActor
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 EARTH, PLANE = Space.earth(), Space.plane()
 ROOT = (0, 0, 0)

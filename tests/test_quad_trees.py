@@ -20,7 +20,7 @@ from nearcast.indexes.quad.tree import WHOLE_FRAME, Items, Trees
 from nearcast.query import parse
 from nearcast.testing import IndexActor
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 NAMES = ["iq-tree", "rq-tree", "trie-quad"]
 SMALL = "leaf=2,depth=5,update=0.0001"

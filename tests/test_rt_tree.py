@@ -16,7 +16,7 @@ from nearcast.indexes._node_tokens import COUNT, FIRST, NO_WORD, inwards, outwar
 from nearcast.query import parse
 from nearcast.testing import IndexActor
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 ORDERS = ("random", "df", "idf", "locality")
 SEEDS = range(1 if numba.config.DISABLE_JIT else 6)

@@ -16,7 +16,7 @@ from nearcast.indexes._node_tokens import COUNT, FIRST
 from nearcast.query import And, Word
 from nearcast.testing import IndexActor
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 SUBSCRIPTIONS = {
     # Leaf n4: apart from both rectangle messages.

@@ -17,7 +17,7 @@ from nearcast.indexes._rtree import box_gap
 from nearcast.indexes.ir_similar.bounds import node_near, node_score, node_text
 from nearcast.similarity import COSINE, DICE, JACCARD, MARGIN, OVERLAP, TSIM, near_needed
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 EARTH, PLANE = Space.earth(), Space.plane()
 SPACES = pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])

@@ -20,7 +20,7 @@ from nearcast.model import TopK
 from nearcast.testing import IndexActor, check_index
 from nearcast.testing.values import point_box
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 SMALL = ("skype:leaf=4,groups=3", "ipt:leaf=4", "ciq:leaf=4,cells=7")
 SPACES = pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])

@@ -20,7 +20,7 @@ from nearcast.indexes.stamp.prefixes import _draft
 from nearcast.indexes.stamp.search import search_messages
 from nearcast.similarity import SIMILARITY_NAMES
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 EARTH, PLANE = Space.earth(), Space.plane()
 SPACES = pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])

@@ -18,7 +18,7 @@ from nearcast.indexes.stamp.candidates import COST, N_OPEN
 from nearcast.indexes.stamp.lists import NO_LIST, find_list
 from nearcast.similarity import COSINE, DICE, JACCARD, SIMILARITY_NAMES, TSIM, near_needed, text_needed
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 PLANE = Space.plane()
 D = 100.0

@@ -18,7 +18,11 @@ pytestmark = pytest.mark.modes
 EARTH, PLANE = Space.earth(), Space.plane()
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = "abcdef"
-DISSEMINATION = [info.name for info in available() if "topk" in info.kinds]
+DISSEMINATION = [
+    pytest.param(info.name, marks=[] if info.name in ("scan", "trigger") else pytest.mark.papers)
+    for info in available()
+    if "topk" in info.kinds
+]
 #: Small numbers, so that buffers overflow, run dry, and are cut.
 BUFFERS = ("buffer=cskyband", "buffer=kmax,kmax=2", "buffer=skyband,ratio=0.8")
 WINDOWS = ("count", "time")
