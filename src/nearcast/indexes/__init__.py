@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_INDEX", "Index", "IndexInfo", "Matches", "available", "create", "open_index", "register"]
 
 DEFAULT_INDEX = "trigger"
+#: A name for whichever index is best; docs/indexes.md says how that was found out, and that it is the default so far.
+AUTO = "auto"
 
 #: What every index for top-k subscriptions takes beside its own options, with the defaults; `nearcast.topk` reads them.
 TOPK_OPTIONS: dict[str, Any] = {"buffer": "cskyband", "kmax": 60, "ratio": 0.95, "messages": "blocks"}
@@ -266,8 +268,8 @@ def available() -> list[IndexInfo]:
 
 
 def create(spec: str, space: Space) -> Index:
-    """Make an empty index from `NAME` or `NAME:key=value,key=value`."""
-    name, _, given = spec.partition(":")
+    """Make an empty index from `NAME` or `NAME:key=value,key=value`; `auto` picks one."""
+    name, _, given = (DEFAULT_INDEX if spec == AUTO else spec).partition(":")
     known = {info.name: info for info in available()}
     if name not in known:
         raise UnknownIndex(f"there is no index {name!r}; choose one of {', '.join(known)}")
@@ -305,7 +307,7 @@ def _options(info: IndexInfo, given: str) -> dict[str, Any]:
     return options
 
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 def write_manifest(folder: Path, index: Index, options: dict[str, Any], **more: Any) -> None:

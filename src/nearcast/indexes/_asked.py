@@ -46,6 +46,22 @@ def begin_message(asked, message):
 
 
 @step
+def sort_words(word, n, key):
+    """Sort the first n words by their keys, of equals by term: by Shell's method, for there may be a thousand."""
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, n):
+            moved, at = word[i], i
+            while at >= gap and (key[word[at - gap]], word[at - gap]) > (key[moved], moved):
+                word[at] = word[at - gap]
+                at -= gap
+            word[at] = moved
+        gap //= 3
+
+
+@step
 def end_message(asked, n_words):
     """Take back the marks of a message."""
     for i in range(n_words):

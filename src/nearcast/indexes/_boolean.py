@@ -66,13 +66,16 @@ class BooleanIndex(StoredIndex):
     - `_search(batch, first, found)`: search the messages from `first` on; return the first that is not done, for want
       of room in `found.atom`, or the number of messages.
 
-    `self._atoms` has the atoms. Changes wait until the next message: as many new atoms as old ones are built together
-    with them, fewer are inserted. An atom may be found twice; `found` may hold atoms that count no longer.
+    `self._atoms` has the atoms. Changes wait until the next message: atoms are inserted, and once as many have come as
+    there were when the structure was built, it is built anew, for it was laid out for those. An atom may be found
+    twice; `found` may hold atoms that count no longer.
     """
 
     def __init__(self, space: Space, **options: Any):
         super().__init__(space, **options)
         self._store = AtomStore()
+        self._is_store_whole = True
+        self._n_when_built = self._n_come = 0  # atoms the structure was built of, and inserted since
         self._n_in_structure = 0
         self._n_seen = 0  # atoms before this one are in the structure, or were dropped before they came there
         self._is_built = False
@@ -139,7 +142,9 @@ class BooleanIndex(StoredIndex):
         n = merge_found(slots, starts, 0, len(rows), self.n_slots.bit_length(), spare, digits, out, counts)
         return _Chunk(out[:n], counts, found.tally)
 
-    def _batch(self, messages: Messages, rows: NDArray[np.int32], has: NDArray[np.uint8]) -> Batch:
+    def _batch(self, messages: Messages, rows: NDArray[np.int32], has: NDArray[np.uint8] | None = None) -> Batch:
+        """Return messages as kernels read them, with the given room for marks or some of its own."""
+        has = np.zeros(self._n_weights, np.uint8) if has is None else has
         start, at = gathered(messages.term_start, rows.astype(np.int64))
         word = np.empty(int(np.diff(start).max(initial=0)), np.int32)
         box, terms = np.ascontiguousarray(messages.box[rows]), np.ascontiguousarray(messages.terms[at])
@@ -176,27 +181,38 @@ class BooleanIndex(StoredIndex):
     # Changes
 
     def _rows_added(self, first: int, last: int) -> None:
-        self._store.add(self._pieces[-1])
+        if self._is_store_whole:
+            self._is_store_whole = False  # until it is: a change that is cut short is made up for by taking all anew
+            self._store.add(self._pieces[-1])
+            self._is_store_whole = True
 
     def _rows_dropped(self, rows: NDArray[np.int64]) -> None:
-        self._gone.append(self._store.of_rows(rows))
+        if self._is_store_whole:
+            self._gone.append(self._store.of_rows(rows))
 
     def _rows_renumbered(self) -> None:
-        self._store = AtomStore()
-        self._store.add(self._table())
-        self._is_built, self._gone, self._n_seen = False, [], 0
+        self._is_store_whole = False
+
+    def _reweigh(self) -> None:
+        pass  # what words weigh is nothing to boolean subscriptions
 
     def _bring_up_to_date(self) -> None:
         """Let the structure know what has changed since it was last asked."""
+        if not self._is_store_whole:
+            store = AtomStore()
+            store.add(self._table())
+            self._store, self._is_built, self._gone, self._n_seen = store, False, [], 0
+            self._is_store_whole = True
         n, first = len(self._store), self._n_seen
         if self._is_built and first == n and not self._gone:
             return
         slot_of, row = self._slot_of, self._atoms.row
-        if not self._is_built or n - first >= self._n_in_structure:
+        if not self._is_built or self._n_come + n - first >= self._n_when_built:
             live = np.flatnonzero(slot_of[row[:n]] >= 0).astype(np.int32)
             self._is_built = False  # until it is: a change that is cut short is made up for by building anew
             self._build(live)
-            self._n_in_structure = len(live)
+            self._n_when_built = self._n_in_structure = len(live)
+            self._n_come = 0
         else:
             gone = np.concatenate([np.empty(0, np.int32), *self._gone])
             gone = gone[gone < first]
@@ -207,6 +223,7 @@ class BooleanIndex(StoredIndex):
             new = new[slot_of[row[new]] >= 0]
             if len(new):
                 self._insert_atoms(new)
+            self._n_come += len(new)
             self._n_in_structure += len(new) - len(gone)
         self._is_built, self._gone, self._n_seen = True, [], n
 

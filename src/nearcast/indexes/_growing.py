@@ -25,6 +25,10 @@ class Growing:
         """Return the values there are; writing to them writes to the column."""
         return self.array[: self._n]
 
+    def cut(self, n: int) -> None:
+        """Forget the values from the n-th on."""
+        self._n = min(n, self._n)
+
     def extend(self, values: NDArray[Any]) -> None:
         """Add values of the same type behind the last."""
         if not self._n:

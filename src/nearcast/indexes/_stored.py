@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,8 +94,8 @@ class StoredIndex(Index):
     def insert(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
         """Store subscriptions in new slots."""
         only_kinds(subscriptions, self.info)
-        with self._lock:
-            first = len(self._row_of)
+        with self._lock, self._or_as_before(np.empty(0, np.int32)):
+            first = self.n_slots
             slots = np.arange(first, first + len(subscriptions), dtype=np.int32)
             self._rows_by_slot.extend(np.full(len(slots), _NO_ROW))
             self._append(slots, subscriptions)
@@ -104,10 +106,11 @@ class StoredIndex(Index):
         """Forget these slots."""
         with self._lock:
             slots = self._alive(slots)
-            self._drop(slots)
-            self._row_of[slots] = _NO_ROW
-            self._n_live -= len(slots)
-            self._pack()
+            with self._or_as_before(slots):
+                self._drop(slots)
+                self._row_of[slots] = _NO_ROW
+                self._n_live -= len(slots)
+                self._pack()
 
     def replace(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
         """Store other subscriptions under these slots."""
@@ -115,9 +118,10 @@ class StoredIndex(Index):
         with self._lock:
             slots = self._alive(slots)
             same_length(slots, subscriptions, "subscriptions")
-            self._drop(slots)
-            self._append(slots, subscriptions)
-            self._pack()
+            with self._or_as_before(slots):
+                self._drop(slots)
+                self._append(slots, subscriptions)
+                self._pack()
 
     def set_thresholds(self, slots: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         """Set the scores from which messages concern these slots, all of them of kind `topk`."""
@@ -158,6 +162,22 @@ class StoredIndex(Index):
             }
 
     # The table
+
+    @contextmanager
+    def _or_as_before(self, slots: NDArray[np.int32]) -> Iterator[None]:
+        """Undo a change of these slots, or of new ones, that is cut short; what stands over the rows is built anew."""
+        pieces, by_slot, by_row, n_live = list(self._pieces), self._rows_by_slot, self._slots_by_row, self._n_live
+        n_slots, n_rows, rows = len(by_slot), len(by_row), by_slot.values[slots]
+        try:
+            yield
+        except BaseException:
+            by_slot.cut(n_slots)
+            by_row.cut(n_rows)
+            by_slot.values[slots], by_row.values[rows] = rows, slots
+            self._pieces, self._rows_by_slot, self._slots_by_row, self._n_live = pieces, by_slot, by_row, n_live
+            self._scored_rows = None
+            self._rows_renumbered()
+            raise
 
     def _alive(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
         return checked_slots(slots, self.n_slots, lambda known: self._row_of[known] >= 0)
@@ -224,9 +244,10 @@ class StoredIndex(Index):
         if len(self._slots_by_row) <= 2 * self._n_live + _SPARE_ROWS:
             return
         live = np.flatnonzero(self._row_of >= 0)
+        row_of = np.full(self.n_slots, _NO_ROW)
+        row_of[live] = np.arange(len(live))
         self._pieces = [self._table().take(self._row_of[live])]
-        self._row_of[live] = np.arange(len(live))
-        self._slots_by_row = Growing(live.astype(np.int32))
+        self._rows_by_slot, self._slots_by_row = Growing(row_of), Growing(live.astype(np.int32))
         self._scored_rows = None
         self._rows_renumbered()
 

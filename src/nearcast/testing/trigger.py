@@ -122,13 +122,19 @@ def _bit(term: int) -> int:
     return 1 << (((term * 2654435769) >> 26) & 63)
 
 
-def _check_trigger(rows: Rows, row: int, trigger: int, signature: int) -> None:
-    """The trigger is required (or nothing is), and the signature has a bit for each other required term, no more."""
+def _check_trigger(rows: Rows, row: int, trigger: int, signature: int, *, marks_rest: bool) -> None:
+    """The trigger is required (or nothing is), and the signature has a bit for each other required term, no more.
+
+    Where rows that need more than words and a rectangle are marked, they have the bit of the trigger, too.
+    """
     required = required_terms(rows, row)
     assert trigger in required if required else trigger == _WILDCARD, f"row {row} waits for a term it does not require"
     bits = 0
     for term in required:
         bits |= _bit(term) if term != trigger else 0
+    has_rest = len(required) < rows.code_start[row + 1] - rows.code_start[row] or rows.shape[row] != -1
+    if marks_rest and has_rest and required:
+        bits |= _bit(trigger)
     assert bits == signature, f"the signature of row {row} is not that of its other terms"
 
 
@@ -148,7 +154,7 @@ def check_segment(segment: Segment, weight: NDArray[np.float64], *, is_earth: bo
         for entry in range(first, last):
             row = int(segment.row[entry])
             cells_of_row.setdefault(row, []).append(cell)
-            _check_trigger(segment.rows, row, term, int(segment.signature[entry]))
+            _check_trigger(segment.rows, row, term, int(segment.signature[entry]), marks_rest=True)
             word = _rectangle_word(segment.places, cell, segment.rows.part[row].tolist())
             assert word == int(segment.rectangle[entry]), f"entry {entry} has the rectangle of something else"
     _check_reachable(segment, cells_of_row)
@@ -273,7 +279,7 @@ def _check_delta(delta: Delta, weight: NDArray[np.float64], *, is_earth: bool) -
             check_terms(delta.rows, row, terms, weight)
         else:
             assert len(terms) == 1, "a row is in no chain or in two"
-            _check_trigger(delta.rows, row, terms[0], int(delta.chains.signature[row]))
+            _check_trigger(delta.rows, row, terms[0], int(delta.chains.signature[row]), marks_rest=False)
 
 
 def _chained(delta: Delta) -> list[tuple[int, int]]:

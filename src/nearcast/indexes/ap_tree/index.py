@@ -216,6 +216,6 @@ def _one_of(name: str, given: str, known: tuple[str, ...]) -> str:
 
 
 def _at_least(name: str, given: float, least: float) -> float:
-    if not given >= least:
-        raise UnknownIndex(f"option {name} of the index {_NAME!r} is at least {least}, not {given}")
+    if not least <= given < 2**31:
+        raise UnknownIndex(f"option {name} of the index {_NAME!r} is at least {least} and below 2^31, not {given}")
     return given

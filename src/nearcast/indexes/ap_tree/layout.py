@@ -1,8 +1,7 @@
 """How an AP-Tree lies in memory: nodes, what hangs under them, and the entries of leaves, in flat arrays.
 
-A node is a row of eight numbers, so that looking at one touches one line of memory. Nodes are never moved while the
-tree lives; a node is always numbered above its parent. What a rebuilt node had before stays behind as waste until
-`compaction` copies what lives.
+A node is a row of eight numbers, so that looking at one touches one line of memory. A node is always numbered above its
+parent. What a rebuilt node had before stays behind as waste until `regrowing` copies what lives and numbers it anew.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
+from nearcast.indexes._asked import sort_words
 from nearcast.indexes.keyword_first import count_words
 
 if TYPE_CHECKING:
@@ -63,5 +64,6 @@ def insert_ascending(values, first, n, value):
 @step
 def rank_message(word, n_words, rank, ranks):
     """Write the ranks of a message's words, ascending."""
+    sort_words(word, n_words, rank)
     for i in range(n_words):
-        insert_ascending(ranks, 0, i, rank[word[i]])
+        ranks[i] = rank[word[i]]

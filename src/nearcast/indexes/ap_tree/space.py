@@ -103,7 +103,7 @@ def _edges(low, high, start, end):
     n = 0
     for i in range(low.size):
         behind = np.nextafter(high[i], np.inf)
-        if low[i] > start:
+        if start < low[i] <= end:
             edge[n] = low[i]
             n += 1
         if start < behind <= end:
@@ -162,7 +162,7 @@ def _even_borders(centre, edge, n_strips):
 def share_of_length(low, high, start, end):
     """Return which part of an interval another takes up; all of it where it has no length."""
     length = end / 2 - start / 2
-    return (high / 2 - low / 2) / length if length > 0.0 else 1.0
+    return min(max((high / 2 - low / 2) / length, 0.0), 1.0) if length > 0.0 else 1.0
 
 
 @step

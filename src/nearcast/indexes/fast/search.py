@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
-from nearcast.indexes._asked import begin_message, end_message
+from nearcast.indexes._asked import begin_message, end_message, sort_words
 from nearcast.indexes._boolean import LOOKED_AT, VERIFIED, verify
 from nearcast.indexes._verify import boxes_overlap, message_parts
 from nearcast.indexes.fast.layout import (
@@ -127,17 +127,11 @@ def search_pyramid(pyramid, atoms, batch, room, first, found):
 @step
 def _words_in_order(pyramid, batch, n_words, alive):
     """Write the words of a message in the order of tries, what every message has first; return how many."""
-    rank, n = pyramid.rank, 1
+    sort_words(batch.word, n_words, pyramid.rank)
     alive[0, 0] = WORDLESS
     for i in range(n_words):
-        term = batch.word[i]
-        at = n
-        while at > 1 and (rank[term], term) < (rank[alive[0, at - 1]], alive[0, at - 1]):
-            alive[0, at] = alive[0, at - 1]
-            at -= 1
-        alive[0, at] = term
-        n += 1
-    return n
+        alive[0, i + 1] = batch.word[i]
+    return n_words + 1
 
 
 @step

@@ -43,8 +43,8 @@ class QuadIndex(BooleanIndex):
 
     def __init__(self, space: Space, *, leaf: int, depth: int, update: float, **more: Any):
         name = self.info.name
-        if leaf < 1:
-            raise UnknownIndex(f"option leaf of the index {name!r} is at least 1, not {leaf}")
+        if not 1 <= leaf < 2**31:
+            raise UnknownIndex(f"option leaf of the index {name!r} is at least 1 and fits 31 bits, not {leaf}")
         if not 0 <= depth <= DEEPEST:
             raise UnknownIndex(f"option depth of the index {name!r} is from 0 to {DEEPEST}, not {depth}")
         if not 0 < update < np.inf:

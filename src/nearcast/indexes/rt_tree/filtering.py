@@ -72,7 +72,7 @@ class _FilterIndex(TokenTreeIndex):
         """Return the nodes that pass the filters for a message, and the slots in the leaves among them, ascending."""
         with self._lock:
             self._bring_up_to_date()
-            batch = self._batch(messages.for_kernels(), np.array([row], np.int32), np.zeros(self._n_weights, np.uint8))
+            batch = self._batch(messages.for_kernels(), np.array([row], np.int32))
             tree = self._tree.arrays
             work = Work(np.empty(len(tree.level), np.int32), np.empty(2, np.int64), self._representative)
             n_words = begin_message(batch, 0)

@@ -13,6 +13,7 @@ from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
 from nearcast.indexes._expanded import expanded, shape_codes
 from nearcast.indexes._filters import term_bit
 from nearcast.indexes._scored import own_amounts
+from nearcast.indexes._verify import NO_SHAPE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -249,6 +250,21 @@ def rarest_terms(code_start, code, count, trigger, signature):
             if code[i] != best:
                 bits |= term_bit(code[i])
         signature[row] = bits
+
+
+@kernel
+def mark_rest(rows, trigger, signature):
+    """Give every boolean row that needs more than words and a rectangle the bit of its own trigger.
+
+    Whoever is found through a trigger has that bit, so it dismisses nothing; and no bits at all then say that there is
+    nothing left to ask.
+    """
+    for row in range(trigger.size):
+        has_rest = False
+        for i in range(rows.code_start[row], rows.code_start[row + 1]):
+            has_rest = has_rest or rows.code[i] < 0
+        if trigger[row] >= 0 and (has_rest or rows.shape[row] != NO_SHAPE):
+            signature[row] |= term_bit(trigger[row])
 
 
 @kernel

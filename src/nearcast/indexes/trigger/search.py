@@ -70,14 +70,14 @@ def _search_cell(segment, cell, batch, i, part, owner, number, work):
         if segment.table[at, 0] != term:
             continue
         first, last = segment.table[at, 1], segment.table[at, 2]
-        if not _search_list(segment, first, last, word, batch, i, part, owner, number, work):
+        if not _search_list(segment, first, last, word, term != WILDCARD, batch, i, part, owner, number, work):
             return False
     return True
 
 
 @step
-def _search_list(segment, first, last, word, batch, i, part, owner, number, work):
-    """Filter one list of entries by signature and rectangle and verify what is left."""
+def _search_list(segment, first, last, word, is_term, batch, i, part, owner, number, work):
+    """Filter one list of entries, of a term or the wildcard, by signature and rectangle and verify what is left."""
     waiting, n, e = work.waiting, 0, first
     other = ~batch.bits[i]
     while e < last:
@@ -93,10 +93,10 @@ def _search_list(segment, first, last, word, batch, i, part, owner, number, work
             n += ((segment.signature[k] & other) == np.uint64(0)) & (((word - segment.rectangle[k]) & GUARD) == GUARD)
         e = stop
         if n > WAITING - BLOCK:
-            if not _verify(segment, n, word, batch, i, part, owner, number, work):
+            if not _verify(segment, n, word, is_term, batch, i, part, owner, number, work):
                 return False
             n = 0
-    return n == 0 or _verify(segment, n, word, batch, i, part, owner, number, work)
+    return n == 0 or _verify(segment, n, word, is_term, batch, i, part, owner, number, work)
 
 
 @step
@@ -115,8 +115,11 @@ def touches_shape(rows, row, earth, message, x_min, y_min, x_max, y_max, work):
 
 
 @step
-def _verify(segment, n, word, batch, i, part, owner, number, work):
-    """Check the waiting entries in full and write the slots of those that hold; False when room ran out."""
+def _verify(segment, n, word, is_term, batch, i, part, owner, number, work):
+    """Check the waiting entries in full and write the slots of those that hold; False when room ran out.
+
+    An entry of a term without a bit in its signature needs no more than that term and its rectangle.
+    """
     rows, tally, found = segment.rows, work.tally, work.found
     if tally[FOUND] + n > found.size or tally[PENDING] + n > work.pending.shape[0]:
         return False
@@ -137,13 +140,14 @@ def _verify(segment, n, word, batch, i, part, owner, number, work):
             rows.part, row, x_min, y_min, x_max, y_max
         ):
             continue
-        if not clause_holds(
-            rows.code, rows.code_start[row], rows.code_start[row + 1], batch.terms, m_first, m_last, work.has
+        is_all = is_term and segment.signature[entry] == np.uint64(0)
+        if is_all or (
+            clause_holds(
+                rows.code, rows.code_start[row], rows.code_start[row + 1], batch.terms, m_first, m_last, work.has
+            )
+            and touches_shape(rows, row, segment.earth, message, x_min, y_min, x_max, y_max, work)
         ):
-            continue
-        if not touches_shape(rows, row, segment.earth, message, x_min, y_min, x_max, y_max, work):
-            continue
-        found[at] = slot
-        at += 1
+            found[at] = slot
+            at += 1
     tally[FOUND] = at
     return True

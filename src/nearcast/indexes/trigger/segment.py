@@ -21,7 +21,7 @@ from nearcast.indexes.trigger.places import (
     step_of,
 )
 from nearcast.indexes.trigger.reach import WILDCARD
-from nearcast.indexes.trigger.rows import SCORED, Rows, count_terms, rarest_terms, take_rows
+from nearcast.indexes.trigger.rows import SCORED, Rows, count_terms, mark_rest, rarest_terms, take_rows
 from nearcast.indexes.trigger.tables import by_cell_and_term, make_tables
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def build_segment(rows: Rows, weight: NDArray[np.float64], *, is_earth: bool, le
     count_terms(rows.code, count)
     trigger, signature = np.empty(n, np.int32), np.empty(n, np.uint64)
     rarest_terms(rows.code_start, rows.code, count, trigger, signature)
+    mark_rest(rows, trigger, signature)
     triggers_of = np.bincount(trigger - WILDCARD, minlength=n_terms - WILDCARD)
     cell, entry_row = np.empty(MOST_CELLS * n, np.int32), np.empty(MOST_CELLS * n, np.int32)
     n_entries = _spread(places, rows.part, trigger, triggers_of, few, empty_stack(), cell, entry_row)
