@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearcast import indexes, parse
-from nearcast.bench import limits, sizes
+from nearcast.bench import limits, sizes, timing
 from nearcast.bench.answers import Answers, AnswersDiffer
 from nearcast.bench.encoding import encoded
 from nearcast.bench.figures import drawing, figures_of, racing
@@ -51,6 +51,7 @@ def brief(monkeypatch):
     """Few repetitions: these tests look at what is measured, not at how long it takes."""
     monkeypatch.setattr(racing, "LEAST_S", 0.0)
     monkeypatch.setattr(racing, "REMOVED_BATCHES", 1)
+    monkeypatch.setattr(racing, "FOLLOWING_MESSAGES", 10)
     monkeypatch.setattr(_console, "_EVERY_S", float("inf"))
 
 
@@ -351,6 +352,31 @@ def test_answers_to_few_messages_are_compared_with_all_that_are_known():
         answers.check("wrong", wrong.match(columns.messages.take(rows)), rows)
 
 
+def test_what_is_asked_of_few_first_is_compared_with_all_that_come_later():
+    """Whoever answers a message first is compared with all others asked of it, whatever else they were asked."""
+    columns = encoded(draw(Recipe(region_area=(0.5, 0.5)), 500, 30))
+    right = create("scan", columns.space)
+    right.insert(columns.subscriptions)
+    sample, few, more = np.array([0, 29]), np.arange(0, 30, 10), np.arange(0, 30, 2)
+    whole = right.match(columns.messages)
+
+    def wrong_at(message):
+        at = whole.start[message]
+        assert at < whole.start[message + 1]
+        start = whole.start - (np.arange(31) > message)
+        return Matches(start, np.delete(whole.slots, at), np.delete(whole.score, at))
+
+    answers = Answers(sample, right.match(columns.messages.take(sample)))
+    answers.check("first", right.match(columns.messages.take(few)), few)
+    answers.check("second", right.match(columns.messages.take(more)), more)
+    for message, other in ((10, "first"), (14, "second")):
+        with pytest.raises(AnswersDiffer, match=f"message {message}: wrong gives .* and {other} "):
+            answers.check("wrong", wrong_at(message))
+    answers.check("third", whole)
+    with pytest.raises(AnswersDiffer, match=r"message 15: wrong gives .* and third "):
+        answers.check("wrong", wrong_at(15))
+
+
 def test_an_index_that_takes_too_long_to_build_is_skipped(monkeypatch):
     """A part of the rows tells; the row says why, and the picture has a gap."""
     monkeypatch.setattr(racing, "BUILD_S", 1e-9)
@@ -382,8 +408,61 @@ def test_after_changes_an_index_answers_like_one_that_was_built_so():
     assert (True, True, 2_000) == (row["insert_us"] > 0, row["remove_us"] > 0, row["subscriptions"])
 
 
+@pytest.mark.parametrize("name", ["divergence", "drift", "changes"])
+def test_what_is_inserted_later_is_inserted(name):
+    """Batch by batch: the index brings itself up to date after each, and is never built anew in between."""
+    calls = []
+
+    class Counting(type(create("keyword-first", Space.plane()))):
+        def _build(self, atoms):
+            calls.append(("build", len(atoms)))
+            super()._build(atoms)
+
+        def _insert_atoms(self, atoms):
+            calls.append(("insert", len(atoms)))
+            super()._insert_atoms(atoms)
+
+    figure = FIGURES[name]
+    columns = encoded(draw(figure.points[0].recipe, 1_000, 7))
+    for point in figure.points:
+        first = round(point.share * 1_000)
+        assert first > 500
+        index = Counting(columns.space)
+        index.insert(columns.subscriptions.take(np.arange(first)))
+        index.match(columns.messages)
+        assert [("build", first)] == calls
+        calls.clear()
+        us, reason = racing._insert_rest(index, columns, first)
+        assert (True, None) == (us > 0, reason)
+        assert [("insert", 100)] * ((1_000 - first) // 100) == calls
+        calls.clear()
+
+
+def test_what_a_message_waits_longer_is_part_of_a_change(monkeypatch):
+    """The message itself is not; messages take turns."""
+    columns = encoded(draw(Recipe(), 10, 2))
+    now, asked = [0.0], []
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+
+    class Slow:
+        is_behind = False
+
+        def change(self):
+            now[0] += 1.0
+            self.is_behind = True
+
+        def match(self, messages):
+            asked.append(messages.ids.to_pylist())
+            now[0] += 100.0 + 10.0 * self.is_behind
+            self.is_behind = False
+
+    index = Slow()
+    assert 33.0 == timing.changes_s(index, columns.messages, [index.change] * 3)
+    assert [["m0"], ["m0"], ["m1"], ["m1"], ["m0"], ["m0"]] == asked
+
+
 def test_messages_drift_from_west_to_east(enter):
-    """An index is built once, for the messages in the west, and then asked them and all others, part by part."""
+    """An index is built once, for messages in the west, and then asked others, part by part."""
     asked, learned = [], []
 
     class Watching(ScanIndex):
@@ -401,7 +480,32 @@ def test_messages_drift_from_west_to_east(enter):
     parts = sorted(whole)
     assert 5 == len(parts)
     assert all(max(before) <= min(after) for before, after in itertools.pairwise(parts))
-    assert {parts[0]} == {tuple(each) for each in learned}
+    (past,) = {tuple(each) for each in learned}
+    others = {x for part in asked for x in part} - {x for part in parts for x in part}
+    assert 8 == len(others)
+    assert sorted(others)[:2] == list(past)  # none of which is measured
+
+
+def test_an_index_follows_messages_before_it_is_timed(enter, monkeypatch):
+    """By others of the same part, so many that it has followed them for certain."""
+    monkeypatch.setattr(racing, "FOLLOWING_MESSAGES", 10)
+    asked = []
+
+    class Following(ScanIndex):
+        def learn(self, messages):
+            pass
+
+        def match(self, messages, *, threads=1):
+            asked.append(tuple(messages.box[:, 0]))
+            return super().match(messages, threads=threads)
+
+    enter("following", Following)
+    rows_of("message-drift", 200, 6, [Series("it", "following:")])
+    measured = {part for part in asked if len(part) == 6}
+    in_a_row = [(part, len(list(calls))) for part, calls in itertools.groupby(asked)]
+    untimed = [(len(part), calls) for part, calls in in_a_row if calls >= 50 and part not in measured]
+    assert 5 == len(measured)
+    assert [(2, 50), (2, 50), (2, 50), (1, 100), (1, 100)] == untimed  # a message for four of 200, twice
 
 
 def test_a_point_may_name_its_own_data():
@@ -650,6 +754,12 @@ def test_regions_of_a_plain_run_may_be_chosen(nearcast, tmp_path):
         (["--sizes", "100", "--limit-s", "0"], "--limit-s 0.0: give a number above 0"),
         (["--sizes", "100", "--limit-s", "nan"], "--limit-s nan"),
         (["--limit-s", "5"], "--limit-s is for --sizes"),
+        (["--json", "."], "--json .: that is a folder; name a file"),
+        (["--sizes", "5,99999999999999999999"], "--sizes 99999999999999999999: more than 100,000,000 do not fit"),
+        (["--subscriptions", "99999999999999999999"], "more than 100,000,000 do not fit"),
+        (["--messages", "100000001"], "--messages 100000001: more than 100,000,000 do not fit"),
+        (["--figure", "keywords", "--scale", "1e300"], "--scale 1e+300: that makes more than 100,000,000 of 100,000"),
+        (["--figure", "keywords", "--scale", "1e308"], "that makes more than 100,000,000 of 100,000"),
         (["--region-area", "0"], "--region-area 0: give one share"),
         (["--region-area", "0.1,0.2,0.3"], "give one share"),
         (["--region-area", "0.1", "--workload", "w"], "leave out --region-area"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -10,12 +10,12 @@ from nearcast.bench.timing import Say, spread
 from nearcast.errors import NearcastError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from numpy.typing import NDArray
 
     from nearcast.bench.encoding import Encoded
     from nearcast.indexes import Matches
 
-    Rows = npt.NDArray[np.int64]
+    Rows = NDArray[np.int64]
 
 #: Tries of one subscription on one message that `scan` may take: some seconds.
 SCAN_TRIES = 200_000_000
@@ -29,31 +29,29 @@ class AnswersDiffer(NearcastError):
 
 
 class Answers:
-    """The answers so far: those of `scan` on the sample, and those of the first other index on all messages."""
+    """The answers so far: those of `scan` on the sample, and to each message those of the first other index asked."""
 
     def __init__(self, sample: Rows, expected: Matches):
         self.sample, self._expected = sample, expected
-        self._all: Matches | None = None
-        self._first = ""
+        self._known: list[_Known] = []
 
     def check(self, spec: str, matches: Matches, rows: Rows | None = None) -> None:
         """Raise `AnswersDiffer` unless the answers of an index, to the sample if it is `scan`, are those known.
 
         Where it was asked some messages only, `rows` says which.
         """
-        sample = self._expected
-        if rows is not None:
-            self._check_some(spec, matches, rows)
-            return
+        if rows is None:
+            rows = self.sample if is_scan(spec) else np.arange(len(matches))
+        found = _Known(spec, rows, matches)
+        found.must_equal(_Known("scan", self.sample, self._expected))
         if is_scan(spec):
-            _check_rows(spec, matches, np.arange(len(sample)), "scan", sample, np.arange(len(sample)))
             return
-        _check_rows(spec, matches, self.sample, "scan", sample, np.arange(len(sample)))
-        if self._all is None:
-            self._all, self._first = matches, spec
-        elif matches != self._all:
-            every = np.arange(len(matches))
-            _check_rows(spec, matches, every, self._first, self._all, every)
+        is_new = np.ones(len(found.rows), np.bool_)
+        for known in self._known:
+            found.must_equal(known)
+            is_new &= ~np.isin(found.rows, known.rows)
+        if is_new.any():
+            self._known.append(found)
 
     def some_messages(self, n: int, n_messages: int) -> Rows:
         """Return `n` of the messages or a few more, spread over all; those of the sample come first."""
@@ -61,11 +59,43 @@ class Answers:
             return self.sample[spread(len(self.sample), n)]
         return np.union1d(self.sample, spread(n_messages, n))
 
-    def _check_some(self, spec: str, matches: Matches, rows: Rows) -> None:
-        asked = np.flatnonzero(np.isin(rows, self.sample))
-        _check_rows(spec, matches, asked, "scan", self._expected, np.searchsorted(self.sample, rows[asked]))
-        if self._all is not None:
-            _check_rows(spec, matches, np.arange(len(rows)), self._first, self._all, rows)
+
+class _Known(NamedTuple):
+    """What an index answered, and which messages it was asked, in ascending order."""
+
+    spec: str
+    rows: Rows
+    matches: Matches
+
+    def must_equal(self, other: _Known) -> None:
+        """Raise `AnswersDiffer` unless both say the same of all messages that both were asked."""
+        if np.array_equal(self.rows, other.rows) and self.matches == other.matches:
+            return
+        _, ours, theirs = np.intersect1d(self.rows, other.rows, return_indices=True)
+        for at, other_at in zip(ours.tolist(), theirs.tolist(), strict=True):
+            self._must_equal_at(at, other, other_at)
+
+    def _must_equal_at(self, at: int, other: _Known, other_at: int) -> None:
+        where, spec = f"message {self.rows[at]}: {self.spec}", self.spec
+        ours, theirs = self.matches.slots_of(at), other.matches.slots_of(other_at)
+        if not np.array_equal(ours, theirs):
+            extra, missing = np.setdiff1d(ours, theirs)[:3], np.setdiff1d(theirs, ours)[:3]
+            raise AnswersDiffer(
+                f"{where} gives {len(ours)} slots and {other.spec} {len(theirs)}"
+                f" (only {spec}: {extra.tolist()}, only {other.spec}: {missing.tolist()}); no times are reported"
+            )
+        scores, expected = _scores_of(self.matches, at), _scores_of(other.matches, other_at)
+        wrong = np.flatnonzero(scores != expected)
+        if len(wrong):
+            first = wrong[0]
+            raise AnswersDiffer(
+                f"{where} scores slot {ours[first]} {scores[first]!r} and {other.spec} {expected[first]!r};"
+                " no times are reported"
+            )
+
+
+def _scores_of(matches: Matches, row: int) -> NDArray[np.float64]:
+    return matches.score[matches.start[row] : matches.start[row + 1]]
 
 
 def answers_of_scan(columns: Encoded, say: Say) -> tuple[Encoded, Answers]:
@@ -90,24 +120,3 @@ def scan_sample(n_subscriptions: int, n_messages: int) -> Rows:
 def is_scan(spec: str) -> bool:
     """Tell whether an index is `scan`, which is asked about the sample only."""
     return spec.partition(":")[0] == "scan"
-
-
-def _check_rows(spec: str, found: Matches, rows: Rows, other: str, expected: Matches, expected_rows: Rows) -> None:
-    """Compare the slots and scores of `rows` of one answer with `expected_rows` of another."""
-    for row, expected_row in zip(rows.tolist(), expected_rows.tolist(), strict=True):
-        ours, theirs = found.slots_of(row), expected.slots_of(expected_row)
-        if not np.array_equal(ours, theirs):
-            extra, missing = np.setdiff1d(ours, theirs)[:3], np.setdiff1d(theirs, ours)[:3]
-            raise AnswersDiffer(
-                f"message {row}: {spec} gives {len(ours)} slots and {other} {len(theirs)}"
-                f" (only {spec}: {extra.tolist()}, only {other}: {missing.tolist()}); no times are reported"
-            )
-        scores = found.score[found.start[row] : found.start[row + 1]]
-        expected_scores = expected.score[expected.start[expected_row] : expected.start[expected_row + 1]]
-        wrong = np.flatnonzero(scores != expected_scores)
-        if len(wrong):
-            at = wrong[0]
-            raise AnswersDiffer(
-                f"message {row}: {spec} scores slot {ours[at]} {scores[at]!r} and {other} {expected_scores[at]!r};"
-                " no times are reported"
-            )

@@ -31,8 +31,8 @@ _FIGURES = (
     "verified_per_message",
 )
 CHECKED = (
-    "at each size every index equals the first named on all messages it was asked, as many as `messages` tells, and"
-    " scan on a sample"
+    "at each size all indexes agree on every message that several were asked, and with scan on a sample; `messages`"
+    " tells how many each was asked"
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -126,6 +126,26 @@ def changes_per_s(index: Index, columns: Encoded) -> tuple[float, float]:
     inserting = change_s(index, message, lambda: slots.extend([index.insert(batch) for batch in batches]))
     removing = change_s(index, message, lambda: [index.remove(batch) for batch in slots])
     return n / inserting, n / removing
+
+
+def changes_s(index: Index, messages: Messages, changes: Sequence[Callable[[], object]]) -> float:
+    """Return the seconds that all of some changes take, each with what it adds to the time of a message after it.
+
+    The messages take turns: an index may learn from those it is asked. What adds up is taken off at the end, because
+    one message alone may well take longer when it is asked again.
+    """
+    changing = waiting = 0.0
+    for at, change in enumerate(changes):
+        message = messages.take(np.array([at % len(messages)]))
+        began = time.perf_counter()
+        change()
+        changed = time.perf_counter()
+        index.match(message)
+        answered = time.perf_counter()
+        index.match(message)
+        changing += changed - began
+        waiting += answered - changed - (time.perf_counter() - answered)
+    return changing + max(0.0, waiting)
 
 
 def change_s(index: Index, message: Messages, change: Callable[[], object]) -> float:

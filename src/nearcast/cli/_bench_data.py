@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from nearcast.sliding import Window
 
 SUBSCRIPTIONS = 100_000
+#: More subscriptions or messages do not fit into memory.
+MOST_ROWS = 100_000_000
 
 WorkloadOption = Annotated[
     Path | None,
@@ -58,6 +60,10 @@ class DataChoice:
     data: Path | None
     seed: int
     space: str | None
+
+    def __post_init__(self) -> None:
+        for option, n in (("--subscriptions", self.subscriptions), ("--messages", self.messages)):
+            must_fit(option, n or 1)
 
     def workload(self, recipe: Recipe | None = None) -> Workload:
         """Open the workload, or draw or generate it by a recipe."""
@@ -162,6 +168,12 @@ class DataChoice:
             words.append(f"--{option.replace('_', '-')}")
             words += [] if value is True else [str(value)]
         return shlex.join(words)
+
+
+def must_fit(option: str, n: int) -> None:
+    """Refuse more rows than fit."""
+    if n > MOST_ROWS:
+        raise UsageMistake(f"{option} {n}: more than {MOST_ROWS:,} do not fit; ask for fewer")
 
 
 def _filling(window: Window, most: int | None) -> int:

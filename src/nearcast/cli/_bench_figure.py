@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nearcast.cli._bench_options import check_scale
 from nearcast.cli._console import Steps, UsageMistake, complain, stdout
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ def chosen_figure(kind: str, name: str, choice: DataChoice, specs: Sequence[str]
     known = figures_of(kind)
     if name not in known:
         raise UsageMistake(f"--figure {name}: there is no such figure; choose one of {', '.join(known)}")
-    if scale is not None and not 0 < scale < float("inf"):
-        raise UsageMistake(f"--scale {scale}: give a number above 0")
-    figure = known[name].sized(choice.subscriptions, choice.messages, 1.0 if scale is None else scale)
+    usual = known[name]
+    check_scale(scale, max(choice.subscriptions or usual.subscriptions, usual.window or 0, usual.warm_up or 0))
+    figure = usual.sized(choice.subscriptions, choice.messages, 1.0 if scale is None else scale)
     figure = _with_sources(figure, choice)
     figure = _without_lacking(kind, figure) if specs is None else figure.with_indexes(specs)
     _must_vary(figure)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearcast.cli._bench_data import MOST_ROWS
 from nearcast.cli._console import UsageMistake
 
 if TYPE_CHECKING:
@@ -97,8 +98,20 @@ def reach_of(distance: float | None, share: float | None, usual_share: float | N
 
 def check_json(path: Path | None) -> None:
     """Refuse, before any work is done, a report that could not be written."""
+    if path is not None and path.is_dir():
+        raise UsageMistake(f"--json {path}: that is a folder; name a file")
     if path is not None and not path.resolve().parent.is_dir():
         raise UsageMistake(f"--json {path}: there is no folder {path.parent}; make it first")
+
+
+def check_scale(scale: float | None, usual: int) -> None:
+    """Refuse a factor that is none, or that makes too much of the usual number of subscriptions, window or warm-up."""
+    if scale is None:
+        return
+    if not 0 < scale < float("inf"):
+        raise UsageMistake(f"--scale {scale}: give a number above 0")
+    if usual * scale > MOST_ROWS:
+        raise UsageMistake(f"--scale {scale}: that makes more than {MOST_ROWS:,} of {usual:,}, which do not fit")
 
 
 def write_json(report: dict[str, Any], path: Path | None) -> None:

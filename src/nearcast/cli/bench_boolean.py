@@ -14,6 +14,7 @@ from nearcast.cli._bench_data import (
     SourceOption,
     SubscriptionsOption,
     WorkloadOption,
+    must_fit,
 )
 from nearcast.cli._bench_figure import chosen_figure, draw_figure, list_figures
 from nearcast.cli._bench_options import (
@@ -192,6 +193,7 @@ def _sizes(given: str) -> list[int]:
         sizes = []
     if not sizes or sizes[0] < 1 or len(set(sizes)) < len(sizes):
         raise UsageMistake(f"--sizes {given}: give different numbers of subscriptions, as in 100000,1000000")
+    must_fit("--sizes", sizes[-1])
     return sizes
 
 

@@ -20,7 +20,7 @@ from nearcast.cli._bench_data import (
     WorkloadOption,
 )
 from nearcast.cli._bench_figure import draw_figure
-from nearcast.cli._bench_options import check_json, write_json
+from nearcast.cli._bench_options import check_json, check_scale, write_json
 from nearcast.cli._console import Steps, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 
@@ -256,9 +256,9 @@ def _figure(name: str, subscriptions: int | None, messages: int | None, scale: f
     known = {figure.name: figure for figure in FIGURES}
     if name not in known:
         raise UsageMistake(f"--figure {name}: there is no such figure; choose one of {', '.join(known)}")
-    if scale is not None and not 0 < scale < float("inf"):
-        raise UsageMistake(f"--scale {scale}: give a number above 0")
-    return known[name].sized(subscriptions, messages, 1.0 if scale is None else scale)
+    usual = known[name]
+    check_scale(scale, max(subscriptions or usual.subscriptions, usual.window or 0, usual.warm_up or 0))
+    return usual.sized(subscriptions, messages, 1.0 if scale is None else scale)
 
 
 def _soak(

@@ -17,8 +17,8 @@ BUILD = Panel("build_s", "seconds to build", is_log=True)
 BYTES = Panel("bytes_per_subscription", "bytes per subscription")
 
 CHECKED = (
-    "each index equals the first named on all messages it was asked and scan on a sample; the column messages of the"
-    " CSV tells how many those were"
+    "all indexes agree on every message that several were asked, and with scan on a sample; the column messages of the"
+    " CSV tells how many each was asked"
 )
 
 #: Regions take up 0.01 % to 1 % of the space, as in the AP-Tree paper.
