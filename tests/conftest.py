@@ -27,6 +27,11 @@ settings.register_profile(
 settings.load_profile("nearcast")
 
 
+def pytest_collection_modifyitems(items):
+    """Put the tests that share the Spark session first: one worker takes them all, and has the longest way to go."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 class Result(NamedTuple):
     status: int
     out: str

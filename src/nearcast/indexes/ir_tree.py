@@ -81,7 +81,9 @@ class IrTreeIndex(BooleanIndex):
     def _remove_atoms(self, atoms: NDArray[np.int32]) -> None:
         dissolved = self._tree.remove(atoms)
         self._files.clear(np.array([each.node for each in dissolved], np.int32))
-        self._files.clear(self._tree.reinsert(dissolved))
+        shortened = self._tree.reinsert(dissolved)
+        self._files.at_least(len(self._tree.arrays.level))
+        self._files.clear(shortened)
         self._catch_up()
 
     def _search(self, batch: Batch, first: int, found: Found) -> int:

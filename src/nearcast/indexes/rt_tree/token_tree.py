@@ -67,6 +67,7 @@ class TokenTreeIndex(BooleanIndex):
         for each in dissolved:
             self._forget(each)
         self._tree.reinsert(dissolved)
+        self._tokens.at_least(len(self._tree.arrays.level))  # a root may be new since
         if self._tree.n_levels:
             self._tokens.clear(np.array([self._tree.root], np.int32))
         self._catch_up([(each.items, each.level) for each in dissolved], n_levels)
