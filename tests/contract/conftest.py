@@ -34,12 +34,12 @@ def _is_worth_its_time(spec):
     A bad index raises in plain Python too, so the papers' kernels are not compiled again for bounds checks.
     """
     if numba.config.BOUNDSCHECK:
-        return _is_ours(spec)
+        return is_ours(spec)
     has_smaller = {variant.partition(":")[0] for variant in VARIANTS} - {"trigger"}
     return spec not in has_smaller and spec not in STAMPS_BETWEEN
 
 
-def _is_ours(spec):
+def is_ours(spec):
     """Tell whether messages of users go through an index, or it is there for comparison."""
     return spec.partition(":")[0] in ("scan", "trigger")
 
@@ -62,7 +62,7 @@ SPECS_BY_KINDS = {
 }
 
 
-@pytest.fixture(params=[spec for spec in SPECS if _is_ours(spec) or not numba.config.DISABLE_JIT], scope="session")
+@pytest.fixture(params=[spec for spec in SPECS if is_ours(spec) or not numba.config.DISABLE_JIT], scope="session")
 def spec(request):
     """Name an index that matches boolean subscriptions."""
     return request.param
