@@ -21,7 +21,7 @@ settings.register_profile(
     deadline=None,
     print_blob=True,
     derandomize=bool(os.environ.get("CI")),
-    max_examples=8 if IS_INTERPRETED else 10 if HAS_BOUNDS_CHECKS else 35,
+    max_examples=8 if IS_INTERPRETED else 10 if HAS_BOUNDS_CHECKS else 25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("nearcast")
