@@ -413,8 +413,8 @@ def interrupt(*_):
 
 
 @pytest.mark.parametrize("window", [4, "4s"])
-def test_after_an_interrupted_publish_answers_are_right_again(monkeypatch, window):
-    """What the torn call would have told is lost; everything after it is right."""
+def test_an_interrupted_publish_can_be_made_again(monkeypatch, window):
+    """The message of the torn call never arrived; published again it tells what it would have told."""
     hub = Hub("plane", window=window, max_distance=10, index="scan:buffer=kmax,kmax=1")
     hub.subscribe(TopK("s", "tea", (0, 0), k=1))
     hub.publish_many([post(i, x=i, time=at(i)) for i in range(4)])
