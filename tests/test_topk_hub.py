@@ -422,6 +422,7 @@ def test_an_interrupted_publish_can_be_made_again(monkeypatch, window):
         patch.setattr(hub._state.topk, "_search_for_short", interrupt)
         with pytest.raises(KeyboardInterrupt):
             hub.publish(post(4, x=9, time=at(4)))
+    assert [("-", "s", 0, 1), ("+", "s", 1, 1)] == told(hub.publish(post(4, x=9, time=at(4))))
     assert [("-", "s", 1, 1), ("+", "s", 2, 1)] == told(hub.publish(post(5, x=9, time=at(5))))
     assert [("-", "s", 2, 1), ("+", "s", 6, 1)] == told(hub.publish(post(6, x=1, time=at(6))))
 
