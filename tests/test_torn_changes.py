@@ -187,3 +187,47 @@ def test_a_torn_call_leaves_nothing_or_all(name):
 def test_a_torn_call_leaves_a_window_and_its_top_k_whole(name, window):
     """By number and by time, at some lines."""
     tear(Twins(lambda: hub_with_past(window), (CALLS | TOPK_CALLS)[name]), TRIES)
+
+
+@pytest.mark.parametrize("name", ["publish many", "subscribe many with top-k", "unsubscribe a top-k", "vocabulary"])
+def test_a_call_torn_between_any_two_instructions(name):
+    """A statement is not one step, and neither is a return."""
+    tear(Twins(lambda: hub_with_past(5), (CALLS | TOPK_CALLS)[name]), 2 * TRIES, opcodes=True)
+
+
+@pytest.mark.parametrize("window", [5, "6s"])
+@pytest.mark.parametrize("name", ["publish many", "advance", "subscribe many with top-k", "move a top-k", "vocabulary"])
+def test_mending_may_be_torn_as_well(name, window):
+    """The next call goes on with it."""
+    for again in (7, 40, 90):
+        tear(Twins(lambda: hub_with_past(window), (CALLS | TOPK_CALLS)[name]), TRIES // 2, again=again)
+
+
+@pytest.mark.parametrize("index", ["scan:messages=ir-tree", "scan:messages=scan", "scan:buffer=skyband"])
+def test_a_torn_publish_with_other_parts(index):
+    """Whatever the window and the buffers are made of."""
+    tear(Twins(lambda: hub_with_past(5, index), CALLS["publish many"]), TRIES)
+
+
+def test_what_was_torn_is_saved_whole(tmp_path):
+    """A hub that was saved after a torn call goes on as its twin."""
+    expected = life_goes_on(hub_with_past(5), tmp_path / "twin")
+    hub = hub_with_past(5)
+    for nth, name in enumerate(["publish many", "subscribe many with top-k", "move a top-k", "unsubscribe a top-k"]):
+        tracer = Tracer(60 + 20 * nth)
+        assert (False, None) == tracer.run(lambda name=name: (CALLS | TOPK_CALLS)[name](hub))
+
+    assert expected == life_goes_on(hub, tmp_path / "torn")
+
+
+def test_slots_get_other_numbers_in_one_step(monkeypatch):
+    """Torn while slots are renumbered, ids still mean what they meant."""
+    monkeypatch.setattr(engine, "SPARE_SLOTS", -1)
+
+    def few_of_many():
+        hub = hub_with_past(5)
+        for id_ in ("w2", "s1", "s2", "t2"):
+            hub.unsubscribe(id_)
+        return hub
+
+    tear(Twins(few_of_many, CALLS["subscribe"]), 4 * TRIES)
