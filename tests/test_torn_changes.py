@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -73,7 +74,9 @@ CALLS = {
     "subscribe many": lambda hub: hub.subscribe_many(
         [Within("n1", "soup"), Within("w1", "beer"), Similar("n2", "tea", (1, 1), threshold=0.1, expires=at(18))]
     ),
-    "subscribe what has expired": lambda hub: hub.subscribe_many([Within("n1", "soup", expires=at(2)), Within("n2", "tea")]),
+    "subscribe what has expired": lambda hub: hub.subscribe_many(
+        [Within("n1", "soup", expires=at(2)), Within("n2", "tea")]
+    ),
     "unsubscribe": lambda hub: hub.unsubscribe("w2"),
     "move": lambda hub: hub.move("w2", Box(0, 0, 1, 1)),
     "move a scored one": lambda hub: hub.move("s1", (5, 5)),
@@ -86,7 +89,12 @@ TOPK_CALLS = {
     "a top-k becomes another kind": lambda hub: hub.subscribe(Within("t1", "beer")),
     "another kind becomes a top-k": lambda hub: hub.subscribe(TopK("w1", "beer", (0, 0), k=2)),
     "subscribe many with top-k": lambda hub: hub.subscribe_many(
-        [TopK("n1", "ramen tea", (2, 0), k=3), TopK("t3", "soup", (1, 0), k=1), Within("t2", "tea"), Within("n2", "tea")]
+        [
+            TopK("n1", "ramen tea", (2, 0), k=3),
+            TopK("t3", "soup", (1, 0), k=1),
+            Within("t2", "tea"),
+            Within("n2", "tea"),
+        ]
     ),
     "unsubscribe a top-k": lambda hub: hub.unsubscribe("t1"),
     "move a top-k": lambda hub: hub.move("t3", (3, 0)),
@@ -230,3 +238,13 @@ def test_slots_get_other_numbers_in_one_step(monkeypatch):
         return hub
 
     tear(Twins(few_of_many, CALLS["subscribe"]), 4 * TRIES)
+
+
+def test_random_signals_tear_nothing():
+    """Interrupted by real signals anywhere, a hub stays as its twin."""
+    command = [sys.executable, Path(__file__).with_name("torn_by_signals.py"), "4", "trigger"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+
+    assert "" == found.stderr
+    torn, calls = map(int, found.stdout.split())
+    assert 0 < torn < calls
