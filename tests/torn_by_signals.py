@@ -1,4 +1,4 @@
-"""Run by a test: random changes of a hub under real signals, beside a twin that has none; prints how many were torn."""
+"""Run by a test: random changes of a hub under real signals, beside a twin that has none; writes how many were torn."""
 
 import random
 import signal
@@ -74,7 +74,7 @@ def main(seconds, index):
             assert (expected, first) == (told, waiting)
         elif waiting:  # else it was torn on the way out
             assert expected + first == waiting
-    print(torn, number)
+    sys.stdout.write(f"{torn} {number}\n")
 
 
 main(float(sys.argv[1]), sys.argv[2])

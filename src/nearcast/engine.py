@@ -181,7 +181,7 @@ def _whole(
     """Make a change begin with a whole state, and leave one when it raises."""
 
     @functools.wraps(change)
-    def call(state: State, *given: _Given.args, **options: _Given.kwargs) -> _Returned:
+    def call(state: State, /, *given: _Given.args, **options: _Given.kwargs) -> _Returned:
         make_good(state)
         try:
             return change(state, *given, **options)
@@ -221,7 +221,7 @@ def subscribe(
 
 
 def _held_no_more(state: State, slots: NDArray[np.int32]) -> Record | None:
-    """Return the record of top-k subscriptions to be released, of these slots, which are of another kind from now on."""
+    """Return the record that releases the top-k subscriptions of these slots, which are of another kind now."""
     if state.topk is None:
         return None
     held = slots[state.topk.holding.of_slots(slots) != NOBODY]

@@ -122,7 +122,7 @@ class Keeper:
         self.holding.release_again(slots, self.slabs, self.sliding.rows)
 
     def put_back(self, others: NDArray[np.int32], held: NDArray[np.int32], k: NDArray[np.int32]) -> None:
-        """Undo `hold` or `look_again`, also where it was interrupted, of an index that is as before; may be called again.
+        """Undo `hold` or `look_again`, also where it was interrupted, when the index is as before; may be called again.
 
         `others` were not held before. Those of `held` want `k` messages again, and are searched for.
         """
