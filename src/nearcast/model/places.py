@@ -107,7 +107,7 @@ def _rectangle(ring: list[Place], error: type[InvalidInput]) -> Place:
     turns = [around[at:] + around[:at] for at in range(4)]
     if corners not in turns and corners[::-1] not in turns:
         raise error("the Polygon is not a rectangle along the axes; expected one, or a Point", field="place")
-    # As for regions: a jump of more than 180° goes the short way, unless the ring ends at ±180 on purpose.
-    if east - west > 180.0 and west != -180.0 and east != 180.0:
+    # As for regions: a jump of more than 180° goes the short way, unless it is from one end of the map to the other.
+    if 180.0 < east - west < 360.0:
         west, east = east, west
     return (west, south, east, north)

@@ -1,13 +1,14 @@
 """From dicts with the interchange columns, GeoJSON Features and `__geo_interface__` to messages and subscriptions."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from nearcast.errors import InvalidInput, InvalidMessage, InvalidRegion, InvalidSubscription
-from nearcast.geo.shapes import Box, Circle, Shape, check_position, shape_from, shorten
+from nearcast.geo.shapes import Shape, box_from, check_position, circle_from, shape_from, shorten
 from nearcast.geo.space import Space
 from nearcast.model import Message, Similar, Subscription, TopK, Within
-from nearcast.model.places import place_of_feature
+from nearcast.model.places import is_number, place_of_feature
 
 _EARTH = Space.earth()
 
@@ -74,7 +75,24 @@ def _message_place(row: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
     if missing:
         present = ", ".join(_given(row, names))
         raise InvalidMessage(f"{present} given without {', '.join(missing)}; give all of them", field=missing[0])
+    _check_corners(wanted, [row[name] for name in wanted])
     return tuple(row[name] for name in wanted), names
+
+
+def _check_corners(names: tuple[str, ...], values: list[Any]) -> None:
+    """Refuse by the names of their columns what `Message` would refuse as a place."""
+    for name, value in zip(names, values, strict=True):
+        if not is_number(value) or not _is_finite(value):
+            raise InvalidMessage(f"{name} is {shorten(value)}; expected a finite number", field=name)
+    if len(values) == 4 and values[1] > values[3]:
+        raise InvalidMessage(f"{names[3]} {values[3]} is below {names[1]} {values[1]}; swap them", field=names[3])
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int beyond any float
+        return False
 
 
 def read_subscription(value: Any, given: Space | None = None) -> Subscription:
@@ -93,7 +111,7 @@ def read_subscription(value: Any, given: Space | None = None) -> Subscription:
     foreign = () if given is None else plane if given.is_earth else earth
     if given is not None and foreign:
         raise InvalidSubscription(f"{foreign[0]} does not belong to the {given.kind}", field=foreign[0])
-    space = _EARTH if earth or feature is not None else Space.plane() if plane else None
+    space = _EARTH if earth or feature is not None else Space.plane() if plane else given
     return _read_within(row, space) if kind == "within" else _read_scored(kind, row, space)
 
 
@@ -119,8 +137,7 @@ def _region(row: Mapping[str, Any], space: Space | None) -> Shape | None:
     if form == ("region",):
         return shape_from(row["region"], space)
     values = [row[name] for name in form]
-    shape = Box(*values) if len(values) == 4 else Circle(*values)
-    return shape_from(shape, space)
+    return shape_from(box_from(values, space) if len(values) == 4 else circle_from(values, space), space)
 
 
 def _read_scored(kind: str, row: Mapping[str, Any], space: Space | None) -> Similar | TopK:
