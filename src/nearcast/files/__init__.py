@@ -245,7 +245,11 @@ def united(batches: list[pa.Table]) -> pa.Table:
         for field in batch.schema:
             if not pa.types.is_null(field.type):
                 kinds.setdefault(field.name, set()).add((field.type, (field.metadata or {}).get(CELLS)))
-    mixed = [name for name, found in kinds.items() if len(found) > 1 and not _are_numbers(found)]
+    mixed = [
+        name
+        for name, found in kinds.items()
+        if len(found) > 1 and not (_are_numbers(found) and all(_are_exact(batch, name) for batch in batches))
+    ]
     for name in mixed:
         batches = [_as_json(batch, name) for batch in batches]
     marks = {name: {CELLS: next(iter(found))[1]} for name, found in kinds.items() if name not in mixed}
@@ -268,6 +272,17 @@ def _given(mark: Mapping[bytes, bytes | None] | None) -> dict[bytes, bytes] | No
 
 def _are_numbers(found: set[tuple[pa.DataType, bytes | None]]) -> bool:
     return all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind, _ in found)
+
+
+def _are_exact(table: pa.Table, name: str) -> bool:
+    """Tell whether the numbers of a column, where it has some, are the same as floats."""
+    if name not in table.column_names:
+        return True
+    try:
+        table.column(name).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _as_json(table: pa.Table, name: str) -> pa.Table:

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -20,6 +21,10 @@ _FORMS = (
 #: What the numbers of a box and a circle are called in each space; errors name them as their columns are called.
 _EARTH_BOX, _PLANE_BOX = ("west", "south", "east", "north"), ("x_min", "y_min", "x_max", "y_max")
 _EARTH_CIRCLE, _PLANE_CIRCLE = ("lon", "lat", "radius_m"), ("x", "y", "radius")
+
+
+#: What shapely raises, beside errors of its own, for coordinates that are no rings of numbers.
+_UNREADABLE = (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -220,6 +225,7 @@ def _parsed_json(text: str | bytes) -> Any:
 def _polygonal(value: Any) -> Any:
     """Return a two-dimensional shapely Polygon or MultiPolygon with finite coordinates."""
     import shapely
+    from shapely.errors import ShapelyError
     from shapely.geometry import shape
 
     if isinstance(value, str | bytes):
@@ -233,7 +239,7 @@ def _polygonal(value: Any) -> Any:
         try:
             with np.errstate(invalid="ignore"):  # NaN is reported below
                 geometry = shape(value)
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, shapely.GEOSException) as error:
+        except (*_UNREADABLE, ShapelyError) as error:
             raise InvalidRegion(
                 f"region {shorten(value)} cannot be read: {_said(error)}; {_FORMS}", field="region"
             ) from None
@@ -248,7 +254,8 @@ def _polygonal(value: Any) -> Any:
 
 def _said(error: Exception) -> str:
     """Return what a person can use of an error from within shapely or Python."""
-    return str(error).rstrip(".") if "linearring" in str(error) else "its coordinates are not rings of [x, y] numbers"
+    is_clear = "linearring" in str(error) or "Unknown geometry type" in str(error)
+    return str(error).rstrip(".") if is_clear else "its coordinates are not rings of [x, y] numbers"
 
 
 def check_position(lon: float, lat: float, fields: Sequence[str] = ("lon", "lat")) -> None:
@@ -277,17 +284,35 @@ def _circle_numbers(values: Sequence[Any], names: Sequence[str]) -> list[float]:
 
 def finite_number(value: Any, field: str) -> float:
     """Return `value` as a float; raise `InvalidRegion` for text, booleans, NaN and infinities."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+    if not is_number(value):
         raise InvalidRegion(f"{field} is {shorten(value)}; expected a number", field=field)
-    number = float(value)
+    number = as_float(value)
     if not math.isfinite(number):
-        raise InvalidRegion(f"{field} is {number}; expected a finite number", field=field)
+        raise InvalidRegion(f"{field} is {shorten(value)}; expected a finite number", field=field)
     return number
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether `value` is a real number, of Python, NumPy or `decimal`; booleans are not."""
+    return type(value) is float or (isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_))
+
+
+def as_float(value: Any) -> float:
+    """Return a number as a float: infinity where it is too large for one, NaN for a NaN of any kind."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+    except ValueError:  # a signalling NaN
+        return math.nan
 
 
 def shorten(value: Any, limit: int = 80) -> str:
     """Return a one-line repr of at most `limit` characters."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001  the object of a user may raise anything, Python for a number of 5,000 digits
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -6,16 +6,18 @@ They are frozen and validated when made, so whatever holds one need not check it
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from numbers import Integral
 from typing import Any, ClassVar, Literal
 
-from nearcast.errors import InvalidInput, InvalidMessage, InvalidQuery, InvalidSubscription
-from nearcast.geo.shapes import Shape, shape_from, shorten
+from nearcast._nesting import MAX_DEPTH, has_half_character, is_deep, is_encodable
+from nearcast.errors import InvalidInput, InvalidMessage, InvalidQuery, InvalidSubscription, NearcastError
+from nearcast.geo.shapes import Shape, as_float, is_number, shape_from, shorten
 from nearcast.geo.space import Space
-from nearcast.model.places import check_place, is_number, place_from
+from nearcast.model.places import check_place, place_from
 from nearcast.query import Query, parse
 
 __all__ = [
@@ -87,6 +89,8 @@ class Message(_Value):
         _set(self, "id", _checked_id(self.id, InvalidMessage))
         if self.text is not None and not isinstance(self.text, str):
             raise InvalidMessage(f"text is {shorten(self.text)}; expected a str", field="text")
+        if self.text is not None:
+            _check_encodable(self.text, "text", InvalidMessage)
         if self.place is None:
             raise InvalidMessage("the message has no place; give (x, y) or (x_min, y_min, x_max, y_max)", field="place")
         _set(self, "place", place_from(self.place, InvalidMessage))
@@ -128,6 +132,8 @@ class Within(_Value):
     def __post_init__(self) -> None:
         _set(self, "id", _checked_id(self.id, InvalidSubscription))
         _set(self, "region", None if self.region is None else shape_from(self.region))
+        if isinstance(self.query, str):
+            _check_encodable(self.query, "query", InvalidSubscription)
         tree = parse("" if self.query is None else self.query)
         tree.clauses()  # a query beyond the limit of its normal form is refused here, not when first matched
         if self.region is None and tree.needs_region:
@@ -135,7 +141,7 @@ class Within(_Value):
                 f"the query {shorten(str(self.query))} can be true without any word; add a word or a region",
                 field="query",
             )
-        _set(self, "query", self.query if isinstance(self.query, str) else str(tree))
+        _set(self, "query", self.query if isinstance(self.query, str) else _written(tree))
         _set(self, "expires", checked_time(self.expires, "expires", InvalidSubscription))
 
     def check(self, space: Space) -> None:
@@ -176,7 +182,7 @@ class Similar(_Value):
         _set(self, "threshold", _checked_share(self.threshold, "threshold"))
         if self.threshold == 0:
             raise InvalidSubscription("threshold is 0.0, which everything reaches; expected above 0", field="threshold")
-        if self.similarity not in SIMILARITIES:
+        if not isinstance(self.similarity, str) or self.similarity not in SIMILARITIES:
             names = ", ".join(SIMILARITIES)
             raise InvalidSubscription(
                 f"similarity is {shorten(self.similarity)}; expected one of {names}", field="similarity"
@@ -267,7 +273,10 @@ def message_from(value: Any, space: Space | None = None) -> Message:
     """
     from nearcast.model.reading import read_message
 
-    return value if isinstance(value, Message) else read_message(value, space)
+    if isinstance(value, Message):
+        return value
+    with _odd_objects_as(InvalidMessage):
+        return read_message(value, space)
 
 
 def subscription_from(value: Any, space: Space | None = None) -> Subscription:
@@ -285,7 +294,22 @@ def subscription_from(value: Any, space: Space | None = None) -> Subscription:
     """
     from nearcast.model.reading import read_subscription
 
-    return value if isinstance(value, Within | Similar | TopK) else read_subscription(value, space)
+    if isinstance(value, Within | Similar | TopK):
+        return value
+    with _odd_objects_as(InvalidSubscription):
+        return read_subscription(value, space)
+
+
+@contextmanager
+def _odd_objects_as(error: type[InvalidInput]) -> Iterator[None]:
+    """Turn what the methods of a user's object raise into an error about the value: bulk calls go on after it."""
+    try:
+        yield
+    except (NearcastError, MemoryError):
+        raise
+    except Exception as reason:
+        said = " ".join(str(reason).split())
+        raise error(f"it cannot be read ({type(reason).__name__}: {said}); give plain values") from reason
 
 
 # --- checks -----------------------------------------------------------------------------------------------------
@@ -295,23 +319,24 @@ _set = object.__setattr__
 
 def _checked_id(value: Any, error: type[InvalidInput]) -> Id:
     if isinstance(value, str):
-        if not value.isascii():
-            _check_encodable(value, "id", error)
+        _check_encodable(value, "id", error)
         if "\0" in value:
             raise error(f"id {shorten(value)} holds a zero byte; remove it", field="id")
-        return value
+        return value if type(value) is str else str.__str__(value)  # one of NumPy's or of an enum
     if isinstance(value, Integral) and not isinstance(value, bool) and int(value) in _INT64:
         return int(value)
     raise error(f"id is {shorten(value)}; expected a str or an int of 64 bits", field="id")
 
 
 def _check_encodable(value: str, name: str, error: type[InvalidInput]) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise error(
-            f"{name} {shorten(value)} holds half a character and cannot be stored; correct it", field=name
-        ) from None
+    if not value.isascii() and not is_encodable(value):
+        raise error(f"{name} {shorten(value)} holds half a character and cannot be stored; correct it", field=name)
+
+
+def _written(tree: Query) -> str:
+    """Return a query that came in its JSON form as text."""
+    _check_encodable(str(tree), "query", InvalidSubscription)
+    return str(tree)
 
 
 def _checked_terms(value: Any, error: type[InvalidInput]) -> tuple[str, ...] | None:
@@ -323,12 +348,26 @@ def _checked_terms(value: Any, error: type[InvalidInput]) -> tuple[str, ...] | N
     for term in terms:
         if not isinstance(term, str):
             raise error(f"terms holds {shorten(term)}; expected only str", field="terms")
+        _check_encodable(term, "terms", error)
     return terms
 
 
 def _checked_attributes(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidMessage(f"attributes is {shorten(value)}; expected a dict", field="attributes")
+    for name, each in value.items():
+        if not isinstance(name, str):
+            raise InvalidMessage(f"an attribute is called {shorten(name)}; expected text", field="attributes")
+        _check_encodable(name, "attributes", InvalidMessage)
+        if not isinstance(each, str | int | float | None):
+            if is_deep(each):
+                raise InvalidMessage(
+                    f"attribute {name} is nested more than {MAX_DEPTH} deep; make it flatter", field=name
+                )
+            if has_half_character(each):
+                raise InvalidMessage(f"attribute {name} holds half a character; correct it", field=name)
+        elif isinstance(each, str):
+            _check_encodable(each, name, InvalidMessage)
     return dict(value)
 
 
@@ -342,7 +381,7 @@ def checked_time(value: Any, name: str, error: type[InvalidInput] = InvalidInput
             value = datetime.fromisoformat(value.upper())
         except ValueError as reason:
             raise error(f"{name} is {given!r}: {reason}; expected a time that exists", field=name) from None
-    if not isinstance(value, datetime) or value.utcoffset() is None:
+    if not isinstance(value, datetime) or value != value or value.utcoffset() is None:  # NaT is a datetime, too
         raise error(
             f"{name} is {shorten(given)}; expected an aware datetime or RFC 3339 text like 2026-05-01T09:00:00Z",
             field=name,
@@ -373,10 +412,7 @@ def _check_scored(value: "Similar | TopK") -> None:
     _set(value, "id", _checked_id(value.id, InvalidSubscription))
     _set(value, "query", _checked_plain_text(value.query))
     _set(value, "terms", _checked_terms(value.terms, InvalidSubscription))
-    for name, texts in (("query", (value.query,)), ("terms", value.terms or ())):
-        for text in texts:
-            if not text.isascii():
-                _check_encodable(text, name, InvalidSubscription)
+    _check_encodable(value.query, "query", InvalidSubscription)
     if value.place is None:
         raise InvalidSubscription("the subscription has no place; give (x, y)", field="place")
     _set(value, "place", place_from(value.place, InvalidSubscription))
@@ -421,6 +457,7 @@ def _checked_share(value: Any, name: str) -> float:
 def _checked_number(value: Any, name: str) -> float:
     if not is_number(value):
         raise InvalidSubscription(f"{name} is {shorten(value)}; expected a number", field=name)
-    if not math.isfinite(value):
-        raise InvalidSubscription(f"{name} is {value}; expected a finite number", field=name)
-    return float(value)
+    number = as_float(value)
+    if not math.isfinite(number):
+        raise InvalidSubscription(f"{name} is {shorten(value)}; expected a finite number", field=name)
+    return number

@@ -99,8 +99,9 @@ def read_subscription(value: Any, given: Space | None = None) -> Subscription:
     """Return the subscription of a dict, a Feature or an object with `__geo_interface__`."""
     row, feature = _row_and_feature(value, _SUBSCRIPTION_FIELDS, InvalidSubscription)
     row = _with_geometry(row, feature) if feature is not None else row
-    kind = row.get("kind") or "within"
-    if kind not in ("within", *_SCORED_FIELDS):
+    kind = row.get("kind")
+    kind = "within" if kind is None else kind
+    if not isinstance(kind, str) or kind not in ("within", *_SCORED_FIELDS):
         raise InvalidSubscription(f"kind is {shorten(kind)}; expected within, similar or topk", field="kind")
     _require_id(row, InvalidSubscription)
     earth, plane = _given(row, _EARTH_NAMES), _given(row, _PLANE_NAMES)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.errors import InvalidInput, InvalidQuery
+from nearcast.geo.shapes import shorten
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -47,7 +48,7 @@ class Rejected:
 
     def add(self, source: str, row: int, id: str | int | None, field: str | None, reason: str) -> None:  # noqa: A002
         """Note one row; the reason is put on one line."""
-        name = None if id is None else storable(str(id))
+        name = None if id is None else storable(id if isinstance(id, str) else shorten(id))
         self._rows.append(RejectedRow(source, int(row), name, field, storable(" ".join(reason.split()))))
 
     def extend(self, rows: Iterable[RejectedRow]) -> None:

@@ -104,7 +104,6 @@ def _made(
             if isinstance(value, Mapping):
                 _refuse_foreign(value, foreign, space, error)
             made = make(value)
-            _check_storable(made, error)
             if found and type(made.id) is not type(found[0].id):
                 expected = "text" if isinstance(found[0].id, str) else "an integer"
                 raise error(f"id is {shorten(made.id)}; expected {expected}, like the first id", field="id")
@@ -124,21 +123,12 @@ def _refuse_foreign(
             raise error(f"{name} is given, which does not belong to the {space.kind}; use its own names", field=name)
 
 
-def _check_storable(made: Any, error: type[InvalidInput]) -> None:
-    """Raise for text with half a character in it, which Arrow cannot hold."""
-    for name in ("text", "query", "terms"):
-        value = getattr(made, name, None)
-        for text in (value,) if isinstance(value, str) else value or ():
-            if not text.isascii():
-                try:
-                    text.encode()
-                except UnicodeEncodeError:
-                    raise error(f"{name} is {shorten(text)}, with half a character; correct it", field=name) from None
-
-
 def _id_of(value: Any) -> str | int | None:
     """Return the id of a value that could not be read, if it has one to name it by."""
-    found = value.get("id") if isinstance(value, Mapping) else getattr(value, "id", None)
+    try:
+        found = value.get("id") if isinstance(value, Mapping) else getattr(value, "id", None)
+    except Exception:  # noqa: BLE001  an object of the user's may raise anything
+        return None
     return found if isinstance(found, str | int) else None
 
 
@@ -150,14 +140,14 @@ def attribute_array(values: list[Any]) -> pa.Array:
     """Return the values as one column, as JSON text where they have no type in common."""
     try:
         return pa.array(values)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+    except Exception:  # noqa: BLE001  objects of the user's are asked for their contents
         return pa.array([None if value is None else _json(value) for value in values], _TEXT)
 
 
 def _json(value: Any) -> str:
     try:
         return json.dumps(value, default=str)
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001  as above
         return json.dumps(shorten(value))
 
 
