@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from nearcast import engine
 from nearcast.columns import NO_TIME, TOPK, Messages, Subscriptions, datetime_of, microseconds_of
-from nearcast.deliveries import Deliveries, Piece
+from nearcast.deliveries import Deliveries, Piece, Published
 from nearcast.errors import InvalidColumns, InvalidInput, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate, joined_messages
 from nearcast.explain import Explanation, Question, Standing, Step, explain
@@ -180,10 +180,12 @@ class Hub:
             regions = Regions.from_shapes([shape], self.space)
             return self._deliveries(engine.move(self._state, pa.array([subscription_id]), regions))
 
-    def _deliveries(self, pieces: Sequence[Piece], rejected: Rejected | None = None) -> Deliveries:
+    def _deliveries(
+        self, pieces: Sequence[Piece], rejected: Rejected | None = None, published: Published | None = None
+    ) -> Deliveries:
         """Return these, after those that waited."""
         waiting, self._waiting = self._waiting, []
-        return Deliveries([*waiting, *pieces], rejected)
+        return Deliveries([*waiting, *pieces], rejected, published)
 
     def poll(self) -> Deliveries:
         """Return what was delivered since the last call that returned deliveries: answers of new subscriptions."""
@@ -249,7 +251,7 @@ class Hub:
             self._forget_words()
             pieces = engine.publish(self._state, self._message_columns(value))
             self._recent.add(value)
-            return self._deliveries(pieces)
+            return self._deliveries(pieces, published=(self._state.next_step - 1, value))
 
     def publish_many(
         self, messages: pa.Table | Iterable[Any], *, threads: int = 1, source: str = "messages"

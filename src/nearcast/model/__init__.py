@@ -55,6 +55,8 @@ class _Value:
     def __repr__(self) -> str:
         shown = []
         for each in fields(self):  # type: ignore[arg-type]
+            if not each.repr:
+                continue
             value = getattr(self, each.name)
             default = each.default if each.default_factory is MISSING else each.default_factory()
             if value != default:
@@ -240,6 +242,9 @@ class Delivery(_Value):
     `rank` is 1 for the best and None but for top-k; on a "-" score and rank are the last ones held. `cause_id` is the
     message whose arrival caused it, None for a move, a registration or the clock. `time` is event time.
 
+    `message` is the message itself with its attributes, where the call that delivers it has it at hand: `Hub.publish`
+    has, if it is the one that was published. It takes no part in comparing and is not shown.
+
     >>> Delivery("s1", "m1")
     Delivery(subscription_id='s1', message_id='m1')
     """
@@ -253,6 +258,7 @@ class Delivery(_Value):
     time: datetime | None = None
     delivery_id: str | None = None
     version: str | None = None
+    message: Message | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.change != "+" and self.change != "-":

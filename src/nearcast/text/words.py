@@ -274,7 +274,7 @@ def utf8(word: str) -> bytes:
         return word.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-def _is_encodable(word: str) -> bool:
+def is_encodable(word: str) -> bool:
     """Tell whether a word has a form in UTF-8: one with a lone surrogate is stored as another word."""
     return word.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in word)
 
@@ -356,7 +356,7 @@ class WordTable:
             if None not in found:
                 return np.array(found, np.int32)
             # What has no place in the dictionary is unknown, but for words that are stored as another word.
-            if not add and ("".join(words).isascii() or all(map(_is_encodable, words))):
+            if not add and ("".join(words).isascii() or all(map(is_encodable, words))):
                 return np.array([UNKNOWN if term is None else term for term in found], np.int32)
         return self._ids_of_encoded([utf8(word) for word in words], add)
 
