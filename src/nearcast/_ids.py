@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast._jit import kernel
-from nearcast._saved import load_array, save_array
+from nearcast._saved import save_array
+from nearcast._saved_arrays import SavedArrays
 from nearcast.text.words import WordTable, is_encodable
 
 if TYPE_CHECKING:
@@ -260,18 +261,32 @@ class IdTable:
 
     @classmethod
     def open(cls, folder: Path) -> IdTable:
-        """Return the table that was saved in a folder."""
-        table = cls()
+        """Return the table that was saved in a folder; ids and slots must name each other."""
+        arrays, table = SavedArrays(folder), cls()
         table._keys = WordTable.open(folder)
-        table._slot_of_key = load_array(folder / "slot_of_key.npy", np.int32)
-        table._key_of_slot = load_array(folder / "key_of_slot.npy", np.int32)
-        table._n_bound = int(np.count_nonzero(table._slot_of_key != _NO_SLOT))
-        table._kinds = Kinds(map(bool, load_array(folder / "kinds.npy", np.uint8)))
+        slot_of_key, key_of_slot = arrays.loaded("slot_of_key", np.int32), arrays.loaded("key_of_slot", np.int32)
+        kinds = arrays.loaded("kinds", np.uint8)
+        arrays.numbers("slot_of_key", slot_of_key, len(key_of_slot), least=_NO_SLOT)
+        arrays.numbers("key_of_slot", key_of_slot, len(table._keys), least=_NO_SLOT)
+        bound = np.flatnonzero(slot_of_key != _NO_SLOT)
+        arrays.check("slot_of_key", (key_of_slot[slot_of_key[bound]] == bound).all(), "it disagrees with key_of_slot")
+        arrays.numbers("kinds", kinds, 2)
+        _check_integers(arrays, table._keys)
+        table._slot_of_key, table._key_of_slot, table._n_bound = slot_of_key, key_of_slot, len(bound)
+        table._kinds = Kinds(map(bool, kinds))
         return table
 
     def snapshot(self) -> IdSnapshot:
         """Return the ids as they are now; costs nothing, for the arrays are only ever added to."""
         return IdSnapshot(*self._keys.arrays(), self._key_of_slot, self._kinds)
+
+
+def _check_integers(arrays: SavedArrays, keys: WordTable) -> None:
+    """Check that what stands behind the mark of integers is an integer."""
+    words = keys.words()
+    marked = words.filter(pc.starts_with(words, INTEGER_MARK))
+    is_integer = pc.match_substring_regex(marked, f"^{INTEGER_MARK}-?[0-9]+$")
+    arrays.check("words_blob", pc.all(is_integer, min_count=0).as_py(), "an id is no integer")
 
 
 def _with_room(column: NDArray[np.int32], n: int) -> NDArray[np.int32]:

@@ -423,6 +423,10 @@ class Hub:
     def save(self, folder: str | Path) -> None:
         """Write the hub into a new or empty folder, with its window and what every top-k holds.
 
+        A folder that holds an older save is replaced in one step: until the new one is complete and on disk (fsync),
+        the old one is what `open` finds, also after a kill or with a full disk. A folder that holds anything else is
+        refused (`FileExistsError`). A hub that was opened from a folder may be saved onto it.
+
         `ValueError` while deliveries wait that only `poll` or another call can hand out: they would be lost.
         """
         with self._lock:
@@ -431,12 +435,15 @@ class Hub:
             save_state(self._state, folder, max_distance=self.max_distance)
 
     @classmethod
-    def open(cls, folder: str | Path) -> Hub:
+    def open(cls, folder: str | Path, *, verify: bool | None = None) -> Hub:
         """Return the hub that was saved in a folder; it goes on as the one that was saved would.
 
-        Only the sample that `estimate` judges by begins anew.
+        Only the sample that `estimate` judges by begins anew. Arrays are mapped, not read. That every file is there in
+        its size, and that nothing in it leads out of bounds, is always checked; `verify=True` also compares the content
+        of every file with its checksum, `verify=False` does not. By default contents are compared up to 1 GiB, which
+        takes about a second. Damage is `IncompatibleStore` with the name of the file.
         """
-        state, about = open_state(folder)
+        state, about = open_state(folder, verify=verify)
         hub = cls(state.index.space, index="scan", max_distance=about["max_distance"])
         hub._state = state
         return hub

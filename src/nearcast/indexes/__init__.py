@@ -43,7 +43,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from nearcast._saved import replace_file
+from nearcast._contents import is_signed, read_signed, signed
+from nearcast._saved import save_text
 from nearcast.errors import IncompatibleStore, NotSupported, UnknownIndex
 from nearcast.indexes._slots import same_length
 
@@ -313,17 +314,19 @@ FORMAT_VERSION = 2
 def write_manifest(folder: Path, index: Index, options: dict[str, Any], **more: Any) -> None:
     """Write `index.json`, the file that makes a saved folder an index; it is written last."""
     space = {"kind": index.space.kind, "bounds": index.space.bounds}
-    text = json.dumps({"format": FORMAT_VERSION, "name": index.info.name, "space": space, "options": options, **more})
-    replace_file(folder / "index.json", lambda path: path.write_text(text))
+    about = {"format": FORMAT_VERSION, "name": index.info.name, "space": space, "options": options, **more}
+    save_text(folder / "index.json", signed(about).decode())
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return what `write_manifest` wrote."""
+    path = folder / "index.json"
     try:
-        manifest = json.loads((folder / "index.json").read_text())
+        data = path.read_bytes()
+        manifest = read_signed(data, str(path)) if is_signed(data) else json.loads(data)
     except FileNotFoundError:
         raise IncompatibleStore(f"{folder} holds no saved index (index.json is missing)") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise IncompatibleStore(f"{folder}/index.json is damaged: it is not JSON") from None
     found = manifest.get("format") if isinstance(manifest, dict) else None
     if found != FORMAT_VERSION:

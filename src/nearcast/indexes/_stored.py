@@ -12,13 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast._saved import mapped, new_folder
-from nearcast.columns import Scoring, Subscriptions
+from nearcast._saved import new_folder, save_array
+from nearcast._saved_arrays import SavedArrays
+from nearcast.columns import Subscriptions
 from nearcast.geo import Regions
 from nearcast.indexes import Index, write_manifest
 from nearcast.indexes._growing import Growing
+from nearcast.indexes._saved_checks import check_weights
 from nearcast.indexes._scored import Scored, needs_totals, scored_of
 from nearcast.indexes._slots import checked_slots, only_kinds, only_topk, same_length
+from nearcast.indexes._stored_files import REGION_COLUMNS, SCORING_COLUMNS, check_slots, open_table, save_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -259,51 +262,32 @@ class StoredIndex(Index):
 
     def save(self, folder: str | Path) -> None:
         """Write the columns."""
-        import shapely
-
         folder = new_folder(folder)
         with self._lock:
             held = self._table()
-            columns = {
-                **table_arrays(held),
-                "row_of": self._row_of,
-                "slot_of": self._slot_of,
-                "weights": self._weights[: self._n_weights],
-            }
-            for name, column in columns.items():
-                np.save(folder / f"{name}.npy", column)
-            wkb = np.array([shapely.to_wkb(shape, hex=True) for shape in held.regions.geometry], dtype=np.str_)
-            np.save(folder / "geometry.npy", wkb)
+            save_array(folder / "row_of.npy", self._row_of)
+            save_array(folder / "slot_of.npy", self._slot_of)
+            save_array(folder / "weights.npy", self._weights[: self._n_weights])
+            save_table(held, table_arrays(held), folder)
             write_manifest(folder, self, self._options, scored=held.scoring is not None)
 
     @classmethod
     def _open(cls, folder: Path, space: Space, options: dict[str, Any]) -> StoredIndex:
-        import shapely
-
         from nearcast.indexes import read_manifest
 
-        def column(name: str) -> Any:
-            return mapped(folder / f"{name}.npy")
-
-        index = cls(space, **options)
-        geometry = np.empty(len(column("geometry")), object)
-        geometry[:] = [shapely.from_wkb(text) for text in column("geometry")]
-        regions = Regions(**{name: column(name) for name in _REGION_COLUMNS}, geometry=geometry)
-        scoring = Scoring(*map(column, _SCORING_COLUMNS)) if read_manifest(folder).get("scored") else None
-        words = (column("clause_start"), column("code_start"), column("code"))
-        index.set_weights(column("weights"))
-        kind = column("subscription_kind")
-        held = Subscriptions.of(*words, regions, ids=pa.nulls(len(kind)), kind=kind, scoring=scoring)
+        index, arrays = cls(space, **options), SavedArrays(folder)
+        weights = arrays.mapped("weights", np.float64)
+        check_weights(arrays, weights)
+        held = open_table(arrays, space, cls.info.kinds, len(weights), is_scored=bool(read_manifest(folder)["scored"]))
+        row_of, slot_of = arrays.mapped("row_of", np.int64), arrays.mapped("slot_of", np.int32)
+        check_slots(arrays, row_of, slot_of, len(held))
+        index.set_weights(weights)
         index._pieces = [held]
-        index._rows_by_slot, index._slots_by_row = Growing(column("row_of")), Growing(column("slot_of"))
+        index._rows_by_slot, index._slots_by_row = Growing(row_of), Growing(slot_of)
         index._n_live = int((index._row_of >= 0).sum())
         index._needs_totals = needs_totals(held)
         index._rows_renumbered()
         return index
-
-
-_REGION_COLUMNS = ("kind", "part_start", "part", "shape", "circle")
-_SCORING_COLUMNS = ("text_weight", "threshold", "max_distance", "similarity", "k")
 
 
 def table_arrays(held: Subscriptions) -> dict[str, NDArray[Any]]:
@@ -314,9 +298,9 @@ def table_arrays(held: Subscriptions) -> dict[str, NDArray[Any]]:
         "code": held.code,
         "subscription_kind": held.kind,
     }
-    found |= {name: getattr(held.regions, name) for name in _REGION_COLUMNS}
+    found |= {name: getattr(held.regions, name) for name in REGION_COLUMNS}
     if held.scoring is not None:
-        found |= {name: getattr(held.scoring, name) for name in _SCORING_COLUMNS}
+        found |= {name: getattr(held.scoring, name) for name in SCORING_COLUMNS}
     return found
 
 

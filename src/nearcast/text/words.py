@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._arrow import array_of
+from nearcast._contents import damaged
 from nearcast._jit import kernel
-from nearcast._saved import load_array, save_array
-from nearcast.errors import IncompatibleStore, InvalidColumns
+from nearcast._saved import save_array
+from nearcast._saved_arrays import SavedArrays
+from nearcast.errors import InvalidColumns
 
 #: What `WordTable` answers for a word it does not hold.
 UNKNOWN = -1
@@ -45,7 +47,7 @@ _MIRRORED = 1 << 20
 #: Up to this many new words enter that dictionary one by one.
 _FEW = 256
 _LONGEST = (1 << 31) - 1
-_BLOB_FILE, _START_FILE = "words_blob.npy", "words_start.npy"
+_BLOB, _START = "words_blob", "words_start"
 
 
 @kernel
@@ -419,22 +421,27 @@ class WordTable:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         start = self._start[: self._n + 1]
-        save_array(folder / _BLOB_FILE, self._blob[: start[-1]])
-        save_array(folder / _START_FILE, start)
+        save_array(folder / f"{_BLOB}.npy", self._blob[: start[-1]])
+        save_array(folder / f"{_START}.npy", start)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> "WordTable":
         """Return the table saved in `folder`, with the same ids; IncompatibleStore if files are bad."""
-        table = cls()
-        table._fill(load_array(Path(folder) / _BLOB_FILE, np.uint8), load_array(Path(folder) / _START_FILE, np.int64))
+        arrays, table = SavedArrays(folder), cls()
+        blob, start = arrays.loaded(_BLOB, np.uint8), arrays.loaded(_START, np.int64)
+        arrays.starts(_START, start, max(0, len(start) - 1), len(blob))
+        try:
+            words = pa.LargeStringArray.from_buffers(len(start) - 1, pa.py_buffer(start), pa.py_buffer(blob))
+            words.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise arrays.damaged(_BLOB, f"its words are no text ({error})") from None
+        table._fill(blob, start, str(arrays.path(_BLOB)))
         return table
 
-    def _fill(self, blob: np.ndarray, start: np.ndarray) -> None:
+    def _fill(self, blob: np.ndarray, start: np.ndarray, called: str = "the table of words") -> None:
         """Take over the words of a saved table and hash them anew, with this process's own multiplier."""
         if start.size < 1 or start[0] != 0 or start[-1] != blob.size or (np.diff(start) < 0).any():
-            raise IncompatibleStore(
-                "the saved words are damaged: their offsets do not fit their bytes; build them anew"
-            )
+            raise damaged(called, "the offsets of its words do not fit their bytes")
         n = start.size - 1
         rehashed = WordTable()
         rehashed._start = np.zeros(n + 2, np.int64)
@@ -442,7 +449,7 @@ class WordTable:
         rehashed._slots = np.full(1 << max(8, (2 * n + 1).bit_length()), _EMPTY, np.int64)
         rehashed.ids(blob, start[:-1], np.diff(start), add=True)
         if len(rehashed) != n:
-            raise IncompatibleStore("the saved words are damaged: a word stands in them twice; build them anew")
+            raise damaged(called, "a word stands in it twice")
         self.__dict__.update(rehashed.__dict__)
 
     def __getstate__(self) -> dict[str, Any]:

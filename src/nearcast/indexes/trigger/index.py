@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._saved import mapped, new_folder
+from nearcast._saved import new_folder, save_array
+from nearcast._saved_arrays import SavedArrays
 from nearcast.columns import TOPK, Subscriptions
 from nearcast.errors import UnknownIndex
 from nearcast.indexes import Matches, read_manifest, register, write_manifest
+from nearcast.indexes._saved_checks import check_weights
 from nearcast.indexes._scored import needs_totals, totals_for
 from nearcast.indexes._slots import checked_slots, only_kinds, same_length
 from nearcast.indexes.trigger.components import (
@@ -368,9 +370,9 @@ class TriggerIndex(MergingIndex):
             segments = [c for c in self._components if isinstance(c, SegmentComponent)]
             for component in segments:
                 save_segment(component, folder / f"segment-{component.number}")
-            np.save(folder / "owner.npy", self._owner[: self._next_slot + 1])
-            np.save(folder / "popularity.npy", self._popularity)
-            np.save(folder / "weights.npy", self._weights[: self._n_weights])
+            save_array(folder / "owner.npy", self._owner[: self._next_slot + 1])
+            save_array(folder / "popularity.npy", self._popularity)
+            save_array(folder / "weights.npy", self._weights[: self._n_weights])
             write_manifest(
                 folder,
                 self,
@@ -392,18 +394,38 @@ class TriggerIndex(MergingIndex):
 
     @classmethod
     def _open(cls, folder: Path, space: Space, options: dict[str, Any]) -> TriggerIndex:
-        manifest = read_manifest(folder)
+        manifest, arrays = read_manifest(folder), SavedArrays(folder)
         index = cls(space, **options)
-        index._components = [open_segment(number, folder / f"segment-{number}") for number in manifest["segments"]]
-        index._free_numbers = [n for n in index._free_numbers if n not in manifest["segments"]]
-        index._owner = mapped(folder / "owner.npy")
-        index._popularity = mapped(folder / "popularity.npy")
-        index.set_weights(mapped(folder / "weights.npy"))
+        owner, popularity = arrays.mapped("owner", np.uint8), arrays.mapped("popularity", np.int32)
+        weights = arrays.mapped("weights", np.float64)
+        n_slots, n_terms, numbers = len(owner) - 1, manifest["terms"], manifest["segments"]
+        index._components = [
+            open_segment(number, folder / f"segment-{number}", n_slots=n_slots, n_terms=n_terms, space=space)
+            for number in numbers
+        ]
+        check_weights(arrays, weights)
         if manifest["topk"]:
-            index._moving_part().open(folder, manifest["topk"])
+            index._moving_part().open(folder, manifest["topk"], n_slots=n_slots, n_terms=len(weights))
+        moving = np.empty(0, np.int64) if index._moving is None else index._moving.slots()
+        check_owners(arrays, owner, [*numbers, *([MOVING] if manifest["topk"] else [])], moving, manifest["live"])
+        arrays.check("popularity", len(popularity) >= n_terms, "it lacks terms")
+        arrays.check("weights", len(weights) >= n_terms, "it lacks terms")
+        index._free_numbers = [n for n in index._free_numbers if n not in numbers]
+        index._owner, index._popularity = owner, popularity
+        index.set_weights(weights)
         index._needs_totals = manifest["totals"]
-        index._next_slot, index._n_live, index._n_terms = len(index._owner) - 1, manifest["live"], manifest["terms"]
+        index._next_slot, index._n_live, index._n_terms = n_slots, manifest["live"], n_terms
         return index
+
+
+def check_owners(
+    arrays: SavedArrays, owner: NDArray[np.uint8], numbers: list[int], moving: NDArray[np.int64], n_live: int
+) -> None:
+    """Check that slots belong to components there are, those of top-k subscriptions to the rows that name them."""
+    arrays.check("owner", len(owner) and owner[-1] == NOBODY, "its last place is not spare")
+    arrays.check("owner", np.isin(owner, [*numbers, NOBODY]).all(), "a slot belongs to a component that is not there")
+    arrays.check("owner", int((owner != NOBODY).sum()) == n_live, f"it has not the {n_live:,} subscriptions there are")
+    arrays.check("owner", np.array_equal(np.flatnonzero(owner == MOVING), moving), "it disagrees with top-k rows")
 
 
 def _no_subscriptions() -> Subscriptions:

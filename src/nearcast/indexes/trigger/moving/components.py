@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
-from nearcast._saved import mapped
+from nearcast._saved import save_array
 from nearcast.indexes.trigger.components import arrays_of
 from nearcast.indexes.trigger.moving.bounds import (
     BLOCK,
@@ -97,17 +97,7 @@ class ListsComponent:
         """Write every array as a file of its own."""
         folder.mkdir(parents=True)
         for name, array in (arrays_of(self.rows, "rows.") | arrays_of(self.lists, "lists.")).items():
-            np.save(folder / f"{name}.npy", array)
-
-    @classmethod
-    def opened(cls, number: int, folder: Path) -> ListsComponent:
-        """Map what `save` wrote."""
-        rows = MovingRows(*(mapped(folder / f"rows.{name}.npy") for name in MovingRows._fields))
-        entries = Entries(*(mapped(folder / f"lists.entries.{name}.npy") for name in Entries._fields))
-        blocks = Blocks(*(mapped(folder / f"lists.blocks.{name}.npy") for name in Blocks._fields))
-        flat = {n: mapped(folder / f"lists.{n}.npy") for n in Lists._fields if n not in ("entries", "blocks")}
-        lists = Lists(entries=entries, blocks=blocks, **flat)
-        return cls(number, rows, lists, int((rows.slot < 0).sum()))
+            save_array(folder / f"{name}.npy", array)
 
 
 @step

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearcast._saved_arrays import SavedArrays
 from nearcast.indexes.trigger.moving.components import Component, DeltaComponent, ListsComponent, copy_changes
 from nearcast.indexes.trigger.moving.layout import build_lists
+from nearcast.indexes.trigger.moving.list_checks import check_lists, map_lists
 from nearcast.indexes.trigger.moving.matching import MovingMatcher
 from nearcast.indexes.trigger.moving.rows import (
     MovingRows,
@@ -284,11 +286,22 @@ class Moving:
             component.save(folder / f"moving-{number}")
         return list(self._components)
 
-    def open(self, folder: Path, numbers: list[int]) -> None:
-        """Map what `save` wrote."""
+    def open(self, folder: Path, numbers: list[int], *, n_slots: int, n_terms: int) -> None:
+        """Map what `save` wrote; its slots and terms must be below these numbers."""
         self._numbers = itertools.count(1 + max(numbers))
         for number in numbers:
-            self.store(ListsComponent.opened(number, folder / f"moving-{number}"))
+            arrays = SavedArrays(folder / f"moving-{number}")
+            rows, lists = map_lists(arrays)
+            check_lists(arrays, rows, lists, n_slots, n_terms, self._space)
+            live = rows.slot[rows.slot >= 0]
+            arrays.check("rows.slot", len(np.unique(live)) == len(live), "two rows have the same slot")
+            self._grow(n_slots)
+            arrays.check("rows.slot", (self._where[live] == _NOWHERE).all(), "a slot is in two components")
+            self.store(ListsComponent(number, rows, lists, len(rows.slot) - len(live)))
+
+    def slots(self) -> NDArray[np.int64]:
+        """Return the slots that are held here, ascending."""
+        return np.flatnonzero(self._where >= 0)
 
 
 def _no_rows() -> MovingRows:
