@@ -22,6 +22,13 @@ The contract, in the order a life goes:
 - `stats()` counts what is held; `explain(messages, row, slot)` tells how the index came to its answer.
 - `save(folder)` writes plain arrays that `open_index(folder)` maps without copying.
 
+A call that raises, whatever the exception and wherever it strikes (Ctrl-C, `MemoryError`, an error of its own), has
+changed nothing that a later call could see. What it had begun is undone at once or, if that is interrupted too, before
+the next call begins. This holds for `match` as well, where it builds or tightens something, and for merges in the
+background. One case remains: an interrupt that arrives when the work is done and the call is about to return finds the
+change made; `n_slots` and `len()` tell. Every method therefore begins under the lock with `self._undo.roll_back()`, and
+every change runs inside `with self._undo:` and notes there what it overwrites (`_undo` has the rules).
+
 Whoever calls `insert` encodes words with one `WordTable`, and messages with the same one: an index
 knows term ids only. Threads: any method may be called from any thread; changes and matching exclude
 each other through one lock, background merging excludes neither. `match(threads=N)` uses several cores.
@@ -47,6 +54,7 @@ from nearcast._contents import is_signed, read_signed, signed
 from nearcast._saved import save_text
 from nearcast.errors import IncompatibleStore, NotSupported, UnknownIndex
 from nearcast.indexes._slots import same_length
+from nearcast.indexes._undo import UndoLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,6 +153,8 @@ class Index(ABC):
         #: How top-k subscriptions are kept by whoever sets their thresholds.
         self.topk_options = dict(TOPK_OPTIONS)
         self._lock = threading.RLock()
+        #: What restores the state before the change under way. Methods may find notes of one that was cut short.
+        self._undo = UndoLog()
         #: What each term weighs; the first `_n_weights` have been set or are in use.
         self._weights: NDArray[np.float64] = np.ones(0)
         self._n_weights = 0
@@ -200,29 +210,40 @@ class Index(ABC):
     def move(self, slots: NDArray[np.int32], regions: Regions) -> None:
         """Give these slots other regions; their words stay."""
         same_length(slots, regions, "regions")
-        with self._lock:
+        with self._lock:  # each of the two begins by itself with a roll-back
             self.replace(slots, self.subscriptions(slots).with_regions(regions))
 
     def set_weights(self, weights: NDArray[np.float64], first: int = 0) -> None:
         """Set what the terms `first`, `first` + 1, ... weigh, and weigh anew what is held where that changes it."""
         with self._lock:
+            self._undo.roll_back()
             last = first + len(weights)
             held = max(0, min(last, self._n_weights) - first)
             is_other = not np.array_equal(self._weights[first : first + held], weights[:held])
-            if is_other:
-                self._weights = self._weights.copy()  # whoever still reads the old ones reads all of them
-            self._weights_up_to(last)
-            self._weights[first:last] = weights
-            if is_other:
-                self._reweigh()
+            with self._undo:
+                self._undo.attributes(self, "_weights", "_n_weights")
+                if is_other:
+                    self._weights = self._weights.copy()  # whoever still reads the old ones reads all of them
+                self._weights_up_to(last)
+                self._undo.fill(self._weights, slice(first + held, last), 1.0)
+                self._weights[first:last] = weights
+                if is_other:
+                    self._reweigh()
 
     @property
     def weights(self) -> NDArray[np.float64]:
         """Return what terms weigh, those that are held at least."""
+        self._roll_back_if_torn()
         return self._weights
 
     def _reweigh(self) -> None:  # noqa: B027 - boolean indexes have nothing to do
-        """Terms that may be held weigh something else now."""
+        """Terms that may be held weigh something else now; runs within a change."""
+
+    def _roll_back_if_torn(self) -> None:
+        """Undo a change that was cut short; for readers that need no lock otherwise. Never called within a change."""
+        if self._undo:
+            with self._lock:
+                self._undo.roll_back()
 
     def _weights_up_to(self, n_terms: int) -> None:
         """Make sure that the terms below `n_terms` have a weight."""

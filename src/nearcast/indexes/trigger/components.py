@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
+    from nearcast.indexes._undo import UndoLog
 
 
 @dataclass(eq=False)
@@ -68,11 +69,12 @@ class SegmentComponent:
         found: NDArray[np.int64] = by_slot[positions].astype(np.int64)
         return found
 
-    def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32]) -> None:
+    def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32], undo: UndoLog) -> None:
         """Give every row the new number of its slot; dead rows leave `by_slot`, where they would be out of order."""
         segment = self.segment
         alive = owner[segment.rows.slot] == self.number
         by_slot = segment.by_slot[alive[segment.by_slot]]
+        undo.attributes(self, "segment")
         self.segment = segment._replace(by_slot=by_slot, rows=segment.rows._replace(slot=number_of[segment.rows.slot]))
 
     def live_rows(self, owner: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -142,10 +144,9 @@ class DeltaComponent:
         live: NDArray[np.int64] = self.delta.live_rows()
         return live[np.isin(self.delta.rows.slot[live], slots)]
 
-    def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32]) -> None:
+    def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32], undo: UndoLog) -> None:
         """Give every row the new number of its slot."""
-        slot = self.delta.rows.slot
-        slot[: self.n_rows] = number_of[slot[: self.n_rows]]
+        self.delta.renumber(number_of, undo)
 
     def live_rows(self, owner: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Return the rows that count."""
