@@ -40,6 +40,8 @@ Kinds = frozenset[bool]
 INTEGERS, TEXTS, BOTH = Kinds([True]), Kinds([False]), Kinds([True, False])
 #: The type of a column with ids of both kinds.
 MIXED_IDS = pa.dense_union([pa.field("integer", pa.int64()), pa.field("text", pa.string())])
+#: Keys without a slot that may be kept beside as many as have one.
+SPARE_KEYS = 100_000
 
 
 def key_of(value: Id) -> str:
@@ -228,29 +230,49 @@ class IdTable:
         self._key_of_slot[slots] = keys
         self._n_bound += len(slots)
 
+    def unbind(self, ids: pa.Array) -> None:
+        """Undo `bind` of ids that had no slot before, also where it was interrupted; may be called again."""
+        keys = self._keys.ids_of_column(keys_of(ids), add=False)
+        self._slot_of_key[keys[(keys >= 0) & (keys < len(self._slot_of_key))]] = _NO_SLOT
+        self.recount()
+
     def release(self, slots: NDArray[np.int32]) -> None:
         """Let the ids of these slots have none."""
         self._slot_of_key[self._key_of_slot[slots]] = _NO_SLOT
         self._n_bound -= len(slots)
-        if len(self._keys) > 2 * self._n_bound + 100_000:
+        if len(self._keys) > 2 * self._n_bound + SPARE_KEYS:
             self._drop_released()
 
-    def _drop_released(self) -> None:
-        """Forget the keys without a slot, so that ids that come and go do not fill memory."""
-        kept = np.flatnonzero(self._slot_of_key[: len(self._keys)] != _NO_SLOT)
-        slots = self._slot_of_key[kept]
-        words = self._keys.words().take(_arrow.numbers(kept))
-        self._kinds = self.snapshot().kinds_of(slots)
-        self._keys, self._n_bound = WordTable(), 0
-        self._slot_of_key = np.empty(0, np.int32)
-        self._key_of_slot = np.full(len(self._key_of_slot), _NO_SLOT, np.int32)
-        self._bind(words, slots)
+    def release_again(self, slots: NDArray[np.int32]) -> None:
+        """Complete a `release` that was interrupted; may be called again."""
+        keys = self._key_of_slot[slots]
+        self._slot_of_key[keys[keys != _NO_SLOT]] = _NO_SLOT
+        self.recount()
 
-    def renumber(self, old: NDArray[np.int32]) -> None:
-        """Follow an index that gave slot `old[i]` the number i."""
-        key_of_slot = self._key_of_slot[old]
-        self._slot_of_key[key_of_slot] = np.arange(len(old))
-        self._key_of_slot = key_of_slot
+    def recount(self) -> None:
+        """Count the ids that have a slot."""
+        self._n_bound = int(np.count_nonzero(self._slot_of_key != _NO_SLOT))
+
+    def _drop_released(self) -> None:
+        """Forget the keys without a slot, so that ids that come and go do not fill memory.
+
+        All arrays are new ones, put in place in one step: snapshots keep the old ones.
+        """
+        kept = np.flatnonzero(self._slot_of_key[: len(self._keys)] != _NO_SLOT)
+        fresh = IdTable()
+        fresh._key_of_slot = np.full(len(self._key_of_slot), _NO_SLOT, np.int32)
+        fresh._bind(self._keys.words().take(_arrow.numbers(kept)), self._slot_of_key[kept])
+        fresh._kinds = self.snapshot().kinds_of(self._slot_of_key[kept])
+        self.__dict__.update(fresh.__dict__)
+
+    def renumbered(self, old: NDArray[np.int32]) -> IdTable:
+        """Return the table for an index that gave slot `old[i]` the number i; it shares the keys with this one."""
+        fresh = IdTable()
+        fresh.__dict__.update(self.__dict__)
+        fresh._key_of_slot = self._key_of_slot[old]
+        fresh._slot_of_key = self._slot_of_key.copy()
+        fresh._slot_of_key[fresh._key_of_slot] = np.arange(len(old))
+        return fresh
 
     def save(self, folder: Path) -> None:
         """Write all ids and their slots into a new folder."""

@@ -26,6 +26,7 @@ WITHOUT_KERNELS = (
     "model",
     "moves.py",
     "recent.py",
+    "recovery.py",
     "snapshot.py",
     "spark",
     "testing",

@@ -2,14 +2,15 @@
 
 Plain Python over the indexes, without threads, clocks or files of its own. The hub calls it for one process;
 a pipeline calls it for each partition. Time is event time: it moves with the messages' `time` and with `Advance`,
-never with the wall clock.
+never with the wall clock. A call that raises has changed nothing; `recovery` says how.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +22,14 @@ from nearcast.errors import InvalidMessage, InvalidSubscription, UnknownSubscrip
 from nearcast.geo import BOX
 from nearcast.indexes import Index, Matches
 from nearcast.indexes._scored import needs_totals
+from nearcast.recovery import Arrived, Record, Removed, Renumbered, Stored, Weighed
+from nearcast.skyband.holders import NOBODY
 from nearcast.sliding import Window
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
 from nearcast.text.words import WordTable
 from nearcast.topk import Events, Keeper, TopKOptions
-from nearcast.topk.keeper import BATCH
+from nearcast.topk.keeper import BATCH, Named
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,6 +128,10 @@ class State:
     #: The index knows the weights of the terms below this; none while nothing is scored.
     n_weighed: int = 0
     needs_totals: bool = False
+    #: What was delivered and nobody has taken yet, None where whoever calls takes what is returned.
+    waiting: list[Piece] | None = None
+    #: The record of a change under way, or of one that was interrupted.
+    torn: Record | None = None
 
     def __post_init__(self) -> None:
         self.vocabulary = _pinned(self.vocabulary)
@@ -132,6 +139,12 @@ class State:
         if self.window is not None:
             self.topk = Keeper(self.index, self.window, self.words, TopKOptions.of(self.index.topk_options))
             self.needs_totals = True
+
+    def commit(self, pieces: list[Piece] | None = None, **changes: Any) -> None:
+        """Set attributes, and let deliveries wait, in one step: nothing can come between."""
+        if pieces and self.waiting is not None:
+            changes["waiting"] = [*self.waiting, *pieces]
+        self.__dict__.update(changes)
 
     def slot(self, subscription_id: str | int) -> int:
         """Return the slot of an id, or raise `UnknownSubscription`."""
@@ -158,6 +171,36 @@ def step(state: State, items: Iterable[Item]) -> Deliveries:
     return Deliveries(delivered)
 
 
+_Given = ParamSpec("_Given")
+_Returned = TypeVar("_Returned")
+
+
+def _whole(
+    change: Callable[Concatenate[State, _Given], _Returned],
+) -> Callable[Concatenate[State, _Given], _Returned]:
+    """Make a change begin with a whole state, and leave one when it raises."""
+
+    @functools.wraps(change)
+    def call(state: State, *given: _Given.args, **options: _Given.kwargs) -> _Returned:
+        make_good(state)
+        try:
+            return change(state, *given, **options)
+        except BaseException:
+            make_good(state)
+            raise
+
+    return call
+
+
+def make_good(state: State) -> None:
+    """Undo or complete a change that was interrupted; nothing is to be done after any other."""
+    if state.torn is not None:
+        state.torn.mend(state)
+    if state.now >= state.next_expiry:
+        _forget_expired(state)
+
+
+@_whole
 def subscribe(
     state: State, subscriptions: Subscriptions, threads: int = 1, steps: NDArray[np.int64] | None = None
 ) -> list[Piece]:
@@ -165,39 +208,49 @@ def subscribe(
     is_topk = subscriptions.kind == TOPK
     if state.topk is None and is_topk.any():
         raise InvalidSubscription("a top-k subscription needs a window, and there is none here", field="kind")
-    _weigh_new_words(state, subscriptions)
-    slots = state.ids.slots(subscriptions.ids)
-    known, new = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
-    fresh = subscriptions if len(new) == len(slots) else subscriptions.take(new)
-    inserted = _insert(state, fresh)
-    if len(known):
-        try:
-            state.index.replace(slots[known], subscriptions.take(known))
-        except BaseException:
-            _forget(state, inserted)  # all or nothing
-            raise
-    slots[new] = inserted
-    if state.topk is not None:
-        state.topk.release(slots[known][~is_topk[known]])
-    _set_expiry(state, slots, subscriptions.expires)
-    try:
-        pieces = _first_answers(state, slots, subscriptions, threads, steps) if is_topk.any() else []
-    except BaseException:
-        # Without their first answers they cannot be kept.
-        _forget(state, slots[is_topk & (state.ids.slots(subscriptions.ids) == slots)])
-        raise
-    _count_changes(state, len(subscriptions), steps)
+    slots, known = _store(state, subscriptions)
+    pieces = _first_answers(state, slots, subscriptions, threads, steps) if is_topk.any() else []
+    next_step = _step_after(state, len(subscriptions), steps)
+    next_expiry = _next_expiry(state, subscriptions.expires)
+    others = _held_no_more(state, slots[known][~is_topk[known]])
+    state.commit(pieces, torn=others, next_step=next_step, next_expiry=next_expiry)
+    make_good(state)
     if state.renumbers:
         renumber_if_sparse(state)
     return pieces
 
 
+def _held_no_more(state: State, slots: NDArray[np.int32]) -> Record | None:
+    """Return the record of top-k subscriptions to be released, of these slots, which are of another kind from now on."""
+    if state.topk is None:
+        return None
+    held = slots[state.topk.holding.of_slots(slots) != NOBODY]
+    return Removed(held, -1) if len(held) else None
+
+
+@_whole
 def adopt(state: State, subscriptions: Subscriptions) -> NDArray[np.int32]:
     """Store new subscriptions whose answers are known elsewhere: nothing is searched for; return their slots."""
-    _weigh_new_words(state, subscriptions)
-    slots = _insert(state, subscriptions)
-    _set_expiry(state, slots, subscriptions.expires)
+    slots, _ = _store(state, subscriptions)
+    state.commit(torn=None, next_expiry=_next_expiry(state, subscriptions.expires))
+    make_good(state)
     return slots
+
+
+def _store(state: State, subscriptions: Subscriptions) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Store subscriptions under a record of undoing it; return their slots, and which of them were known."""
+    _weigh_new_words(state, subscriptions)
+    slots = state.ids.slots(subscriptions.ids)
+    known, new = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
+    fresh = subscriptions if len(new) == len(slots) else subscriptions.take(new)
+    state.torn = Stored.before(state, fresh.ids, slots[known])
+    if len(new):
+        slots[new] = state.index.insert(fresh)
+        state.ids.bind(fresh.ids, slots[new])
+    if len(known):
+        state.index.replace(slots[known], subscriptions.take(known))
+    _set_expiry(state, slots, subscriptions.expires)
+    return slots, known
 
 
 def _first_answers(
@@ -207,32 +260,34 @@ def _first_answers(
     threads: int,
     steps: NDArray[np.int64] | None,
 ) -> list[Piece]:
-    """Search the window for those of kind `topk`, each a step."""
+    """Search the window for those of kind `topk`, each a step; those that have expired already get nothing."""
     assert state.topk is not None
     assert subscriptions.scoring is not None
-    held = np.flatnonzero((subscriptions.kind == TOPK) & (state.ids.slots(subscriptions.ids) == slots))
+    is_alive = (subscriptions.expires == NO_TIME) | (subscriptions.expires > state.now)
+    held = np.flatnonzero((subscriptions.kind == TOPK) & is_alive)
     events = state.topk.hold(slots[held], subscriptions.scoring.k[held], state.weights, threads)
-    return _pieces_of(state, events.at_steps(held[events.step]), steps)
+    return _pieces_of(state, events.at_steps(held[events.step]), state.vocabulary.version, steps)
 
 
-def _count_changes(state: State, n: int, steps: NDArray[np.int64] | None = None) -> None:
-    """Number changes as steps, where there is a window."""
+def _step_after(state: State, n: int, steps: NDArray[np.int64] | None = None) -> int:
+    """Return the number of the step after n changes, which are steps where there is a window."""
     if steps is not None:
-        state.next_step = int(steps.max(initial=state.next_step - 1)) + 1
-    elif state.topk is not None:
-        state.next_step += n
+        return int(steps.max(initial=state.next_step - 1)) + 1
+    return state.next_step + n if state.topk is not None else state.next_step
 
 
-def _pieces_of(state: State, events: Events, steps: NDArray[np.int64] | None = None) -> list[Piece]:
+def _pieces_of(state: State, events: Events, version: str, steps: NDArray[np.int64] | None = None) -> list[Piece]:
     """Return the events of changes that no message caused, their steps these or counted from the next."""
     assert state.topk is not None
-    return _pieces_named(state, events, state.topk.names(events.row), steps)
+    return _pieces_named(state, events, state.topk.names(events.row), state.now, version, steps)
 
 
 def _pieces_named(
     state: State,
     events: Events,
     named: tuple[NDArray[np.object_], NDArray[np.int64]],
+    now: int,
+    version: str,
     steps: NDArray[np.int64] | None = None,
 ) -> list[Piece]:
     n = len(events)
@@ -241,7 +296,7 @@ def _pieces_named(
     return [
         Changed(
             state.next_step + events.step if steps is None else steps[events.step],
-            np.full(n, state.now),
+            np.full(n, now),
             events.slot,
             *named,
             events.score,
@@ -249,20 +304,9 @@ def _pieces_named(
             events.enters,
             np.full(n, None, object),
             state.ids.snapshot(),
-            state.vocabulary.version,
+            version,
         )
     ]
-
-
-def _insert(state: State, subscriptions: Subscriptions) -> NDArray[np.int32]:
-    """Store subscriptions under new ids; a slot without an id could never be named again, so both or neither."""
-    slots = state.index.insert(subscriptions)
-    try:
-        state.ids.bind(subscriptions.ids, slots)
-    except BaseException:
-        state.index.remove(slots)
-        raise
-    return slots
 
 
 def _weigh_new_words(state: State, subscriptions: Subscriptions) -> None:
@@ -275,18 +319,20 @@ def _weigh_new_words(state: State, subscriptions: Subscriptions) -> None:
     state.needs_totals = state.needs_totals or needs_totals(subscriptions)
 
 
+@_whole
 def use_vocabulary(state: State, vocabulary: Vocabulary, threads: int = 1) -> list[Piece]:
     """Weigh all words by a snapshot of this vocabulary, from now on; return how top-k answers differ, in one step."""
     pinned = _pinned(vocabulary)
-    weights = TermWeights(state.words, pinned)
+    weights, n_weighed = TermWeights(state.words, pinned), 0
+    state.torn = Weighed(state.weights)
     if state.n_weighed:
+        n_weighed = len(state.words)
         state.index.set_weights(weights.from_term(0))
-        state.n_weighed = len(state.words)
-    state.vocabulary, state.weights = pinned, weights
-    if state.topk is None:
-        return []
-    pieces = _pieces_of(state, state.topk.look_again_at_all(weights, threads))
-    _count_changes(state, 1)
+    pieces: list[Piece] = []
+    if state.topk is not None:
+        pieces = _pieces_of(state, state.topk.look_again_at_all(weights, threads), pinned.version)
+    next_step = _step_after(state, 1)
+    state.commit(pieces, torn=None, vocabulary=pinned, weights=weights, n_weighed=n_weighed, next_step=next_step)
     return pieces
 
 
@@ -294,23 +340,29 @@ def _pinned(vocabulary: Vocabulary) -> Vocabulary:
     return vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
 
 
+@_whole
 def move(state: State, ids: pa.Array, regions: Regions, steps: NDArray[np.int64] | None = None) -> list[Piece]:
     """Give the subscriptions with these ids other regions, all of them or none; return how top-k answers differ."""
     slots = _known_slots(state, ids)
-    kind = state.index.subscriptions(slots).kind if state.n_weighed else np.full(len(slots), WITHIN)
-    if state.n_weighed:
-        for row in np.flatnonzero((kind != WITHIN) & ~_is_point(regions))[:1].tolist():
-            raise InvalidSubscription(
-                f"subscription {ids[row].as_py()!r} is scored by the distance to a point; move it to a point (x, y)",
-                field="place",
-            )
+    is_step = state.topk is not None or steps is not None
+    held = state.index.subscriptions(slots) if state.n_weighed or is_step else None
+    kind = np.full(len(slots), WITHIN) if held is None else held.kind
+    for row in np.flatnonzero((kind != WITHIN) & ~_is_point(regions))[:1].tolist():
+        raise InvalidSubscription(
+            f"subscription {ids[row].as_py()!r} is scored by the distance to a point; move it to a point (x, y)",
+            field="place",
+        )
+    if not is_step:
+        state.index.move(slots, regions)  # there is nothing else to change
+        return []
+    state.torn = Stored.before(state, ids[:0], slots, held)
     state.index.move(slots, regions)
     pieces: list[Piece] = []
     moved = np.flatnonzero(kind == TOPK)
     if state.topk is not None and len(moved):
         events = state.topk.look_again(slots[moved], state.weights)
-        pieces = _pieces_of(state, events.at_steps(moved[events.step]), steps)
-    _count_changes(state, len(slots), steps)
+        pieces = _pieces_of(state, events.at_steps(moved[events.step]), state.vocabulary.version, steps)
+    state.commit(pieces, torn=None, next_step=_step_after(state, len(slots), steps))
     return pieces
 
 
@@ -322,12 +374,13 @@ def _is_point(regions: Regions) -> NDArray[np.bool_]:
     return is_point
 
 
+@_whole
 def unsubscribe(state: State, ids: pa.Array, steps: NDArray[np.int64] | None = None) -> None:
     """Forget the subscriptions with these ids."""
-    _forget(state, _known_slots(state, ids))
-    _count_changes(state, len(ids), steps)
+    _forget(state, _known_slots(state, ids), next_step=_step_after(state, len(ids), steps))
 
 
+@_whole
 def publish(state: State, messages: Messages, threads: int = 1, match: Match | None = None) -> list[Piece]:
     """Match messages against the subscriptions as they are now, one step each."""
     if match is None:
@@ -335,41 +388,54 @@ def publish(state: State, messages: Messages, threads: int = 1, match: Match | N
     if state.topk is not None:
         return _publish_to_window(state, state.topk, messages, match)
     matches = match(messages, 0)
-    steps = _steps_of(state, messages)
     times = _clock(state, messages)
-    if state.now >= state.next_expiry:
+    now = int(times[-1]) if len(times) else state.now
+    if now >= state.next_expiry:
         matches = without_expired(state, matches, times)
-        _forget_expired(state, state.now)
-    return [Delivered(matches, messages.ids, times, steps, state.ids.snapshot(), state.vocabulary.version)]
+    steps = _steps_of(state, messages)
+    # The ids are taken before those of what expires go.
+    piece = Delivered(matches, messages.ids, times, steps, state.ids.snapshot(), state.vocabulary.version)
+    _count_published(state, [piece], messages, now)
+    _forget_expired(state)
+    return [piece]
 
 
 def _steps_of(state: State, messages: Messages) -> NDArray[np.int64]:
-    """Return the numbers of the messages' steps, and count them."""
-    state.published += len(messages)
-    if messages.steps is not None:
-        state.next_step = int(messages.steps.max(initial=state.next_step - 1)) + 1
-        return messages.steps
-    first, state.next_step = state.next_step, state.next_step + len(messages)
-    return np.arange(first, state.next_step)
+    """Return the numbers of the messages' steps."""
+    return np.arange(state.next_step, state.next_step + len(messages)) if messages.steps is None else messages.steps
+
+
+def _count_published(state: State, pieces: list[Piece], messages: Messages, now: int) -> None:
+    """Let messages count as published at this time, in one step with what they deliver."""
+    n = len(messages)
+    next_step = state.next_step + n if messages.steps is None else _step_after(state, n, messages.steps)
+    state.commit(pieces, torn=None, now=now, next_step=next_step, published=state.published + n)
 
 
 def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: Match) -> list[Piece]:
-    """Let messages arrive in the window, in portions between which thresholds and expired subscriptions are seen to."""
+    """Let messages arrive in the window, in portions between which thresholds are set."""
     late = np.flatnonzero(topk.sliding.is_late(messages.time, state.now))
     if len(late):
         raise InvalidMessage(why_late(topk.sliding.window, int(messages.time[late[0]])), field="time")
-    pieces, first = [], 0
-    while first < len(messages):
+    if not len(messages):
+        return []
+    steps, now = _steps_of(state, messages), state.now
+    before = topk.checkpoint(int(steps[0]))
+    pieces: list[Piece] = []
+    for first in range(0, len(messages), BATCH):
         last = min(first + BATCH, len(messages))
-        clock = _clock_of(messages, first, last, state.now)
-        in_time = int(np.searchsorted(clock, state.next_expiry))
-        if in_time == 0:
-            _forget_expired(state, int(clock[0]))
-            continue
-        last = min(last, first + in_time)
-        part, clock = messages.part(first, last), clock[: last - first]
-        pieces.append(_publish_portion(state, topk, part, clock, match(part, first)))
-        first = last
+        if first:
+            topk.forget(before)
+        part, clock = messages.part(first, last), _clock_of(messages, first, last, now)
+        matches = match(part, first)
+        if clock[-1] >= state.next_expiry:
+            matches = without_expired(state, matches, clock)
+        state.torn = Arrived(before)
+        pieces.append(_publish_portion(state, topk, part, clock, steps[first:last], matches))
+        now = int(clock[-1])
+    _count_published(state, pieces, messages, now)
+    topk.forget()
+    _forget_expired(state)
     return pieces
 
 
@@ -381,14 +447,16 @@ def _clock_of(messages: Messages, first: int, last: int, now: int) -> NDArray[np
 
 
 def _publish_portion(
-    state: State, topk: Keeper, messages: Messages, clock: NDArray[np.int64], matches: Matches
+    state: State,
+    topk: Keeper,
+    messages: Messages,
+    clock: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    matches: Matches,
 ) -> Piece:
     ids = messages.ids.to_pylist() if isinstance(messages.ids, pa.Array) else list(messages.ids)
-    first = state.next_step
-    numbers = np.arange(first, first + len(messages)) if messages.steps is None else messages.steps
-    events, named = topk.publish(messages, matches, numbers, clock, ids, state.weights)
-    _steps_of(state, messages)
-    state.now = int(clock[-1])
+    told = topk.publish(messages, matches, numbers, clock, ids, state.weights)
+    events, named = _before_expiry(state, *told, clock)
     snapshot, version = state.ids.snapshot(), state.vocabulary.version
     delivered = Delivered(topk.without_topk(matches), messages.ids, clock, numbers, snapshot, version)
     if not len(events):
@@ -410,6 +478,16 @@ def _publish_portion(
     return in_order(changed_of(delivered), changed) if len(delivered) else changed
 
 
+def _before_expiry(
+    state: State, events: Events, named: Named, clock: NDArray[np.int64]
+) -> tuple[Events, Named]:
+    """Leave out what changed for subscriptions that had expired by the time of the step."""
+    if clock[-1] < state.next_expiry:
+        return events, named
+    alive = np.flatnonzero(_is_alive(state, events.slot, clock[events.step]))
+    return events.take(alive), (named[0][alive], named[1][alive])
+
+
 def why_late(window: Window, time: int) -> str:
     """Return why a message cannot be published to a window of time."""
     if time == NO_TIME:
@@ -417,37 +495,37 @@ def why_late(window: Window, time: int) -> str:
     return f"time is {datetime_of(time)}, before the window of {window}; the message came too late"
 
 
+@_whole
 def advance(state: State, time: int) -> list[Piece]:
     """Move event time forward, forget what expires by then, and let the window follow."""
-    _forget_expired(state, time)
+    now = max(state.now, time)
     if state.topk is None:
+        state.commit(now=now)
+        _forget_expired(state)
         return []
-    events, named = state.topk.advance(state.now, state.next_step)
-    pieces = _pieces_named(state, events, named)
-    _count_changes(state, 1)
+    state.torn = Arrived(state.topk.checkpoint(state.next_step))
+    events, named = _before_expiry(state, *state.topk.advance(now, state.next_step), np.array([now]))
+    pieces = _pieces_named(state, events, named, now, state.vocabulary.version)
+    state.commit(pieces, torn=None, now=now, next_step=_step_after(state, 1))
+    state.topk.forget()
+    _forget_expired(state)
     return pieces
 
 
-def _forget_expired(state: State, time: int) -> None:
-    """Move event time forward and forget the subscriptions that expire by then."""
-    state.now = max(state.now, time)
+def _forget_expired(state: State) -> None:
+    """Forget the subscriptions that expire by now."""
     if state.now < state.next_expiry:
         return
     given = state.expires != NO_TIME
     due = np.flatnonzero(given & (state.expires <= state.now)).astype(np.int32)
-    state.next_expiry = int(state.expires[given & (state.expires > state.now)].min(initial=_NEVER))
-    if len(due):
-        _forget(state, due)
+    _forget(state, due, next_expiry=int(state.expires[given & (state.expires > state.now)].min(initial=_NEVER)))
 
 
 def _clock(state: State, messages: Messages) -> NDArray[np.int64]:
     """Return event time at each message: the largest seen so far; a message without a time does not move it."""
     if len(messages) == 1 and messages.clock is None and messages.time[0] <= state.now:
         return np.array([state.now])
-    times = _clock_of(messages, 0, len(messages), state.now)
-    if len(times):
-        state.now = int(times[-1])
-    return times
+    return _clock_of(messages, 0, len(messages), state.now)
 
 
 def without_expired(state: State, matches: Matches, times: NDArray[np.int64]) -> Matches:
@@ -455,12 +533,20 @@ def without_expired(state: State, matches: Matches, times: NDArray[np.int64]) ->
     if not len(state.expires):
         return matches
     rows = matches.rows()
-    slots = np.minimum(matches.slots, len(state.expires) - 1)
-    limit = np.where(matches.slots < len(state.expires), state.expires[slots], NO_TIME)
-    alive = (limit == NO_TIME) | (times[rows] < limit)
+    alive = _is_alive(state, matches.slots, times[rows])
     start = np.zeros(len(matches) + 1, np.int64)
     np.cumsum(np.bincount(rows[alive], minlength=len(matches)), out=start[1:])
     return Matches(start, matches.slots[alive], matches.score[alive], matches.candidates, matches.verified)
+
+
+def _is_alive(state: State, slots: NDArray[np.int32], times: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which slots have not expired, each at its time."""
+    if not len(state.expires):
+        return np.ones(len(slots), np.bool_)
+    known = np.minimum(slots, len(state.expires) - 1)
+    limit = np.where(slots < len(state.expires), state.expires[known], NO_TIME)
+    alive: NDArray[np.bool_] = (limit == NO_TIME) | (times < limit)
+    return alive
 
 
 def _set_expiry(state: State, slots: NDArray[np.int32], expires: NDArray[np.int64]) -> None:
@@ -472,30 +558,41 @@ def _set_expiry(state: State, slots: NDArray[np.int32], expires: NDArray[np.int6
         grown[: len(state.expires)] = state.expires
         state.expires = grown
     state.expires[slots] = expires
-    state.next_expiry = min(state.next_expiry, int(expires[expires != NO_TIME].min(initial=_NEVER)))
-    _forget_expired(state, state.now)
 
 
+def _next_expiry(state: State, expires: NDArray[np.int64]) -> int:
+    """Return before when nobody expires, with those who do at these times as well."""
+    return min(state.next_expiry, int(expires[expires != NO_TIME].min(initial=_NEVER)))
+
+
+@_whole
 def renumber_if_sparse(state: State) -> None:
     """Give the live slots new numbers if few are alive: subscriptions that come and go are not to fill memory."""
     if state.index.n_slots <= 2 * len(state.index) + SPARE_SLOTS:
         return
-    old = state.index.renumber()
-    state.ids.renumber(old)
-    if state.topk is not None:
-        state.topk.holding.renumber(old)
-    if len(state.expires):
-        known = old[old < len(state.expires)]
-        state.expires = state.expires[known]
-    state.by_slot = {name: column[old] for name, column in state.by_slot.items()}  # as long as there were slots
+    old = state.ids.in_use()
+    record = Renumbered(
+        state.index.n_slots,
+        state.ids.renumbered(old),
+        None if state.topk is None else state.topk.holding.renumbered(old),
+        state.expires[old[old < len(state.expires)]],
+        {name: column[old] for name, column in state.by_slot.items()},  # as long as there were slots
+    )
+    state.torn = record
+    state.index.renumber()
+    record.mend(state)
 
 
-def _forget(state: State, slots: NDArray[np.int32]) -> None:
-    state.index.remove(slots)
-    if state.topk is not None:
-        state.topk.release(slots)
-    state.ids.release(slots)
-    state.expires[slots[slots < len(state.expires)]] = NO_TIME
+def _forget(state: State, slots: NDArray[np.int32], **then: Any) -> None:
+    """Forget subscriptions, and set these attributes with the last step; what the index has removed stays removed."""
+    if len(slots):
+        state.torn = Removed(slots, len(state.index), then)
+        state.index.remove(slots)
+        if state.topk is not None:
+            state.topk.release(slots)
+        state.ids.release(slots)
+        state.expires[slots[slots < len(state.expires)]] = NO_TIME
+    state.commit(torn=None, **then)
 
 
 def _known_slots(state: State, ids: pa.Array) -> NDArray[np.int32]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from nearcast import engine
 from nearcast.columns import NO_TIME, TOPK, Messages, Subscriptions, datetime_of, microseconds_of
-from nearcast.deliveries import Deliveries, Piece, Published
+from nearcast.deliveries import Deliveries, Published
 from nearcast.errors import InvalidColumns, InvalidInput, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate, joined_messages
 from nearcast.explain import Explanation, Question, Standing, Step, explain
@@ -94,20 +94,28 @@ class Hub:
         self.max_distance = _checked_distance(max_distance)
         self._lock = threading.RLock()
         self._recent = Recent()
-        self._waiting: list[Piece] = []
         self._state = engine.State(
             create(index, self.space),
             analyzer=Analyzer() if analyzer is None else analyzer,
             vocabulary=Vocabulary() if vocabulary is None else vocabulary,
             window=None if window is None else Window.of(window),
         )
+        self._state.waiting = []
+
+    def _whole(self) -> engine.State:
+        """Return the state, made good where an earlier call was interrupted; the lock is held."""
+        engine.make_good(self._state)
+        return self._state
 
     def __len__(self) -> int:
+        if self._state.torn is not None:  # a change is under way, or one was interrupted
+            with self._lock:
+                return len(self._whole().index)
         return len(self._state.index)
 
     def __contains__(self, subscription_id: Id) -> bool:
         with self._lock:
-            return self._state.ids.slot(subscription_id) >= 0
+            return self._whole().ids.slot(subscription_id) >= 0
 
     def __repr__(self) -> str:
         return f"<Hub: {len(self):,} subscriptions on the {self.space.kind}, index {self._state.index.info.name!r}>"
@@ -120,7 +128,7 @@ class Hub:
         if isinstance(value, TopK) and self.window is None:
             raise InvalidSubscription(NO_WINDOW, field="kind")
         with self._lock:
-            self._waiting += engine.subscribe(self._state, self._columns_of(value, self._state.words))
+            engine.subscribe(self._state, self._columns_of(value, self._state.words))
         return value.id
 
     @property
@@ -158,13 +166,13 @@ class Hub:
                 has_window=self.window is not None,
                 rejected=rejected,
             )
-            self._waiting += engine.subscribe(state, columns, threads or os.cpu_count() or 1)
+            engine.subscribe(state, columns, threads or os.cpu_count() or 1)
         return rejected
 
     def unsubscribe(self, subscription_id: Id) -> None:
         """Forget a subscription; `UnknownSubscription` if there is none."""
         with self._lock:
-            self._state.slot(subscription_id)
+            self._whole().slot(subscription_id)
             engine.unsubscribe(self._state, pa.array([subscription_id]))
 
     def move(self, subscription_id: Id, place: Any) -> Deliveries:
@@ -174,28 +182,29 @@ class Hub:
         `TopK` has a point, and takes no other place. What enters and leaves a top-k by the move is delivered.
         """
         with self._lock:
-            slot = self._state.slot(subscription_id)
+            slot = self._whole().slot(subscription_id)
             shape = self._moved(slot, place)
             shape.check(self.space)
             regions = Regions.from_shapes([shape], self.space)
-            return self._deliveries(engine.move(self._state, pa.array([subscription_id]), regions))
+            engine.move(self._state, pa.array([subscription_id]), regions)
+            return self._deliveries()
 
-    def _deliveries(
-        self, pieces: Sequence[Piece], rejected: Rejected | None = None, published: Published | None = None
-    ) -> Deliveries:
-        """Return these, after those that waited."""
-        waiting, self._waiting = self._waiting, []
-        return Deliveries([*waiting, *pieces], rejected, published)
+    def _deliveries(self, rejected: Rejected | None = None, published: Published | None = None) -> Deliveries:
+        """Return all that waits to be delivered; it waits on if the call is interrupted before it returns."""
+        state = self._state
+        deliveries = Deliveries(state.waiting or [], rejected, published)
+        state.waiting = []
+        return deliveries
 
     def poll(self) -> Deliveries:
         """Return what was delivered since the last call that returned deliveries: answers of new subscriptions."""
         with self._lock:
-            return self._deliveries([])
+            return self._deliveries()
 
     def current(self, subscription_id: Id) -> list[Delivery]:
         """Return the top-k of a subscription as it stands, best first: for each message the `+` that is in force."""
         with self._lock:
-            state = self._state
+            state = self._whole()
             slot = state.slot(subscription_id)
             if state.topk is None or not state.topk.holds(slot):
                 raise InvalidSubscription(f"subscription {subscription_id!r} is not of kind 'topk'", field="kind")
@@ -222,7 +231,8 @@ class Hub:
         What enters and leaves a top-k by that is delivered.
         """
         with self._lock:
-            return self._deliveries(engine.use_vocabulary(self._state, vocabulary, os.cpu_count() or 1))
+            engine.use_vocabulary(self._state, vocabulary, os.cpu_count() or 1)
+            return self._deliveries()
 
     def _columns_of(self, value: Subscription, words: WordTable) -> Subscriptions:
         analyzer = self._state.analyzer
@@ -249,9 +259,9 @@ class Hub:
         value.check(self.space)
         with self._lock:
             self._forget_words()
-            pieces = engine.publish(self._state, self._message_columns(value))
+            engine.publish(self._state, self._message_columns(value))
             self._recent.add(value)
-            return self._deliveries(pieces, published=(self._state.next_step - 1, value))
+            return self._deliveries(published=(self._state.next_step - 1, value))
 
     def publish_many(
         self, messages: pa.Table | Iterable[Any], *, threads: int = 1, source: str = "messages"
@@ -267,8 +277,8 @@ class Hub:
         if not isinstance(messages, pa.Table):
             messages = messages_table(messages, self.space, rejected=rejected, source=source)
         with self._lock:
-            state = self._state
             self._forget_words()
+            state = self._state
             columns = read_messages(
                 messages,
                 self.space,
@@ -280,13 +290,15 @@ class Hub:
                 why_late=self._why_late,
                 rejected=rejected,
             )
+            engine.publish(state, columns, threads)
             self._recent.add_table(messages)
-            return self._deliveries(engine.publish(state, columns, threads), rejected)
+            return self._deliveries(rejected)
 
     def _forget_words(self) -> None:
         """Let go of words that left the window: now, before messages are encoded."""
-        if self._state.topk is not None:
-            self._state.topk.forget_words(self._state.weights)
+        state = self._whole()
+        if state.topk is not None:
+            state.topk.forget_words(state.weights)
 
     def _why_late(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
         """Return which messages, arriving in this order, come too late for the window, and why."""
@@ -305,7 +317,8 @@ class Hub:
         if moment is None:
             raise ValueError("time is None; expected an aware datetime or RFC 3339 text")
         with self._lock:
-            return self._deliveries(engine.advance(self._state, microseconds_of(moment)))
+            engine.advance(self._state, microseconds_of(moment))
+            return self._deliveries()
 
     def _message_columns(self, value: Message, *, is_published: bool = True) -> Messages:
         state = self._state
@@ -333,7 +346,7 @@ class Hub:
         value = message_from(message, self.space)
         value.check(self.space)
         with self._lock:
-            state = self._state
+            state = self._whole()
             slot = state.slot(subscription_id)
             question = Question(
                 state.index.subscriptions(np.array([slot], np.int32)),
@@ -430,9 +443,10 @@ class Hub:
         `ValueError` while deliveries wait that only `poll` or another call can hand out: they would be lost.
         """
         with self._lock:
-            if any(map(len, self._waiting)):
+            state = self._whole()
+            if any(map(len, state.waiting or [])):
                 raise ValueError("deliveries of new subscriptions are waiting; take them with poll() before saving")
-            save_state(self._state, folder, max_distance=self.max_distance)
+            save_state(state, folder, max_distance=self.max_distance)
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool | None = None) -> Hub:
@@ -446,12 +460,13 @@ class Hub:
         state, about = open_state(folder, verify=verify)
         hub = cls(state.index.space, index="scan", max_distance=about["max_distance"])
         hub._state = state
+        state.waiting = []
         return hub
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes of the hub and its index."""
         with self._lock:
-            state = self._state
+            state = self._whole()
             return {
                 "space": self.space.kind,
                 "subscriptions": len(state.index),

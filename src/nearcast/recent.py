@@ -27,18 +27,20 @@ class Recent:
     """
 
     def __init__(self) -> None:
-        self._pieces: deque[Message | pa.Table] = deque()
-        self._count = 0
+        #: Each with the number of rows that came before it: there is no second count to fall out of step.
+        self._pieces: deque[tuple[int, Message | pa.Table]] = deque()
 
     def __len__(self) -> int:
-        return self._count
+        return self._end() - self._pieces[0][0] if self._pieces else 0
+
+    def _end(self) -> int:
+        """Return how many rows ever came."""
+        return self._pieces[-1][0] + _rows_in(self._pieces[-1][1]) if self._pieces else 0
 
     def add(self, message: Message) -> None:
         """Keep a message."""
-        self._pieces.append(message)
-        self._count += 1
-        if self._count > MOST:
-            self._forget()
+        self._pieces.append((self._end(), message))
+        self._forget()
 
     def add_table(self, table: pa.Table) -> None:
         """Keep the last rows of a table."""
@@ -47,18 +49,17 @@ class Recent:
         if first or kept.get_total_buffer_size() > _SPARE * kept.nbytes + (1 << 16):
             kept = kept.take(_arrow.numbers(np.arange(first, kept.num_rows)))
         if kept.num_rows:
-            self._pieces.append(kept)
-            self._count += kept.num_rows
+            self._pieces.append((self._end(), kept))
             self._forget()
 
     def _forget(self) -> None:
-        while self._count - _rows_in(self._pieces[0]) >= MOST:
-            self._count -= _rows_in(self._pieces.popleft())
+        while len(self._pieces) > 1 and self._end() - self._pieces[1][0] >= MOST:
+            self._pieces.popleft()
 
     def samples(self) -> Iterator[pa.Table | list[Message]]:
         """Yield what is kept in order, tables and lists of messages."""
         messages: list[Message] = []
-        for piece in self._pieces:
+        for _, piece in self._pieces:
             if isinstance(piece, Message):
                 messages.append(piece)
                 continue

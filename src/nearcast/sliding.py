@@ -90,6 +90,43 @@ class Expiries(NamedTuple):
     row: NDArray[np.int64]
 
 
+class WindowMark(NamedTuple):
+    """A state of a window to go back to."""
+
+    first_row: int
+    next_row: int
+    now: int
+    updates: list[int]
+
+
+class RowNames(NamedTuple):
+    """Ids, times and numbers of consecutive rows."""
+
+    ids: list[Any]
+    time: NDArray[np.int64]
+    number: NDArray[np.int64]
+
+
+class _Rings(NamedTuple):
+    """Columns by row, addressed by `row & mask`; the names are those of attributes of `SlidingWindow`."""
+
+    time: NDArray[np.int64]
+    number: NDArray[np.int64]
+    head: NDArray[np.int32]
+    gone: NDArray[np.uint8]
+    ids: NDArray[np.object_]
+
+
+def _rings(size: int) -> _Rings:
+    return _Rings(
+        np.full(size, NO_TIME, np.int64),
+        np.zeros(size, np.int64),
+        np.full(size, -1, np.int32),
+        np.zeros(size, np.uint8),
+        np.empty(size, object),
+    )
+
+
 class SlidingWindow:
     """The messages of a window by row, that is by number of arrival: their times, their ids, who waits for them to go.
 
@@ -104,16 +141,9 @@ class SlidingWindow:
         self.first_row = 0
         self.now = NO_TIME
         self._arrived, self._expired = 0, 0
-        self._make_rings(1 << 10)
+        self.time, self.number, self.head, self.gone, self.ids = _rings(1 << 10)
         self._heap = np.zeros(1 << 10, np.int64)
         self._n_heap = 0
-
-    def _make_rings(self, size: int) -> None:
-        self.time = np.full(size, NO_TIME, np.int64)
-        self.number = np.zeros(size, np.int64)
-        self.head = np.full(size, -1, np.int32)
-        self.gone = np.zeros(size, np.uint8)
-        self.ids: NDArray[np.object_] = np.empty(size, object)
 
     @property
     def rows(self) -> Rows:
@@ -198,13 +228,14 @@ class SlidingWindow:
             return
         while size < needed:
             size *= 2
-        old: tuple[NDArray[Any], ...] = (self.time, self.number, self.head, self.gone, self.ids)
+        old = _Rings(self.time, self.number, self.head, self.gone, self.ids)
         rows = np.arange(self.first_row, self.next_row)
         was = rows & (len(self.time) - 1)
-        self._make_rings(size)
-        new: tuple[NDArray[Any], ...] = (self.time, self.number, self.head, self.gone, self.ids)
-        for ring, held in zip(new, old, strict=True):
+        new = _rings(size)
+        pairs: Any = zip(new, old, strict=True)
+        for ring, held in pairs:
             ring[rows & (size - 1)] = held[was]
+        self.__dict__.update(new._asdict())  # in one step: all rings or none
 
     def slide(self, rows: NDArray[np.int64], clock: NDArray[np.int64]) -> Expiries:
         """Let rows arrive one by one, each at its time of the clock; return what expires at each step.
@@ -247,18 +278,45 @@ class SlidingWindow:
         assert self.window.length is not None
         return self.first_row, NO_TIME if now == NO_TIME else now - self.window.length
 
-    def unlink_all(self) -> None:
-        """Let nobody wait for a message to go."""
-        self.head[:] = -1
+    @property
+    def first_counting(self) -> int:
+        """Return the first row that still counts, or the next one: `forget` lets go of those before it."""
+        if self.window.count is not None:
+            return max(self.first_row, self.next_row - self.window.count)
+        return int(_first_held(self.gone, len(self.time) - 1, self.first_row, self.next_row))
 
     def forget(self) -> None:
         """Let go of the ids of what no longer counts: its rows may be used again."""
-        if self.window.count is not None:
-            first = max(self.first_row, self.next_row - self.window.count)
-        else:
-            first = int(_first_held(self.gone, len(self.time) - 1, self.first_row, self.next_row))
-        self.ids[np.arange(self.first_row, first) & (len(self.time) - 1)] = None
-        self.first_row = first
+        before, self.first_row = self.first_row, self.first_counting
+        self.ids[np.arange(before, self.first_row) & (len(self.time) - 1)] = None
+
+    def mark(self) -> WindowMark:
+        """Return what `rolled_back` needs to know of the window as it is now."""
+        return WindowMark(self.first_row, self.next_row, self.now, self.updates)
+
+    def named(self, first: int, last: int) -> RowNames:
+        """Return ids, times and numbers of the rows `first` to `last`."""
+        at = np.arange(first, last) & (len(self.time) - 1)
+        return RowNames(self.ids[at].tolist(), self.time[at], self.number[at])
+
+    def rolled_back(self, mark: WindowMark, dropped: list[RowNames]) -> SlidingWindow:
+        """Return the window as it was at a mark; rows forgotten since then are in `dropped`, in order.
+
+        Nobody is linked with its rows. This window is only read.
+        """
+        first = mark.first_row + sum(len(names.ids) for names in dropped)
+        pieces = [*dropped, self.named(first, mark.next_row)]
+        times = np.concatenate([names.time for names in pieces])
+        rows = np.arange(mark.first_row, mark.next_row)
+        counting = rows[:0]
+        if self.window.length is not None and mark.now != NO_TIME:
+            counting = rows[times > mark.now - self.window.length]
+        heap = counting[np.lexsort((counting, times[counting - mark.first_row]))]  # in order is a heap, too
+        fresh = SlidingWindow(self.window)
+        about = {"first_row": mark.first_row, "now": mark.now, "updates": mark.updates}
+        ids = [id_ for names in pieces for id_ in names.ids]
+        fresh.restore(ids, times, np.concatenate([names.number for names in pieces]), heap, about)
+        return fresh
 
 
 @kernel

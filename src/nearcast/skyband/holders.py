@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import hot_kernel, step
 from nearcast.skyband.entries import is_newer, oldest_of
 from nearcast.skyband.pool import array_of, place_of
 
@@ -144,6 +144,15 @@ def relink(holders, holder, rows, slabs):
     slab = holders.slab[holder]
     tag = slabs.tag[array_of(slab)]
     link(holders, holder, rows, oldest_of(rows, tag, place_of(slab), holders.size[holder]))
+
+
+@hot_kernel
+def relink_all(holders, rows, slabs):
+    """Put all holders into the lists of their oldest messages, where all lists are empty."""
+    for holder in range(holders.slot.size):
+        holders.oldest[holder] = -1
+        if holders.slab[holder] >= 0:
+            relink(holders, holder, rows, slabs)
 
 
 @step

@@ -8,6 +8,7 @@ known by all that its answer depends on, so the same one is never asked twice in
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import struct
 from dataclasses import dataclass
@@ -149,9 +150,16 @@ class AskingIndex(MessageIndex):
         """Tell that all words are used: those of subscriptions are never forgotten."""
         return np.ones(len(self._weight), np.bool_)
 
-    def renumber_words(self, new_of_old: NDArray[np.int32]) -> None:
+    def with_words(self, new_of_old: NDArray[np.int32], weight: NDArray[np.float64]) -> MessageIndex:
         """Words of subscriptions keep their numbers."""
         raise NotImplementedError("the words of subscriptions keep their numbers")
+
+    def rolled_back(self, first_row: int, next_row: int, dropped: list[Batch]) -> MessageIndex:
+        """Return the same with the rows below `next_row`; those before the batch under way are not held here."""
+        first = max(first_row - self._first_row, 0)
+        twin = copy.copy(self)
+        twin._recent = self._recent.rolled_back(first, next_row - self._first_row, dropped)
+        return twin
 
     def save(self, folder: str | Path) -> None:
         """Write an index without messages into a new folder: the window is not held here."""

@@ -101,8 +101,9 @@ class WindowPart:
     def _weigh_new(self) -> None:
         known, table = len(self._weight), self.words.table
         if len(table) > known:
-            self._weight = np.concatenate([self._weight, self.weights.of_table(table, known)])
-            self.messages.set_weights(self._weight)
+            weight = np.concatenate([self._weight, self.weights.of_table(table, known)])
+            self.messages.set_weights(weight)
+            self._weight = weight
 
     def _forget(self) -> None:
         """Let go of the rows that no question of a later batch can be about, and of words that none has."""
@@ -126,9 +127,10 @@ class WindowPart:
         used = self.messages.used_words()
         is_used[: len(used)] = used[: len(is_used)]
         if 2 * int(is_used.sum()) + _SPARE_WORDS < len(is_used):
-            self.messages.renumber_words(self.words.keep(is_used))
-            self._weight = self._weight[is_used]
-            self.messages.set_weights(self._weight)
+            words, new_of_old = self.words.kept(is_used)
+            weight = self._weight[is_used]
+            messages = self.messages.with_words(new_of_old, weight)
+            self.__dict__.update(words=words, messages=messages, _weight=weight)  # in one step: all or none
         self._word_limit = 2 * len(self.words.table) + _SPARE_WORDS
 
     def weigh_by(self, vocabulary: Vocabulary) -> None:

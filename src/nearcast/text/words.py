@@ -292,6 +292,8 @@ class WordTable:
         self._start = np.zeros(129, np.int64)
         self._slots = np.full(256, _EMPTY, np.int64)
         self._n = 0
+        #: Whether words are being added: after an interruption the hash table may name words beyond the last.
+        self._is_adding = False
         self._forget()
 
     def _forget(self) -> None:
@@ -315,6 +317,8 @@ class WordTable:
         data = read_only(data)
         start, length = writable(start, np.int64), writable(length, np.int32)
         out = np.empty(len(start), np.int32)
+        if self._is_adding:
+            self._fill(self._blob[: self._start[self._n]], self._start[: self._n + 1].copy())
         if add:
             self._add(data, start, length, out)
         else:
@@ -322,7 +326,7 @@ class WordTable:
         return out
 
     def _add(self, data: np.ndarray, start: np.ndarray, length: np.ndarray, out: np.ndarray) -> None:
-        row = 0
+        row, self._is_adding = 0, True
         while True:
             row, self._n = _intern(
                 data, start, length, self._multiplier, self._blob, self._start, self._slots, row, self._n, out
@@ -330,6 +334,7 @@ class WordTable:
             if row == len(start):
                 break
             self._make_room(int(length[row]))
+        self._is_adding = False
 
     def _make_room(self, length: int) -> None:
         """Grow what is full: each array at least doubles, so adding stays linear."""

@@ -53,6 +53,10 @@ class Events:
         columns = [[getattr(piece, each.name) for piece in pieces] for each in fields(cls)]
         return cls(*map(np.concatenate, columns)) if pieces else cls.none()
 
+    def take(self, which: NDArray[np.int64]) -> Events:
+        """Return some of the events."""
+        return Events(*(getattr(self, each.name)[which] for each in fields(self)))
+
     def at_steps(self, step: NDArray[np.int64]) -> Events:
         """Return the same events as events of other steps."""
         return replace(self, step=step)

@@ -75,12 +75,23 @@ class Holding:
         self._of_slot[held] = NOBODY
         self._free += numbers.tolist()
 
-    def renumber(self, old: NDArray[np.int32]) -> None:
-        """Follow an index that gave slot `old[i]` the number i."""
+    def release_again(self, slots: NDArray[np.int32], slabs: Slabs, rows: Rows) -> None:
+        """Complete a `release`, or undo a `take` of slots new here, that was interrupted; may be called again."""
+        held = slots[self.of_slots(slots) != NOBODY]
+        release(self.columns, slabs, rows, self._of_slot[held])
+        self._of_slot[held] = NOBODY
+        self._free = np.flatnonzero(self.columns.slot == NOBODY)[::-1].tolist()
+
+    def renumbered(self, old: NDArray[np.int32]) -> Holding:
+        """Return the holders for an index that gave slot `old[i]` the number i; all but their slots is shared."""
+        fresh = Holding()
         holders = self.of_slots(old)
-        self._of_slot = np.append(holders, np.full(1024, NOBODY, np.int32))
+        fresh._of_slot = np.append(holders, np.full(1024, NOBODY, np.int32))
         held = np.flatnonzero(holders != NOBODY)
-        self.columns.slot[holders[held]] = held
+        slot = np.full(len(self.columns.slot), NOBODY, np.int32)
+        slot[holders[held]] = held
+        fresh.columns, fresh._free = self.columns._replace(slot=slot), self._free
+        return fresh
 
     def restore(self, columns: dict[str, NDArray[Any]]) -> None:
         """Take in holders by their columns, where there are none yet; their buffers are still to be made."""

@@ -10,7 +10,7 @@ from nearcast.columns import NO_TIME
 from nearcast.indexes import Matches
 from nearcast.indexes._scored import scored_of
 from nearcast.skyband.fill import Filling, fill
-from nearcast.skyband.holders import NOBODY, Holders
+from nearcast.skyband.holders import NOBODY, Holders, relink_all
 from nearcast.skyband.pool import Slabs, bytes_cut, grown, new_slabs
 from nearcast.skyband.walk import (
     DONE,
@@ -27,6 +27,7 @@ from nearcast.skyband.walk import (
 )
 from nearcast.sliding import SlidingWindow, Window
 from nearcast.text.weights import squared_lengths
+from nearcast.topk.checkpoint import Checkpoint, Dropped
 from nearcast.topk.events import Events, difference, tops_of
 from nearcast.topk.holding import Holding
 from nearcast.topk.options import TopKOptions
@@ -76,8 +77,6 @@ class Keeper:
         self._progress = new_progress(1 << 10, 1 << 12, 1 << 12, 1)
         #: Holders searched for during the batch under way: from which score on all that is to come is known.
         self._covered: dict[int, float] = {}
-        #: Whether steps were begun and not ended: then buffers are to be made anew.
-        self._is_torn = False
         self.n_searches = 0
 
     def __len__(self) -> int:
@@ -118,6 +117,27 @@ class Keeper:
         """Forget the subscriptions of these slots, as far as they are of kind `topk`."""
         self.holding.release(slots, self.slabs, self.sliding.rows)
 
+    def release_again(self, slots: NDArray[np.int32]) -> None:
+        """Complete a `release` of these slots that was interrupted; may be called again."""
+        self.holding.release_again(slots, self.slabs, self.sliding.rows)
+
+    def put_back(self, added: NDArray[np.int32], held: NDArray[np.int32], k: NDArray[np.int32]) -> None:
+        """Undo `hold` or `look_again`, also where it was interrupted, of an index that is as before; may be called again.
+
+        `added` are slots that were not held before. Those of `held` want `k` messages again, and are searched for.
+        """
+        self.release_again(added)
+        holders = self.holding.of_slots(held)
+        self.holders.k[holders] = k
+        self._fill_again(holders)
+
+    def _fill_again(self, holders: NDArray[np.int32]) -> None:
+        """Search the window for these holders, and set their thresholds."""
+        for first in range(0, len(holders), _SLICE):
+            part = holders[first : first + _SLICE]
+            self._search(part, self._alive(self.sliding.next_row - 1))
+            self.tell_index(part)
+
     def look_again(
         self, slots: NDArray[np.int32], weights: TermWeights, threads: int = 1, k: NDArray[np.int32] | None = None
     ) -> Events:
@@ -125,7 +145,6 @@ class Keeper:
 
         `k` is how many they want from now on, where that is another number.
         """
-        self._mend()
         self.follow_words(weights)
         events = []
         for first in range(0, len(slots), _SLICE):
@@ -194,8 +213,9 @@ class Keeper:
         self.words.follow()
         known, n = len(self._weights), len(self.words.table)
         if n > known:
-            self._weights = np.concatenate([self._weights, weights.of_table(self.words.table, known)])
-            self.messages.set_weights(self._weights)
+            all_weights = np.concatenate([self._weights, weights.of_table(self.words.table, known)])
+            self.messages.set_weights(all_weights)
+            self._weights = all_weights  # last: what is told twice does no harm
 
     def _reweigh(self, weights: TermWeights) -> None:
         """Weigh all words of the window by another vocabulary."""
@@ -220,9 +240,10 @@ class Keeper:
         used = self.messages.used_words()
         is_used[: len(used)] = used[: len(is_used)]
         if 2 * int(is_used.sum()) + _SPARE_WORDS < len(is_used):
-            self.messages.renumber_words(self.words.keep(is_used))
-            self._weights = self._weights[is_used]
-            self.messages.set_weights(self._weights)
+            words, new_of_old = self.words.kept(is_used)
+            weight = self._weights[is_used]
+            messages = self.messages.with_words(new_of_old, weight)
+            self.__dict__.update(words=words, messages=messages, _weights=weight)  # in one step: all or none
         self._word_limit = 2 * len(self.words.table) + _SPARE_WORDS
 
     # Messages
@@ -238,9 +259,8 @@ class Keeper:
     ) -> tuple[Events, Named]:
         """Let messages arrive, one step each, at these times of the clock; `matches` are whom they concern.
 
-        What is told is named here, for some of it is forgotten when this returns.
+        What is told is named here, for some of it goes with the next `forget`, which is to follow.
         """
-        self._mend()
         self.follow_words(weights)
         assert messages.window_terms is not None
         assert messages.totals is not None
@@ -253,7 +273,6 @@ class Keeper:
 
     def advance(self, clock: int, number: int) -> tuple[Events, Named]:
         """Let the clock alone move on."""
-        self._mend()
         nothing, none = np.zeros(2, np.int64), np.empty(0, np.int32)
         row, now = np.array([NOBODY], np.int64), np.array([clock])
         return self._walk(row, now, np.array([number]), nothing, none, np.empty(0))
@@ -276,7 +295,6 @@ class Keeper:
         score: NDArray[np.float64],
     ) -> tuple[Events, Named]:
         """Take all buffers through these steps."""
-        self._is_torn = True
         self.sliding.now = int(clock[-1])
         expiries = self.sliding.slide(rows, clock)
         none, nobody, nothing = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
@@ -298,27 +316,40 @@ class Keeper:
         self._progress = progress
         self._tell_untold(progress)
         events = events_of(progress)
-        named = self.names(events.row)
+        return events, self.names(events.row)
+
+    def forget(self, kept: Checkpoint | None = None) -> None:
+        """Let go of the messages that no longer count, of those that a checkpoint may need after copying them there."""
+        if kept is not None:
+            first, last = self.sliding.first_row, min(self.sliding.first_counting, kept.window.next_row)
+            if last > first:
+                held = np.arange(max(first, self.messages.first_held), last)
+                kept.dropped.append(Dropped(self.sliding.named(first, last), self.messages.messages(held)))
         self.sliding.forget()
         self.messages.drop_before(self.sliding.first_row)
-        self._is_torn = False
-        return events, named
 
-    def _mend(self) -> None:
-        """Make all buffers anew where a call was interrupted in the middle of its steps; what it told is lost."""
-        if not self._is_torn:
-            return
-        if self.messages.next_row != self.sliding.next_row:
-            raise RuntimeError("the window was torn by an earlier error; open the hub as it was saved last")
-        self.sliding.unlink_all()
-        for column, value in (("is_untold", 0), ("step", NOBODY), ("oldest", NOBODY)):
-            getattr(self.holders, column)[:] = value
-        holders = self.holding.of_slots(self.holding.slots())
-        # What was appended by the torn call has arrived all at once.
-        self.sliding.forget()
-        self._search(holders, self._alive(self.sliding.next_row - 1))
-        self.tell_index(holders)
-        self._is_torn = False
+    def checkpoint(self, number: int) -> Checkpoint:
+        """Return what `roll_back` needs to undo the steps from this number on."""
+        return Checkpoint(self.sliding.mark(), number, [])
+
+    def roll_back(self, before: Checkpoint) -> None:
+        """Bring window, buffers and thresholds back to a checkpoint, from wherever steps were interrupted.
+
+        The window is restored; the buffers that a step has touched are filled from it again. May be called again.
+        """
+        mark, dropped = before.window, before.dropped
+        self.__dict__.update(  # in one step: both or neither
+            sliding=self.sliding.rolled_back(mark, [each.names for each in dropped]),
+            messages=self.messages.rolled_back(mark.first_row, mark.next_row, [each.batch for each in dropped]),
+        )
+        holders = self.holders
+        is_touched = (holders.step >= before.number) | (holders.step < NOBODY)
+        touched = np.flatnonzero(is_touched & (holders.slot != NOBODY)).astype(np.int32)
+        holders.size[touched] = 0
+        holders.is_untold[:] = 0
+        relink_all(holders, self.sliding.rows, self.slabs)
+        self._fill_again(touched)
+        holders.step[touched] = NOBODY  # last: until then they are touched
 
     def _new_progress(self) -> Progress:
         progress = self._progress

@@ -48,18 +48,16 @@ class WindowWords:
         words: NDArray[np.int32] = self._word_of_term[terms]
         return words
 
-    def keep(self, is_used: NDArray[np.bool_]) -> NDArray[np.int32]:
-        """Forget the words that are not used; return the new id of each old one, -1 for the forgotten."""
+    def kept(self, is_used: NDArray[np.bool_]) -> tuple[WindowWords, NDArray[np.int32]]:
+        """Return the words that are used, and the new id of each old one, -1 for those left out."""
         kept = np.flatnonzero(is_used)
         new_of_old = np.full(len(self.table), _NO_WORD, np.int32)
         blob, start = self.table.arrays()
-        table = WordTable()
-        new_of_old[kept] = table.ids(blob, start[kept], (start[kept + 1] - start[kept]).astype(np.int32), add=True)
-        self.table = table
-        self._word_of_term[:] = _NO_WORD
-        self._n_words = self._n_terms = 0
-        self.follow()
-        return new_of_old
+        words = WindowWords(self._known)
+        lengths = (start[kept + 1] - start[kept]).astype(np.int32)
+        new_of_old[kept] = words.table.ids(blob, start[kept], lengths, add=True)
+        words.follow()
+        return words, new_of_old
 
 
 def distinct_words(

@@ -57,14 +57,15 @@ class Columns:
         return sum(array.nbytes for array in self.arrays.values())
 
     def _make_room(self, n: int) -> None:
-        """Move what is in use to the front, of larger arrays unless half of these is free."""
+        """Move what is in use to the front, of larger arrays unless half of these is free; all of it or nothing."""
         used = self.end - self.first
         capacity = max(2 * (used + n), _LEAST_CAPACITY)
+        arrays: dict[str, NDArray[Any]] = {}
         for name, old in self.arrays.items():
             new = old
             if 2 * (used + n) > len(old):
                 new = np.empty((capacity, *old.shape[1:]), old.dtype)
             # The part in use is at most half, so where it moves within one array it does not overlap itself.
             new[:used] = old[self.first - self.base : self.end - self.base]
-            self.arrays[name] = new
-        self.base = self.first
+            arrays[name] = new
+        self.__dict__.update(arrays=arrays, base=self.first)  # in one step: both or neither

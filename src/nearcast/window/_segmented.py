@@ -9,7 +9,7 @@ merged some ten times in its life.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -42,7 +42,10 @@ class SegmentedMessages(StoredMessages):
         #: The rows of each segment, first and end, and where it begins in each of the columns.
         self._segments: list[tuple[int, int]] = []
         self._begins: list[tuple[int, ...]] = []
+        #: Whether segments are to be built anew from their rows: words or lengths changed, or a change was interrupted.
         self._is_stale = False
+        #: The arrangement of rows being written, None when it is complete.
+        self._arranging: tuple[int, int, dict[str, NDArray[Any]], NDArray[np.int32]] | None = None
         #: All arrays as kernels read them, until something changes.
         self._view: tuple[Any, ...] | None = None
         self._lender = Lender()
@@ -117,11 +120,15 @@ class SegmentedMessages(StoredMessages):
         while left and self._is_merged(self._segments[left - 1], first, end):
             left -= 1
             first = self._segments[left][0]
-        self._cut(left)
-        del self._segments[left:]
+        was_stale, self._is_stale = self._is_stale, True
+        if not was_stale:
+            self._cut(left)
+        self._segments = self._segments[:left]
         self._arrange(first, end)
-        self._build(first, end)
-        self._segments.append((first, end))
+        if not was_stale:
+            self._build(first, end)
+        self._segments = [*self._segments, (first, end)]
+        self._is_stale = was_stale
 
     def _is_merged(self, segment: tuple[int, int], first: int, end: int) -> bool:
         """Tell whether a segment goes into the one of the rows that follow: not if most of it is about to go."""
@@ -136,13 +143,28 @@ class SegmentedMessages(StoredMessages):
         begin, last = self._word_first(first), self._word_first(end)
         said = np.empty((last - begin, 2), np.int32)
         copy_words(self._held(), first - rows.base, order, said)
-        self._words.part("said", begin, last)[:] = said
-        for name in ("card", "time", "mark", "key"):
-            column = rows.part(name, first, end)
-            column[:] = column[order]
-        card = rows.part("card", first, end)
+        arranged = {name: rows.part(name, first, end)[order] for name in ("card", "time", "mark", "key")}
+        card = arranged["card"]
         card[:, WORD_FIRST] = begin + np.cumsum(card[:, N_WORDS]) - card[:, N_WORDS]
-        rows.arrays["place"][card[:, ROW].astype(np.int64) - rows.base] = np.arange(first, end)
+        self._arranging = (first, begin, arranged, said)
+        self._write_arranged()
+
+    def _write_arranged(self) -> None:
+        """Write an arrangement in place of the rows it was made of; it may be written again after an interruption."""
+        if self._arranging is None:
+            return
+        first, begin, arranged, said = self._arranging
+        rows, end = self._rows, first + len(arranged["card"])
+        self._words.part("said", begin, begin + len(said))[:] = said
+        for name, column in arranged.items():
+            rows.part(name, first, end)[:] = column
+        rows.arrays["place"][arranged["card"][:, ROW].astype(np.int64) - rows.base] = np.arange(first, end)
+        self._arranging = None
+
+    def rolled_back(self, first_row: int, next_row: int, dropped: list[Batch]) -> Self:
+        """Return an index of the rows `first_row` to `next_row`, the first of which are in `dropped`."""
+        self._write_arranged()
+        return super().rolled_back(first_row, next_row, dropped)
 
     def _forget_before(self, place: int) -> None:
         """Give up the segments below `place`, or all places below it if it is in no segment."""
@@ -150,37 +172,35 @@ class SegmentedMessages(StoredMessages):
         gone = 0
         while gone < len(self._segments) and self._segments[gone][1] <= place:
             gone += 1
-        if gone:
-            self._drop(gone)
         end = self._segments[gone - 1][1] if gone else self._rows.first
-        del self._segments[:gone]
+        if gone:
+            was_stale, self._is_stale = self._is_stale, True
+            self._segments = self._segments[gone:]
+            if not was_stale:
+                self._drop(gone)
+            self._is_stale = was_stale
         super()._forget_before(end if self._segments else place)
 
     def set_weights(self, weight: NDArray[np.float64]) -> None:
         """Say what all words weigh, by id; if a word had another weight, the next search builds the segments anew."""
-        old, seen = self._weight, self._n_words
+        new_of_seen = weight[: max(self._weight.size, self._n_words)]
+        self._is_stale |= not np.array_equal(new_of_seen, self._weight)  # first: noted once too often does no harm
         super().set_weights(weight)
-        new_of_seen = self._weight[: max(old.size, seen)]
-        self._is_stale |= new_of_seen.size != old.size or not np.array_equal(new_of_seen, old)
 
     def relength(self, first_row: int, length: NDArray[np.float64]) -> None:
         """Replace the squared lengths of the rows from `first_row` on; rows no longer held are passed over."""
+        self._is_stale = True
         super().relength(first_row, length)
-        self._is_stale = True
-
-    def renumber_words(self, new_of_old: NDArray[np.int32]) -> None:
-        """Give words other ids, -1 for those that no held row has; `set_weights` follows, in the new order."""
-        self._view = None
-        super().renumber_words(new_of_old)
-        self._is_stale = True
 
     def refresh(self) -> None:
         """Build all segments anew if words or lengths have changed since; a search does it by itself."""
         if self._is_stale:
-            self._is_stale, self._view = False, None
-            self._cut(0)
+            self._view, self._begins = None, []
+            for columns in self._columns:
+                columns.cut(columns.first)
             for first, end in self._segments:
                 self._build(first, end)
+            self._is_stale = False
 
     # --- searches -------------------------------------------------------------------------------------------------
 

@@ -117,8 +117,9 @@ class StoredMessages(MessageIndex):
     def _forget_before(self, place: int) -> None:
         """Give up the places below `place`."""
         if place > self._rows.first:
-            self._words.drop(self._word_first(place))
-            self._rows.drop(place)
+            first_word = self._word_first(place)
+            self._rows.drop(place)  # before its words: no row that is held lacks any
+            self._words.drop(first_word)
 
     def _word_first(self, place: int) -> int:
         """Return the first word of the message at a place, or the end."""
@@ -155,12 +156,25 @@ class StoredMessages(MessageIndex):
         mark_used(self._held(), self._rows.first - self._rows.base, self._rows.end - self._rows.base, self._floor, used)
         return used
 
-    def renumber_words(self, new_of_old: NDArray[np.int32]) -> None:
-        """Give words other ids, -1 for those that no held row has; `set_weights` follows, in the new order."""
-        self._words["said"][:, 0] = new_of_old[self._words["said"][:, 0]]
-        self._n_words = int(new_of_old.max(initial=-1)) + 1
-        self._weight = np.zeros(0)
-        self._order_words(self._rows.first)
+    def with_words(self, new_of_old: NDArray[np.int32], weight: NDArray[np.float64]) -> Self:
+        """Return an index of the same rows whose words have other ids, -1 for those that no held row has."""
+        held = self.messages(np.arange(self._floor, self._rows.end))
+        return self._made_of(self._floor, [held._replace(word=new_of_old[held.word])], weight)
+
+    def rolled_back(self, first_row: int, next_row: int, dropped: list[Batch]) -> Self:
+        """Return an index of the rows `first_row` to `next_row`, the first of which are in `dropped`."""
+        first_held = first_row + sum(len(batch.box) for batch in dropped)
+        held = self.messages(np.arange(first_held, next_row))
+        return self._made_of(first_row, [*dropped, held], self._weight)
+
+    def _made_of(self, first_row: int, batches: list[Batch], weight: NDArray[np.float64]) -> Self:
+        """Return a new index of these messages, with rows from `first_row` on."""
+        fresh = type(self)(self.space, self.by_time)
+        fresh._begin(first_row)
+        fresh.set_weights(weight)
+        for batch in batches:
+            fresh.append(batch)
+        return fresh
 
     def save(self, folder: str | Path) -> None:
         """Write everything as plain arrays into a new folder."""

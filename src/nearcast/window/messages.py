@@ -144,9 +144,18 @@ class MessageIndex(ABC):
         """Tell by word id, up to the greatest that was ever given, which words the rows held have."""
 
     @abstractmethod
-    def renumber_words(self, new_of_old: NDArray[np.int32]) -> None:
-        """Give words other ids, -1 for those that no held row has; `set_weights` follows, in the new order."""
+    def with_words(self, new_of_old: NDArray[np.int32], weight: NDArray[np.float64]) -> MessageIndex:
+        """Return an index of the same rows whose words have other ids, -1 for those that no held row has.
 
+        `weight` is what words weigh by their new ids. This index stays as it is.
+        """
+
+    @abstractmethod
+    def rolled_back(self, first_row: int, next_row: int, dropped: list[Batch]) -> MessageIndex:
+        """Return an index of the rows `first_row` to `next_row`, as before an `append` that was interrupted or undone.
+
+        Rows dropped since are in `dropped`: the first ones, in order. This index is only read.
+        """
     @abstractmethod
     def save(self, folder: str | Path) -> None:
         """Write everything as plain arrays into a new folder."""

@@ -1,0 +1,162 @@
+"""Undo and redo records: how an engine keeps every change whole, whatever interrupts it.
+
+A change that takes several writes first stores a record in `State.torn`, and its last write, which is one step, takes
+the record away. Whoever finds a record there, be it the call that was interrupted or the next one, lets it `mend` the
+state: a change that had not come to its end is undone, one that cannot be undone any more is completed. Mending may be
+interrupted as well, so all of it can be done again. Calls of an index are whole by themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.columns import NO_TIME, TOPK
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast._ids import IdTable
+    from nearcast.columns import Subscriptions
+    from nearcast.engine import State
+    from nearcast.text.weights import TermWeights
+    from nearcast.topk.checkpoint import Checkpoint
+    from nearcast.topk.holding import Holding
+
+
+class Record(Protocol):
+    """What is known of a change under way."""
+
+    def mend(self, state: State) -> None:
+        """Undo the change or complete it, and take the record away in the last step."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Undo record of subscriptions stored or moved: new ids get none of it, known ones what they had.
+
+    `n_slots` and `n_live` are those of the index before; `held` is what the slots `replaced` held, and `expires` when
+    that expires.
+    """
+
+    n_slots: int
+    n_live: int
+    new_ids: pa.Array
+    replaced: NDArray[np.int32]
+    held: Subscriptions | None
+    expires: NDArray[np.int64]
+
+    @classmethod
+    def before(
+        cls, state: State, new_ids: pa.Array, replaced: NDArray[np.int32], held: Subscriptions | None = None
+    ) -> Stored:
+        """Return the record of a change that is about to begin; `held` saves a look where that is known."""
+        if held is None and len(replaced):
+            held = state.index.subscriptions(replaced)
+        expires = np.full(len(replaced), NO_TIME)
+        has_expiry = replaced < len(state.expires)
+        expires[has_expiry] = state.expires[replaced[has_expiry]]
+        return cls(state.index.n_slots, len(state.index), new_ids, replaced, held, expires)
+
+    def mend(self, state: State) -> None:
+        """Undo the change."""
+        index = state.index
+        added = np.arange(self.n_slots, index.n_slots, dtype=np.int32)
+        if len(index) > self.n_live:
+            index.remove(added)
+        if self.held is not None:
+            index.replace(self.replaced, self.held)
+        if len(self.new_ids):
+            state.ids.unbind(self.new_ids)
+        state.expires[added[added < len(state.expires)]] = NO_TIME
+        has_expiry = self.replaced < len(state.expires)
+        state.expires[self.replaced[has_expiry]] = self.expires[has_expiry]
+        if state.topk is not None:
+            state.topk.put_back(added, *self._topk())
+        state.commit(torn=None)
+
+    def _topk(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return which of the replaced slots held a top-k subscription, and its k."""
+        if self.held is None or self.held.scoring is None:
+            return self.replaced[:0], self.replaced[:0]
+        is_topk = self.held.kind == TOPK
+        return self.replaced[is_topk], self.held.scoring.k[is_topk]
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Undo record of messages that arrive in a window, or of its clock."""
+
+    before: Checkpoint
+
+    def mend(self, state: State) -> None:
+        """Undo the change."""
+        assert state.topk is not None
+        state.topk.roll_back(self.before)
+        state.commit(torn=None)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Undo record of a change of vocabulary, by the weights of before."""
+
+    weights: TermWeights
+
+    def mend(self, state: State) -> None:
+        """Undo the change."""
+        if state.n_weighed:
+            state.index.set_weights(self.weights.from_term(0))
+        if state.topk is not None:
+            state.topk.look_again_at_all(self.weights)
+        state.commit(torn=None)
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Redo record of subscriptions that go: when the index has removed them, the rest follows.
+
+    `n_live` is that of the index before, -1 if it is not to remove anything; `then` are attributes of the state to be
+    set in the last step.
+    """
+
+    slots: NDArray[np.int32]
+    n_live: int
+    then: dict[str, Any] = field(default_factory=dict)
+
+    def mend(self, state: State) -> None:
+        """Complete the change if the index has made its part of it, else drop it."""
+        if len(state.index) == self.n_live:
+            state.commit(torn=None)
+            return
+        if state.topk is not None:
+            state.topk.release_again(self.slots)
+        if self.n_live >= 0:
+            state.ids.release_again(self.slots)
+            state.expires[self.slots[self.slots < len(state.expires)]] = NO_TIME
+        state.commit(torn=None, **self.then)
+
+
+@dataclass(frozen=True)
+class Renumbered:
+    """Redo record of slots that get other numbers: when the index has them, everything else follows in one step.
+
+    `n_slots` is that of the index before; the rest is as it is to be afterwards.
+    """
+
+    n_slots: int
+    ids: IdTable
+    holding: Holding | None
+    expires: NDArray[np.int64]
+    by_slot: dict[str, NDArray[Any]]
+
+    def mend(self, state: State) -> None:
+        """Complete the change if the index has made its part of it, else drop it."""
+        if state.index.n_slots == self.n_slots:
+            state.commit(torn=None)
+            return
+        if state.topk is not None and self.holding is not None:
+            state.topk.holding = self.holding
+        state.commit(torn=None, ids=self.ids, expires=self.expires, by_slot=self.by_slot)

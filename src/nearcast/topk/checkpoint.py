@@ -1,0 +1,24 @@
+"""Checkpoints of a window and its top-k buffers: what it takes to undo steps that were interrupted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from nearcast.sliding import RowNames, WindowMark
+    from nearcast.window import Batch
+
+
+class Dropped(NamedTuple):
+    """Consecutive rows that left the window after a checkpoint, with their messages as far as these are held here."""
+
+    names: RowNames
+    batch: Batch
+
+
+class Checkpoint(NamedTuple):
+    """The window as it was, the number of the first step to undo, and the rows dropped since then, in order."""
+
+    window: WindowMark
+    number: int
+    dropped: list[Dropped]
