@@ -111,7 +111,9 @@ def check_sum(path: Path, expected: FileSum, called: str) -> None:
     try:
         found = sum_of(path)
     except OSError as error:
-        raise IncompatibleStore(f"{called} cannot be read ({error}); bring it back from a copy, or save again") from None
+        raise IncompatibleStore(
+            f"{called} cannot be read ({error}); bring it back from a copy, or save again"
+        ) from None
     if found != expected:
         raise damaged(called, "its content is not what was written (CRC-32)")
 

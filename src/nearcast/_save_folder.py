@@ -18,7 +18,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -163,10 +163,8 @@ def _only_writer(folder: Path) -> Iterator[None]:
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
+        with suppress(OSError):  # without locks in a file system, whoever saves from two processes must take turns
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError:
-            pass  # a file system without locks: whoever saves there from two processes at once must take turns
         yield
     finally:
         os.close(descriptor)
@@ -183,7 +181,9 @@ def _checked_for_save(folder: Path, form: HeadForm) -> str | None:
             return _data_of(folder, form)
     elif names == ours:
         return None
-    raise FileExistsError(f"{folder} is not empty and holds no saved hub; save into a new folder, or onto an older save")
+    raise FileExistsError(
+        f"{folder} is not empty and holds no saved hub; save into a new folder, or onto an older save"
+    )
 
 
 def _is_ours(name: str, form: HeadForm) -> bool:

@@ -7,10 +7,9 @@ checksum was asked about may give other answers, but cannot lead out of an array
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from nearcast._contents import damaged
 from nearcast._saved import load_array, mapped
@@ -26,7 +25,7 @@ class SavedArrays:
     `prefix` stands before every name, as in `rows.slot.npy`.
     """
 
-    def __init__(self, folder: str | Path, prefix: str = ""):
+    def __init__(self, folder: str | PathLike[str], prefix: str = ""):
         self.folder, self._prefix = Path(folder), prefix
 
     def named(self, prefix: str) -> SavedArrays:
@@ -67,8 +66,10 @@ class SavedArrays:
     def within(self, name: str, array: NDArray[Any], low: float, high: float) -> None:
         """Check that all values lie from `low` up to `high`, that one included; NaN lies nowhere."""
         if array.size:
-            fits = bool((array >= low).all() and (array <= high).all()) if array.dtype.kind == "f" else (
-                array.min() >= low and array.max() <= high
+            fits = (
+                bool((array >= low).all() and (array <= high).all())
+                if array.dtype.kind == "f"
+                else (array.min() >= low and array.max() <= high)
             )
             self.check(name, fits, f"it holds values outside of {low:g} to {high:g}")
 

@@ -335,9 +335,7 @@ class Pipeline:
         return files, registered, keys, len(kept)
 
     def _put(self, kind: str, batch: int, write: Any, suffix: str = ".pickle") -> str:
-        name = self.store.unique(kind, batch, suffix=suffix)
-        self.store.put(name, write)
-        return name
+        return self.store.put_summed(self.store.unique(kind, batch, suffix=suffix), write).name
 
     def _late(self, messages: Sequence[Taken], order: Order, rejected: Rejected) -> NDArray[np.bool_]:
         """Reject the messages that come too late for the window; tell which these are, in order."""

@@ -99,7 +99,10 @@ def open_keeper(keeper: Keeper, folder: Path, weights: TermWeights) -> None:
     columns = {
         name: arrays.mapped(f"holder_{name}", HOLDER_TYPES[name]) for name in Holders._fields if name not in _MADE_ANEW
     }
-    entries = {"entry_score": arrays.mapped("entry_score", np.float64), "entry_tag": arrays.mapped("entry_tag", np.int64)}
+    entries = {
+        "entry_score": arrays.mapped("entry_score", np.float64),
+        "entry_tag": arrays.mapped("entry_tag", np.int64),
+    }
     _check_holders(arrays, columns, keeper)
     _check_entries(arrays, columns["size"], entries, keeper)
     keeper.holding.restore(columns)

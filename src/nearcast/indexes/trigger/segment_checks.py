@@ -1,4 +1,4 @@
-"""Maps the arrays of a saved segment, and checks all that the search kernels follow: trees, hash tables, lists, rows."""
+"""Maps the arrays of a saved segment and checks what search kernels follow: trees, hash tables, lists, rows."""
 
 from __future__ import annotations
 
@@ -133,9 +133,7 @@ def _check_places(arrays: SavedArrays, places: Places) -> None:
         level = np.concatenate([places.child[level], places.child[level] + 1]).astype(np.int64)
 
 
-def _check_rows(
-    arrays: SavedArrays, rows: Rows, n_polygons: int, n_slots: int, n_terms: int, space: Space
-) -> int:
+def _check_rows(arrays: SavedArrays, rows: Rows, n_polygons: int, n_slots: int, n_terms: int, space: Space) -> int:
     """Check the rows of a segment; return how many of them, the last ones, are scored."""
     n, n_scored = len(rows.slot), len(rows.score)
     for name in ("part", "shape", "clause", "side"):
@@ -178,7 +176,7 @@ def _check_scores(arrays: SavedArrays, rows: Rows, n_terms: int, space: Space) -
 def _check_tables(
     arrays: SavedArrays, table_start: NDArray[np.int64], table: NDArray[np.int32], n_cells: int, n_entries: int
 ) -> None:
-    """Check the hash tables of cells or groups: each has a vacant place, which ends a search, and lists within bounds."""
+    """Check the hash tables of cells or groups: a vacant place in each, which ends a search, and lists in bounds."""
     arrays.starts("table_start", table_start, n_cells, len(table))
     is_vacant = table[:, 0] == VACANT
     vacant = np.append(0, np.cumsum(is_vacant))

@@ -13,8 +13,6 @@ from nearcast._saved import save_array
 from nearcast.indexes.trigger.components import arrays_of
 from nearcast.indexes.trigger.moving.bounds import (
     BLOCK,
-    Blocks,
-    Entries,
     new_entries,
     raise_table,
     rounded_up,

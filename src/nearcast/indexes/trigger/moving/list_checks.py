@@ -57,9 +57,7 @@ def map_lists(arrays: SavedArrays) -> tuple[MovingRows, Lists]:
     return rows, lists
 
 
-def check_lists(
-    arrays: SavedArrays, rows: MovingRows, lists: Lists, n_slots: int, n_terms: int, space: Space
-) -> None:
+def check_lists(arrays: SavedArrays, rows: MovingRows, lists: Lists, n_slots: int, n_terms: int, space: Space) -> None:
     """Raise `IncompatibleStore` if anything in a component leads to where nothing is."""
     _check_rows(arrays.named("rows."), rows, n_slots, n_terms, space)
     arrays = arrays.named("lists.")
