@@ -14,7 +14,6 @@ from nearcast.indexes import open_index
 from nearcast.sliding import Window
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.words import WordTable
-from nearcast.topk.saved import open_keeper, save_keeper
 
 _FORMAT = 1
 _MANIFEST = "hub.json"
@@ -31,6 +30,8 @@ def save_state(state: State, folder: str | Path, **more: Any) -> None:
     for name, column in state.by_slot.items():
         save_array(folder / f"slot_{name}.npy", column)
     if state.topk is not None:
+        from nearcast.topk.saved import save_keeper
+
         save_keeper(state.topk, folder / "topk")
     words = state.analyzer.stop_words
     analyzer = {
@@ -81,6 +82,8 @@ def open_state(folder: str | Path) -> tuple[State, dict[str, Any]]:
     )
     state.n_weighed, state.needs_totals = about["n_weighed"], about["needs_totals"]
     if state.topk is not None:
+        from nearcast.topk.saved import open_keeper
+
         open_keeper(state.topk, folder / "topk", state.weights)
     return state, about
 

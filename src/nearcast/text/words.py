@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._arrow import array_of
-from nearcast._jit import kernel
+from nearcast._jit import kernel, step
 from nearcast._saved import load_array, save_array
 from nearcast.errors import IncompatibleStore, InvalidColumns
 
@@ -48,7 +48,7 @@ _LONGEST = (1 << 31) - 1
 _BLOB_FILE, _START_FILE = "words_blob.npy", "words_start.npy"
 
 
-@kernel
+@step
 def _hash(data, at, length, multiplier):
     """Return a 31-bit polynomial hash modulo 2^31 - 1, three bytes a step.
 
@@ -73,7 +73,7 @@ def _hash(data, at, length, multiplier):
     return value if value < _PRIME else value - _PRIME
 
 
-@kernel
+@step
 def _place(data, at, length, hashed, blob, start, slots):
     """Return the place in `slots` that holds the span, or ~place of the empty one where it belongs."""
     mask = slots.size - 1
