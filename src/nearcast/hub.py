@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from nearcast import engine
+from nearcast import _arrow, engine
 from nearcast.columns import NO_TIME, TOPK, Messages, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
 from nearcast.errors import InvalidColumns, InvalidInput, InvalidSubscription, NotSupported
@@ -35,7 +35,7 @@ from nearcast.model import (
 )
 from nearcast.model.places import is_number
 from nearcast.moves import moved_row
-from nearcast.query import compile_queries
+from nearcast.query import compile_query
 from nearcast.recent import Recent
 from nearcast.sliding import Window
 from nearcast.snapshot import open_state, save_state
@@ -173,7 +173,7 @@ class Hub:
         """Forget a subscription; `UnknownSubscription` if there is none."""
         with self._lock:
             self._whole().slot(subscription_id)
-            engine.unsubscribe(self._state, pa.array([subscription_id]))
+            engine.unsubscribe(self._state, _arrow.one_id(subscription_id))
 
     def move(self, subscription_id: Id, place: Any) -> Deliveries:
         """Give a subscription another place, from now on.
@@ -186,7 +186,7 @@ class Hub:
             shape = self._moved(slot, place)
             shape.check(self.space)
             regions = Regions.from_shapes([shape], self.space)
-            engine.move(self._state, pa.array([subscription_id]), regions)
+            engine.move(self._state, _arrow.one_id(subscription_id), regions)
             return self._deliveries()
 
     def _deliveries(self, rejected: Rejected | None = None, published: Published | None = None) -> Deliveries:
@@ -238,8 +238,7 @@ class Hub:
         analyzer = self._state.analyzer
         if isinstance(value, Similar | TopK):
             return columns_of(value, self.space, words, analyzer, self.max_distance)
-        has_region = np.array([value.region is not None])
-        compiled = compile_queries(pa.array([value.query]), words, analyzer=analyzer, has_region=has_region)
+        compiled = compile_query(value.query, words, analyzer=analyzer, has_region=value.region is not None)
         if compiled.errors:
             raise compiled.errors[0][1]
         return Subscriptions.of(
@@ -247,7 +246,7 @@ class Hub:
             compiled.code_start,
             compiled.code,
             Regions.from_shapes([value.region], self.space),
-            ids=pa.array([value.id]),
+            ids=_arrow.one_id(value.id),
             expires=np.array([microseconds_of(value.expires)]),
         )
 

@@ -17,7 +17,6 @@ from nearcast.indexes import open_index
 from nearcast.sliding import Window
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.words import WordTable
-from nearcast.topk.saved import open_keeper, save_keeper
 
 #: Format 1 had its files beside the head, without checksums.
 _HUB = HeadForm(
@@ -68,6 +67,8 @@ def write_state(state: State, folder: Path) -> dict[str, Any]:
     for name, column in state.by_slot.items():
         save_array(folder / f"slot_{name}.npy", column)
     if state.topk is not None:
+        from nearcast.topk.saved import save_keeper
+
         save_keeper(state.topk, folder / "topk")
     words = state.analyzer.stop_words
     analyzer = {
@@ -114,6 +115,8 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
     _check_ids(state, folder)
     state.n_weighed, state.needs_totals = about["n_weighed"], about["needs_totals"]
     if state.topk is not None:
+        from nearcast.topk.saved import open_keeper
+
         open_keeper(state.topk, folder / "topk", state.weights)
     return state
 

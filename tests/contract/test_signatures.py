@@ -17,6 +17,7 @@ EXPECTED = {
     "nearcast.indexes._scored.own_amounts",
     "nearcast.indexes.trigger.search.search_segment",
     "nearcast.indexes.trigger.delta.search_delta",
+    "nearcast.indexes.trigger.delta.search_scored_delta",
     "nearcast.indexes.trigger.segment._spread",
     "nearcast.indexes.trigger.merging._hand_over",
     "nearcast.indexes._gather.merge_found",

@@ -81,7 +81,7 @@ def columns_of(
         np.array([0, len(terms)]),
         terms,
         Regions.from_shapes([Box(*value.place, *value.place)], space),
-        ids=pa.array([value.id]),
+        ids=_arrow.one_id(value.id),
         expires=np.array([microseconds_of(value.expires)]),
         kind=np.array([SIMILAR if isinstance(value, Similar) else TOPK]),
         scoring=_scoring_of(value, distance),

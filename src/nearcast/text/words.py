@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nearcast._arrow import array_of
 from nearcast._contents import damaged
-from nearcast._jit import kernel
+from nearcast._jit import kernel, step
 from nearcast._saved import save_array
 from nearcast._saved_arrays import SavedArrays
 from nearcast.errors import InvalidColumns
@@ -50,7 +50,7 @@ _LONGEST = (1 << 31) - 1
 _BLOB, _START = "words_blob", "words_start"
 
 
-@kernel
+@step
 def _hash(data, at, length, multiplier):
     """Return a 31-bit polynomial hash modulo 2^31 - 1, three bytes a step.
 
@@ -75,7 +75,7 @@ def _hash(data, at, length, multiplier):
     return value if value < _PRIME else value - _PRIME
 
 
-@kernel
+@step
 def _place(data, at, length, hashed, blob, start, slots):
     """Return the place in `slots` that holds the span, or ~place of the empty one where it belongs."""
     mask = slots.size - 1

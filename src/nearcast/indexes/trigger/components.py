@@ -11,7 +11,7 @@ import numpy as np
 
 from nearcast._saved import save_array
 from nearcast._saved_arrays import SavedArrays
-from nearcast.indexes.trigger.delta import Delta, search_delta
+from nearcast.indexes.trigger.delta import Delta, search_delta, search_scored_delta
 from nearcast.indexes.trigger.disc_search import search_discs
 from nearcast.indexes.trigger.rows import Rows, take_rows
 from nearcast.indexes.trigger.search import search_segment
@@ -136,8 +136,11 @@ class DeltaComponent:
         return int(search_delta(delta.rows, delta.chains, batch, first, last, owner, self.number, work, start))
 
     def search_scored(self, batch: Batch, owner: NDArray[np.uint8], work: Work) -> bool:
-        """Do nothing: a delta finds its scored rows together with the others."""
-        return True
+        """Run `search_scored_delta`, where there are scored rows."""
+        delta = self.delta
+        return not len(delta.rows.score) or bool(
+            search_scored_delta(delta.rows, delta.chains, batch, owner, self.number, work)
+        )
 
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the rows of these slots that were not killed."""

@@ -212,7 +212,7 @@ def _chain_first(chains, n_triggers, key, head):
 
 @hot_kernel
 def search_delta(rows, chains, batch, first, last, owner, number, work, start):
-    """Search messages `batch.order[first:last]` as `search_segment` does."""
+    """Search messages `batch.order[first:last]` for boolean rows, as `search_segment` does."""
     start[first] = work.tally[FOUND]
     for i in range(first, last):
         before = tally_now(work)
@@ -221,36 +221,53 @@ def search_delta(rows, chains, batch, first, last, owner, number, work, start):
             for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
                 term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
                 trigger = chains.head[_place_of(chains.key, term)]
-                fits = fits and (
-                    trigger == _NONE or _walk(rows, chains, trigger, term, batch, i, part, owner, number, work)
-                )
+                fits = fits and (trigger == _NONE or _walk(rows, chains, trigger, batch, i, part, owner, number, work))
         if not end_message(batch, i, fits, before, work, start):
             return i
     return last
 
 
 @step
-def _walk(rows, chains, trigger, term, batch, i, part, owner, number, work):
-    """Verify one chain; False when room ran out."""
+def _walk(rows, chains, trigger, batch, i, part, owner, number, work):
+    """Verify the boolean rows of one chain; False when room ran out."""
     tally, other = work.tally, ~batch.bits[i]
     while trigger != _NONE:
         row, trigger = chains.row[trigger], chains.older[trigger]
+        if rows.shape[row] <= SCORED:
+            continue
         tally[LOOKED_AT] += 1
         slot = rows.slot[row]
-        is_scored = rows.shape[row] <= SCORED
-        if not is_scored and (chains.signature[row] & other) != np.uint64(0):
-            continue
-        if not chains.is_alive[row] or owner[slot] != number:
+        if (chains.signature[row] & other) != np.uint64(0) or not chains.is_alive[row] or owner[slot] != number:
             continue
         if tally[PENDING] == work.pending.shape[0] or tally[FOUND] == work.found.size:
             return False
-        if is_scored:
-            # A message in two parts has one distance: its first part speaks for it.
-            if part == 0 and not _score(rows, row, slot, chains.earth[0] == 1, term, batch, i, work):
-                return False
-        elif _holds(rows, chains, row, batch, i, part, work):
+        if _holds(rows, chains, row, batch, i, part, work):
             work.found[tally[FOUND]] = slot
             tally[FOUND] += 1
+    return True
+
+
+@hot_kernel
+def search_scored_delta(rows, chains, batch, owner, number, work):
+    """Add the scored rows that the messages of a chunk satisfy to the hits, as `search_discs` does.
+
+    A kernel of its own: who has boolean subscriptions alone need not wait until it is compiled.
+    """
+    is_earth = chains.earth[0] == 1
+    for i in range(batch.order.size):
+        for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
+            term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
+            trigger = chains.head[_place_of(chains.key, term)]
+            while trigger != _NONE:
+                row, trigger = chains.row[trigger], chains.older[trigger]
+                if rows.shape[row] > SCORED:
+                    continue
+                work.tally[LOOKED_AT] += 1
+                slot = rows.slot[row]
+                if not chains.is_alive[row] or owner[slot] != number:
+                    continue
+                if not _score(rows, row, slot, is_earth, term, batch, i, work):
+                    return False
     return True
 
 

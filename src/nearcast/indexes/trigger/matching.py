@@ -121,8 +121,9 @@ class Matcher:
         work, touching = _search_components(held, batch, work, starts, self._space)
         found, looked_at, verified, *_ = work.tally.tolist()
         slots = np.concatenate([work.found[:found], *(pair[1] for pair in touching)])
-        work = _with_room_to_sort(work, len(slots))
-        slots = slots[: sort_distinct(slots, held.n_slots.bit_length(), work.spare, work.digits)]
+        if len(slots) > 1:
+            work = _with_room_to_sort(work, len(slots))
+            slots = slots[: sort_distinct(slots, held.n_slots.bit_length(), work.spare, work.digits)]
         self._idle.append(work)
         start[1] = len(slots)
         return Matches(start, slots, _full_scores(len(slots)), looked_at, verified)
