@@ -1,6 +1,10 @@
 """Calls that are cut short: an index is then as before the call, or as after it, for everything that follows."""
 
+import os
 import random
+import subprocess
+import sys
+import threading
 from dataclasses import dataclass, field
 
 import numba
@@ -24,7 +28,9 @@ from nearcast.errors import UnknownSubscription
 from nearcast.geo import Regions
 from nearcast.indexes import create, open_index
 from nearcast.indexes._undo import UndoLog
+from nearcast.indexes.trigger import TriggerIndex
 from nearcast.model import TopK
+from nearcast.query import parse
 from nearcast.testing import IndexActor, check_index
 from nearcast.testing.values import is_scored, moved, point_box
 
@@ -171,6 +177,20 @@ class TornLife:
         self.tear(*(lambda a=a, m=m: a.index.match(m) for a, m in zip(self.both, self.messages, strict=True)))
         self.check()
 
+    def match_after_changes(self):
+        """Match when something has changed since the last time, so that structures are built and brought up to date."""
+        line, n = "a change", 1 + self.rng.randrange(self.every)
+        while line:
+            slots = self.pick(1 + n % 3)
+            wanted, columns = self.some(len(slots))
+            for actor, each in zip(self.both, columns, strict=True):
+                actor.index.replace(np.array(slots, np.int32), each)
+            self.live |= zip(slots, wanted, strict=True)
+            self.mine.settle()
+            line = interrupted(lambda: self.mine.index.match(self.messages[0]), n)
+            self.check(thoroughly=n % 11 == 0)
+            n += self.every
+
     def learn(self):
         self.tear(*(lambda a=a, m=m: a.index.learn(m) for a, m in zip(self.both, self.messages, strict=True)))
         self.check()
@@ -214,7 +234,7 @@ class TornLife:
         self.move(6)
         self.insert(4)
         self.remove(5)
-        self.match()
+        self.match_after_changes()
 
     def save_and_open(self, folder):
         """Go on with what was saved."""
@@ -240,3 +260,157 @@ def test_calls_cut_short_at_some_lines(spec, tmp_path):
     life = TornLife(spec, 1 if is_ours(spec) else 13, kinds_of(spec))
     life.live_on()
     life.save_and_open(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_calls_cut_short_twice(spec, left_alone):
+    """What an interrupted roll-back leaves is made good by the next call, which may be interrupted as well."""
+    life = TornLife(spec, 7 if is_ours(spec) else 31, kinds_of(spec), is_left=True, seed=2)
+    life.live_on()
+
+
+# Of the trigger index alone
+
+
+@pytest.fixture
+def unmerged(monkeypatch):
+    """Merge nothing in the background."""
+    monkeypatch.setattr(TriggerIndex, "_merge_if_due", lambda self: None)
+
+
+def grown(kinds, seed):
+    """Return an index with full deltas and segments of like size, and its twin."""
+    life = TornLife(SMALL, 1, kinds, seed=seed)
+    for n in (5, 6, 7, 9, 3, 8, 20, 2, 9):
+        wanted, columns = life.some(n)
+        for actor, each in zip(life.both, columns, strict=True):
+            life.live |= zip(actor.index.insert(each).tolist(), wanted, strict=True)
+    slots = np.array(life.pick(20), np.int32)
+    for actor in life.both:
+        actor.index.remove(slots)
+    for slot in slots.tolist():
+        del life.live[slot]
+    life.check()
+    return life
+
+
+@pytest.mark.modes
+@pytest.mark.parametrize("is_left", [False, True])
+@pytest.mark.parametrize("kinds", [("within",), ("topk",), ("within", "similar", "topk")])
+def test_a_merge_cut_short(kinds, is_left, unmerged, request):
+    """A merge is done or not done, and the next one goes on from there."""
+    if is_left:
+        request.getfixturevalue("left_alone")
+    life = grown(kinds, seed=3)
+    index, before, n = life.mine.index, life.state(), 1
+    assert index._is_merge_due()
+    while interrupted(index._merge_all_due, n):
+        if is_left:
+            life.look(n)
+        assert before == life.state()
+        life.check(thoroughly=n % 5 == 0)
+        n += 1
+    assert not index._is_merge_due()
+    life.check()
+
+
+@pytest.mark.modes
+def test_saving_cut_short(unmerged, tmp_path):
+    """An index that could not be saved is as before, and can be saved."""
+    life = grown(("within", "similar", "topk"), seed=4)
+    before, n = life.state(), 1
+    while interrupted(lambda: life.mine.index.save(tmp_path / str(n)), n):
+        assert before == life.state()
+        life.check(thoroughly=False)
+        n += 17
+    life.save_and_open(tmp_path / "whole")
+
+
+@pytest.mark.modes
+def test_a_thread_that_cannot_start_fails_no_change(monkeypatch):
+    """Without a thread to merge in, a change is made all the same, and a later one merges."""
+    life = TornLife(SMALL, 1, ("within",))
+
+    def fail(self):
+        raise MemoryError("no room for a stack")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        for _ in range(4):
+            wanted, columns = life.some(6)
+            for actor, each in zip(life.both, columns, strict=True):
+                life.live |= zip(actor.index.insert(each).tolist(), wanted, strict=True)
+        life.check()
+        assert 0 == life.mine.index.stats()["merges"]
+    life.mine.settle()
+    assert 0 < life.mine.index.stats()["merges"]
+    life.check()
+
+
+@pytest.mark.modes
+def test_a_merge_that_saw_a_change_which_was_undone(unmerged, monkeypatch):
+    """Slots that a merge took for removed, because it looked in the middle of a change, are not lost."""
+    life = grown(("within",), seed=5)
+    index, seen = life.mine.index, []
+    due, numbering = index._due(), index._numbering
+
+    def fail(self):
+        seen.append(self._owner.copy())
+        raise MemoryError
+
+    monkeypatch.setattr(TriggerIndex, "_merge_if_due", fail)
+    with pytest.raises(MemoryError):
+        index.remove(np.array(sorted(life.live), np.int32))
+    assert not sum(len(component.live_rows(seen[0])) for component in due)
+    index._merge(due, seen[0], numbering)
+    life.check()
+
+
+@pytest.mark.modes
+def test_terms_of_changes_that_were_undone_do_not_fill_the_table_of_a_delta(unmerged, monkeypatch):
+    """However often a change with new words fails, a search for a word that is not there ends."""
+    life = TornLife(SMALL, 1, ("within",))
+    life.insert(2)
+
+    def fail(self):
+        raise MemoryError
+
+    monkeypatch.setattr(TriggerIndex, "_merge_if_due", fail)
+    for n in range(40):
+        columns = life.mine.subscriptions([(parse(f"new{n}"), None), (parse(f"newer{n}"), None)])
+        with pytest.raises(MemoryError):
+            life.mine.index.insert(columns)
+    life.said = [(["new1", "newer39", "never"], (0.0, 0.0, 0.0, 0.0)), *life.said]
+    life.encode()
+    life.check()
+
+
+def test_matching_in_threads_cut_short():
+    """No thread reads an index any more when its next call begins."""
+    life = TornLife(SMALL, 1, ("similar", "topk"), seed=6)
+    wanted, columns = life.some(30)
+    for actor, each in zip(life.both, columns, strict=True):
+        life.live |= zip(actor.index.insert(each).tolist(), wanted, strict=True)
+    life.mine.settle()
+    many = life.mine.messages(random_said(life.rng, PLANE, 600))
+    expected, n = life.mine.index.match(many), 1
+    while interrupted(lambda: life.mine.index.match(many, threads=2), n):
+        assert not [thread for thread in threading.enumerate() if thread.name == "nearcast-match"]
+        assert expected == life.mine.index.match(many, threads=3)
+        n += 5
+    life.check()
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="a kernel in plain Python can be interrupted")
+def test_signals_at_random_moments():
+    """Real interrupts, while another thread merges: every call was made or was not, and none is half made."""
+    run = subprocess.run(
+        [sys.executable, "-m", "contract.signals", SMALL, "7", "3"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        timeout=1200,
+    )
+    assert 0 == run.returncode, run.stderr
+    assert int(run.stdout) > 20, "hardly a call was interrupted"
