@@ -134,8 +134,7 @@ class Within(_Value):
     def __post_init__(self) -> None:
         _set(self, "id", _checked_id(self.id, InvalidSubscription))
         _set(self, "region", None if self.region is None else shape_from(self.region))
-        if isinstance(self.query, str):
-            _check_encodable(self.query, "query", InvalidSubscription)
+        _check_storable(self.query, "query", InvalidSubscription)
         tree = parse("" if self.query is None else self.query)
         tree.clauses()  # a query beyond the limit of its normal form is refused here, not when first matched
         if self.region is None and tree.needs_region:
@@ -143,7 +142,7 @@ class Within(_Value):
                 f"the query {shorten(str(self.query))} can be true without any word; add a word or a region",
                 field="query",
             )
-        _set(self, "query", self.query if isinstance(self.query, str) else _written(tree))
+        _set(self, "query", self.query if isinstance(self.query, str) else str(tree))
         _set(self, "expires", checked_time(self.expires, "expires", InvalidSubscription))
 
     def check(self, space: Space) -> None:
@@ -339,10 +338,14 @@ def _check_encodable(value: str, name: str, error: type[InvalidInput]) -> None:
         raise error(f"{name} {shorten(value)} holds half a character and cannot be stored; correct it", field=name)
 
 
-def _written(tree: Query) -> str:
-    """Return a query that came in its JSON form as text."""
-    _check_encodable(str(tree), "query", InvalidSubscription)
-    return str(tree)
+def _check_storable(value: Any, name: str, error: type[InvalidInput]) -> None:
+    """Raise for a value, nested or not, that no file can hold."""
+    if isinstance(value, str):
+        _check_encodable(value, name, error)
+    elif is_deep(value):
+        raise error(f"{name} is nested more than {MAX_DEPTH} deep; make it flatter", field=name)
+    elif has_half_character(value):
+        raise error(f"{name} {shorten(value)} holds half a character and cannot be stored; correct it", field=name)
 
 
 def _checked_terms(value: Any, error: type[InvalidInput]) -> tuple[str, ...] | None:
@@ -365,15 +368,7 @@ def _checked_attributes(value: Any) -> dict[str, Any]:
         if not isinstance(name, str):
             raise InvalidMessage(f"an attribute is called {shorten(name)}; expected text", field="attributes")
         _check_encodable(name, "attributes", InvalidMessage)
-        if not isinstance(each, str | int | float | None):
-            if is_deep(each):
-                raise InvalidMessage(
-                    f"attribute {name} is nested more than {MAX_DEPTH} deep; make it flatter", field=name
-                )
-            if has_half_character(each):
-                raise InvalidMessage(f"attribute {name} holds half a character; correct it", field=name)
-        elif isinstance(each, str):
-            _check_encodable(each, name, InvalidMessage)
+        _check_storable(each, name, InvalidMessage)
     return dict(value)
 
 

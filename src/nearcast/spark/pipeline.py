@@ -350,7 +350,7 @@ class Pipeline:
         return late
 
     def _of_one_id_type(self, standing: Standing, taken: Sequence[Taken], rejected: Rejected) -> list[Taken]:
-        """Leave out sources whose ids are text where all ids so far are integers: columns keep their type."""
+        """Reject the rows of sources whose ids are not of the type of the first, which all ids of a stream have."""
         kept = []
         for each in taken:
             at = 0 if each.kind == "changes" else 1
@@ -358,15 +358,13 @@ class Pipeline:
             if not len(each.time):
                 continue
             if known[at] is None:
-                of_kind = [other.id_type for other in taken if other.kind == each.kind and len(other.time)]
-                known[at] = "string" if "string" in of_kind else "int64"
-            if known[at] == "int64" and each.id_type == "string":
-                reason = "ids in this stream are integers, as the first ones were; this one is text"
+                known[at] = each.id_type
+            if known[at] != each.id_type:
+                types = ("text", "an integer") if known[at] == "string" else ("integers", "text")
+                reason = f"ids in this stream are {types[0]}, as the first ones were; this one is {types[1]}"
                 for row in each.row.tolist():
                     rejected.add(each.source, row, None, "id", reason)
                 continue
-            if known[at] == "string" and each.changes is not None:
-                each = replace(each, changes=each.changes.with_text_ids())
             kept.append(each)
         return kept
 

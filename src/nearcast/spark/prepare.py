@@ -181,7 +181,7 @@ def prepare(
     sample = _sample(done)
     if sample is not None:
         replace_file(out / "sample.parquet", lambda path: pq.write_table(sample, path))
-    subscriptions = _subscriptions(out)
+    subscriptions = _subscriptions(out, [path.name for path in files], rejected)
     on_step("building partitions", settings.partitions)
     if subscriptions is not None:
         _build(out, settings, runner, subscriptions, learned, sample, rejected)
@@ -223,11 +223,19 @@ def _sample(done: list[Prepared]) -> pa.Table | None:
     return whole.take(_arrow.numbers(np.arange(0, whole.num_rows, step)))
 
 
-def _subscriptions(out: Path) -> pa.Table | None:
-    parts = sorted((out / "subscriptions").glob("part-*.parquet"))
-    if not parts:
-        return None
-    return united([pq.read_table(path) for path in parts])
+def _subscriptions(out: Path, sources: list[str], rejected: Rejected) -> pa.Table | None:
+    """Return the subscriptions of all files, whose ids must be of the type of the first; other files are rejected."""
+    tables: list[pa.Table] = []
+    for path in sorted((out / "subscriptions").glob("part-*.parquet")):
+        table = pq.read_table(path)
+        kinds = [each.schema.field("id").type for each in (*tables[:1], table)]
+        if kinds[0] == kinds[-1] or not table.num_rows:
+            tables.append(table)
+            continue
+        reason = f"nothing of this file was used: its ids are {kinds[1]}, those of the files before {kinds[0]}"
+        rejected.add(sources[int(path.stem.removeprefix("part-"))], 0, None, "id", reason)
+        path.unlink()
+    return united(tables) if tables else None
 
 
 def _build(

@@ -69,7 +69,6 @@ def read_subscriptions(
     rows = TableRows(table, source, first_row)
     check_columns(rows, space)
     ids = rows.ids()
-    _refuse_zero_bytes(rows, ids)
     kind = _kinds(rows)
     expires = rows.times("expires")
     if not has_window:
@@ -124,14 +123,6 @@ def check_columns(rows: TableRows, space: Space) -> None:
             field=foreign[0],
         )
     rows.require("id")
-
-
-def _refuse_zero_bytes(rows: TableRows, ids: pa.Array) -> None:
-    if pa.types.is_integer(ids.type):
-        return
-    found = as_mask(pc.match_substring(ids, "\x00"))
-    if found.any():
-        rows.faults.add_where(found, "id", "the id holds a zero byte; remove it")
 
 
 def _refuse_repeated(rows: TableRows, ids: pa.Array) -> None:
