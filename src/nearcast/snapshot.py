@@ -32,13 +32,6 @@ def save_state(state: State, folder: str | Path, **more: Any) -> None:
         save_array(folder / f"slot_{name}.npy", column)
     if state.topk is not None:
         save_keeper(state.topk, folder / "topk")
-    words = state.analyzer.stop_words
-    analyzer = {
-        "language": state.analyzer.language,
-        "stem": state.analyzer.stem,
-        "stop_words": words if isinstance(words, bool) else sorted(words),
-        "segmenter": state.analyzer.segmenter,
-    }
     about = {
         "format": _FORMAT,
         "now": state.now,
@@ -50,7 +43,7 @@ def save_state(state: State, folder: str | Path, **more: Any) -> None:
         "window": None if state.window is None else [state.window.count, state.window.length],
         "topk_options": state.index.topk_options,
         "by_slot": list(state.by_slot),
-        "analyzer": analyzer,
+        "analyzer": state.analyzer.to_json(),
         **more,
     }
     replace_file(folder / _MANIFEST, lambda path: path.write_text(json.dumps(about)))
@@ -62,13 +55,10 @@ def open_state(folder: str | Path) -> tuple[State, dict[str, Any]]:
     about = _read_manifest(folder)
     index = open_index(folder / "index")
     index.topk_options = about["topk_options"]
-    analyzer = about["analyzer"]
-    if not isinstance(analyzer["stop_words"], bool):
-        analyzer["stop_words"] = frozenset(analyzer["stop_words"])
     state = State(
         index,
         words=WordTable.open(folder / "words"),
-        analyzer=Analyzer(**analyzer),
+        analyzer=_analyzer(folder, about["analyzer"]),
         vocabulary=Vocabulary.open(folder / "vocabulary"),
         ids=IdTable.open(folder / "ids"),
         now=about["now"],
@@ -83,6 +73,13 @@ def open_state(folder: str | Path) -> tuple[State, dict[str, Any]]:
     if state.topk is not None:
         open_keeper(state.topk, folder / "topk", state.weights)
     return state, about
+
+
+def _analyzer(folder: Path, saved: dict[str, Any]) -> Analyzer:
+    try:
+        return Analyzer.from_json(saved)
+    except IncompatibleStore as error:
+        raise IncompatibleStore(f"{folder}: {error}") from None
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
