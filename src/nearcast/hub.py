@@ -40,6 +40,7 @@ from nearcast.recent import Recent
 from nearcast.sliding import Window
 from nearcast.snapshot import open_state, save_state
 from nearcast.tables import Rejected, messages_table, read_messages, read_subscriptions, subscriptions_table
+from nearcast.tables.message_limits import check_bytes, check_words
 from nearcast.tables.scored import NO_WINDOW, columns_of
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
@@ -321,7 +322,9 @@ class Hub:
 
     def _message_columns(self, value: Message, *, is_published: bool = True) -> Messages:
         state = self._state
+        check_bytes(value.text, value.terms, state.analyzer)
         read = state.analyzer.tokens(value.text) if value.text else []
+        check_words(len(read) + len(value.terms or ()), value.text, state.analyzer)
         terms = _terms_of(state.words, read, value.terms or (), add=False)
         totals = np.array([state.weights.total([*read, *(value.terms or ())])]) if state.needs_totals else None
         window_terms = None

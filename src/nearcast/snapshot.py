@@ -70,13 +70,6 @@ def write_state(state: State, folder: Path) -> dict[str, Any]:
         from nearcast.topk.saved import save_keeper
 
         save_keeper(state.topk, folder / "topk")
-    words = state.analyzer.stop_words
-    analyzer = {
-        "language": state.analyzer.language,
-        "stem": state.analyzer.stem,
-        "stop_words": words if isinstance(words, bool) else sorted(words),
-        "segmenter": state.analyzer.segmenter,
-    }
     return {
         "now": state.now,
         "next_step": state.next_step,
@@ -87,7 +80,7 @@ def write_state(state: State, folder: Path) -> dict[str, Any]:
         "window": None if state.window is None else [state.window.count, state.window.length],
         "topk_options": state.index.topk_options,
         "by_slot": {name: column.dtype.str for name, column in state.by_slot.items()},
-        "analyzer": analyzer,
+        "analyzer": state.analyzer.to_json(),
     }
 
 
@@ -95,13 +88,10 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
     """Return the state whose files lie in a folder, all that its kernels follow checked against its bounds."""
     index = open_index(folder / "index")
     index.topk_options = about["topk_options"]
-    analyzer = about["analyzer"]
-    if not isinstance(analyzer["stop_words"], bool):
-        analyzer["stop_words"] = frozenset(analyzer["stop_words"])
     state = State(
         index,
         words=WordTable.open(folder / "words"),
-        analyzer=Analyzer(**analyzer),
+        analyzer=_analyzer(folder, about["analyzer"]),
         vocabulary=Vocabulary.open(folder / "vocabulary"),
         ids=IdTable.open(folder / "ids"),
         now=about["now"],
@@ -119,6 +109,13 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
 
         open_keeper(state.topk, folder / "topk", state.weights)
     return state
+
+
+def _analyzer(folder: Path, saved: dict[str, Any]) -> Analyzer:
+    try:
+        return Analyzer.from_json(saved)
+    except IncompatibleStore as error:
+        raise IncompatibleStore(f"{folder}: {error}") from None
 
 
 def _check_ids(state: State, folder: Path) -> None:

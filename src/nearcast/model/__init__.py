@@ -99,6 +99,10 @@ class Message(_Value):
         _set(self, "terms", _checked_terms(self.terms, InvalidMessage))
         _set(self, "time", checked_time(self.time, "time", InvalidMessage))
         _set(self, "expires", checked_time(self.expires, "expires", InvalidMessage))
+        if self.expires is not None and self.time is not None and self.expires <= self.time:
+            raise InvalidMessage(
+                f"expires is {self.expires}, not after time, which is {self.time}; correct one of them", field="expires"
+            )
         _set(self, "attributes", _checked_attributes(self.attributes))
 
     @property

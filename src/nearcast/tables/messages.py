@@ -12,8 +12,10 @@ from nearcast.errors import InvalidColumns, InvalidMessage
 from nearcast.geo.space import Space
 from nearcast.model.places import check_place, place_from
 from nearcast.tables.cells import Floats, TableRows, as_mask
+from nearcast.tables.message_limits import refuse_expired, refuse_long, refuse_wordy
 from nearcast.tables.names import EARTH_PLACE, GEOMETRY_COLUMN, PLANE_PLACE, ROW_COLUMN
 from nearcast.tables.rejected import Mask, Rejected
+from nearcast.tables.scored import without_bad
 from nearcast.text import Analyzer
 from nearcast.text.weights import TermWeights, message_totals
 from nearcast.text.words import UNKNOWN, WordTable
@@ -49,6 +51,7 @@ def read_messages(
     ids = rows.ids()
     box = _places(rows, space)
     time, expires = rows.times("time"), rows.times("expires")
+    refuse_expired(rows, time, expires)
     totals: np.ndarray | None = None
     window_terms: np.ndarray | None = None
     if weights is None:
@@ -95,13 +98,16 @@ def _attributes(table: pa.Table, space: Space) -> pa.Table | None:
 
 
 def _words_of(rows: TableRows, words: WordTable, analyzer: Analyzer, *, add: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the words of each row; note the rows that are too long, whose text is not looked at."""
+    text, (list_start, given) = rows.texts("text"), rows.lists("terms")
+    is_long = refuse_long(rows, text, list_start, given, analyzer)
     if not rows.has("text"):
-        start, given = rows.lists("terms")
-        return start, words.ids_of_column(given, add=add)
-    text_start, text_terms = analyzer.encode(rows.texts("text"), words, add=add)
+        refuse_wordy(rows, np.diff(list_start), analyzer)
+        return list_start, words.ids_of_column(given, add=add)
+    text_start, text_terms = analyzer.encode(without_bad(text, is_long), words, add=add)
+    refuse_wordy(rows, np.diff(text_start) + np.diff(list_start), analyzer)
     if not rows.has("terms"):
         return text_start, text_terms
-    list_start, given = rows.lists("terms")
     return _side_by_side(text_start, text_terms, list_start, words.ids_of_column(given, add=add))
 
 

@@ -273,6 +273,8 @@ def without_bad(texts: pa.ChunkedArray, is_bad: Mask) -> pa.ChunkedArray:
     """Return the texts with null in place of those of bad rows, whose words nobody needs."""
     if not is_bad.any():
         return texts
+    if pa.types.is_string_view(texts.type):  # which `if_else` does not take
+        texts = texts.cast(pa.large_string())
     return pc.if_else(pa.array(is_bad), pa.scalar(None, texts.type), texts)
 
 
