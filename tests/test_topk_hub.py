@@ -336,10 +336,8 @@ def test_what_cannot_be_saved_or_opened_is_said(tmp_path):
         hub.save(tmp_path / "a")
     hub.poll()
     hub.save(tmp_path / "a")
-    with pytest.raises(FileExistsError):
-        hub.save(tmp_path / "a")
     (tmp_path / "a" / "hub.json").write_text("{")
-    with pytest.raises(IncompatibleStore, match="not JSON"):
+    with pytest.raises(IncompatibleStore, match=r"hub\.json is damaged: it was cut off or edited"):
         Hub.open(tmp_path / "a")
     (tmp_path / "a" / "hub.json").unlink()
     with pytest.raises(IncompatibleStore, match="no saved hub"):

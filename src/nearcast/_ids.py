@@ -293,7 +293,7 @@ class IdTable:
         bound = np.flatnonzero(slot_of_key != _NO_SLOT)
         arrays.check("slot_of_key", (key_of_slot[slot_of_key[bound]] == bound).all(), "it disagrees with key_of_slot")
         arrays.numbers("kinds", kinds, 2)
-        _check_integers(arrays, table._keys)
+        _check_kinds(arrays, table._keys, kinds)
         table._slot_of_key, table._key_of_slot, table._n_bound = slot_of_key, key_of_slot, len(bound)
         table._kinds = Kinds(map(bool, kinds))
         return table
@@ -303,11 +303,13 @@ class IdTable:
         return IdSnapshot(*self._keys.arrays(), self._key_of_slot, self._kinds)
 
 
-def _check_integers(arrays: SavedArrays, keys: WordTable) -> None:
-    """Check that what stands behind the mark of integers is an integer."""
+def _check_kinds(arrays: SavedArrays, keys: WordTable, kinds: NDArray[np.uint8]) -> None:
+    """Check that ids are of the kinds that were noted, and what stands behind the mark of integers is one."""
     words = keys.words()
-    marked = words.filter(pc.starts_with(words, INTEGER_MARK))
-    is_integer = pc.match_substring_regex(marked, f"^{INTEGER_MARK}-?[0-9]+$")
+    is_marked = pc.starts_with(words, INTEGER_MARK)
+    found = {bool(each) for each in pc.unique(is_marked).to_pylist()}
+    arrays.check("kinds", found <= set(map(bool, kinds)), "ids are of other kinds")
+    is_integer = pc.match_substring_regex(words.filter(is_marked), f"^{INTEGER_MARK}-?[0-9]+$")
     arrays.check("words_blob", pc.all(is_integer, min_count=0).as_py(), "an id is no integer")
 
 

@@ -12,6 +12,7 @@ import pytest
 from contract.conftest import EVERY, kinds_of
 from contract.naive import as_lists, as_pairs
 from contract.worlds import EARTH, PLANE, SMALL, point, world
+from nearcast._contents import read_signed, signed
 from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.geo import Space
 from nearcast.indexes import create, open_index
@@ -219,8 +220,8 @@ def test_a_folder_that_is_not_there(tmp_path):
 def test_an_index_of_a_later_version(tmp_path, spec):
     """A name this version does not have is told in one line."""
     filled(spec, PLANE)[0].index.save(tmp_path)
-    manifest = json.loads((tmp_path / "index.json").read_text())
-    (tmp_path / "index.json").write_text(json.dumps(manifest | {"name": "quantum"}))
+    manifest = read_signed((tmp_path / "index.json").read_bytes(), "index.json")
+    (tmp_path / "index.json").write_bytes(signed(manifest | {"name": "quantum"}))
     with pytest.raises(NearcastError, match="quantum"):
         open_index(tmp_path)
 

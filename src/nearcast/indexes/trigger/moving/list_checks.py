@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast.indexes._saved_checks import check_points
 from nearcast.indexes.trigger.moving.bounds import BLOCK, CORNERS, Blocks, Entries, new_blocks, new_entries
-from nearcast.indexes.trigger.moving.frame import FIELDS
+from nearcast.indexes.trigger.moving.frame import FIELDS, SCALE, UNIT
 from nearcast.indexes.trigger.moving.layout import VACANT, Lists
 from nearcast.indexes.trigger.moving.rows import (
     FIRST,
@@ -78,6 +78,7 @@ def check_lists(arrays: SavedArrays, rows: MovingRows, lists: Lists, n_slots: in
         arrays.named("blocks.").length(name, getattr(lists.blocks, name), size)
     arrays.length("frame", lists.frame, FIELDS)
     arrays.check("frame", np.isfinite(lists.frame).all(), "it holds values that are no numbers")
+    arrays.check("frame", (lists.frame[[SCALE, UNIT]] > 0.0).all(), "it has no size")
 
 
 def _check_rows(arrays: SavedArrays, rows: MovingRows, n_slots: int, n_terms: int, space: Space) -> None:
