@@ -527,7 +527,7 @@ class TestSubscriptionFrom:
             ({"id": 1, "region": SQUARE}, Within(1, "", Area(SQUARE))),
             ({"id": 1, "x_min": 0, "y_min": 0, "x_max": 900, "y_max": 900}, Within(1, "", Box(0, 0, 900, 900))),
             ({"id": 1, "x": 1, "y": 200, "radius": 3}, Within(1, "", Circle(1, 200, 3))),
-            ({"id": 1, "query": "a", "note": "x"}, Within(1, "a")),
+            ({"id": 1, "query": "a", "note": None}, Within(1, "a")),
             (
                 {"id": 1, "kind": "similar", "query": "a", "lon": 1, "lat": 2, "threshold": 0.3, "max_distance_m": 9},
                 Similar(1, "a", (1, 2), threshold=0.3, max_distance=9),
@@ -541,7 +541,6 @@ class TestSubscriptionFrom:
                     "y": 2,
                     "threshold": 0.3,
                     "similarity": "dice",
-                    "k": 1,
                 },
                 Similar(1, "", (1, 2), terms=["a"], threshold=0.3, similarity="dice"),
             ),

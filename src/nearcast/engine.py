@@ -483,9 +483,7 @@ def _publish_portion(
     return in_order(changed_of(delivered), changed) if len(delivered) else changed
 
 
-def _before_expiry(
-    state: State, events: Events, named: Named, clock: NDArray[np.int64]
-) -> tuple[Events, Named]:
+def _before_expiry(state: State, events: Events, named: Named, clock: NDArray[np.int64]) -> tuple[Events, Named]:
     """Leave out what changed for subscriptions that had expired by the time of the step."""
     if clock[-1] < state.next_expiry:
         return events, named

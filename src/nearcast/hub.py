@@ -143,13 +143,20 @@ class Hub:
         return value
 
     def subscribe_many(
-        self, subscriptions: pa.Table | Iterable[Any], *, threads: int | None = None, source: str = "subscriptions"
+        self,
+        subscriptions: pa.Table | Iterable[Any],
+        *,
+        threads: int | None = None,
+        source: str = "subscriptions",
+        strict: bool = False,
     ) -> Rejected:
         """Store many subscriptions; return the rows that were not stored, with reasons.
 
         Takes a table in interchange columns, or values as `subscribe` takes them. Of rows with the same id in one
         call the first is stored and the others rejected; an id known from an earlier call is replaced. `threads` is how
-        many cores search the window for new top-k subscriptions, all of them unless given.
+        many cores search the window for new top-k subscriptions, all of them unless given. A column of a table that
+        looks like a misspelt one, or belongs to another kind than the row's, is a line of `warnings` in what is
+        returned; `strict` refuses the table, or the row.
         """
         rejected = Rejected()
         subscriptions = _table_or_values(subscriptions)
@@ -165,6 +172,7 @@ class Hub:
                 source=source,
                 max_distance=self.max_distance,
                 has_window=self.window is not None,
+                strict=strict,
                 rejected=rejected,
             )
             engine.subscribe(state, columns, threads or os.cpu_count() or 1)
@@ -264,18 +272,19 @@ class Hub:
             return self._deliveries(published=(self._state.next_step - 1, value))
 
     def publish_many(
-        self, messages: pa.Table | Iterable[Any], *, threads: int = 1, source: str = "messages"
+        self, messages: pa.Table | Iterable[Any], *, threads: int = 1, source: str = "messages", strict: bool = False
     ) -> Deliveries:
         """Deliver many messages in order; rows that cannot be published are in `rejected` of the result.
 
-        Takes a table in interchange columns, or values as `publish` takes them.
+        Takes a table in interchange columns, or values as `publish` takes them. An attribute that looks like a misspelt
+        column is a line of `rejected.warnings`; `strict` refuses the table.
         """
         if not isinstance(threads, int) or threads < 1:
             raise ValueError(f"threads is {threads!r}; expected 1 or more")
         rejected = Rejected()
         messages = _table_or_values(messages)
         if not isinstance(messages, pa.Table):
-            messages = messages_table(messages, self.space, rejected=rejected, source=source)
+            messages = messages_table(messages, self.space, rejected=rejected, source=source, strict=strict)
         with self._lock:
             self._forget_words()
             state = self._state
@@ -288,6 +297,7 @@ class Hub:
                 weights=state.weights if state.needs_totals else None,
                 window_words=None if state.topk is None else state.topk.words.table,
                 why_late=self._why_late,
+                strict=strict,
                 rejected=rejected,
             )
             engine.publish(state, columns, threads)
@@ -386,49 +396,65 @@ class Hub:
         sample: pa.Table | Iterable[Any] | None = None,
         *,
         messages_per_day: float | None = None,
+        strict: bool = False,
     ) -> Estimate:
         """Say about how many messages a day a subscription would get, before it is stored.
 
         The subscription may also be a table of one row.
         `sample` is messages as `publish_many` takes them; without one the newest that were published serve, some
         10,000. A day's worth comes from their times, unless `messages_per_day` is given. For `Similar` the answer has a
-        table over `text_weight` and `threshold`. Nothing is stored or delivered.
+        table over `text_weight` and `threshold`. Nothing is stored or delivered. `strict` is as in `publish_many`.
         """
         if messages_per_day is not None and not (is_number(messages_per_day) and 0 <= messages_per_day < math.inf):
             raise ValueError(f"messages_per_day is {messages_per_day!r}; expected a finite number, 0 or more")
         words, rejected = WordTable(), Rejected()
         with self._lock:
             state = self._state
-            asked = self._asked(subscription, words)
+            asked = self._asked(subscription, words, rejected, strict=strict)
             weights = TermWeights(words, state.vocabulary)
             given = list(self._recent.samples()) if sample is None else [_table_or_values(sample)]
         if sample is None and not given:
             raise InvalidInput("nothing was published yet to judge by; give a sample of messages", field="sample")
         pieces = []
         for piece in given:
-            table = piece if isinstance(piece, pa.Table) else messages_table(piece, self.space, rejected=rejected)
+            table = (
+                piece
+                if isinstance(piece, pa.Table)
+                else messages_table(piece, self.space, source="sample", rejected=rejected, strict=strict)
+            )
             whole = weights if needs_totals(asked) else None
             pieces.append(
                 read_messages(
-                    table, self.space, words, state.analyzer, source="sample", weights=whole, rejected=rejected
+                    table,
+                    self.space,
+                    words,
+                    state.analyzer,
+                    source="sample",
+                    weights=whole,
+                    strict=strict,
+                    rejected=rejected,
                 )
             )
         messages, weight = joined_messages(pieces), weights.from_term(0)
         return estimate(asked, messages, weight, self.space, per_day=messages_per_day, rejected=rejected)
 
-    def _asked(self, subscription: Any, words: WordTable) -> Subscriptions:
+    def _asked(self, subscription: Any, words: WordTable, warned: Rejected, *, strict: bool) -> Subscriptions:
         """Return the columns of a subscription that is only asked about."""
-        columns = self._columns_asked(subscription, words)
+        columns = self._columns_asked(subscription, words, warned, strict=strict)
         if columns.kind[0] == TOPK:
             k = 0 if columns.scoring is None else int(columns.scoring.k[0])
             raise NotSupported(f"a top-k subscription always gets its best {k}; estimate the other kinds")
         return columns
 
-    def _columns_asked(self, subscription: Any, words: WordTable) -> Subscriptions:
+    def _columns_asked(self, subscription: Any, words: WordTable, warned: Rejected, *, strict: bool) -> Subscriptions:
         if not isinstance(subscription, pa.Table):
             return self._columns_of(self._subscription(subscription), words)
         rejected, analyzer, usual = Rejected(), self._state.analyzer, self.max_distance
-        columns = read_subscriptions(subscription, self.space, words, analyzer, max_distance=usual, rejected=rejected)
+        columns = read_subscriptions(
+            subscription, self.space, words, analyzer, max_distance=usual, strict=strict, rejected=rejected
+        )
+        for text in rejected.warnings:
+            warned.warn(text)
         for row in rejected:
             raise InvalidSubscription(row.reason, field=row.field)
         if len(columns) != 1:

@@ -295,8 +295,8 @@ def subscription_from(value: Any, space: Space | None = None) -> Subscription:
     region form or none: `west`, `south`, `east`, `north`; `lon`, `lat`, `radius_m`; `region` (GeoJSON); on a plane
     `x_min`, `y_min`, `x_max`, `y_max`; `x`, `y`, `radius`. For `similar` and `topk`: `lon`, `lat`, `max_distance_m` or
     `x`, `y`, `max_distance`, with `text_weight`, `threshold`, `similarity`, `k`, `terms`. Or a GeoJSON Feature with
-    these as properties, or anything with `__geo_interface__`. None means not given; other names are ignored, but names
-    of another space than `space` are refused.
+    these as properties, or anything with `__geo_interface__`. None means not given; other names are refused,
+    except among the properties of a Feature, and so are names of another kind and of another space than `space`.
 
     >>> subscription_from({"id": "s1", "query": "coffee", "lon": 13.4, "lat": 52.5, "radius_m": 800})
     Within(id='s1', query='coffee', region=Circle(x=13.4, y=52.5, radius=800.0))

@@ -12,6 +12,7 @@ from nearcast.errors import InvalidColumns, InvalidMessage
 from nearcast.geo.space import Space
 from nearcast.model.places import check_place, place_from
 from nearcast.tables.cells import Floats, TableRows, as_mask
+from nearcast.tables.column_names import check_message_names
 from nearcast.tables.message_limits import refuse_expired, refuse_long, refuse_wordy
 from nearcast.tables.names import EARTH_PLACE, GEOMETRY_COLUMN, PLANE_PLACE, ROW_COLUMN
 from nearcast.tables.rejected import Mask, Rejected
@@ -35,6 +36,7 @@ def read_messages(
     weights: TermWeights | None = None,
     window_words: WordTable | None = None,
     why_late: Callable[[np.ndarray], list[tuple[int, str]]] | None = None,
+    strict: bool = False,
     rejected: Rejected,
 ) -> Messages:
     """Return the good rows of a table of messages, in order; the others are added to `rejected`.
@@ -43,11 +45,13 @@ def read_messages(
     and then its `terms`; words that `words` lacks are -1, unless `add_words`. A row with both has one -1 between them,
     so that no phrase reaches from one into the other. With `weights` each message gets its `totals`, and its words are
     added to `window_words` where these are given as well. `why_late` tells which times of good rows are too late.
+    An attribute whose name is one edit away from a column that is not there is a warning, with `strict` an error.
     Raises `InvalidColumns` where a column is missing or has a type that cannot serve. `first_row` is the number of the
     first row in `source`, unless the table comes from `nearcast.files`, which numbers its rows.
     """
     rows = TableRows(table, source, first_row)
     _check_columns(rows, space)
+    check_message_names(table.column_names, space, source, rejected, strict=strict)
     ids = rows.ids()
     box = _places(rows, space)
     time, expires = rows.times("time"), rows.times("expires")

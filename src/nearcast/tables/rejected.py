@@ -35,7 +35,7 @@ class RejectedRow(NamedTuple):
 
 
 class Rejected:
-    """The rows that were left out, in the order they were found.
+    """The rows that were left out, in the order they were found, and `warnings` about columns.
 
     >>> rejected = Rejected()
     >>> rejected.add("subscriptions", 4, "s5", "query", "a bracket is not closed")
@@ -45,6 +45,13 @@ class Rejected:
 
     def __init__(self) -> None:
         self._rows: list[RejectedRow] = []
+        #: What looks like a mistake and rejected no row: one line each, each once.
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        """Note what looks like a mistake of the whole table, unless it is noted already."""
+        if text not in self.warnings:
+            self.warnings.append(text)
 
     def add(self, source: str, row: int, id: str | int | None, field: str | None, reason: str) -> None:  # noqa: A002
         """Note one row; the reason is put on one line."""
@@ -52,8 +59,10 @@ class Rejected:
         self._rows.append(RejectedRow(source, int(row), name, field, storable(" ".join(reason.split()))))
 
     def extend(self, rows: Iterable[RejectedRow]) -> None:
-        """Note all rows of another list."""
+        """Note all rows of another list, and its warnings where it has some."""
         self._rows.extend(rows)
+        for text in rows.warnings if isinstance(rows, Rejected) else ():
+            self.warn(text)
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription
 from nearcast.geo.shapes import Box, Circle, shorten
 from nearcast.geo.space import Space
+from nearcast.tables.column_names import check_message_names
 from nearcast.tables.messages import MESSAGE_FIELDS
 from nearcast.tables.names import (
     EARTH_BOX,
@@ -39,7 +40,13 @@ _SUBSCRIPTION_TYPES = {
 
 
 def messages_table(
-    values: Iterable[Any], space: Space, *, source: str = "messages", first_row: int = 0, rejected: Rejected
+    values: Iterable[Any],
+    space: Space,
+    *,
+    source: str = "messages",
+    first_row: int = 0,
+    strict: bool = False,
+    rejected: Rejected,
 ) -> pa.Table:
     """Return the table of the values that `message_from` takes; the others are added to `rejected`.
 
@@ -58,8 +65,11 @@ def messages_table(
     columns.update(zip(place, (pa.array(column) for column in np.ascontiguousarray(boxes.T)), strict=True))
     columns["time"] = pa.array([message.time for message in found], _TIME)
     columns["expires"] = pa.array([message.expires for message in found], _TIME)
+    attributes = list(dict.fromkeys(name for message in found for name in message.attributes))
+    given = [name for name in MESSAGE_FIELDS if any(getattr(each, name, None) is not None for each in found)]
+    check_message_names(attributes, space, source, rejected, strict=strict, given=given)
     reserved = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE}
-    for name in dict.fromkeys(name for message in found for name in message.attributes):
+    for name in attributes:
         column = f"attributes.{name}" if name in reserved else str(name)
         columns[column] = attribute_array([message.attributes.get(name) for message in found])
     return pa.table({**columns, ROW_COLUMN: pa.array(numbers, pa.int64())})

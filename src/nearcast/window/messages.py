@@ -156,6 +156,7 @@ class MessageIndex(ABC):
 
         Rows dropped since are in `dropped`: the first ones, in order. This index is only read.
         """
+
     @abstractmethod
     def save(self, folder: str | Path) -> None:
         """Write everything as plain arrays into a new folder."""
