@@ -9,7 +9,7 @@ import time
 
 #: Seconds until something that must happen counts as hanging.
 PATIENCE_S = 1200.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
+_PAUSE_S = 0.005
 
 
 def wait_until(happened, *, is_alive=None, about=lambda: ""):
@@ -17,7 +17,7 @@ def wait_until(happened, *, is_alive=None, about=lambda: ""):
 
     Fails at once when `is_alive()` is false and it has still not happened; `about()` is told in the failure.
     """
-    deadline, pause = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         gone = is_alive is not None and not is_alive()
         found = happened()  # after looking whether it lives: it may have done it last of all
@@ -25,8 +25,7 @@ def wait_until(happened, *, is_alive=None, about=lambda: ""):
             return found
         assert not gone, f"it ended before it happened:\n{about()}"
         assert time.monotonic() < deadline, f"it did not happen in {PATIENCE_S:.0f} s:\n{about()}"
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
+        time.sleep(_PAUSE_S)
 
 
 def join(thread):
