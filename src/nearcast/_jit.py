@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import numba
 
+from nearcast._compiling import give_notice
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SOURCES = Path(__file__).parent
@@ -30,17 +32,25 @@ WITHOUT_KERNELS = (
     "snapshot.py",
     "spark",
     "testing",
+    "warming.py",
 )
 #: `NEARCAST_CACHE=0` turns the compilation cache off, for the day a cluster misbehaves.
 _CACHE_ON = os.environ.get("NEARCAST_CACHE", "1") != "0"
 
+give_notice(is_kept=_CACHE_ON)
 
-def _cache_root() -> Path:
+
+def cache_root() -> Path:
     """Return the folder of compiled kernels: NEARCAST_CACHE_DIR, else Numba's own setting, else the user's cache."""
     named = os.environ.get("NEARCAST_CACHE_DIR") or os.environ.get("NUMBA_CACHE_DIR")
     if named:
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nearcast"
+
+
+def compiles() -> bool:
+    """Tell whether kernels are compiled and kept for other processes."""
+    return _CACHE_ON and not numba.config.DISABLE_JIT
 
 
 @functools.cache
@@ -114,7 +124,7 @@ class _Step:
 
 
 def _compiled(function: Any, folder: str = "", **options: Any) -> Any:
-    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_cache_root() / _source_key() / folder)
+    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_root() / _source_key() / folder)
     try:
         compiled = numba.njit(cache=_CACHE_ON, nogil=True, **options)(function)
     finally:

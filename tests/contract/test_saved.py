@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from nearcast.indexes.trigger.components import arrays_of
 from nearcast.model import TopK
 from nearcast.testing import IndexActor, check_index
 from nearcast.testing.values import point_box
+from waiting import run
 
 #: What a second process does with a saved index: match, change, match again, and tell.
 ELSEWHERE = """
@@ -129,19 +129,12 @@ def test_a_fresh_process_opens_and_changes_it(spec, kind, tmp_path):
     index.index.save(tmp_path / "index")
     index.words.save(tmp_path / "words")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", ELSEWHERE, str(tmp_path), spec, kind],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=300,
-    )
-    assert "" == run.stderr
+    done = run([sys.executable, "-W", "error", "-c", ELSEWHERE, str(tmp_path), spec, kind], env=environment)
+    assert "" == done.stderr
     expected = [as_pairs(index.match(said))]
     change(index, wanted)
     expected += [as_pairs(index.match(said))] * 2
-    assert expected == [[[tuple(pair) for pair in each] for each in answer] for answer in json.loads(run.stdout)]
+    assert expected == [[[tuple(pair) for pair in each] for each in answer] for answer in json.loads(done.stdout)]
 
 
 @pytest.mark.modes
