@@ -4,10 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nearcast import _ids
 from nearcast.engine import Advance, Move, Publish, State, Subscribe, Unsubscribe, step, use_vocabulary
 from nearcast.errors import InvalidColumns, InvalidSubscription, UnknownSubscription
 from nearcast.geo import Box, Circle, Regions, Space
 from nearcast.indexes import create
+from nearcast.sliding import Window
 from nearcast.tables import Rejected, read_messages, read_subscriptions
 from nearcast.text import Vocabulary
 
@@ -30,7 +32,9 @@ def publish(state, ids, texts, **columns):
     n = len(ids)
     table = pa.table({"id": ids, "text": texts, "x": [0.0] * n, "y": [0.0] * n, **columns})
     weights = state.weights if state.needs_totals else None
-    return Publish(read_messages(table, PLANE, state.words, state.analyzer, weights=weights, rejected=Rejected()))
+    window_words = None if state.topk is None else state.topk.words.table
+    options = {"weights": weights, "window_words": window_words, "rejected": Rejected()}
+    return Publish(read_messages(table, PLANE, state.words, state.analyzer, **options))
 
 
 def rows(deliveries):
@@ -198,3 +202,18 @@ def test_a_scored_subscription_moves_to_points_only(scored):
     step(scored, [Move(pa.array(["w", "s"]), Regions.from_shapes([Circle(0, 0, 5), there], PLANE))])
     assert [(2, "s"), (2, "w")] == rows(step(scored, [publish(scored, [2], ["a"])]))
     assert 0.5 == next(iter(step(scored, [publish(scored, [3], ["a"])]))).score
+
+
+@pytest.mark.parametrize("window", [None, Window.of(10)])
+def test_what_expires_within_a_batch_is_named(monkeypatch, window):
+    """Deliveries before the expiry keep the ids of their subscriptions, though these are dropped with many others."""
+    monkeypatch.setattr(_ids, "SPARE_KEYS", 0)
+    state = State(create("trigger", PLANE), window=window)
+    step(state, [subscribe(state, id=["a", "b"], query=["ramen"] * 2, expires=["2026-01-01T00:00:05Z"] * 2)])
+    times = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:06Z"]
+    found = step(state, [publish(state, [1, 2], ["ramen", "beer"], time=times)])
+
+    assert len(state.ids) == 0
+    assert [(1, "a"), (1, "b")] == rows(found)
+    assert ["a", "b"] == found.to_table()["subscription_id"].to_pylist()
+    assert ["a", "b"] == [name.split(":")[-1] for name in found.to_table()["delivery_id"].to_pylist()]

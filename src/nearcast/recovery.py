@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nearcast.text.weights import TermWeights
     from nearcast.topk.checkpoint import Checkpoint
     from nearcast.topk.holding import Holding
+    from nearcast.topk.keeper import Keeper
 
 
 class Record(Protocol):
@@ -75,15 +76,16 @@ class Stored:
         has_expiry = self.replaced < len(state.expires)
         state.expires[self.replaced[has_expiry]] = self.expires[has_expiry]
         if state.topk is not None:
-            state.topk.put_back(added, *self._topk())
+            self._put_back(state.topk, added)
         state.commit(torn=None)
 
-    def _topk(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return which of the replaced slots held a top-k subscription, and its k."""
-        if self.held is None or self.held.scoring is None:
-            return self.replaced[:0], self.replaced[:0]
-        is_topk = self.held.kind == TOPK
-        return self.replaced[is_topk], self.held.scoring.k[is_topk]
+    def _put_back(self, topk: Keeper, added: NDArray[np.int32]) -> None:
+        """Let the same slots be top-k subscriptions as before, with the k they had."""
+        is_topk, k = np.zeros(len(self.replaced), np.bool_), np.empty(0, np.int32)
+        if self.held is not None and self.held.scoring is not None:
+            is_topk = self.held.kind == TOPK
+            k = self.held.scoring.k[is_topk]
+        topk.put_back(np.append(added, self.replaced[~is_topk]), self.replaced[is_topk], k)
 
 
 @dataclass(frozen=True)

@@ -152,10 +152,10 @@ class SlidingWindow:
 
     @property
     def n_live(self) -> int:
-        """Return how many messages count, all rows from `first_row` on taken for such."""
-        if self.window.is_by_time:
+        """Return how many messages count."""
+        if self.window.count is None:
             return self._n_heap
-        return self.next_row - self.first_row
+        return min(self.next_row - self.first_row, self.window.count)
 
     @property
     def nbytes(self) -> int:

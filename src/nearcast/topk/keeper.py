@@ -121,12 +121,12 @@ class Keeper:
         """Complete a `release` of these slots that was interrupted; may be called again."""
         self.holding.release_again(slots, self.slabs, self.sliding.rows)
 
-    def put_back(self, added: NDArray[np.int32], held: NDArray[np.int32], k: NDArray[np.int32]) -> None:
+    def put_back(self, others: NDArray[np.int32], held: NDArray[np.int32], k: NDArray[np.int32]) -> None:
         """Undo `hold` or `look_again`, also where it was interrupted, of an index that is as before; may be called again.
 
-        `added` are slots that were not held before. Those of `held` want `k` messages again, and are searched for.
+        `others` were not held before. Those of `held` want `k` messages again, and are searched for.
         """
-        self.release_again(added)
+        self.release_again(others)
         holders = self.holding.of_slots(held)
         self.holders.k[holders] = k
         self._fill_again(holders)
