@@ -21,6 +21,7 @@ from nearcast.errors import InvalidColumns, InvalidInput, InvalidSubscription, N
 from nearcast.estimate import Estimate, estimate, joined_messages
 from nearcast.explain import Explanation, Question, Standing, Step, explain
 from nearcast.geo import Regions, Shape, Space, shape_from
+from nearcast.geo.shapes import is_number
 from nearcast.indexes import DEFAULT_INDEX, create
 from nearcast.indexes._scored import needs_totals
 from nearcast.model import (
@@ -33,7 +34,6 @@ from nearcast.model import (
     message_from,
     subscription_from,
 )
-from nearcast.model.places import is_number
 from nearcast.moves import moved_row
 from nearcast.query import compile_query
 from nearcast.recent import Recent

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nearcast.errors import InvalidInput, InvalidMessage, InvalidRegion, InvalidSubscription
-from nearcast.geo.shapes import Shape, box_from, check_position, circle_from, shape_from, shorten
+from nearcast.geo.shapes import Shape, as_float, box_from, check_position, circle_from, is_number, shape_from, shorten
 from nearcast.geo.space import Space
 from nearcast.model import Message, Similar, Subscription, TopK, Within
-from nearcast.model.places import is_number, place_of_feature
+from nearcast.model.places import place_of_feature
 from nearcast.model.spelling import did_you_mean, nearest, one_edit_away
 
 _EARTH = Space.earth()
@@ -104,17 +104,10 @@ def _hint(row: Mapping[str, Any], missing: Iterable[str]) -> str:
 def _check_corners(names: tuple[str, ...], values: list[Any]) -> None:
     """Refuse by the names of their columns what `Message` would refuse as a place."""
     for name, value in zip(names, values, strict=True):
-        if not is_number(value) or not _is_finite(value):
+        if not is_number(value) or not math.isfinite(as_float(value)):
             raise InvalidMessage(f"{name} is {shorten(value)}; expected a finite number", field=name)
     if len(values) == 4 and values[1] > values[3]:
         raise InvalidMessage(f"{names[3]} {values[3]} is below {names[1]} {values[1]}; swap them", field=names[3])
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an int beyond any float
-        return False
 
 
 def read_subscription(value: Any, given: Space | None = None) -> Subscription:
