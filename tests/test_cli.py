@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pytest
 import typer.main
 
 from nearcast.cli import app
+from waiting import wait_until
 
 DOCS = Path(__file__).parents[1] / "docs" / "commands.md"
 
@@ -430,9 +430,7 @@ def test_an_interrupt_leaves_nothing_half_written(tmp_path, nearcast, number, st
     process = started(
         "match", "--subscriptions", files[0], "--messages", files[1], "--out", folder / "d.csv", "--index", "scan"
     )
-    while process.poll() is None and len(list(folder.iterdir())) < 2:
-        time.sleep(0.05)
-    assert 2 == len(list(folder.iterdir())), "matching never began"
+    wait_until(lambda: len(list(folder.iterdir())) == 2, is_alive=lambda: process.poll() is None)
     process.send_signal(number)
     out, err = process.communicate()
     assert status == process.returncode

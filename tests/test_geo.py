@@ -432,7 +432,7 @@ class TestPolygons:
         strip = [(x + size * math.cos(a), y + size * math.sin(a)) for a in angles]
         unrolled = shapely.Polygon(strip)
         wrapped = [((lon + 180) % 360 - 180, lat) for lon, lat in strip]
-        if not unrolled.is_valid or any(abs(lon) == 180 for lon, _ in wrapped):
+        if not unrolled.is_valid:
             return
         area = Area(shapely.Polygon(wrapped))
         for _ in range(20):
@@ -441,6 +441,95 @@ class TestPolygons:
                 assert bool(shapely.intersects_xy(unrolled, lon, lat)) == held(
                     area, point((lon + 180) % 360 - 180, lat)
                 )
+
+    @pytest.mark.parametrize("turn", [1, -1])
+    @pytest.mark.parametrize("name", [180, -180])
+    def test_a_ring_over_the_dateline_may_have_corners_on_it(self, name, turn):
+        """Whichever name the corners have, it goes the short way: it holds (175, 0) and not (0, 0)."""
+        corners = [[170, -10], [name, -12], [-170, -11], [-170, 11], [name, 12], [170, 10]]
+        area = Area(ring(*corners[::turn]))
+        inside = [(175, 0), (-175, 0), (180, 0), (-180, 0), (180, -12), (-180, 12), (170, 10), (-170, 11)]
+        assert [True] * 8 == [held(area, point(*at)) for at in inside]
+        assert [False] * 4 == [held(area, point(*at)) for at in [(0, 0), (169.9, 0), (-169.9, 0), (180, 12.1)]]
+
+    @pytest.mark.parametrize("turn", [1, -1])
+    def test_a_crossing_written_with_both_names_of_the_dateline(self, turn):
+        """Two corners on one spot, 180 and then -180, are where the ring goes over."""
+        corners = [[170, -10], [180, -12], [-180, -12], [-170, -11], [-170, 11], [-180, 12], [180, 12], [170, 10]]
+        area = Area(ring(*corners[::turn]))
+        assert [True, True, True, False] == [held(area, point(x, 0)) for x in (175, -175, -180, 0)]
+
+    @pytest.mark.parametrize("name", [180, -180])
+    @pytest.mark.parametrize("side", [1, -1])
+    def test_a_ring_on_one_side_of_the_dateline(self, name, side):
+        """A ring that only touches it lies where its other corners are, whichever name it uses."""
+        area = Area(ring([name, -10], [170 * side, -10], [170 * side, 10], [name, 10]))
+        assert [True, False, False] == [held(area, point(x * side, 0)) for x in (175, -175, 0)]
+
+    @pytest.mark.parametrize(
+        ("corners", "inside", "outside"),
+        [
+            ([[-180, -12], [180, -12], [180, 12], [-180, 12]], (0, 0), (0, 13)),
+            ([[-180, -12], [0, -12], [180, -12], [180, 12], [-180, 12]], (0, 0), (0, 13)),
+            ([[-180, 60], [0, 60], [180, 60], [180, 90], [-180, 90]], (0, 70), (0, 59)),
+            ([[-180, 60], [-60, 61], [60, 61], [180, 60], [180, 90], [-180, 90]], (0, 70), (0, 59)),
+            ([[150, 60], [180, 60], [180, 90], [-180, 90], [-180, 60], [-150, 60]], (0, 70), (0, 59)),
+        ],
+    )
+    def test_belts_and_caps_cut_at_180_are_taken_as_written(self, corners, inside, outside):
+        """An edge from one end of the map to the other is one where the ring would hold nothing otherwise."""
+        area = Area(ring(*corners))
+        assert area.cut() is area.geometry
+        assert [True, False] == [held(area, point(*inside)), held(area, point(*outside))]
+
+    @pytest.mark.parametrize("side", [1, -1])
+    def test_a_ring_around_a_pole_may_have_a_corner_on_the_dateline(self, side):
+        """It holds its pole."""
+        area = Area(ring([-120, 60 * side], [0, 55 * side], [120, 60 * side], [180, 65 * side]))
+        assert [True, True, False] == [held(area, point(x, y * side)) for x, y in [(55, 90), (0, 56), (0, 54)]]
+
+    def test_a_hole_with_corners_on_the_dateline(self):
+        """A hole is read as a ring is."""
+        outer = [[170, -10], [180, -12], [-170, -11], [-170, 11], [180, 12], [170, 10], [170, -10]]
+        hole = [[175, -5], [-180, -6], [-175, -5], [-175, 5], [180, 6], [175, 5], [175, -5]]
+        area = Area({"type": "Polygon", "coordinates": [outer, hole]})
+        assert [True, False, False, True] == [held(area, point(x, 0)) for x in (172, 176, -176, -172)]
+
+    def test_a_ring_with_a_corner_on_the_dateline_that_crosses_itself_is_refused(self):
+        """It is not turned inside out instead."""
+        bow = ring([170, -10], [180, -12], [-170, 10], [-170, -10], [180, 12], [170, 10])
+        with pytest.raises(InvalidRegion, match="not valid"):
+            shape_from(bow, EARTH)
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.integers(4, 9), st.floats(172, 188), st.randoms(use_true_random=False), st.booleans())
+    def test_corners_on_the_dateline_agree_with_the_strip_and_with_antimeridian(self, n, x, random, has_hole):
+        """Cut at the dateline, rings with corners on it are the area drawn on the strip, and another library's."""
+        antimeridian = pytest.importorskip("antimeridian")
+        angles = sorted(random.uniform(0, 2 * math.pi) for _ in range(n))
+        shell = [(x + 20 * math.cos(a), 20 * math.sin(a)) for a in angles]
+        shell = [(180.0 if random.random() < 0.3 else lon, lat) for lon, lat in shell]
+        holes = [[(179, -1), (180, -1.5), (181, -1), (181, 1), (180, 1.5), (179, 1)]] if has_hole else []
+        strip = shapely.Polygon(shell, holes)
+        if not strip.is_valid or strip.area < 1 or strip.bounds[0] >= 180 or strip.bounds[2] <= 180:
+            return
+        strip = shapely.geometry.polygon.orient(strip)
+        name = random.choice([180.0, -180.0])
+
+        def wrapped(corners):
+            return [(name if lon == 180 else (lon + 180) % 360 - 180, lat) for lon, lat in corners.coords]
+
+        ours = Area(shapely.Polygon(wrapped(strip.exterior), [wrapped(hole) for hole in strip.interiors])).cut()
+        west = shapely.affinity.translate(shapely.intersection(strip, shapely.box(180, -90, 540, 90)), -360)
+        drawn = shapely.union_all([shapely.intersection(strip, shapely.box(-180, -90, 180, 90)), west])
+        assert shapely.area(shapely.symmetric_difference(ours, drawn)) < 1e-6
+        shell_only = shapely.Polygon(wrapped(strip.exterior))
+        try:
+            theirs = antimeridian.fix_polygon(shell_only, great_circle=False)
+        except ValueError:  # a piece of theirs has no area
+            return
+        if theirs.is_valid:
+            assert shapely.area(shapely.symmetric_difference(Area(shell_only).cut(), theirs)) < 1e-4
 
     def test_agrees_with_the_antimeridian_package(self):
         """Another library cuts Fiji into the same area."""

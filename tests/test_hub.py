@@ -17,6 +17,7 @@ from nearcast.errors import (
     UnknownIndex,
     UnknownSubscription,
 )
+from waiting import join
 
 CENTRE = Box(13.3, 52.4, 13.5, 52.6)
 
@@ -330,7 +331,7 @@ def test_threads_may_change_and_publish_at_once():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        join(thread)
 
     assert errors == []
     assert all(seen)

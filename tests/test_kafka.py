@@ -6,7 +6,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 import zipfile
@@ -17,6 +16,7 @@ import pytest
 from nearcast import Hub
 from spark_files import as_rows, rows_of
 from streams import Oracle, World
+from waiting import PATIENCE_S, run, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("spark")]
 
@@ -87,7 +87,7 @@ def jars(connector, java, tmp_path_factory):
     if not (folder / "complete").exists():
         places = ["-cache", str(folder / "cache"), "-retrieve", f"{folder}/lib/[artifact]-[revision].[ext]"]
         command = [java, "-jar", str(ivy_jar()), "-confs", "default", *places, "-dependency", *BROKER]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        done = run(command)
         if done.returncode:
             pytest.skip(f"the broker could not be fetched: {done.stdout[-500:]}")
         (folder / "complete").touch()
@@ -125,7 +125,7 @@ def broker(java, jars, tmp_path_factory):
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     program = [java, "-Xmx512m", "-cp", jars]
     formatted = [*program, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties)]
-    subprocess.run(formatted, check=True, capture_output=True, timeout=60)
+    run(formatted, check=True)
     with (folder / "log").open("wb") as log:
         running = subprocess.Popen([*program, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
     try:
@@ -133,20 +133,18 @@ def broker(java, jars, tmp_path_factory):
         yield f"127.0.0.1:{port}"
     finally:
         running.terminate()
-        running.wait(30)
+        running.wait(PATIENCE_S)
 
 
 def wait_for_port(port, running):
-    deadline = time.monotonic() + 60
-    while True:
-        assert running.poll() is None, "the broker has ended"
-        assert time.monotonic() < deadline, "the broker does not answer"
+    def answers():
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:
-            time.sleep(0.2)
-        else:
-            return
+            return False
+        return True
+
+    wait_until(answers, is_alive=lambda: running.poll() is None, about=lambda: "the broker does not answer")
 
 
 def test_a_broker_starts_and_answers(broker):
@@ -160,7 +158,7 @@ def test_a_stream_from_a_topic_to_a_topic(connector, broker, tmp_path):
     inputs = {"subscriptions": subscriptions, "batches": batches}
     (tmp_path / "inputs.json").write_text(json.dumps(inputs))
     command = [sys.executable, str(_PROGRAM), broker, connector, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = run(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads((tmp_path / "found.json").read_text())
     oracle = Oracle(Hub("plane", window=9))

@@ -237,6 +237,20 @@ class TestMessage:
 
 class TestMessageFrom:
     @pytest.mark.parametrize(
+        ("row", "field", "reason"),
+        [
+            ({"lon": 0, "lat": 9, "lon_max": 1, "lat_max": 5}, "lat_max", "lat_max 5 is below lat 9; swap them"),
+            ({"lon": 0, "lat": "x"}, "lat", "lat is 'x'; expected a finite number"),
+            ({"x": 10**400, "y": 0}, "x", "expected a finite number"),
+        ],
+    )
+    def test_a_bad_place_is_named_as_its_columns_are(self, row, field, reason):
+        """The column at fault, with its value."""
+        with pytest.raises(InvalidMessage, match=reason) as caught:
+            message_from({"id": 1, "text": "a", **row})
+        assert field == caught.value.field
+
+    @pytest.mark.parametrize(
         ("row", "expected"),
         [
             ({"id": 1, "text": "hi", "lon": 13.4, "lat": 52.5}, Message(1, "hi", HERE)),
@@ -275,7 +289,7 @@ class TestMessageFrom:
             ({"id": 1, "lon": 1, "lat": 91}, "latitude 91"),
             ({"id": 1, "lon": -181, "lat": 9}, "longitude -181"),
             ({"id": 1, "lon": math.nan, "lat": 9}, "nan"),
-            ({"id": 1, "lon": "1", "lat": 9}, "numbers"),
+            ({"id": 1, "lon": "1", "lat": 9}, "lon is '1'; expected a finite number"),
             (feature({"type": "Point", "coordinates": [0, 91]}), "latitude 91"),
             (feature(None), "neither"),
             (feature({"type": "Point", "coordinates": [0, 1]}, id=None), "no id"),
@@ -513,7 +527,7 @@ class TestSubscriptionFrom:
             ({"id": 1, "region": SQUARE}, Within(1, "", Area(SQUARE))),
             ({"id": 1, "x_min": 0, "y_min": 0, "x_max": 900, "y_max": 900}, Within(1, "", Box(0, 0, 900, 900))),
             ({"id": 1, "x": 1, "y": 200, "radius": 3}, Within(1, "", Circle(1, 200, 3))),
-            ({"id": 1, "query": "a", "note": "x"}, Within(1, "a")),
+            ({"id": 1, "query": "a", "note": None}, Within(1, "a")),
             (
                 {"id": 1, "kind": "similar", "query": "a", "lon": 1, "lat": 2, "threshold": 0.3, "max_distance_m": 9},
                 Similar(1, "a", (1, 2), threshold=0.3, max_distance=9),
@@ -527,7 +541,6 @@ class TestSubscriptionFrom:
                     "y": 2,
                     "threshold": 0.3,
                     "similarity": "dice",
-                    "k": 1,
                 },
                 Similar(1, "", (1, 2), terms=["a"], threshold=0.3, similarity="dice"),
             ),
@@ -596,6 +609,31 @@ class TestSubscriptionFrom:
         """Half a region, two regions, mixed spaces, and all a constructor refuses."""
         with pytest.raises(error, match=reason):
             subscription_from(row)
+
+    @pytest.mark.parametrize(
+        ("row", "field", "reason"),
+        [
+            ({"west": 0, "south": 9, "east": 1, "north": 5}, "south", "south 9.0 is above north 5.0; swap them"),
+            ({"west": 0, "south": 0, "east": 200, "north": 5}, "east", "longitude 200.0 is beyond 180"),
+            ({"west": 0, "south": -91, "east": 20, "north": 5}, "south", "latitude -91.0 is beyond 90"),
+            ({"west": "0", "south": 0, "east": 1, "north": 5}, "west", "west is '0'; expected a number"),
+            ({"west": 0, "south": 0, "east": 1, "north": float("nan")}, "north", "north is nan"),
+            ({"lon": 0, "lat": 0, "radius_m": -1}, "radius_m", "radius_m is -1.0; expected 0 or more"),
+            ({"lon": "0", "lat": 0, "radius_m": 1}, "lon", "lon is '0'; expected a number"),
+            ({"region": [0, 9, 1, 5]}, "south", "south 9.0 is above north 5.0"),
+        ],
+    )
+    def test_a_bad_region_on_the_earth_is_named_as_its_columns_are(self, row, field, reason):
+        """West, south, east and north, not x_min; the radius in metres."""
+        with pytest.raises(InvalidRegion, match=reason) as caught:
+            subscription_from({"id": 1, "query": "a", **row}, Space.earth())
+        assert field == caught.value.field
+
+    def test_a_bad_box_on_a_plane_is_named_as_its_columns_are(self):
+        """x_min, y_min, x_max and y_max."""
+        with pytest.raises(InvalidRegion, match=r"y_min 9\.0 is above y_max 5\.0") as caught:
+            subscription_from({"id": 1, "query": "a", "x_min": 0, "y_min": 9, "x_max": 1, "y_max": 5})
+        assert "y_min" == caught.value.field
 
     def test_geojson_polygon(self):
         """A Feature of a polygon asks within it."""

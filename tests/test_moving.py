@@ -13,6 +13,7 @@ from nearcast.indexes import create, open_index
 from nearcast.indexes.trigger.moving import MovingRows, bounds, frame, layout
 from nearcast.similarity import TFIDF, TSIM
 from nearcast.testing import check_index
+from waiting import PATIENCE_S, join
 
 pytestmark = pytest.mark.modes
 
@@ -289,7 +290,7 @@ def test_changing_and_matching_at_once():
         slots = pair.index.insert(some)
         pair.index.match(messages)
         pair.index.remove(slots[::2])
-    thread.join()
+    join(thread)
     assert [] == failures
     pair.scan.set_thresholds(np.arange(60), values[-1])
     for some in more:
@@ -313,7 +314,7 @@ class SlowBuild:
         lists = self._build(*args, **kwargs)
         if threading.current_thread().name == "nearcast-merge" and not self.go.is_set():
             self.started.set()
-            assert self.go.wait(60), "the test forgot to let the merger go on"
+            assert self.go.wait(PATIENCE_S), "the test forgot to let the merger go on"
         return lists
 
 
@@ -331,7 +332,7 @@ def test_changes_during_a_merge(slow_build, upset):
     pair = Pair(world)
     for _ in range(4):
         pair.both("insert", world.subscriptions(8))
-    assert slow_build.started.wait(60)
+    assert slow_build.started.wait(PATIENCE_S)
     messages = world.messages(20)
     pair.both("set_thresholds", np.arange(0, 32, 2), world.rng.uniform(0, 1, 16))
     pair.both("remove", np.array([1, 4, 9]))

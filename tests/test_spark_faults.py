@@ -23,6 +23,7 @@ from nearcast.spark.stream import stream
 from nearcast.tables import Rejected
 from spark_files import PER_BATCH, Inbox, contents, write_table
 from streams import World
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -87,12 +88,12 @@ class Faulty:
         )
 
     def run(self, **options):
-        assert self.start(**options).wait(120)
+        assert self.start(**options).wait(PATIENCE_S)
 
     def fails(self, kind=NearcastError, **options):
         """Start, expect one line of error, and return it."""
         with pytest.raises(kind) as found:
-            self.start(**options).wait(120)
+            self.start(**options).wait(PATIENCE_S)
         assert "\n" not in str(found.value)
         return str(found.value)
 
@@ -227,7 +228,7 @@ def test_a_worker_that_exits_at_every_attempt(faulty, tmp_path):
 @pytest.mark.parametrize("parts", [0, 1])
 def test_a_driver_that_ends_before_all_parts_are_published(faulty, parts):
     with pytest.raises(DriverEnded):
-        faulty.start(out=HalfPublishingSink(faulty.out, batch=HALF, parts=parts)).wait(60)
+        faulty.start(out=HalfPublishingSink(faulty.out, batch=HALF, parts=parts)).wait(PATIENCE_S)
     faulty.run()
     faulty.is_clean(with_rejected=False)
 
@@ -392,7 +393,7 @@ def test_a_worker_does_not_use_the_state_of_an_attempt_that_was_given_up(faulty,
         patched.setattr("nearcast.spark.manifest.Manifests.commit", interrupted)
         given_up = faulty.start(vocabulary=other)
         with pytest.raises(DriverEnded):
-            given_up.wait(60)
+            given_up.wait(PATIENCE_S)
     stale = dict(tasks._cache)
     monkeypatch.setattr(tasks, "_cache", Restored(stale))
     faulty.recovers()

@@ -12,6 +12,7 @@ from nearcast.hub import Hub
 from nearcast.spark import match, match_against, rejected_messages
 from nearcast.tables import Rejected
 from nearcast.text import Analyzer, Vocabulary
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -257,7 +258,7 @@ def test_a_stream_is_matched_batch_by_batch(spark, world, tmp_path):
         match(stream.drop("seq"), given)
     found = match(stream, given, vocabulary=Vocabulary(), plan="trigger")
     query = found.writeStream.format("memory").queryName("found").trigger(availableNow=True)
-    query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination(60)
+    assert query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination(PATIENCE_S)
     check(spark.table("found"), hub_of(subscriptions).publish_many(messages).to_table())
 
 

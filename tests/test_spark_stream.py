@@ -16,6 +16,7 @@ from nearcast.spark.stream import stream
 from nearcast.tables import Rejected, subscriptions_table
 from spark_files import PER_BATCH, Inbox, as_rows, contents, parts_of, rows_of
 from streams import Oracle, World, moment
+from waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
 #: `nearcast.spark.stream` is the function of that name.
@@ -102,7 +103,7 @@ class Running:
         """Start, and wait until what is there is worked off."""
         self.starts.append(len(self.reports))
         running = self.start(**options)
-        assert running.wait(120)
+        assert running.wait(PATIENCE_S)
         if self.sink == "memory":
             self.remembered.append([rows_of(table) for table in running.pipeline.sink.tables])
         return running
@@ -352,7 +353,7 @@ def test_rows_of_a_streaming_frame_come_in_the_order_of_seq(spark, tmp_path):
         once=True,
         spark=spark,
     )
-    assert running.wait(60)
+    assert running.wait(PATIENCE_S)
     oracle = Oracle(Hub("plane", window=3))
     oracle.begin([NEAR, WITHIN])
     by_seq = sorted(messages, key=lambda each: each["seq"])
@@ -401,8 +402,7 @@ def test_a_stream_that_is_stopped_loses_and_repeats_nothing(spark, tmp_path):
         running.inbox.add(files)
     for enough in (2, 4):
         going = running.start(once=False, trigger="0 seconds")
-        while len(running.reports) < enough:
-            assert not going.wait(0.01)
+        wait_until(lambda n=enough: len(running.reports) >= n, is_alive=lambda it=going: it.is_active)
         going.stop()
         assert not going.is_active
     assert len(running.reports) < len(batches)

@@ -20,6 +20,7 @@ from nearcast.spark.inspect import inspect_checkpoint
 from nearcast.spark.manifest import Manifest, Manifests
 from nearcast.spark.remote import RemotePlace
 from nearcast.spark.store import Store, StoreConflict, StoreError, batch_of
+from waiting import join, run, wait_until
 
 CRASHED = 9
 
@@ -192,7 +193,7 @@ def test_only_one_of_many_writers_commits(here):
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join()
+        join(writer)
     assert outcomes == [here.read_bytes("manifests/1.json")]
 
 
@@ -322,7 +323,7 @@ def test_a_manifest_of_another_version_or_batch(here):
     manifests = Manifests(here)
     content = json.loads(manifest_of(1).to_bytes())
     here.commit("manifests/00000001.json", json.dumps({**content, "format": 99}).encode())
-    with pytest.raises(IncompatibleStore, match="has format 99, this version reads 1; go on with the version"):
+    with pytest.raises(IncompatibleStore, match="has format 99, this version reads 2; go on with the version"):
         manifests.last()
     here.commit("manifests/00000002.json", manifest_of(3).to_bytes())
     with pytest.raises(IncompatibleStore, match="it is that of batch 3"):
@@ -456,15 +457,8 @@ def _die_at(n, root):
 
 def run_python(code, *arguments, **options):
     paths = [str(Path(__file__).parent), *(path for path in sys.path if path)]
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        **options,
-    )
+    command = [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)]
+    return run(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)}, **options)
 
 
 def test_a_crash_at_any_operation_leaves_only_complete_things(tmp_path):
@@ -510,8 +504,10 @@ def test_kill_9_leaves_whole_manifests(here):
         env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
         with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE) as process:
             process.stdout.readline()
-            while Manifests(here).batches()[-1:] in ([], [before]):
-                time.sleep(0.005)
+            wait_until(
+                lambda last=before: Manifests(here).batches()[-1:] not in ([], [last]),
+                is_alive=lambda it=process: it.poll() is None,
+            )
             time.sleep(after_s)
             process.kill()
         last = Manifests(here).last()

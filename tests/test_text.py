@@ -455,7 +455,7 @@ def test_open_refuses_what_is_no_vocabulary(coffee: Vocabulary, tmp_path: Path) 
         Vocabulary.open(tmp_path)
     coffee.save(tmp_path)
     np.save(tmp_path / "df.npy", np.zeros(7, np.int64))
-    with pytest.raises(IncompatibleStore, match="differ in length"):
+    with pytest.raises(IncompatibleStore, match=r"df\.npy is damaged: it has 7 rows where 3 are expected"):
         Vocabulary.open(tmp_path)
     (tmp_path / "vocabulary.json").write_text('{"format": 99}')
     with pytest.raises(IncompatibleStore, match="format 99 is not the 1 this version reads"):

@@ -294,7 +294,7 @@ def test_where_a_batch_ends_is_nobodys_business(window, buffer):
 
 
 def test_rows_have_the_columns_of_deliveries():
-    """Ids of messages keep their type; where both occur they are text."""
+    """Ids of messages keep their type, also where both occur."""
     hub = hub_of(1)
     hub.subscribe_many(pa.table({"id": [7], "kind": ["topk"], "query": ["tea"], "x": [0.0], "y": [0.0], "k": [2]}))
     names = ["subscription_id", "message_id", "change", "score", "rank", "cause_id", "delivery_id", "time"]
@@ -302,7 +302,7 @@ def test_rows_have_the_columns_of_deliveries():
     second = hub.publish(post("two", time=at(1))).to_table().select(names)
     assert [dict(zip(names, [7, 1, "+", 1.0, 1, 1, "1:1:+7", at(0)], strict=True))] == first.to_pylist()
     assert [
-        dict(zip(names, [7, "1", "-", 1.0, 1, "two", "2:1:-7", at(1)], strict=True)),
+        dict(zip(names, [7, 1, "-", 1.0, 1, "two", "2:1:-7", at(1)], strict=True)),
         dict(zip(names, [7, "two", "+", 1.0, 1, "two", "2:2:+7", at(1)], strict=True)),
     ] == second.to_pylist()
 
@@ -336,10 +336,8 @@ def test_what_cannot_be_saved_or_opened_is_said(tmp_path):
         hub.save(tmp_path / "a")
     hub.poll()
     hub.save(tmp_path / "a")
-    with pytest.raises(FileExistsError):
-        hub.save(tmp_path / "a")
     (tmp_path / "a" / "hub.json").write_text("{")
-    with pytest.raises(IncompatibleStore, match="not JSON"):
+    with pytest.raises(IncompatibleStore, match=r"hub\.json is damaged: it was cut off or edited"):
         Hub.open(tmp_path / "a")
     (tmp_path / "a" / "hub.json").unlink()
     with pytest.raises(IncompatibleStore, match="no saved hub"):
@@ -447,7 +445,7 @@ def test_ids_of_both_types_meet_in_a_window():
     hub.publish(post("old"))
     more = [post(i, "coffee") for i in range(1100)]
     found = hub.publish_many([*more[:600], post(2000), *more[600:]]).to_table()
-    assert [("old", "2000"), ("2000", "2000")] == list(
+    assert [("old", 2000), (2000, 2000)] == list(
         zip(found["message_id"].to_pylist(), found["cause_id"].to_pylist(), strict=True)
     )
 

@@ -216,8 +216,8 @@ def test_an_empty_table_can_be_saved(tmp_path: Path) -> None:
     [
         (b"ab", [0, 1], "offsets do not fit"),
         (b"ab", [0, 2, 1, 2], "offsets do not fit"),
-        (b"ab", [], "offsets do not fit"),
-        (b"aa", [0, 1, 2], "a word stands in them twice"),
+        (b"ab", [], "it has 0 rows where 1 are expected"),
+        (b"aa", [0, 1, 2], "a word stands in it twice"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path: Path, blob: bytes, start: list[int], reason: str) -> None:
@@ -231,13 +231,13 @@ def test_damaged_files_are_refused(tmp_path: Path, blob: bytes, start: list[int]
 
 def test_missing_foreign_and_mistyped_files_are_refused(tmp_path: Path) -> None:
     """A missing file, one that is no array, and one of another type each name the file."""
-    with pytest.raises(IncompatibleStore, match=r"words_blob\.npy cannot be read"):
+    with pytest.raises(IncompatibleStore, match=r"words_blob\.npy is missing"):
         WordTable.open(tmp_path)
     (tmp_path / "words_blob.npy").write_text("hello")
-    with pytest.raises(IncompatibleStore, match=r"words_blob\.npy cannot be read"):
+    with pytest.raises(IncompatibleStore, match=r"words_blob\.npy is damaged: it cannot be read as an array"):
         WordTable.open(tmp_path)
     np.save(tmp_path / "words_blob.npy", np.zeros(3))
-    with pytest.raises(IncompatibleStore, match=r"words_blob\.npy holds 1-d float64, expected 1-d uint8"):
+    with pytest.raises(IncompatibleStore, match=r"words_blob\.npy is damaged: it holds 1-d float64, expected 1-d uint8"):
         WordTable.open(tmp_path)
 
 
@@ -272,5 +272,3 @@ def test_kernels_compile_once_whatever_arrays_come(tmp_path: Path) -> None:
 
     for function in (_words._look_up, _words._intern):
         assert len(function.signatures) == 1  # type: ignore[attr-defined]
-    for function in (_words._place, _words._hash):  # none at all when those above came from the cache
-        assert len(function.signatures) <= 1  # type: ignore[attr-defined]

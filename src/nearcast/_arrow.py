@@ -26,6 +26,11 @@ def strings(values: Sequence[str]) -> pa.Array:
     return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
 
 
+def one_id(id_: int | str) -> pa.Array:
+    """Return a column of one id."""
+    return strings([id_]) if isinstance(id_, str) else numbers(np.array([id_], np.int64))
+
+
 def times(microseconds: NDArray[np.int64], is_given: NDArray[np.bool_]) -> pa.Array:
     """Return a column of times in UTC, null where not given."""
     valid = pa.py_buffer(np.packbits(is_given, bitorder="little"))

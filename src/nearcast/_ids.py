@@ -1,11 +1,15 @@
 """Subscription ids ↔ slots, in flat arrays: about 40 bytes an id where a dictionary takes 150.
 
-An id is a string or an integer; 1 and "1" are two ids. Integers are kept under a key that no string id can have.
+An id is a string or an integer; 1 and "1" are two ids. Both are kept under keys, which are strings: an integer under
+its digits behind a zero byte, a string under itself. A string that begins with a zero byte, which no subscription has
+but anybody may ask for, gets two more, so that no two ids have the same key.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +17,9 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast._jit import kernel
-from nearcast._saved import load_array, save_array
-from nearcast.text.words import WordTable
+from nearcast._saved import save_array
+from nearcast._saved_arrays import SavedArrays
+from nearcast.text.words import WordTable, is_encodable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,26 +30,77 @@ Id = str | int
 
 #: Begins the key of an integer id; string ids may not contain it.
 INTEGER_MARK = "\x00"
+_TEXT_MARK = 2 * INTEGER_MARK
 _NO_SLOT = -1
+#: Up to this many ids are decoded one by one.
+_FEW = 16
+
+#: Which kinds of ids there are: True stands for integers, False for text.
+Kinds = frozenset[bool]
+INTEGERS, TEXTS, BOTH = Kinds([True]), Kinds([False]), Kinds([True, False])
+#: The type of a column with ids of both kinds.
+MIXED_IDS = pa.dense_union([pa.field("integer", pa.int64()), pa.field("text", pa.string())])
 #: Keys without a slot that may be kept beside as many as have one.
 SPARE_KEYS = 100_000
 
 
 def key_of(value: Id) -> str:
     """Return the key an id is stored under."""
-    return value if isinstance(value, str) else f"{INTEGER_MARK}{value}"
+    if not isinstance(value, str):
+        return f"{INTEGER_MARK}{value}"
+    return f"{_TEXT_MARK}{value}" if value.startswith(INTEGER_MARK) else value
 
 
 def id_of(key: str) -> Id:
     """Return the id stored under a key."""
-    return int(key[1:]) if key.startswith(INTEGER_MARK) else key
+    if not key.startswith(INTEGER_MARK):
+        return key
+    return key[2:] if key.startswith(_TEXT_MARK) else int(key[1:])
 
 
 def keys_of(ids: pa.Array) -> pa.Array:
     """Return the keys of a column of ids."""
     if pa.types.is_integer(ids.type):
         return pc.binary_join_element_wise(INTEGER_MARK, ids.cast(pa.string()), "")
-    return ids
+    is_marked = pc.starts_with(ids, INTEGER_MARK)
+    if not pc.any(is_marked).as_py():
+        return ids
+    return pc.if_else(is_marked, pc.binary_join_element_wise(_TEXT_MARK, ids.cast(pa.string()), ""), ids)
+
+
+def kinds_of(ids: Iterable[Any]) -> Kinds:
+    """Return the kinds of ids among these values; None is none."""
+    return Kinds(not isinstance(id_, str) for id_ in ids if id_ is not None)
+
+
+def id_type(kinds: Kinds) -> pa.DataType:
+    """Return the type of a column of ids: int64 or string, and a union where there are both; string for none."""
+    return MIXED_IDS if kinds == BOTH else pa.int64() if kinds == INTEGERS else pa.string()
+
+
+def ids_column(ids: Sequence[Any], kinds: Kinds) -> pa.Array:
+    """Return ids as a column of the type of these kinds, null where None is given."""
+    if kinds != BOTH:
+        return pa.array(ids, id_type(kinds))
+    is_integer = np.array([isinstance(id_, int) for id_ in ids], np.bool_)
+    integers = pa.array([id_ for id_ in ids if isinstance(id_, int)], pa.int64())
+    return _mixed(is_integer, integers, pa.array([id_ for id_ in ids if not isinstance(id_, int)], pa.string()))
+
+
+def as_kinds(ids: pa.Array, kinds: Kinds) -> pa.Array:
+    """Return a column of integers or of strings as one of the type of these kinds, which has both or its own."""
+    if kinds != BOTH:
+        return ids
+    is_integer = bool(pa.types.is_integer(ids.type))
+    integers, texts = (ids, pa.nulls(0, pa.string())) if is_integer else (pa.nulls(0, pa.int64()), ids)
+    return _mixed(np.full(len(ids), is_integer), integers, texts)
+
+
+def _mixed(is_integer: NDArray[np.bool_], integers: pa.Array, texts: pa.Array) -> pa.Array:
+    """Return a column of both kinds: where `is_integer` the next of `integers`, else the next of `texts`."""
+    place = np.where(is_integer, np.cumsum(is_integer), np.cumsum(~is_integer)) - 1
+    kinds, places = _arrow.numbers((~is_integer).astype(np.int8)), _arrow.numbers(place.astype(np.int32))
+    return pa.UnionArray.from_dense(kinds, places, [integers, texts], [field.name for field in MIXED_IDS])
 
 
 class IdSnapshot(NamedTuple):
@@ -53,28 +109,71 @@ class IdSnapshot(NamedTuple):
     blob: NDArray[np.uint8]
     start: NDArray[np.int64]
     key_of_slot: NDArray[np.int32]
-    kinds: frozenset[bool]
+    #: Of all ids that are bound, and of those released since keys were last dropped.
+    kinds: Kinds
 
     def value(self, slot: int) -> Id:
         """Return the id of one slot."""
         key = self.key_of_slot[slot]
         return id_of(self.blob[self.start[key] : self.start[key + 1]].tobytes().decode())
 
-    def ids_of(self, keys: pa.Array) -> pa.Array:
-        """Return keys as ids: int64 if all ids there are are integers, else strings."""
-        if True not in self.kinds:
-            return keys
-        return pc.replace_substring(keys, INTEGER_MARK, "").cast(pa.string() if False in self.kinds else pa.int64())
+    def values(self, slots: NDArray[np.int32]) -> list[Id]:
+        """Return the ids of slots."""
+        if len(slots) <= _FEW:
+            return [self.value(slot) for slot in slots.tolist()]
+        offsets, content = self._gathered(slots)
+        keys = _decoded(offsets, content)
+        return list(keys) if self.kinds == TEXTS else [id_of(key) for key in keys]
+
+    def kinds_of(self, slots: NDArray[np.int32]) -> Kinds:
+        """Return the kinds of the ids of these slots; of no slots the one that all ids have, if it is one."""
+        if self.kinds != BOTH:
+            return self.kinds
+        return Kinds(np.unique(self._is_integer(slots)).tolist())
+
+    def column(self, slots: NDArray[np.int32], kinds: Kinds) -> pa.Array:
+        """Return the ids of slots as a column of the type of these kinds."""
+        if kinds == BOTH:
+            is_integer = self._is_integer(slots)
+            return _mixed(is_integer, self._integers(slots[is_integer]), self.keys(slots[~is_integer]))
+        return self._integers(slots) if kinds == INTEGERS else self.keys(slots)
 
     def keys(self, slots: NDArray[np.int32]) -> pa.Array:
         """Return the keys of many slots: ids as text, integers behind their mark."""
+        offsets, content = self._gathered(slots)
+        large = pa.LargeStringArray.from_buffers(len(slots), pa.py_buffer(offsets), pa.py_buffer(content))
+        return large.cast(pa.string())
+
+    def _gathered(self, slots: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return the keys of slots end to end: where each begins, and the bytes."""
         keys = self.key_of_slot[slots]
         offsets = np.zeros(len(keys) + 1, np.int64)
         np.cumsum(self.start[keys + 1] - self.start[keys], out=offsets[1:])
         content = np.empty(int(offsets[-1]), np.uint8)
         _gather(self.blob, self.start, keys, offsets, content)
-        large = pa.LargeStringArray.from_buffers(len(keys), pa.py_buffer(offsets), pa.py_buffer(content))
-        return large.cast(pa.string())
+        return offsets, content
+
+    def _integers(self, slots: NDArray[np.int32]) -> pa.Array:
+        """Return the ids of slots that all have integers."""
+        values = np.empty(len(slots), np.int64)
+        _read_integers(self.blob, self.start, self.key_of_slot[slots], values)
+        return _arrow.numbers(values)
+
+    def _is_integer(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        keys = self.key_of_slot[slots]
+        first = self.start[keys]
+        is_given = self.start[keys + 1] > first
+        is_integer: NDArray[np.bool_] = is_given & (self.blob[np.where(is_given, first, 0)] == 0)
+        return is_integer
+
+
+def _decoded(offsets: NDArray[np.int64], content: NDArray[np.uint8]) -> Iterator[str]:
+    """Yield the texts that lie end to end in `content`."""
+    data, places = content.tobytes(), offsets.tolist()
+    if data.isascii():
+        text = data.decode()
+        return (text[first:last] for first, last in pairwise(places))
+    return (data[first:last].decode() for first, last in pairwise(places))
 
 
 class IdTable:
@@ -85,7 +184,7 @@ class IdTable:
         self._slot_of_key = np.empty(0, np.int32)
         self._key_of_slot = np.empty(0, np.int32)
         self._n_bound = 0
-        self._kinds: frozenset[bool] = frozenset()  # True: there have been integers; False: strings
+        self._kinds = Kinds()  # those of all keys, in use or not
 
     def __len__(self) -> int:
         return self._n_bound
@@ -97,6 +196,8 @@ class IdTable:
 
     def slot(self, value: Id) -> int:
         """Return the slot of an id, -1 if it has none."""
+        if isinstance(value, str) and not value.isascii() and not is_encodable(value):
+            return _NO_SLOT  # the table of words would take half a character for another one
         key = self._keys.id_of(key_of(value))
         return int(self._slot_of_key[key]) if 0 <= key < len(self._slot_of_key) else _NO_SLOT
 
@@ -116,8 +217,9 @@ class IdTable:
 
     def bind(self, ids: pa.Array, slots: NDArray[np.int32]) -> None:
         """Give ids that have no slot these slots."""
-        if len(ids):
-            self._kinds |= {pa.types.is_integer(ids.type)}
+        if not len(ids):
+            return
+        self._kinds |= {bool(pa.types.is_integer(ids.type))}
         self._bind(keys_of(ids), slots)
 
     def _bind(self, names: pa.Array, slots: NDArray[np.int32]) -> None:
@@ -160,7 +262,7 @@ class IdTable:
         fresh = IdTable()
         fresh._key_of_slot = np.full(len(self._key_of_slot), _NO_SLOT, np.int32)
         fresh._bind(self._keys.words().take(_arrow.numbers(kept)), self._slot_of_key[kept])
-        fresh._kinds = self._kinds
+        fresh._kinds = self.snapshot().kinds_of(self._slot_of_key[kept])
         self.__dict__.update(fresh.__dict__)
 
     def renumbered(self, old: NDArray[np.int32]) -> IdTable:
@@ -177,23 +279,38 @@ class IdTable:
         self._keys.save(folder)
         save_array(folder / "slot_of_key.npy", self._slot_of_key)
         save_array(folder / "key_of_slot.npy", self._key_of_slot)
-        kinds = np.array(sorted(self._kinds), np.uint8)
-        save_array(folder / "kinds.npy", kinds)
+        save_array(folder / "kinds.npy", np.array(sorted(self._kinds), np.uint8))
 
     @classmethod
     def open(cls, folder: Path) -> IdTable:
-        """Return the table that was saved in a folder."""
-        table = cls()
+        """Return the table that was saved in a folder; ids and slots must name each other."""
+        arrays, table = SavedArrays(folder), cls()
         table._keys = WordTable.open(folder)
-        table._slot_of_key = load_array(folder / "slot_of_key.npy", np.int32)
-        table._key_of_slot = load_array(folder / "key_of_slot.npy", np.int32)
-        table._n_bound = int(np.count_nonzero(table._slot_of_key != _NO_SLOT))
-        table._kinds = frozenset(map(bool, load_array(folder / "kinds.npy", np.uint8)))
+        slot_of_key, key_of_slot = arrays.loaded("slot_of_key", np.int32), arrays.loaded("key_of_slot", np.int32)
+        kinds = arrays.loaded("kinds", np.uint8)
+        arrays.numbers("slot_of_key", slot_of_key, len(key_of_slot), least=_NO_SLOT)
+        arrays.numbers("key_of_slot", key_of_slot, len(table._keys), least=_NO_SLOT)
+        bound = np.flatnonzero(slot_of_key != _NO_SLOT)
+        arrays.check("slot_of_key", (key_of_slot[slot_of_key[bound]] == bound).all(), "it disagrees with key_of_slot")
+        arrays.numbers("kinds", kinds, 2)
+        _check_kinds(arrays, table._keys, kinds)
+        table._slot_of_key, table._key_of_slot, table._n_bound = slot_of_key, key_of_slot, len(bound)
+        table._kinds = Kinds(map(bool, kinds))
         return table
 
     def snapshot(self) -> IdSnapshot:
         """Return the ids as they are now; costs nothing, for the arrays are only ever added to."""
         return IdSnapshot(*self._keys.arrays(), self._key_of_slot, self._kinds)
+
+
+def _check_kinds(arrays: SavedArrays, keys: WordTable, kinds: NDArray[np.uint8]) -> None:
+    """Check that ids are of the kinds that were noted, and what stands behind the mark of integers is one."""
+    words = keys.words()
+    is_marked = pc.starts_with(words, INTEGER_MARK)
+    found = {bool(each) for each in pc.unique(is_marked).to_pylist()}
+    arrays.check("kinds", found <= set(map(bool, kinds)), "ids are of other kinds")
+    is_integer = pc.match_substring_regex(words.filter(is_marked), f"^{INTEGER_MARK}-?[0-9]+$")
+    arrays.check("words_blob", pc.all(is_integer, min_count=0).as_py(), "an id is no integer")
 
 
 def _with_room(column: NDArray[np.int32], n: int) -> NDArray[np.int32]:
@@ -212,3 +329,16 @@ def _gather(blob, start, keys, offsets, content):
         first = start[keys[i]]
         for k in range(start[keys[i] + 1] - first):
             content[offsets[i] + k] = blob[first + k]
+
+
+@kernel
+def _read_integers(blob, start, keys, values):
+    """Read the digits behind the mark of each key; no step leaves the range of int64."""
+    for i in range(keys.size):
+        at, last = start[keys[i]] + 1, start[keys[i] + 1]
+        is_negative = blob[at] == 45  # a minus
+        value = np.int64(0)
+        for k in range(at + is_negative, last):
+            digit = np.int64(blob[k]) - 48
+            value = 10 * value - digit if is_negative else 10 * value + digit
+        values[i] = value

@@ -90,11 +90,11 @@ def _output(executable: Path, *arguments: str) -> str:
 
 def _wrapped(java: _Java) -> Path:
     """Return a folder in the user's cache whose `bin/java` starts `java` without the module it lacks."""
-    from nearcast._jit import _cache_root  # costs the import of Numba, which only this path should pay
+    from nearcast._jit import cache_root  # costs the import of Numba, which only this path should pay
 
     executable = str(java.home / "bin" / "java")
     # One folder for each runtime: two environments must not rewrite each other's launcher.
-    home = _cache_root() / "java" / hashlib.blake2b(executable.encode(), digest_size=8).hexdigest()
+    home = cache_root() / "java" / hashlib.blake2b(executable.encode(), digest_size=8).hexdigest()
     try:
         _write_script(home / "bin" / "java", _LAUNCHER.format(java=shlex.quote(executable)))
     except OSError as error:

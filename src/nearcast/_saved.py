@@ -1,4 +1,4 @@
-"""Saved files: put in place in one step, and read or mapped again."""
+"""Saved files: put in place in one step, made durable, and read or mapped again with their form checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from nearcast.errors import IncompatibleStore
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
 
 def new_folder(folder: str | Path) -> Path:
@@ -25,50 +25,98 @@ def new_folder(folder: str | Path) -> Path:
     return folder
 
 
-def mapped(path: Path) -> NDArray[Any]:
-    """Map a saved array copy-on-write: a read-only one would be another type to Numba and compile all kernels again."""
-    try:
-        array = np.load(path, mmap_mode="c") if _has_elements(path) else np.load(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise IncompatibleStore(f"{path} is missing or damaged ({error}); save the index again") from None
-    return np.asarray(array)
-
-
-def _has_elements(path: Path) -> bool:
-    """Tell whether there is anything to map: an array without elements cannot be."""
-    with path.open("rb") as file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, _ = read(file)
-        return bool(np.prod(shape))
+# Writing
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
-    """Write one .npy file in one step."""
+    """Write one .npy file in one step; whoever puts its folder in place makes it durable, with `sync_folder`."""
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
             np.save(file, array)
 
-    replace_file(path, write)
+    _replace(path, write)
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write one small file in one step; durable as `save_array` is."""
+    _replace(path, lambda temporary: temporary.write_text(text))
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file beside `path` and put it in its place in one step: a reader sees the old one or the new one."""
+    """Write a file beside `path` and put it in its place in one step: a reader sees the old one or the new one.
+
+    When it returns the new one survives a power cut.
+    """
+    _replace(path, write, sync=sync)
+    sync(path.parent)
+
+
+def _replace(path: Path, write: Callable[[Path], Any], *, sync: Callable[[Path], None] | None = None) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         write(temporary)
+        if sync is not None:
+            sync(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def load_array(path: Path, dtype: type) -> np.ndarray:
-    """Return a one-dimensional .npy file of that type; IncompatibleStore if it is anything else."""
+def sync(path: Path) -> None:
+    """Have the content of a file, or the names in a folder, survive a power cut (fsync)."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        array: np.ndarray = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise IncompatibleStore(f"{path.name} cannot be read as a saved array ({error}); build it anew") from error
-    if array.ndim != 1 or array.dtype != dtype:
-        raise IncompatibleStore(f"{path.name} holds {array.ndim}-d {array.dtype}, expected 1-d {np.dtype(dtype)}")
-    return array
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have a folder with all its files and subfolders survive a power cut; its own name is its parent's business."""
+    for parent, _, files in os.walk(folder, topdown=False):
+        for file in files:
+            sync(Path(parent, file))
+        sync(Path(parent))
+
+
+# Reading
+
+
+def mapped(path: Path, dtype: DTypeLike, *row: int) -> NDArray[Any]:
+    """Map a saved array copy-on-write; its type, its row shape and the size of the file must be as expected.
+
+    Copy-on-write because a read-only array would be another type to Numba and compile all kernels again.
+    """
+    n, offset = _read_header(path, np.dtype(dtype), row)
+    if n == 0 or 0 in row:
+        return np.empty((n, *row), dtype)  # what has no bytes cannot be mapped
+    return np.asarray(np.memmap(path, np.dtype(dtype), "c", offset, (n, *row)))
+
+
+def load_array(path: Path, dtype: DTypeLike) -> NDArray[Any]:
+    """Return a one-dimensional .npy file of that type, copied into memory; IncompatibleStore if it is anything else."""
+    return np.array(mapped(path, dtype))
+
+
+def _read_header(path: Path, dtype: np.dtype[Any], row: tuple[int, ...]) -> tuple[int, int]:
+    """Return the number of rows of a saved array and where its data begins, once all of its form is as expected."""
+    try:
+        with path.open("rb") as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, is_fortran, found = read(file)
+            offset, size = file.tell(), os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        raise IncompatibleStore(f"{path} is missing; bring it back from a copy, or save again") from None
+    except Exception as error:  # noqa: BLE001 - NumPy's parser of headers raises whatever Python's tokenizer does
+        raise IncompatibleStore(f"{path} is damaged: it cannot be read as an array ({error}); save again") from None
+    if found != dtype or len(shape) != 1 + len(row) or shape[1:] != row or (is_fortran and row):
+        expected = f"{len(row) + 1}-d {dtype}" + (f" with rows of {row}" if row else "")
+        raise IncompatibleStore(f"{path} is damaged: it holds {len(shape)}-d {found}, expected {expected}; save again")
+    wanted = shape[0] * dtype.itemsize * int(np.prod(row, dtype=np.int64))
+    if size - offset != wanted:
+        raise IncompatibleStore(
+            f"{path} is damaged: {size - offset:,} bytes of data where {wanted:,} are expected; save again"
+        )
+    return int(shape[0]), offset

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal, overload
+from functools import reduce
+from itertools import accumulate, chain, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast._ids import INTEGER_MARK
+from nearcast._delivery_ids import delivery_id, delivery_ids
+from nearcast._ids import MIXED_IDS, Kinds, as_kinds, ids_column, kinds_of
 from nearcast.columns import NO_TIME, datetime_of
+from nearcast.errors import NotSupported
 from nearcast.tables.names import DELIVERY_SCHEMA
 
 if TYPE_CHECKING:
@@ -22,8 +25,23 @@ if TYPE_CHECKING:
 
     from nearcast._ids import IdSnapshot
     from nearcast.indexes import Matches
-    from nearcast.model import Delivery
+    from nearcast.model import Delivery, Message
     from nearcast.tables import Rejected
+
+
+class IdKinds(NamedTuple):
+    """The kinds of ids in deliveries: of subscriptions, and of messages and causes together."""
+
+    subscriptions: Kinds
+    messages: Kinds
+
+    def also(self, other: IdKinds) -> IdKinds:
+        """Return the kinds of both."""
+        return IdKinds(self.subscriptions | other.subscriptions, self.messages | other.messages)
+
+
+#: The message that a call published, and the number of its arrival.
+Published = tuple[int, "Message"]
 
 
 @dataclass(slots=True)
@@ -40,55 +58,64 @@ class Delivered:
     def __len__(self) -> int:
         return len(self.matches.slots)
 
-    @property
-    def has_text_ids(self) -> bool:
-        """Tell whether a message has an id that is text."""
-        if isinstance(self.message_ids, pa.Array):
-            return not pa.types.is_integer(self.message_ids.type)
-        return any(isinstance(id_, str) for id_ in self.message_ids)
+    def id_kinds(self, first: int = 0, last: int | None = None) -> IdKinds:
+        """Return the kinds of the ids in the deliveries from `first` to `last`."""
+        given = self.message_ids
+        messages = Kinds([pa.types.is_integer(given.type)]) if isinstance(given, pa.Array) else kinds_of(given)
+        return IdKinds(self.ids.kinds_of(self.matches.slots[first:last]), messages)
 
-    def delivery(self, at: int) -> Delivery:
-        """Return one delivery."""
-        from nearcast.model import Delivery
-
-        row = int(np.searchsorted(self.matches.start, at, side="right")) - 1
-        subscription_id = self.ids.value(int(self.matches.slots[at]))
-        message_id = self.message_ids[row]
-        message_id = message_id.as_py() if isinstance(message_id, pa.Scalar) else message_id
-        return Delivery(
-            subscription_id,
-            message_id,
-            score=float(self.matches.score[at]),
-            cause_id=message_id,
-            time=datetime_of(int(self.times[row])),
-            delivery_id=delivery_id(int(self.steps[row]), int(self.steps[row]), "+", subscription_id),
-            version=self.version,
+    def values(self, first: int, last: int, published: Published | None = None) -> list[Delivery]:
+        """Return the deliveries from `first` to `last`, at least one."""
+        rows = self._rows(first, last)
+        low, high = int(rows[0]), int(rows[-1]) + 1
+        at = (rows - low).tolist()
+        message_ids: Any = self.message_ids[low:high]
+        message_ids = message_ids.to_pylist() if isinstance(message_ids, pa.Array) else message_ids
+        times = [datetime_of(time) for time in self.times[low:high].tolist()]
+        steps = self.steps[low:high].tolist()
+        ids, named = self.ids.values(self.matches.slots[first:last]), [message_ids[row] for row in at]
+        return delivery_values(
+            ids,
+            named,
+            repeat("+"),
+            self.matches.score[first:last].tolist(),
+            repeat(None),
+            named,
+            [times[row] for row in at],
+            [delivery_id(steps[row], steps[row], "+", id_) for row, id_ in zip(at, ids, strict=True)],
+            repeat(self.version),
+            _messages_at([steps[row] for row in at], published),
         )
 
-    def to_table(self, first: int = 0, last: int | None = None) -> pa.Table:
-        """Return the deliveries from `first` to `last` as a table."""
+    def to_table(self, first: int = 0, last: int | None = None, kinds: IdKinds | None = None) -> pa.Table:
+        """Return the deliveries from `first` to `last` as a table, its ids of the types of `kinds`."""
         last = len(self) if last is None else last
-        n = last - first
-        slots = self.matches.slots[first:last]
-        rows = np.searchsorted(self.matches.start, np.arange(first, last), side="right") - 1
-        message_ids = pa.array(self.message_ids) if not isinstance(self.message_ids, pa.Array) else self.message_ids
+        slots, rows = self.matches.slots[first:last], self._rows(first, last)
+        kinds = self.id_kinds(first, last) if kinds is None else kinds
+        given = self.message_ids
+        message_ids = (as_kinds if isinstance(given, pa.Array) else ids_column)(given, kinds.messages)
         message_id = message_ids.take(_arrow.numbers(rows))
-        keys = self.ids.keys(slots)
-        times = self.times[rows]
-        step = _arrow.numbers(self.steps[rows]).cast(pa.string())
-        plus, colon = _arrow.strings(["+", ":"])
+        times, steps, n = self.times[rows], self.steps[rows], len(rows)
         columns = (
-            self.ids.ids_of(keys),
+            self.ids.column(slots, kinds.subscriptions),
             message_id,
             _repeated("+", n),
             _arrow.numbers(self.matches.score[first:last]),
             pa.nulls(n, pa.int32()),
             message_id,
             _arrow.times(times, times != NO_TIME),
-            _marked_delivery_ids(pc.binary_join_element_wise(step, step, plus, keys, colon), self.ids),
+            delivery_ids(steps, steps, np.ones(n, np.uint8), slots, self.ids),
             _repeated(self.version, n),
         )
         return pa.table(dict(zip(DELIVERY_SCHEMA.names, columns, strict=True)))
+
+    def _rows(self, first: int, last: int) -> NDArray[np.int64]:
+        """Return the row of the message of each delivery from `first` to `last`."""
+        if len(self.times) == 1:
+            return np.zeros(last - first, np.int64)
+        ends = np.clip(self.matches.start, first, last)
+        count = ends[1:] - ends[:-1]
+        return np.repeat(np.arange(len(count)), count)
 
 
 @dataclass(slots=True)
@@ -114,64 +141,52 @@ class Changed:
     def __len__(self) -> int:
         return len(self.steps)
 
-    @property
-    def has_text_ids(self) -> bool:
-        """Tell whether a message has an id that is text."""
-        return any(isinstance(id_, str) for id_ in self.message_ids) or any(
-            isinstance(id_, str) for id_ in self.cause_ids
+    def id_kinds(self, first: int = 0, last: int | None = None) -> IdKinds:
+        """Return the kinds of the ids in the deliveries from `first` to `last`."""
+        here = slice(first, last)
+        messages = kinds_of(self.message_ids[here]) | kinds_of(self.cause_ids[here])
+        return IdKinds(self.ids.kinds_of(self.slots[here]), messages)
+
+    def values(self, first: int, last: int, published: Published | None = None) -> list[Delivery]:
+        """Return the deliveries from `first` to `last`."""
+        here = slice(first, last)
+        ids, times = self.ids.values(self.slots[here]), self.times[here].tolist()
+        steps, numbers = self.steps[here].tolist(), self.message_numbers[here].tolist()
+        changes = ["+" if enters else "-" for enters in self.enters[here].tolist()]
+        moments = {time: datetime_of(time) for time in set(times)}
+        return delivery_values(
+            ids,
+            self.message_ids[here].tolist(),
+            changes,
+            self.scores[here].tolist(),
+            [rank or None for rank in self.ranks[here].tolist()],
+            self.cause_ids[here].tolist(),
+            [moments[time] for time in times],
+            [delivery_id(*each) for each in zip(steps, numbers, changes, ids, strict=True)],
+            repeat(self.version),
+            _messages_at(numbers, published),
         )
 
-    def delivery(self, at: int) -> Delivery:
-        """Return one delivery."""
-        from nearcast.model import Delivery
-
-        subscription_id = self.ids.value(int(self.slots[at]))
-        change: Literal["+", "-"] = "+" if self.enters[at] else "-"
-        return Delivery(
-            subscription_id,
-            self.message_ids[at],
-            change,
-            score=float(self.scores[at]),
-            rank=int(self.ranks[at]) or None,
-            cause_id=self.cause_ids[at],
-            time=datetime_of(int(self.times[at])),
-            delivery_id=delivery_id(int(self.steps[at]), int(self.message_numbers[at]), change, subscription_id),
-            version=self.version,
-        )
-
-    def to_table(self, first: int = 0, last: int | None = None) -> pa.Table:
-        """Return the deliveries `first` to `last` as a table."""
+    def to_table(self, first: int = 0, last: int | None = None, kinds: IdKinds | None = None) -> pa.Table:
+        """Return the deliveries from `first` to `last` as a table, its ids of the types of `kinds`."""
         here = slice(first, len(self) if last is None else last)
-        slots, times, ranks = self.slots[here], self.times[here], self.ranks[here]
-        keys = self.ids.keys(slots)
-        change = _arrow.strings(["-", "+"]).take(_arrow.numbers(self.enters[here].astype(np.int64)))
-        steps, numbers = (_arrow.numbers(each[here]).cast(pa.string()) for each in (self.steps, self.message_numbers))
-        colon = _arrow.strings([":"])[0]
-        name = pc.binary_join_element_wise(steps, numbers, change, keys, colon)
+        slots, times, enters = self.slots[here], self.times[here], self.enters[here]
+        kinds = self.id_kinds(first, last) if kinds is None else kinds
         columns = (
-            self.ids.ids_of(keys),
-            _ids_column(self.message_ids[here]),
-            change,
+            self.ids.column(slots, kinds.subscriptions),
+            ids_column(self.message_ids[here].tolist(), kinds.messages),
+            _arrow.strings(["-", "+"]).take(_arrow.numbers(enters.astype(np.int64))),
             _arrow.numbers(self.scores[here]),
-            _ranks_column(ranks),
-            _ids_column(self.cause_ids[here], like=self.message_ids),
+            _ranks_column(self.ranks[here]),
+            ids_column(self.cause_ids[here].tolist(), kinds.messages),
             _arrow.times(times, times != NO_TIME),
-            _marked_delivery_ids(name, self.ids),
+            delivery_ids(self.steps[here], self.message_numbers[here], enters, slots, self.ids),
             _repeated(self.version, len(slots)),
         )
         return pa.table(dict(zip(DELIVERY_SCHEMA.names, columns, strict=True)))
 
 
 Piece = Delivered | Changed
-
-
-def _with_text_ids(table: pa.Table) -> pa.Table:
-    """Return the table with ids of messages as text, where some of them are integers."""
-    for name in ("message_id", "cause_id"):
-        if pa.types.is_integer(table.schema.field(name).type):
-            at = table.schema.get_field_index(name)
-            table = table.set_column(at, name, table.column(name).cast(pa.string()))
-    return table
 
 
 def changed_of(delivered: Delivered) -> Changed:
@@ -225,47 +240,63 @@ def _ranks_column(ranks: NDArray[np.int32]) -> pa.Array:
     return pa.Array.from_buffers(pa.int32(), len(ranks), [given, pa.py_buffer(np.ascontiguousarray(ranks))])
 
 
-def _ids_column(ids: NDArray[np.object_], like: NDArray[np.object_] | None = None) -> pa.Array:
-    """Return ids as a column of integers, or of strings where one is a string or none says what they are."""
-    values = ids.tolist()
-    kinds = {type(value) for value in values if value is not None}
-    if not kinds and like is not None and len(like):
-        kinds = {type(like[0])}
-    if kinds == {int}:
-        return pa.array(values, pa.int64())
-    return pa.array([value if value is None or isinstance(value, str) else str(value) for value in values], pa.string())
+#: What writes each field of a `Delivery`, found when the first one is made.
+_setters: list[Callable[[Delivery, Any], None]] = []
 
 
-def _marked_delivery_ids(joined: pa.Array, ids: IdSnapshot) -> pa.Array:
-    """Return names of deliveries made with keys as `delivery_id` makes them with ids."""
-    return pc.replace_substring(joined, f":{INTEGER_MARK}", "") if True in ids.kinds else joined
+def delivery_values(ids: list[Any], *others: Iterable[Any]) -> list[Delivery]:
+    """Return the values whose fields, in their order, are these columns.
 
-
-def delivery_id(step: int, message: int, change: str, subscription_id: str | int) -> str:
-    """Return the name of a delivery, the same at every run: step, message by arrival, change, subscription.
-
-    A string id stands behind a colon, an integer does not: 1 and "1" are two subscriptions.
+    Each field is written for all values at once, past the constructor: a fifth of the time, and nothing is to check.
     """
-    return f"{step}:{message}:{change}{':' if isinstance(subscription_id, str) else ''}{subscription_id}"
+    from nearcast.model import Delivery
+
+    if not _setters:
+        _setters.extend(getattr(Delivery, name).__set__ for name in Delivery.__slots__)
+    values = [object.__new__(Delivery) for _ in ids]
+    for write, column in zip(_setters, (ids, *others), strict=True):
+        deque(map(write, values, column), maxlen=0)
+    return values
+
+
+def _messages_at(numbers: list[int], published: Published | None) -> Iterable[Message | None]:
+    """Return for each number of arrival the message that the call published under it, None where it is another."""
+    if published is None:
+        return repeat(None)
+    arrival, message = published
+    return [message if number == arrival else None for number in numbers]
 
 
 def _repeated(value: str, n: int) -> pa.Array:
     """Return the same string n times."""
-    return _arrow.strings([value]).take(_arrow.numbers(np.zeros(n, np.int64)))
+    content = value.encode()
+    if n * len(content) >= 1 << 31:
+        return _arrow.strings([value]).take(_arrow.numbers(np.zeros(n, np.int64)))
+    offsets = np.arange(n + 1, dtype=np.int32) * np.int32(len(content))
+    return pa.StringArray.from_buffers(n, pa.py_buffer(offsets), pa.py_buffer(content * n))
+
+
+#: Deliveries that are made at a time when they are iterated over.
+_BLOCK = 1024
 
 
 class Deliveries(Sequence["Delivery"]):
     """Deliveries in order: by step, then by registration of the subscription, `-` before `+`, then by rank.
 
-    Nothing is made until asked for: `len` counts, indexing and iterating make `Delivery` values,
-    `to_table` makes Arrow columns. `rejected` lists the rows that could not be published.
+    Nothing is made until asked for: `len` counts, indexing and iterating make `Delivery` values, `to_table` makes Arrow
+    columns and `to_pandas` a DataFrame. Whatever reads the Arrow C data interface (`__arrow_c_stream__`: polars,
+    DuckDB, `pa.table`) takes them as they are. `rejected` lists the rows that could not be published.
+
+    Ids keep their type. In a table those of subscriptions are int64 if all are integers and string if all are text,
+    and so are those of messages; where both occur, the column is a dense union of `integer` and `text`.
     """
 
-    def __init__(self, pieces: Sequence[Piece], rejected: Rejected | None = None):
+    def __init__(self, pieces: Sequence[Piece], rejected: Rejected | None = None, published: Published | None = None):
         self._none = pieces[0] if pieces else None  # knows the types of ids also where nothing was delivered
         self._pieces = [piece for piece in pieces if len(piece)]
         self._ends = list(accumulate(map(len, self._pieces)))
         self._rejected = rejected
+        self._published = published
 
     @property
     def rejected(self) -> Rejected:
@@ -285,32 +316,65 @@ class Deliveries(Sequence["Delivery"]):
     def __getitem__(self, at: slice) -> list[Delivery]: ...
     def __getitem__(self, at: int | slice) -> Delivery | list[Delivery]:
         if isinstance(at, slice):
-            return [self[i] for i in range(*at.indices(len(self)))]
-        if at < 0:
-            at += len(self)
-        if not 0 <= at < len(self):
+            chosen = range(len(self))[at]
+            low, high = min(chosen, default=0), max(chosen, default=-1) + 1
+            made = [value for block in self._blocks(low, high) for value in block]
+            return [made[i - low] for i in chosen]
+        place = at + len(self) if at < 0 else at
+        if not 0 <= place < len(self):
             raise IndexError(f"delivery {at} of {len(self)}")
-        piece = bisect_right(self._ends, at)
-        return self._pieces[piece].delivery(at - (self._ends[piece - 1] if piece else 0))
+        ((value,),) = self._blocks(place, place + 1)
+        return value
 
     def __iter__(self) -> Iterator[Delivery]:
-        for piece in self._pieces:
-            for at in range(len(piece)):
-                yield piece.delivery(at)
+        return chain.from_iterable(self._blocks(0, len(self)))
+
+    def _blocks(self, first: int, last: int) -> Iterator[list[Delivery]]:
+        """Yield the deliveries from `first` to `last`, some at a time."""
+        while first < last:
+            at = bisect_right(self._ends, first)
+            begin = self._ends[at - 1] if at else 0
+            end = min(last, self._ends[at], first + _BLOCK)
+            yield self._pieces[at].values(first - begin, end - begin, self._published)
+            first = end
 
     def __repr__(self) -> str:
         return f"<Deliveries: {len(self):,}>"
 
     def tables(self, rows: int = 1 << 20) -> Iterator[pa.Table]:
-        """Yield the deliveries as tables of at most this many rows, one at least."""
+        """Yield the deliveries as tables of one schema and at most this many rows, one table at least."""
         if not self._pieces:
             yield self._none.to_table() if self._none is not None else DELIVERY_SCHEMA.empty_table()
-        is_text = any(piece.has_text_ids for piece in self._pieces)
+            return
+        kinds = reduce(IdKinds.also, (piece.id_kinds() for piece in self._pieces))
         for piece in self._pieces:
             for first in range(0, len(piece), rows):
-                table = piece.to_table(first, min(first + rows, len(piece)))
-                yield _with_text_ids(table) if is_text else table
+                yield piece.to_table(first, min(first + rows, len(piece)), kinds)
 
     def to_table(self) -> pa.Table:
         """Return all deliveries as one table."""
-        return pa.concat_tables(list(self.tables()), promote_options="permissive")
+        return pa.concat_tables(list(self.tables()))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the deliveries as a stream of record batches, made as they are read."""
+        tables = self.tables()
+        first = next(tables)
+        batches = chain.from_iterable(table.to_batches() for table in chain([first], tables))
+        return pa.RecordBatchReader.from_batches(first.schema, batches).__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> Any:
+        """Return all deliveries as a DataFrame; integers are of pandas' nullable types, so that ids stay exact.
+
+        A column of ids of both kinds is one of Python objects. Needs pandas.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise NotSupported("to_pandas needs pandas; install it, or use to_table()") from None
+        table = self.to_table()
+        mixed = {field.name: table.column(field.name).to_pylist() for field in table.schema if field.type == MIXED_IDS}
+        types = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}
+        frame = table.drop_columns(list(mixed)).to_pandas(types_mapper=types.get)
+        for name, values in mixed.items():
+            frame[name] = pd.Series(values, dtype=object)
+        return frame[table.column_names]

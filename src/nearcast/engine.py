@@ -28,13 +28,13 @@ from nearcast.sliding import Window
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
 from nearcast.text.words import WordTable
-from nearcast.topk import Events, Keeper, TopKOptions
-from nearcast.topk.keeper import BATCH, Named
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Regions
+    from nearcast.topk import Events, Keeper
+    from nearcast.topk.keeper import Named
 
 
 _NEVER = np.iinfo(np.int64).max
@@ -137,6 +137,9 @@ class State:
         self.vocabulary = _pinned(self.vocabulary)
         self.weights = TermWeights(self.words, self.vocabulary)
         if self.window is not None:
+            # Here, as in the other places: `import nearcast` should not pay for what a hub without a window never uses.
+            from nearcast.topk import Keeper, TopKOptions
+
             self.topk = Keeper(self.index, self.window, self.words, TopKOptions.of(self.index.topk_options))
             self.needs_totals = True
 
@@ -414,6 +417,8 @@ def _count_published(state: State, pieces: list[Piece], messages: Messages, now:
 
 def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: Match) -> list[Piece]:
     """Let messages arrive in the window, in portions between which thresholds are set."""
+    from nearcast.topk.keeper import BATCH
+
     late = np.flatnonzero(topk.sliding.is_late(messages.time, state.now))
     if len(late):
         raise InvalidMessage(why_late(topk.sliding.window, int(messages.time[late[0]])), field="time")

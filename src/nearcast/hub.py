@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from nearcast import engine
+from nearcast import _arrow, engine
 from nearcast.columns import NO_TIME, TOPK, Messages, Subscriptions, datetime_of, microseconds_of
-from nearcast.deliveries import Deliveries
+from nearcast.deliveries import Deliveries, Published
 from nearcast.errors import InvalidColumns, InvalidInput, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate, joined_messages
 from nearcast.explain import Explanation, Question, Standing, Step, explain
 from nearcast.geo import Regions, Shape, Space, shape_from
+from nearcast.geo.shapes import is_number
 from nearcast.indexes import DEFAULT_INDEX, create
 from nearcast.indexes._scored import needs_totals
 from nearcast.model import (
@@ -33,13 +34,13 @@ from nearcast.model import (
     message_from,
     subscription_from,
 )
-from nearcast.model.places import is_number
 from nearcast.moves import moved_row
-from nearcast.query import compile_queries
+from nearcast.query import compile_query
 from nearcast.recent import Recent
 from nearcast.sliding import Window
 from nearcast.snapshot import open_state, save_state
 from nearcast.tables import Rejected, messages_table, read_messages, read_subscriptions, subscriptions_table
+from nearcast.tables.message_limits import check_bytes, check_words
 from nearcast.tables.scored import NO_WINDOW, columns_of
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
@@ -142,13 +143,20 @@ class Hub:
         return value
 
     def subscribe_many(
-        self, subscriptions: pa.Table | Iterable[Any], *, threads: int | None = None, source: str = "subscriptions"
+        self,
+        subscriptions: pa.Table | Iterable[Any],
+        *,
+        threads: int | None = None,
+        source: str = "subscriptions",
+        strict: bool = False,
     ) -> Rejected:
         """Store many subscriptions; return the rows that were not stored, with reasons.
 
         Takes a table in interchange columns, or values as `subscribe` takes them. Of rows with the same id in one
         call the first is stored and the others rejected; an id known from an earlier call is replaced. `threads` is how
-        many cores search the window for new top-k subscriptions, all of them unless given.
+        many cores search the window for new top-k subscriptions, all of them unless given. A column of a table that
+        looks like a misspelt one, or belongs to another kind than the row's, is a line of `warnings` in what is
+        returned; `strict` refuses the table, or the row.
         """
         rejected = Rejected()
         subscriptions = _table_or_values(subscriptions)
@@ -164,6 +172,7 @@ class Hub:
                 source=source,
                 max_distance=self.max_distance,
                 has_window=self.window is not None,
+                strict=strict,
                 rejected=rejected,
             )
             engine.subscribe(state, columns, threads or os.cpu_count() or 1)
@@ -173,7 +182,7 @@ class Hub:
         """Forget a subscription; `UnknownSubscription` if there is none."""
         with self._lock:
             self._whole().slot(subscription_id)
-            engine.unsubscribe(self._state, pa.array([subscription_id]))
+            engine.unsubscribe(self._state, _arrow.one_id(subscription_id))
 
     def move(self, subscription_id: Id, place: Any) -> Deliveries:
         """Give a subscription another place, from now on.
@@ -186,13 +195,13 @@ class Hub:
             shape = self._moved(slot, place)
             shape.check(self.space)
             regions = Regions.from_shapes([shape], self.space)
-            engine.move(self._state, pa.array([subscription_id]), regions)
+            engine.move(self._state, _arrow.one_id(subscription_id), regions)
             return self._deliveries()
 
-    def _deliveries(self, rejected: Rejected | None = None) -> Deliveries:
+    def _deliveries(self, rejected: Rejected | None = None, published: Published | None = None) -> Deliveries:
         """Return all that waits to be delivered; it waits on if the call is interrupted before it returns."""
         state = self._state
-        deliveries = Deliveries(state.waiting or [], rejected)
+        deliveries = Deliveries(state.waiting or [], rejected, published)
         state.waiting = []
         return deliveries
 
@@ -238,8 +247,7 @@ class Hub:
         analyzer = self._state.analyzer
         if isinstance(value, Similar | TopK):
             return columns_of(value, self.space, words, analyzer, self.max_distance)
-        has_region = np.array([value.region is not None])
-        compiled = compile_queries(pa.array([value.query]), words, analyzer=analyzer, has_region=has_region)
+        compiled = compile_query(value.query, words, analyzer=analyzer, has_region=value.region is not None)
         if compiled.errors:
             raise compiled.errors[0][1]
         return Subscriptions.of(
@@ -247,7 +255,7 @@ class Hub:
             compiled.code_start,
             compiled.code,
             Regions.from_shapes([value.region], self.space),
-            ids=pa.array([value.id]),
+            ids=_arrow.one_id(value.id),
             expires=np.array([microseconds_of(value.expires)]),
         )
 
@@ -261,21 +269,22 @@ class Hub:
             self._forget_words()
             engine.publish(self._state, self._message_columns(value))
             self._recent.add(value)
-            return self._deliveries()
+            return self._deliveries(published=(self._state.next_step - 1, value))
 
     def publish_many(
-        self, messages: pa.Table | Iterable[Any], *, threads: int = 1, source: str = "messages"
+        self, messages: pa.Table | Iterable[Any], *, threads: int = 1, source: str = "messages", strict: bool = False
     ) -> Deliveries:
         """Deliver many messages in order; rows that cannot be published are in `rejected` of the result.
 
-        Takes a table in interchange columns, or values as `publish` takes them.
+        Takes a table in interchange columns, or values as `publish` takes them. An attribute that looks like a misspelt
+        column is a line of `rejected.warnings`; `strict` refuses the table.
         """
         if not isinstance(threads, int) or threads < 1:
             raise ValueError(f"threads is {threads!r}; expected 1 or more")
         rejected = Rejected()
         messages = _table_or_values(messages)
         if not isinstance(messages, pa.Table):
-            messages = messages_table(messages, self.space, rejected=rejected, source=source)
+            messages = messages_table(messages, self.space, rejected=rejected, source=source, strict=strict)
         with self._lock:
             self._forget_words()
             state = self._state
@@ -288,6 +297,7 @@ class Hub:
                 weights=state.weights if state.needs_totals else None,
                 window_words=None if state.topk is None else state.topk.words.table,
                 why_late=self._why_late,
+                strict=strict,
                 rejected=rejected,
             )
             engine.publish(state, columns, threads)
@@ -322,7 +332,9 @@ class Hub:
 
     def _message_columns(self, value: Message, *, is_published: bool = True) -> Messages:
         state = self._state
+        check_bytes(value.text, value.terms, state.analyzer)
         read = state.analyzer.tokens(value.text) if value.text else []
+        check_words(len(read) + len(value.terms or ()), value.text, state.analyzer)
         terms = _terms_of(state.words, read, value.terms or (), add=False)
         totals = np.array([state.weights.total([*read, *(value.terms or ())])]) if state.needs_totals else None
         window_terms = None
@@ -384,49 +396,65 @@ class Hub:
         sample: pa.Table | Iterable[Any] | None = None,
         *,
         messages_per_day: float | None = None,
+        strict: bool = False,
     ) -> Estimate:
         """Say about how many messages a day a subscription would get, before it is stored.
 
         The subscription may also be a table of one row.
         `sample` is messages as `publish_many` takes them; without one the newest that were published serve, some
         10,000. A day's worth comes from their times, unless `messages_per_day` is given. For `Similar` the answer has a
-        table over `text_weight` and `threshold`. Nothing is stored or delivered.
+        table over `text_weight` and `threshold`. Nothing is stored or delivered. `strict` is as in `publish_many`.
         """
         if messages_per_day is not None and not (is_number(messages_per_day) and 0 <= messages_per_day < math.inf):
             raise ValueError(f"messages_per_day is {messages_per_day!r}; expected a finite number, 0 or more")
         words, rejected = WordTable(), Rejected()
         with self._lock:
             state = self._state
-            asked = self._asked(subscription, words)
+            asked = self._asked(subscription, words, rejected, strict=strict)
             weights = TermWeights(words, state.vocabulary)
             given = list(self._recent.samples()) if sample is None else [_table_or_values(sample)]
         if sample is None and not given:
             raise InvalidInput("nothing was published yet to judge by; give a sample of messages", field="sample")
         pieces = []
         for piece in given:
-            table = piece if isinstance(piece, pa.Table) else messages_table(piece, self.space, rejected=rejected)
+            table = (
+                piece
+                if isinstance(piece, pa.Table)
+                else messages_table(piece, self.space, source="sample", rejected=rejected, strict=strict)
+            )
             whole = weights if needs_totals(asked) else None
             pieces.append(
                 read_messages(
-                    table, self.space, words, state.analyzer, source="sample", weights=whole, rejected=rejected
+                    table,
+                    self.space,
+                    words,
+                    state.analyzer,
+                    source="sample",
+                    weights=whole,
+                    strict=strict,
+                    rejected=rejected,
                 )
             )
         messages, weight = joined_messages(pieces), weights.from_term(0)
         return estimate(asked, messages, weight, self.space, per_day=messages_per_day, rejected=rejected)
 
-    def _asked(self, subscription: Any, words: WordTable) -> Subscriptions:
+    def _asked(self, subscription: Any, words: WordTable, warned: Rejected, *, strict: bool) -> Subscriptions:
         """Return the columns of a subscription that is only asked about."""
-        columns = self._columns_asked(subscription, words)
+        columns = self._columns_asked(subscription, words, warned, strict=strict)
         if columns.kind[0] == TOPK:
             k = 0 if columns.scoring is None else int(columns.scoring.k[0])
             raise NotSupported(f"a top-k subscription always gets its best {k}; estimate the other kinds")
         return columns
 
-    def _columns_asked(self, subscription: Any, words: WordTable) -> Subscriptions:
+    def _columns_asked(self, subscription: Any, words: WordTable, warned: Rejected, *, strict: bool) -> Subscriptions:
         if not isinstance(subscription, pa.Table):
             return self._columns_of(self._subscription(subscription), words)
         rejected, analyzer, usual = Rejected(), self._state.analyzer, self.max_distance
-        columns = read_subscriptions(subscription, self.space, words, analyzer, max_distance=usual, rejected=rejected)
+        columns = read_subscriptions(
+            subscription, self.space, words, analyzer, max_distance=usual, strict=strict, rejected=rejected
+        )
+        for text in rejected.warnings:
+            warned.warn(text)
         for row in rejected:
             raise InvalidSubscription(row.reason, field=row.field)
         if len(columns) != 1:
@@ -435,6 +463,10 @@ class Hub:
 
     def save(self, folder: str | Path) -> None:
         """Write the hub into a new or empty folder, with its window and what every top-k holds.
+
+        A folder that holds an older save is replaced in one step: until the new one is complete and on disk (fsync),
+        the old one is what `open` finds, also after a kill or with a full disk. A folder that holds anything else is
+        refused (`FileExistsError`). A hub that was opened from a folder may be saved onto it.
 
         `ValueError` while deliveries wait that only `poll` or another call can hand out: they would be lost.
         """
@@ -445,12 +477,15 @@ class Hub:
             save_state(state, folder, max_distance=self.max_distance)
 
     @classmethod
-    def open(cls, folder: str | Path) -> Hub:
+    def open(cls, folder: str | Path, *, verify: bool | None = None) -> Hub:
         """Return the hub that was saved in a folder; it goes on as the one that was saved would.
 
-        Only the sample that `estimate` judges by begins anew.
+        Only the sample that `estimate` judges by begins anew. Arrays are mapped, not read. That every file is there in
+        its size, and that nothing in it leads out of bounds, is always checked; `verify=True` also compares the content
+        of every file with its checksum, `verify=False` does not. By default contents are compared up to 1 GiB, which
+        takes about a second. Damage is `IncompatibleStore` with the name of the file.
         """
-        state, about = open_state(folder)
+        state, about = open_state(folder, verify=verify)
         hub = cls(state.index.space, index="scan", max_distance=about["max_distance"])
         hub._state = state
         state.waiting = []

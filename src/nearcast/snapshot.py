@@ -2,27 +2,63 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from nearcast._contents import damaged, read_signed, signed
 from nearcast._ids import IdTable
-from nearcast._saved import mapped, new_folder, replace_file, save_array
+from nearcast._save_folder import HeadForm, open_folder, save_folder
+from nearcast._saved import mapped, new_folder, save_array, save_text
 from nearcast.engine import State
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import IncompatibleStore, UnknownSubscription
 from nearcast.indexes import open_index
 from nearcast.sliding import Window
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.words import WordTable
-from nearcast.topk.saved import open_keeper, save_keeper
 
-_FORMAT = 1
-_MANIFEST = "hub.json"
+#: Format 1 had its files beside the head, without checksums.
+_HUB = HeadForm(
+    "hub.json", 2, 1, ("index", "words", "vocabulary", "ids", "topk", r"expires\.npy", r"slot_[a-z_]+\.npy")
+)
+_STATE = "state.json"
+
+
+# A hub: durable, and replaced in one step
 
 
 def save_state(state: State, folder: str | Path, **more: Any) -> None:
-    """Write a state into a new or empty folder; the file that makes it one is written last."""
+    """Write a state into a new or empty folder, or in one step in place of an older one; durable when it returns."""
+    save_folder(folder, _HUB, lambda data: write_state(state, data) | more)
+
+
+def open_state(folder: str | Path, *, verify: bool | None = None) -> tuple[State, dict[str, Any]]:
+    """Return the state saved in a folder, and all that was noted with it; `verify` as `Hub.open` takes it."""
+    return open_folder(folder, _HUB, lambda data, about: (read_state(data, about), about), verify=verify)
+
+
+# A state in plain files
+
+
+def save_files(state: State, folder: str | Path) -> None:
+    """Write a state into a new folder, for whoever puts that in place and makes it durable; `open_files` reads it."""
     folder = new_folder(folder)
+    save_text(folder / _STATE, signed(write_state(state, folder)).decode())
+
+
+def open_files(folder: str | Path) -> State:
+    """Return the state that `save_files` wrote."""
+    path = Path(folder) / _STATE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise IncompatibleStore(f"{folder} holds no saved state ({_STATE} is missing)") from None
+    return read_state(Path(folder), read_signed(data, str(path)))
+
+
+def write_state(state: State, folder: Path) -> dict[str, Any]:
+    """Write the files of a state into a folder; return what `read_state` must know of them, as JSON holds it."""
     state.index.save(folder / "index")
     state.words.save(folder / "words")
     state.vocabulary.save(folder / "vocabulary")
@@ -31,16 +67,10 @@ def save_state(state: State, folder: str | Path, **more: Any) -> None:
     for name, column in state.by_slot.items():
         save_array(folder / f"slot_{name}.npy", column)
     if state.topk is not None:
+        from nearcast.topk.saved import save_keeper
+
         save_keeper(state.topk, folder / "topk")
-    words = state.analyzer.stop_words
-    analyzer = {
-        "language": state.analyzer.language,
-        "stem": state.analyzer.stem,
-        "stop_words": words if isinstance(words, bool) else sorted(words),
-        "segmenter": state.analyzer.segmenter,
-    }
-    about = {
-        "format": _FORMAT,
+    return {
         "now": state.now,
         "next_step": state.next_step,
         "published": state.published,
@@ -49,50 +79,52 @@ def save_state(state: State, folder: str | Path, **more: Any) -> None:
         "needs_totals": state.needs_totals,
         "window": None if state.window is None else [state.window.count, state.window.length],
         "topk_options": state.index.topk_options,
-        "by_slot": list(state.by_slot),
-        "analyzer": analyzer,
-        **more,
+        "by_slot": {name: column.dtype.str for name, column in state.by_slot.items()},
+        "analyzer": state.analyzer.to_json(),
     }
-    replace_file(folder / _MANIFEST, lambda path: path.write_text(json.dumps(about)))
 
 
-def open_state(folder: str | Path) -> tuple[State, dict[str, Any]]:
-    """Return the state saved in a folder, and all that was noted with it."""
-    folder = Path(folder)
-    about = _read_manifest(folder)
+def read_state(folder: Path, about: dict[str, Any]) -> State:
+    """Return the state whose files lie in a folder, all that its kernels follow checked against its bounds."""
     index = open_index(folder / "index")
     index.topk_options = about["topk_options"]
-    analyzer = about["analyzer"]
-    if not isinstance(analyzer["stop_words"], bool):
-        analyzer["stop_words"] = frozenset(analyzer["stop_words"])
     state = State(
         index,
         words=WordTable.open(folder / "words"),
-        analyzer=Analyzer(**analyzer),
+        analyzer=_analyzer(folder, about["analyzer"]),
         vocabulary=Vocabulary.open(folder / "vocabulary"),
         ids=IdTable.open(folder / "ids"),
         now=about["now"],
         next_step=about["next_step"],
         published=about["published"],
-        expires=mapped(folder / "expires.npy"),
+        expires=mapped(folder / "expires.npy", np.int64),
         next_expiry=about["next_expiry"],
-        by_slot={name: mapped(folder / f"slot_{name}.npy") for name in about.get("by_slot", ())},
+        by_slot={name: mapped(folder / f"slot_{name}.npy", kind) for name, kind in dict(about["by_slot"]).items()},
         window=None if about["window"] is None else Window(*about["window"]),
     )
+    _check_ids(state, folder)
     state.n_weighed, state.needs_totals = about["n_weighed"], about["needs_totals"]
     if state.topk is not None:
+        from nearcast.topk.saved import open_keeper
+
         open_keeper(state.topk, folder / "topk", state.weights)
-    return state, about
+    return state
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def _analyzer(folder: Path, saved: dict[str, Any]) -> Analyzer:
     try:
-        about = json.loads((folder / _MANIFEST).read_text())
-    except FileNotFoundError:
-        raise IncompatibleStore(f"{folder} holds no saved hub ({_MANIFEST} is missing)") from None
-    except ValueError:
-        raise IncompatibleStore(f"{folder}/{_MANIFEST} is damaged: it is not JSON") from None
-    found = about.get("format") if isinstance(about, dict) else None
-    if found != _FORMAT:
-        raise IncompatibleStore(f"{folder} has format {found!r}, this version reads {_FORMAT}; save it again")
-    return dict(about)
+        return Analyzer.from_json(saved)
+    except IncompatibleStore as error:
+        raise IncompatibleStore(f"{folder}: {error}") from None
+
+
+def _check_ids(state: State, folder: Path) -> None:
+    """Check that the slots that have an id are those that hold a subscription."""
+    slots = state.ids.in_use()
+    try:
+        getattr(state.index, "_alive", state.index.subscriptions)(slots)
+        if len(slots) == len(state.index):
+            return
+    except (UnknownSubscription, ValueError):
+        pass
+    raise damaged(f"{folder}/ids/slot_of_key.npy", "its slots are not those of the index")

@@ -87,6 +87,15 @@ def test_unknown_words_do_not_join_a_phrase(new_index):
     assert [[], [], [0]] == found(new_index(PLANE), [('"hot dog"', UNIT)], said)
 
 
+def test_phrases_of_words_that_repeat(new_index):
+    """Short and long phrases are found where they stand, and only there, in messages full of their beginnings."""
+    phrases = [" ".join(["a"] * (size - 1) + ["b"]) for size in (2, 8, 9, 30)]
+    wanted = [(query, UNIT) for phrase in phrases for query in (f'"{phrase}"', f'a NOT "{phrase}"')]
+    texts = [["a"] * 50 + ["b"], ["a"] * 7 + ["b"] + ["a"] * 50, (["a"] * 8 + ["b"]) * 3, ["b", "a"] * 20]
+    expected = [[slot for slot, (query, _) in enumerate(wanted) if parse(query).holds(text)] for text in texts]
+    assert expected == found(new_index(PLANE), wanted, [(text, point(0, 0)) for text in texts])
+
+
 def test_words_that_came_after_the_subscriptions(new_index):
     """Terms beyond those of any subscription are unknown words."""
     index = new_index(PLANE, add_words=True)

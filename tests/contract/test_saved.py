@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ import pytest
 from contract.conftest import EVERY, kinds_of
 from contract.naive import as_lists, as_pairs
 from contract.worlds import EARTH, PLANE, SMALL, point, world
+from nearcast._contents import read_signed, signed
 from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.geo import Space
 from nearcast.indexes import create, open_index
@@ -19,6 +19,7 @@ from nearcast.indexes.trigger.components import arrays_of
 from nearcast.model import TopK
 from nearcast.testing import IndexActor, check_index
 from nearcast.testing.values import point_box
+from waiting import run
 
 #: What a second process does with a saved index: match, change, match again, and tell.
 ELSEWHERE = """
@@ -128,19 +129,12 @@ def test_a_fresh_process_opens_and_changes_it(spec, kind, tmp_path):
     index.index.save(tmp_path / "index")
     index.words.save(tmp_path / "words")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", ELSEWHERE, str(tmp_path), spec, kind],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=300,
-    )
-    assert "" == run.stderr
+    done = run([sys.executable, "-W", "error", "-c", ELSEWHERE, str(tmp_path), spec, kind], env=environment)
+    assert "" == done.stderr
     expected = [as_pairs(index.match(said))]
     change(index, wanted)
     expected += [as_pairs(index.match(said))] * 2
-    assert expected == [[[tuple(pair) for pair in each] for each in answer] for answer in json.loads(run.stdout)]
+    assert expected == [[[tuple(pair) for pair in each] for each in answer] for answer in json.loads(done.stdout)]
 
 
 @pytest.mark.modes
@@ -219,8 +213,8 @@ def test_a_folder_that_is_not_there(tmp_path):
 def test_an_index_of_a_later_version(tmp_path, spec):
     """A name this version does not have is told in one line."""
     filled(spec, PLANE)[0].index.save(tmp_path)
-    manifest = json.loads((tmp_path / "index.json").read_text())
-    (tmp_path / "index.json").write_text(json.dumps(manifest | {"name": "quantum"}))
+    manifest = read_signed((tmp_path / "index.json").read_bytes(), "index.json")
+    (tmp_path / "index.json").write_bytes(signed(manifest | {"name": "quantum"}))
     with pytest.raises(NearcastError, match="quantum"):
         open_index(tmp_path)
 

@@ -2,11 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import numba
 import pytest
+
+from waiting import run
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -17,6 +18,7 @@ EXPECTED = {
     "nearcast.indexes._scored.own_amounts",
     "nearcast.indexes.trigger.search.search_segment",
     "nearcast.indexes.trigger.delta.search_delta",
+    "nearcast.indexes.trigger.delta.search_scored_delta",
     "nearcast.indexes.trigger.segment._spread",
     "nearcast.indexes.trigger.merging._hand_over",
     "nearcast.indexes._gather.merge_found",
@@ -26,15 +28,11 @@ EXPECTED = {
 @pytest.mark.parametrize("more", [[], ["borrowed"]], ids=["own arrays", "borrowed arrays"])
 def test_every_kernel_is_compiled_once(more, tmp_path):
     """Every kernel a mix of work calls has one signature; a second costs seconds at run time and memory for ever."""
-    run = subprocess.run(
+    done = run(
         [sys.executable, "-m", "contract.kernel_mix", str(tmp_path), *more],
-        check=False,
-        capture_output=True,
-        text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        timeout=1200,
     )
-    assert 0 == run.returncode, run.stderr
-    counts = json.loads(run.stdout)
+    assert 0 == done.returncode, done.stderr
+    counts = json.loads(done.stdout)
     assert set(counts) >= EXPECTED
     assert {} == {name: n for name, n in counts.items() if n != 1}

@@ -15,6 +15,7 @@ from nearcast.indexes.trigger import index as trigger_module
 from nearcast.indexes.trigger.components import SegmentComponent
 from nearcast.query import parse
 from nearcast.testing import IndexActor, check_index, replay, scripts
+from waiting import PATIENCE_S, join
 
 UNIT = Box(0, 0, 1, 1)
 A = parse("a")
@@ -222,7 +223,7 @@ class SlowBuild:
         segment = self._build(*args, **kwargs)
         if threading.current_thread().name == "nearcast-merge" and not self.go.is_set():
             self.started.set()
-            assert self.go.wait(60), "the test forgot to let the merger go on"
+            assert self.go.wait(PATIENCE_S), "the test forgot to let the merger go on"
         return segment
 
 
@@ -240,7 +241,7 @@ def filled(slow_build, space=PLANE):
         wanted = [(A, Box(i + 8 * k, 0, i + 8 * k + 1, 1)) for i in range(8)]
         index.insert(wanted)
         scan.insert(wanted)
-    assert slow_build.started.wait(60)
+    assert slow_build.started.wait(PATIENCE_S)
     return index, scan
 
 
@@ -338,7 +339,7 @@ def test_a_failed_merge_is_told_once_and_loses_nothing(monkeypatch):
     index = small()
     slots = index.insert([(A, UNIT)] * 8)
     slots += index.insert([(A, UNIT)] * 8)
-    index.index._merger.join(60)
+    join(index.index._merger)
     monkeypatch.setattr(trigger_module, "build_segment", build)
     with pytest.raises(MemoryError, match="no room"):
         index.insert([(A, UNIT)])
@@ -391,7 +392,7 @@ def test_calls_from_several_threads(n_threads):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        join(thread)
     assert [] == failures
     index.settle()
     assert sorted(kept) == index.index.match(messages).slots_of(1).tolist()
@@ -414,7 +415,7 @@ def test_saving_while_another_thread_inserts(tmp_path):
             index.index.save(tmp_path / str(turn))
     finally:
         stop.set()
-        thread.join()
+        join(thread)
     for turn in range(5):
         saved = IndexActor(open_index(tmp_path / str(turn)), words=index.words)
         assert [list(range(len(saved.index)))] == as_lists(saved.match([(["a"], point(0, 0))]))

@@ -8,6 +8,7 @@ from nearcast.geo import Space
 from nearcast.spark.session import session
 from nearcast.spark.stream import stream
 from nearcast.tables import Rejected, subscriptions_table
+from waiting import PATIENCE_S
 
 
 def main(server, package, folder):
@@ -30,7 +31,7 @@ def main(server, package, folder):
             once=True,
             spark=spark,
         )
-        assert running.wait(120)
+        assert running.wait(PATIENCE_S)
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", server).option("subscribe", "deliveries")
     found = reader.load().selectExpr("cast(key as string) key", "cast(value as string) value").collect()
     (folder / "found.json").write_text(json.dumps([[row.key, json.loads(row.value)] for row in found]))

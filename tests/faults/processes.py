@@ -4,9 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
+
+from waiting import PATIENCE_S, wait_until
 
 _PROGRAM = Path(__file__).with_name("run_stream.py")
 _TESTS = Path(__file__).parents[1]
@@ -57,33 +58,31 @@ class StreamProcess:
     def kill(self):
         """Kill the driver, Java and all workers with -9; return whether there was a driver to be killed."""
         was_running = self.process.poll() is None
-        deadline = time.monotonic() + 20
-        while members := self.members():
-            for pid in members:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            assert time.monotonic() < deadline, "some processes cannot be killed"
-        self.process.wait(20)
+        wait_until(self._is_killed, about=lambda: f"these cannot be killed: {self.members()}")
+        self.process.wait(PATIENCE_S)
         return was_running
 
-    def wait(self, seconds=180):
+    def _is_killed(self):
+        """Kill what is alive; tell whether there was nothing."""
+        members = self.members()
+        for pid in members:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not members
+
+    def wait(self):
         """Wait for the end and return the exit status; what is left of it then is killed."""
         try:
-            return self.process.wait(seconds)
+            return self.process.wait(PATIENCE_S)
         finally:
             self.kill()
 
     def said(self):
         return self.log.read_text(errors="replace")
 
-    def wait_for(self, happened, seconds=120):
+    def wait_for(self, happened):
         """Wait until something has happened, or the process has ended; tell whether it happened."""
-        deadline = time.monotonic() + seconds
-        while self.process.poll() is None:
-            if happened():
-                return True
-            assert time.monotonic() < deadline, f"it did not happen in {seconds} s:\n{self.said()[-2000:]}"
-            time.sleep(0.002)
+        wait_until(lambda: happened() or self.process.poll() is not None, about=lambda: self.said()[-2000:])
         return happened()
 
     def executors(self):

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import typer
 
-from nearcast.cli import bench, catalogue, estimate, explain, generate, inspect, match, prepare, rebalance, stream
+from nearcast.cli import bench, catalogue, estimate, explain, generate, inspect, match, prepare, rebalance, stream, warm
 from nearcast.cli._console import UsageMistake, complain, listen_for_signals
 from nearcast.errors import NearcastError, UnknownIndex
 
@@ -37,6 +37,7 @@ app.command("stream")(stream.stream)
 app.command("inspect")(inspect.inspect)
 app.command("rebalance")(rebalance.rebalance)
 app.command("indexes")(catalogue.indexes)
+app.command("warm")(warm.warm)
 app.command("version")(catalogue.version)
 app.command("demo")(catalogue.demo)
 app.add_typer(bench.app, name="bench")

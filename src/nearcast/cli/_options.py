@@ -32,6 +32,9 @@ MapOption = Annotated[
     list[str] | None,
     typer.Option("--map", metavar="NEW=OLD", help="Use the column OLD as NEW, such as time=ts; may be repeated."),
 ]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Refuse columns that look misspelt, and rows with values of another kind.")
+]
 VocabularyOption = Annotated[
     Path | None,
     typer.Option(

@@ -15,10 +15,17 @@ _SHOWN = 10
 
 
 def show_rejected(rejected: Rejected, how_to_see_all: str) -> None:
-    """Print the first rejected rows, one line each, and how to get all of them."""
+    """Print the warnings, the first rejected rows, one line each, and how to get all of them."""
+    show_warnings(rejected)
     for row in list(rejected)[:_SHOWN]:
         named = f" (id {row.id})" if row.id is not None else ""
         field = f", {row.field}" if row.field is not None else ""
         complain(f"rejected {row.source} row {row.row}{named}{field}: {row.reason}")
     if len(rejected) > _SHOWN:
         complain(f"and {len(rejected) - _SHOWN:,} more; {how_to_see_all}")
+
+
+def show_warnings(rejected: Rejected) -> None:
+    """Print what looks like a mistake, though it rejected no row."""
+    for text in rejected.warnings:
+        complain(f"warning: {text}")

@@ -16,6 +16,7 @@ from nearcast.cli._options import (
     MaxDistanceOption,
     MessagesFile,
     SpaceOption,
+    StrictOption,
     VocabularyOption,
 )
 from nearcast.cli._rejected import EXIT_REJECTED, show_rejected
@@ -40,6 +41,7 @@ def estimate(
     vocabulary: VocabularyOption = None,
     max_distance: MaxDistanceOption = None,
     maps: MapOption = None,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Judge by a sample how many messages a day a subscription would get, and under which settings more or fewer."""
@@ -58,7 +60,7 @@ def estimate(
         hub = Hub(where, max_distance=max_distance)
         hub.use_vocabulary(vocabulary_of(vocabulary, sample, where, steps))
         steps.begin("reading the sample", sample.total())
-        found = hub.estimate(asked, sample.table(lines), messages_per_day=messages_per_day)
+        found = hub.estimate(asked, sample.table(lines), messages_per_day=messages_per_day, strict=strict)
     typer.echo(json.dumps(found.to_dict()) if as_json else str(found))
     lines.extend(found.rejected)
     show_rejected(lines, "nearcast match --rejected FILE writes them all")

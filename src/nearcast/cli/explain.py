@@ -23,10 +23,12 @@ from nearcast.cli._options import (
     MaxDistanceOption,
     MessagesFile,
     SpaceOption,
+    StrictOption,
     SubscriptionsFile,
     VocabularyOption,
     WindowOption,
 )
+from nearcast.cli._rejected import show_warnings
 from nearcast.errors import InvalidColumns
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ def explain(
     max_distance: MaxDistanceOption = None,
     window: WindowOption = None,
     maps: MapOption = None,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Say which step lets a message through to a subscription, or drops it.
@@ -66,8 +69,11 @@ def explain(
     rejected = Rejected()
     asked = sources[0].row_of(subscription)
     need_window(asked, hub.window)
-    named = read_subscriptions(asked, hub.space, WordTable(), Analyzer(), max_distance=max_distance, rejected=rejected)
-    posted = _message(sources[1].row_of(message), hub.space, rejected)
+    named = read_subscriptions(
+        asked, hub.space, WordTable(), Analyzer(), max_distance=max_distance, strict=strict, rejected=rejected
+    )
+    posted = _message(sources[1].row_of(message), hub.space, rejected, strict=strict)
+    show_warnings(rejected)
     for row in rejected:
         raise InvalidColumns(f"{row.source} row {row.row} cannot be used: {row.field}: {row.reason}", field=row.field)
     if vocabulary is not None or named.kind[0] != WITHIN:
@@ -98,7 +104,7 @@ def _publish_until(hub: Hub, messages: Source, wanted: str) -> None:
             return
 
 
-def _message(row: pa.Table, space: Space, rejected: Rejected) -> Message | None:
+def _message(row: pa.Table, space: Space, rejected: Rejected, *, strict: bool) -> Message | None:
     """Return the message of a table of one row, None if it was rejected."""
     import pyarrow as pa
 
@@ -109,7 +115,7 @@ def _message(row: pa.Table, space: Space, rejected: Rejected) -> Message | None:
     from nearcast.text import Analyzer
     from nearcast.text.words import WordTable
 
-    columns = read_messages(row, space, WordTable(), Analyzer(), rejected=rejected)
+    columns = read_messages(row, space, WordTable(), Analyzer(), strict=strict, rejected=rejected)
     if not len(columns):
         return None
     cells = TableRows(row, "messages", 0)

@@ -28,11 +28,12 @@ from nearcast.cli._options import (
     MaxDistanceOption,
     MessagesFile,
     SpaceOption,
+    StrictOption,
     SubscriptionsFile,
     VocabularyOption,
     WindowOption,
 )
-from nearcast.cli._rejected import EXIT_REJECTED, show_rejected
+from nearcast.cli._rejected import EXIT_REJECTED, show_rejected, show_warnings
 from nearcast.cli._spark_match import match_on_spark
 from nearcast.errors import InvalidColumns
 
@@ -71,6 +72,7 @@ def match(
     rejected: Annotated[
         Path | None, typer.Option(help="File for rows that cannot be used, with reasons; formats as for --out.")
     ] = None,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Deliver every message to every subscription it satisfies; exit 3 if some rows were rejected.
@@ -84,9 +86,11 @@ def match(
     _check_outputs(out, rejected, (subscriptions, messages, vocabulary))
     _check_index(index)
     check_max_distance(max_distance)
+    if strict and engine is EngineName.SPARK:
+        raise UsageMistake("--strict is for --engine local; without it Spark tells of such columns as well")
     sources = open_sources(subscriptions, messages, maps or [])
     where = space_of_sources(sources, space)
-    job = Job(*sources, where, index, threads, max_distance, window_of(window), Rejected())
+    job = Job(*sources, where, index, threads, max_distance, window_of(window), Rejected(), strict)
     with ExitStack() as outputs:
         # Both files are opened before the work and put in place after it: no half of an answer is left behind.
         refused = None if rejected is None else outputs.enter_context(DeliveryWriter(rejected))
@@ -103,6 +107,8 @@ def match(
     typer.echo(json.dumps({key: summary[key] for key in keys}) if as_json else _sentence(summary, out))
     if rejected is None:
         show_rejected(job.rejected, "--rejected FILE writes them all")
+    else:
+        show_warnings(job.rejected)
     return EXIT_REJECTED if len(job.rejected) else 0
 
 
@@ -118,6 +124,7 @@ class Job:
     max_distance: float | None
     window: Window | None
     rejected: Rejected
+    strict: bool = False
 
     def run(self, vocabulary: Path | None, out: DeliveryWriter, steps: Steps) -> dict[str, Any]:
         """Match everything into `out`; return the counts."""
@@ -129,7 +136,7 @@ class Job:
         words = vocabulary_of(vocabulary, self.messages, self.space, steps)
         hub = Hub(self.space, index=self.index, vocabulary=words, max_distance=self.max_distance, window=self.window)
         steps.begin("storing subscriptions", subscriptions.num_rows)
-        self.rejected.extend(hub.subscribe_many(subscriptions))
+        self.rejected.extend(hub.subscribe_many(subscriptions, strict=self.strict))
         deliveries = self._publish(hub, out, steps)
         stats = hub.stats()
         return {
@@ -148,7 +155,7 @@ class Job:
             first = 0
             while first < batch.num_rows:
                 piece = batch.slice(first, _portion(done, count))
-                deliveries = hub.publish_many(piece, threads=self.threads)
+                deliveries = hub.publish_many(piece, threads=self.threads, strict=self.strict)
                 self.rejected.extend(deliveries.rejected)
                 for table in deliveries.tables():
                     out.write(table)

@@ -15,7 +15,7 @@ import typer
 
 from nearcast.cli._console import UsageMistake, complain, leave_if_told, stderr
 from nearcast.cli._inputs import check_max_distance, need_window, renames_from, window_of
-from nearcast.cli._options import JsonOption, MapOption, MaxDistanceOption, SpaceOption, WindowOption
+from nearcast.cli._options import JsonOption, MapOption, MaxDistanceOption, SpaceOption, StrictOption, WindowOption
 from nearcast.cli._rejected import EXIT_REJECTED, show_rejected
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def stream(
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master; else all cores of this machine.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Work off what is there, then end.")] = False,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Deliver messages as they arrive, exactly once, and go on after a stop where it ended.
@@ -102,7 +103,7 @@ def stream(
     every = _every(trigger)
     table: pa.Table | Path = subscriptions
     if not (subscriptions / "prepared.json").is_file():
-        table = _table(subscriptions)
+        table = _table(subscriptions, renames_from(maps or []), strict=strict)
         need_window(table, chosen)
     _check_folders(messages, changes)
     show = _Live(as_json=as_json)
@@ -162,12 +163,17 @@ def _every(trigger: str) -> str:
     return f"{found[1]} {_UNITS[found[2]]}"
 
 
-def _table(path: Path) -> pa.Table:
+def _table(path: Path, renames: dict[str, str], *, strict: bool) -> pa.Table:
     from nearcast.files import read_table
-    from nearcast.tables import Rejected
+    from nearcast.geo import Space
+    from nearcast.tables import Rejected, rename_known
+    from nearcast.tables.column_names import check_subscription_names
 
     rejected = Rejected()
     table = read_table(path, source="subscriptions", rejected=rejected)
+    for space in (Space.earth(), Space.plane()):
+        names = rename_known(table, renames).column_names
+        check_subscription_names(names, space, "subscriptions", rejected, strict=strict)
     show_rejected(rejected, "correct them and begin anew")
     return table
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 from nearcast import _arrow
 from nearcast.errors import InvalidColumns
 from nearcast.files.writer import DeliveryWriter
-from nearcast.tables.cells import is_text
+from nearcast.geo.shapes import shorten
+from nearcast.tables.cells import is_text, plain
 from nearcast.tables.names import CELLS, JSON_CELLS, ROW_COLUMN
 from nearcast.tables.rejected import Rejected
 from nearcast.tables.spaces import rename as renamed
@@ -157,14 +158,37 @@ def _parquet_files(path: Path) -> list[Path]:
 
 
 def _read_parquet(path: Path, source: str, batch_rows: int, rejected: Rejected | None) -> Iterator[pa.Table]:
-    row = 0
+    row, first = 0, None
     for file in _parquet_files(path):
         for batch in _parquet_batches(file, batch_rows):
             numbers = _arrow.numbers(np.arange(row, row + batch.num_rows))
             row += batch.num_rows
             if ROW_COLUMN in batch.column_names:
                 batch = batch.drop_columns([ROW_COLUMN])
-            yield _with_text_only(batch.append_column(ROW_COLUMN, numbers), source, rejected)
+            batch = batch.append_column(ROW_COLUMN, numbers)
+            kind = _id_kind(batch)
+            first = first or kind
+            if first and kind and first != kind:
+                batch = _without_ids_of_other_type(batch, first, source, rejected)
+            yield _with_text_only(batch, source, rejected)
+
+
+def _id_kind(table: pa.Table) -> str | None:
+    """Return what the ids of a table are; None where there are none, or of a type that no id has."""
+    if not table.num_rows or "id" not in table.column_names:
+        return None
+    kind = plain(table["id"].slice(0, 0)).type
+    return "integers" if pa.types.is_integer(kind) else "text" if is_text(kind) else None
+
+
+def _without_ids_of_other_type(table: pa.Table, expected: str, source: str, rejected: Rejected | None) -> pa.Table:
+    """Reject the rows of a file of a folder whose ids are not of the type that the first file has."""
+    for number, given in zip(table[ROW_COLUMN].to_pylist(), table["id"].to_pylist(), strict=True):
+        reason = f"id is {shorten(given)}; expected {expected}, like the first id"
+        if rejected is None:
+            raise InvalidColumns(f"{source}: row {number}: {reason}", field="id")
+        rejected.add(source, number, given, "id", reason)
+    return table.slice(0, 0).drop_columns(["id"])
 
 
 def _parquet_batches(path: Path, batch_rows: int) -> Iterator[pa.Table]:
@@ -245,7 +269,11 @@ def united(batches: list[pa.Table]) -> pa.Table:
         for field in batch.schema:
             if not pa.types.is_null(field.type):
                 kinds.setdefault(field.name, set()).add((field.type, (field.metadata or {}).get(CELLS)))
-    mixed = [name for name, found in kinds.items() if len(found) > 1 and not _are_numbers(found)]
+    mixed = [
+        name
+        for name, found in kinds.items()
+        if len(found) > 1 and not (_are_numbers(found) and all(_are_exact(batch, name) for batch in batches))
+    ]
     for name in mixed:
         batches = [_as_json(batch, name) for batch in batches]
     marks = {name: {CELLS: next(iter(found))[1]} for name, found in kinds.items() if name not in mixed}
@@ -268,6 +296,17 @@ def _given(mark: Mapping[bytes, bytes | None] | None) -> dict[bytes, bytes] | No
 
 def _are_numbers(found: set[tuple[pa.DataType, bytes | None]]) -> bool:
     return all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind, _ in found)
+
+
+def _are_exact(table: pa.Table, name: str) -> bool:
+    """Tell whether the numbers of a column, where it has some, are the same as floats."""
+    if name not in table.column_names:
+        return True
+    try:
+        table.column(name).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _as_json(table: pa.Table, name: str) -> pa.Table:

@@ -1,7 +1,8 @@
 """Reading JSON lines and GeoJSON.
 
 A block of lines is read by Arrow if all of it has the types that are wanted, else line by line: then a bad line or a
-bad value is the fault of its row, and a column whose values have no type in common becomes JSON text.
+bad value is the fault of its row, and a column whose values have no type in common becomes JSON text. Arrow ends the
+process at a line `null` and at deep nesting, so it is given only lines that are objects of limited depth.
 """
 
 import itertools
@@ -14,6 +15,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nearcast._nesting import MAX_DEPTH, has_half_character, is_deep, is_deep_json
 from nearcast.errors import InvalidColumns, InvalidInput, InvalidMessage
 from nearcast.geo.shapes import shorten
 from nearcast.model.places import place_of_feature
@@ -25,6 +27,10 @@ _RECORD_SEPARATOR = b"\x1e"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: A whole number that a float may not hold.
 _LONG_INTEGER = re.compile(rb"[:,\[]\s*-?[0-9]{16,}\s*[,}\]]")
+#: How the last line of an object ends.
+_OBJECT_ENDS = (b"}\n", b"}\r\n", b"}")
+_TOO_DEEP = f"nested more than {MAX_DEPTH} deep; expected flat columns, or geometries"
+_HALF_CHARACTER = "a \\u escape names half a character; correct it"
 _GEOJSON_COLUMNS = ("lon", "lat", GEOMETRY_COLUMN)
 
 
@@ -59,17 +65,31 @@ def collection_batches(
     file: IO[bytes], path: Path, source: str, batch_rows: int, rejected: Rejected | None
 ) -> Iterator[pa.Table]:
     """Yield the Features of a GeoJSON FeatureCollection; a Feature alone is a collection of one."""
+    text = file.read()
     try:
-        content = json.load(file)
+        content = json.loads(text.decode(json.detect_encoding(text)))
     except (ValueError, RecursionError) as error:
         raise InvalidColumns(f"{path} is not GeoJSON: {error}") from None
     kind = content.get("type") if isinstance(content, dict) else None
     features = content.get("features") if kind == "FeatureCollection" else [content] if kind == "Feature" else None
     if not isinstance(features, list):
         raise InvalidColumns(f"{path} is no GeoJSON FeatureCollection; for one Feature a line use .geojsonl")
+    check = _feature_check(text)
     reader = _Reader(source, rejected, only_features=True)
     for first in range(0, max(len(features), 1), batch_rows):
-        yield reader.values_table([(None, feature) for feature in features[first : first + batch_rows]])
+        yield reader.values_table([(None, check(feature)) for feature in features[first : first + batch_rows]])
+
+
+def _feature_check(text: bytes) -> Callable[[Any], Any]:
+    """Return a function that returns a value of the text, or the reason why it cannot be used."""
+    may_be_deep, has_escapes = is_deep_json(text), b"\\u" in text
+
+    def check(value: Any) -> Any:
+        if may_be_deep and is_deep(value):
+            return InvalidColumns(_TOO_DEEP)
+        return InvalidColumns(_HALF_CHARACTER) if has_escapes and has_half_character(value) else value
+
+    return check
 
 
 def _records(file: IO[bytes]) -> Iterator[Record]:
@@ -178,10 +198,10 @@ class _Reader:
 
     def _finished(self, table: pa.Table, numbers: np.ndarray) -> pa.Table:
         self._columns.update(dict.fromkeys(table.column_names))
-        for name in self._columns:
-            if name not in table.column_names:
-                table = table.append_column(name, pa.nulls(len(numbers)))
-        return table.append_column(ROW_COLUMN, pa.array(numbers, pa.int64()))
+        missing = [name for name in self._columns if name not in table.column_names]
+        columns = [*table.columns, *(pa.nulls(len(numbers)) for _ in missing), pa.array(numbers, pa.int64())]
+        fields = [*table.schema, *(pa.field(name, pa.null()) for name in missing), pa.field(ROW_COLUMN, pa.int64())]
+        return pa.table(columns, pa.schema(fields))
 
 
 # --- many lines at once -----------------------------------------------------------------------------------------
@@ -190,6 +210,8 @@ class _Reader:
 def _read_at_once(records: list[Record]) -> pa.Table | None:
     """Return the table Arrow makes of the records, None if it cannot or would change a value."""
     content = b"".join(record.text for record in records)
+    if not _are_for_arrow(records, content):
+        return None
     try:
         content.decode()
         table = _arrow_table(content, None)
@@ -203,6 +225,24 @@ def _read_at_once(records: list[Record]) -> pa.Table | None:
         return None
     # Two records on a line, or one on two, are for the slow way to reject.
     return table if table.num_rows == len(records) else None
+
+
+def _are_for_arrow(records: list[Record], content: bytes) -> bool:
+    """Tell whether all records begin and end as an object does and none is nested deeply.
+
+    A line with both braces cannot lend a part of itself to the next one, so as many rows as lines are one row a line.
+    """
+    is_flat = b"[" not in content and content.count(b"{") == len(records)
+    if is_flat and content.startswith(b"{") and content.count(b"}\n{") == len(records) - 1:
+        return content[-4:].rstrip().endswith(b"}")  # the common case, without a look at each line
+    return all(_is_object(record.text) and not is_deep_json(record.text) for record in records)
+
+
+def _is_object(text: bytes) -> bool:
+    if text.startswith(b"{") and text.endswith(_OBJECT_ENDS):
+        return True
+    text = text.strip()
+    return text.startswith(b"{") and text.endswith(b"}")
 
 
 def _arrow_table(content: bytes, schema: pa.Schema | None) -> pa.Table:
@@ -250,19 +290,17 @@ def _is_wanted(name: str, kind: pa.DataType) -> bool:
 
 def _parsed(text: bytes) -> Any:
     """Return the value of one JSON text, or the reason why it has none."""
+    if is_deep_json(text):
+        return InvalidColumns(_TOO_DEEP)
     try:
         value = json.loads(text.decode())
-        if b"\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError:
         return InvalidColumns("the bytes are not UTF-8; save the file as UTF-8")
-    except UnicodeEncodeError:
-        return InvalidColumns("a \\u escape names half a character; correct it")
     except json.JSONDecodeError as error:
         return InvalidColumns(f"column {error.colno}: not JSON: {error.msg}; expected an object {{...}} a line")
     except (ValueError, RecursionError) as error:
         return InvalidColumns(f"not JSON that can be read: {error}")
-    return value
+    return InvalidColumns(_HALF_CHARACTER) if b"\\u" in text and has_half_character(value) else value
 
 
 def _flattened(feature: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,11 +67,22 @@ class DeliveryWriter:
         if not table.num_rows:
             self._empty = table
             return
+        self._refuse_mixed_ids(table)
         with self._explained():
             if self._sink is None:
                 self._sink = self._make(self._temporary, table.schema)
             self._sink.write(table)
         self.rows += table.num_rows
+
+    def _refuse_mixed_ids(self, table: pa.Table) -> None:
+        """Raise for ids of both kinds, which only JSON tells apart."""
+        for field in table.schema:
+            if pa.types.is_union(field.type) and self._make is not _JsonSink:
+                raise InvalidColumns(
+                    f"{self.path}: {field.name} holds integers and text, and a column of this format has one type;"
+                    " write .jsonl, or give all ids one type",
+                    field=field.name,
+                )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -200,6 +211,9 @@ class _JsonSink(_TextSink):
 
 
 def _json_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_union(column.type):
+        values = [None if value is None else json.dumps(value, ensure_ascii=False) for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(values, pa.large_string())])
     texts = _text_of(column)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return texts

@@ -14,14 +14,12 @@ import shapely
 from nearcast.errors import InvalidRegion
 
 Coordinates = npt.NDArray[np.float64]
+Turns = npt.NDArray[np.int64]
 
 
 def goes_over_dateline(polygon: shapely.Polygon) -> bool:
-    """Tell whether a ring jumps more than 180° between neighbours; one that touches ±180 is taken as written."""
-    rings = [shapely.get_coordinates(ring) for ring in (polygon.exterior, *polygon.interiors)]
-    if any(np.any(np.abs(ring[:, 0]) == 180.0) for ring in rings):
-        return False
-    return any(np.any(np.abs(np.diff(ring[:, 0])) > 180.0) for ring in rings)
+    """Tell whether a ring of the polygon is read as one that goes over the dateline or around a pole."""
+    return any(np.any(_turns(shapely.get_coordinates(ring))) for ring in (polygon.exterior, *polygon.interiors))
 
 
 def cut_at_dateline(geometry: Any) -> Any:
@@ -64,14 +62,41 @@ def _windows(ring: Coordinates) -> Iterator[Coordinates]:
 
     Vertices of that turn keep their coordinates to the last bit, so points on the border stay on it.
     """
-    jump = np.diff(ring[:, 0], prepend=ring[0, 0])
-    turn = np.cumsum(np.where(jump > 180.0, -1, np.where(jump < -180.0, 1, 0)))
-    if turn[-1] != 0:  # not closed on the strip: it runs around a pole
-        pole = 90.0 if np.mean(ring[:-1, 1]) >= 0 else -90.0
-        ring = np.concatenate([ring, [[ring[-1, 0], pole], [ring[0, 0], pole], ring[0]]])
-        turn = np.concatenate([turn, [turn[-1], 0, 0]])
+    ring, turn = _closed(ring, _turns(ring))
     for window in range(turn.min(), turn.max() + 1):
         yield np.column_stack([ring[:, 0] + 360.0 * (turn - window), ring[:, 1]])
+
+
+def _turns(ring: Coordinates) -> Turns:
+    """Return the turn of the earth each vertex of a ring lies in, counted from that of the first.
+
+    An edge of more than 180° goes the short way, over the dateline. Between a corner on 180 and one on -180 the short
+    way is none at all: both name one meridian. A ring with such an edge is taken as written where that reading
+    leaves no area, as with the whole earth drawn as a rectangle, or a belt or polar cap cut at ±180.
+    """
+    jump = np.diff(ring[:, 0], prepend=ring[0, 0])
+    turn = np.cumsum(np.where(jump > 180.0, -1, np.where(jump < -180.0, 1, 0)))
+    if not np.any(np.abs(jump) == 360.0) or _has_area(ring, turn, np.abs(jump)):
+        return turn
+    return np.zeros_like(turn)
+
+
+def _has_area(ring: Coordinates, turn: Turns, jump: Coordinates) -> bool:
+    """Tell whether an unrolled ring encloses something; one that goes around a pole must have an edge over the line."""
+    if turn[-1] != 0 and not np.any((jump > 180.0) & (jump < 360.0)):
+        return False
+    ring, turn = _closed(ring, turn)
+    unrolled = shapely.Polygon(np.column_stack([ring[:, 0] + 360.0 * turn, ring[:, 1]]))
+    return bool(shapely.is_valid(unrolled)) and shapely.area(unrolled) > 0.0
+
+
+def _closed(ring: Coordinates, turn: Turns) -> tuple[Coordinates, Turns]:
+    """Return the ring and its turns, by way of the nearer pole where it does not close on the strip."""
+    if turn[-1] == 0:
+        return ring, turn
+    pole = 90.0 if np.mean(ring[:-1, 1]) >= 0 else -90.0
+    ring = np.concatenate([ring, [[ring[-1, 0], pole], [ring[0, 0], pole], ring[0]]])
+    return ring, np.concatenate([turn, [turn[-1], 0, 0]])
 
 
 def invalid_polygon(geometry: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nearcast._nesting import is_deep_json
 from nearcast.errors import InvalidRegion
 from nearcast.geo.shapes import Area, Box, Circle, Shape, shape_from
 from nearcast.geo.space import EARTH_RADIUS_M, Floats, Space
@@ -146,9 +147,10 @@ def _read_plain(space: Space, given: list[Any]) -> npt.NDArray[np.object_]:
     import shapely
 
     ready = np.full(len(given), None, object)
-    texts = [at for at, value in enumerate(given) if isinstance(value, str)]
+    texts = [at for at, value in enumerate(given) if isinstance(value, str) and not is_deep_json(value.encode())]
     if texts:
-        ready[texts] = shapely.from_geojson([given[at] for at in texts], on_invalid="ignore")
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused below
+            ready[texts] = shapely.from_geojson([given[at] for at in texts], on_invalid="ignore")
     for at, value in enumerate(given):
         if isinstance(value, shapely.Geometry):
             ready[at] = value

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -16,6 +17,14 @@ _FORMS = (
     "expected Box, Circle, Area, GeoJSON (Polygon, MultiPolygon or a Feature of one), "
     '{"type": "Circle", "center": [x, y], "radius_m": r}, or [x_min, y_min, x_max, y_max]'
 )
+
+#: What the numbers of a box and a circle are called in each space; errors name them as their columns are called.
+_EARTH_BOX, _PLANE_BOX = ("west", "south", "east", "north"), ("x_min", "y_min", "x_max", "y_max")
+_EARTH_CIRCLE, _PLANE_CIRCLE = ("lon", "lat", "radius_m"), ("x", "y", "radius")
+
+
+#: What shapely raises, beside errors of its own, for coordinates that are no rings of numbers.
+_UNREADABLE = (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -34,16 +43,15 @@ class Box:
     y_max: float
 
     def __post_init__(self) -> None:
-        for name in ("x_min", "y_min", "x_max", "y_max"):
-            object.__setattr__(self, name, finite_number(getattr(self, name), name))
-        if self.y_min > self.y_max:
-            raise InvalidRegion(f"y_min {self.y_min} is above y_max {self.y_max}; swap them", field="y_min")
+        values = [getattr(self, name) for name in _PLANE_BOX]
+        for name, number in zip(_PLANE_BOX, _box_numbers(values, _PLANE_BOX), strict=True):
+            object.__setattr__(self, name, number)
 
     def check(self, space: Space) -> None:
-        """Raise `InvalidRegion` unless the box fits the space."""
+        """Raise `InvalidRegion` unless the box fits the space; on the earth its sides are called west, south, …."""
         if space.is_earth:
-            check_position(self.x_min, self.y_min)
-            check_position(self.x_max, self.y_max)
+            check_position(self.x_min, self.y_min, _EARTH_BOX[:2])
+            check_position(self.x_max, self.y_max, _EARTH_BOX[2:])
         elif self.x_min > self.x_max:
             raise InvalidRegion(f"x_min {self.x_min} is above x_max {self.x_max}; swap them", field="x_min")
 
@@ -69,10 +77,9 @@ class Circle:
     radius: float
 
     def __post_init__(self) -> None:
-        for name in ("x", "y", "radius"):
-            object.__setattr__(self, name, finite_number(getattr(self, name), name))
-        if self.radius < 0:
-            raise InvalidRegion(f"radius is {self.radius}; expected 0 or more", field="radius")
+        values = [getattr(self, name) for name in _PLANE_CIRCLE]
+        for name, number in zip(_PLANE_CIRCLE, _circle_numbers(values, _PLANE_CIRCLE), strict=True):
+            object.__setattr__(self, name, number)
 
     def check(self, space: Space) -> None:
         """Raise `InvalidRegion` unless the centre lies in the space."""
@@ -170,7 +177,7 @@ def _read_shape(value: Any, space: Space | None) -> Shape:
     if isinstance(value, Mapping):
         return _read_mapping(value, space)
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes) and len(value) == 4:
-        return Box(*value)
+        return box_from(value, space)
     raise InvalidRegion(f"region is {shorten(value)}; {_FORMS}", field="region")
 
 
@@ -195,7 +202,17 @@ def _read_circle(value: Mapping[str, Any], space: Space | None) -> Circle:
     center = value.get("center")
     if not isinstance(center, Sequence) or isinstance(center, str) or len(center) != 2:
         raise InvalidRegion(f"the Circle's center is {shorten(center)}; expected [x, y]", field="region")
-    return Circle(center[0], center[1], value[given[0]])
+    return circle_from((center[0], center[1], value[given[0]]), space)
+
+
+def box_from(values: Sequence[Any], space: Space | None) -> Box:
+    """Return the box of four numbers; on the earth errors call them west, south, east and north."""
+    return Box(*_box_numbers(values, _EARTH_BOX if space is not None and space.is_earth else _PLANE_BOX))
+
+
+def circle_from(values: Sequence[Any], space: Space | None) -> Circle:
+    """Return the circle of three numbers; on the earth errors call them lon, lat and radius_m."""
+    return Circle(*_circle_numbers(values, _EARTH_CIRCLE if space is not None and space.is_earth else _PLANE_CIRCLE))
 
 
 def _parsed_json(text: str | bytes) -> Any:
@@ -208,6 +225,7 @@ def _parsed_json(text: str | bytes) -> Any:
 def _polygonal(value: Any) -> Any:
     """Return a two-dimensional shapely Polygon or MultiPolygon with finite coordinates."""
     import shapely
+    from shapely.errors import ShapelyError
     from shapely.geometry import shape
 
     if isinstance(value, str | bytes):
@@ -221,7 +239,7 @@ def _polygonal(value: Any) -> Any:
         try:
             with np.errstate(invalid="ignore"):  # NaN is reported below
                 geometry = shape(value)
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, shapely.GEOSException) as error:
+        except (*_UNREADABLE, ShapelyError) as error:
             raise InvalidRegion(
                 f"region {shorten(value)} cannot be read: {_said(error)}; {_FORMS}", field="region"
             ) from None
@@ -236,30 +254,65 @@ def _polygonal(value: Any) -> Any:
 
 def _said(error: Exception) -> str:
     """Return what a person can use of an error from within shapely or Python."""
-    return str(error).rstrip(".") if "linearring" in str(error) else "its coordinates are not rings of [x, y] numbers"
+    is_clear = "linearring" in str(error) or "Unknown geometry type" in str(error)
+    return str(error).rstrip(".") if is_clear else "its coordinates are not rings of [x, y] numbers"
 
 
-def check_position(lon: float, lat: float) -> None:
-    """Raise `InvalidRegion` unless the position is on the earth."""
+def check_position(lon: float, lat: float, fields: Sequence[str] = ("lon", "lat")) -> None:
+    """Raise `InvalidRegion` unless the position is on the earth; `fields` are what its two numbers are called."""
     if not abs(lon) <= 180.0:
-        raise InvalidRegion(f"longitude {lon} is beyond 180; expected -180 to 180", field="lon")
+        raise InvalidRegion(f"longitude {lon} is beyond 180; expected -180 to 180", field=fields[0])
     if not abs(lat) <= 90.0:
-        raise InvalidRegion(f"latitude {lat} is beyond 90; expected -90 to 90", field="lat")
+        raise InvalidRegion(f"latitude {lat} is beyond 90; expected -90 to 90", field=fields[1])
+
+
+def _box_numbers(values: Sequence[Any], names: Sequence[str]) -> list[float]:
+    """Return the sides of a box as floats; raise `InvalidRegion` where they are none."""
+    numbers = [finite_number(value, name) for value, name in zip(values, names, strict=True)]
+    if numbers[1] > numbers[3]:
+        raise InvalidRegion(f"{names[1]} {numbers[1]} is above {names[3]} {numbers[3]}; swap them", field=names[1])
+    return numbers
+
+
+def _circle_numbers(values: Sequence[Any], names: Sequence[str]) -> list[float]:
+    """Return centre and radius as floats; raise `InvalidRegion` where they are none."""
+    numbers = [finite_number(value, name) for value, name in zip(values, names, strict=True)]
+    if numbers[2] < 0:
+        raise InvalidRegion(f"{names[2]} is {numbers[2]}; expected 0 or more", field=names[2])
+    return numbers
 
 
 def finite_number(value: Any, field: str) -> float:
     """Return `value` as a float; raise `InvalidRegion` for text, booleans, NaN and infinities."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+    if not is_number(value):
         raise InvalidRegion(f"{field} is {shorten(value)}; expected a number", field=field)
-    number = float(value)
+    number = as_float(value)
     if not math.isfinite(number):
-        raise InvalidRegion(f"{field} is {number}; expected a finite number", field=field)
+        raise InvalidRegion(f"{field} is {shorten(value)}; expected a finite number", field=field)
     return number
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether `value` is a real number, of Python, NumPy or `decimal`; booleans are not."""
+    return type(value) is float or (isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_))
+
+
+def as_float(value: Any) -> float:
+    """Return a number as a float: infinity where it is too large for one, NaN for a NaN of any kind."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+    except ValueError:  # a signalling NaN
+        return math.nan
 
 
 def shorten(value: Any, limit: int = 80) -> str:
     """Return a one-line repr of at most `limit` characters."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001  the object of a user may raise anything, Python for a number of 5,000 digits
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

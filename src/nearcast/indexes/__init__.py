@@ -22,6 +22,13 @@ The contract, in the order a life goes:
 - `stats()` counts what is held; `explain(messages, row, slot)` tells how the index came to its answer.
 - `save(folder)` writes plain arrays that `open_index(folder)` maps without copying.
 
+A call that raises, whatever the exception and wherever it strikes (Ctrl-C, `MemoryError`, an error of its own), has
+changed nothing that a later call could see. What it had begun is undone at once or, if that is interrupted too, before
+the next call begins. This holds for `match` as well, where it builds or tightens something, and for merges in the
+background. One case remains: an interrupt that arrives when the work is done and the call is about to return finds the
+change made; `n_slots` and `len()` tell. Every method therefore begins under the lock with `self._undo.roll_back()`, and
+every change runs inside `with self._undo:` and notes there what it overwrites (`_undo` has the rules).
+
 Whoever calls `insert` encodes words with one `WordTable`, and messages with the same one: an index
 knows term ids only. Threads: any method may be called from any thread; changes and matching exclude
 each other through one lock, background merging excludes neither. `match(threads=N)` uses several cores.
@@ -43,9 +50,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from nearcast._saved import replace_file
+from nearcast._contents import is_signed, read_signed, signed
+from nearcast._saved import save_text
 from nearcast.errors import IncompatibleStore, NotSupported, UnknownIndex
 from nearcast.indexes._slots import same_length
+from nearcast.indexes._undo import UndoLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -144,6 +153,8 @@ class Index(ABC):
         #: How top-k subscriptions are kept by whoever sets their thresholds.
         self.topk_options = dict(TOPK_OPTIONS)
         self._lock = threading.RLock()
+        #: What restores the state before the change under way. Methods may find notes of one that was cut short.
+        self._undo = UndoLog()
         #: What each term weighs; the first `_n_weights` have been set or are in use.
         self._weights: NDArray[np.float64] = np.ones(0)
         self._n_weights = 0
@@ -199,29 +210,40 @@ class Index(ABC):
     def move(self, slots: NDArray[np.int32], regions: Regions) -> None:
         """Give these slots other regions; their words stay."""
         same_length(slots, regions, "regions")
-        with self._lock:
+        with self._lock:  # each of the two begins by itself with a roll-back
             self.replace(slots, self.subscriptions(slots).with_regions(regions))
 
     def set_weights(self, weights: NDArray[np.float64], first: int = 0) -> None:
         """Set what the terms `first`, `first` + 1, ... weigh, and weigh anew what is held where that changes it."""
         with self._lock:
+            self._undo.roll_back()
             last = first + len(weights)
             held = max(0, min(last, self._n_weights) - first)
             is_other = not np.array_equal(self._weights[first : first + held], weights[:held])
-            if is_other:
-                self._weights = self._weights.copy()  # whoever still reads the old ones reads all of them
-            self._weights_up_to(last)
-            self._weights[first:last] = weights
-            if is_other:
-                self._reweigh()
+            with self._undo:
+                self._undo.attributes(self, "_weights", "_n_weights")
+                if is_other:
+                    self._weights = self._weights.copy()  # whoever still reads the old ones reads all of them
+                self._weights_up_to(last)
+                self._undo.fill(self._weights, slice(first + held, last), 1.0)
+                self._weights[first:last] = weights
+                if is_other:
+                    self._reweigh()
 
     @property
     def weights(self) -> NDArray[np.float64]:
         """Return what terms weigh, those that are held at least."""
+        self._roll_back_if_torn()
         return self._weights
 
     def _reweigh(self) -> None:  # noqa: B027 - boolean indexes have nothing to do
-        """Terms that may be held weigh something else now."""
+        """Terms that may be held weigh something else now; runs within a change."""
+
+    def _roll_back_if_torn(self) -> None:
+        """Undo a change that was cut short; for readers that need no lock otherwise. Never called within a change."""
+        if self._undo:
+            with self._lock:
+                self._undo.roll_back()
 
     def _weights_up_to(self, n_terms: int) -> None:
         """Make sure that the terms below `n_terms` have a weight."""
@@ -267,13 +289,23 @@ def available() -> list[IndexInfo]:
     return [_registry[name] for name in sorted(_registry)]
 
 
+def _find(name: str) -> IndexInfo | None:
+    """Return the index registered under `name`, if any; importing all modules takes half a second, its own a tenth."""
+    module = f"{__name__}.{name.replace('-', '_')}"
+    if name not in _registry and module in _MODULES:
+        importlib.import_module(module)
+    if name not in _registry:
+        available()
+    return _registry.get(name)
+
+
 def create(spec: str, space: Space) -> Index:
     """Make an empty index from `NAME` or `NAME:key=value,key=value`; `auto` picks one."""
     name, _, given = (DEFAULT_INDEX if spec == AUTO else spec).partition(":")
-    known = {info.name: info for info in available()}
-    if name not in known:
-        raise UnknownIndex(f"there is no index {name!r}; choose one of {', '.join(known)}")
-    info = known[name]
+    info = _find(name)
+    if info is None:
+        can = ", ".join(each.name for each in available())
+        raise UnknownIndex(f"there is no index {name!r}; choose one of {can}")
     options = _options(info, given)
     kept = {key: options.pop(key) for key in TOPK_OPTIONS if key in options and "topk" in info.kinds}
     if kept:
@@ -313,17 +345,19 @@ FORMAT_VERSION = 2
 def write_manifest(folder: Path, index: Index, options: dict[str, Any], **more: Any) -> None:
     """Write `index.json`, the file that makes a saved folder an index; it is written last."""
     space = {"kind": index.space.kind, "bounds": index.space.bounds}
-    text = json.dumps({"format": FORMAT_VERSION, "name": index.info.name, "space": space, "options": options, **more})
-    replace_file(folder / "index.json", lambda path: path.write_text(text))
+    about = {"format": FORMAT_VERSION, "name": index.info.name, "space": space, "options": options, **more}
+    save_text(folder / "index.json", signed(about).decode())
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return what `write_manifest` wrote."""
+    path = folder / "index.json"
     try:
-        manifest = json.loads((folder / "index.json").read_text())
+        data = path.read_bytes()
+        manifest = read_signed(data, str(path)) if is_signed(data) else json.loads(data)
     except FileNotFoundError:
         raise IncompatibleStore(f"{folder} holds no saved index (index.json is missing)") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise IncompatibleStore(f"{folder}/index.json is damaged: it is not JSON") from None
     found = manifest.get("format") if isinstance(manifest, dict) else None
     if found != FORMAT_VERSION:
@@ -339,7 +373,7 @@ def open_index(folder: str | Path) -> Index:
 
     folder = Path(folder)
     manifest = read_manifest(folder)
-    info = {info.name: info for info in available()}.get(manifest["name"])
+    info = _find(manifest["name"])
     if info is None:
         raise UnknownIndex(f"{folder} was saved by the index {manifest['name']!r}, which this version does not have")
     kind, bounds = manifest["space"]["kind"], manifest["space"]["bounds"]

@@ -109,6 +109,7 @@ class BooleanIndex(StoredIndex):
         messages = messages.for_kernels()
         n = len(messages)
         with self._lock:
+            self._undo.roll_back()
             self._bring_up_to_date()
             order = np.arange(n, dtype=np.int32)
             if n >= _WORTH_ORDERING:
@@ -139,7 +140,7 @@ class BooleanIndex(StoredIndex):
         longest = int(np.diff(starts[0]).max(initial=0))
         spare, digits = np.empty(longest, np.int32), np.empty(256, np.int64)
         out, counts = np.empty(len(slots), np.int32), np.empty(len(rows), np.int64)
-        n = merge_found(slots, starts, 0, len(rows), self.n_slots.bit_length(), spare, digits, out, counts)
+        n = merge_found(slots, starts, 0, len(rows), len(self._row_of).bit_length(), spare, digits, out, counts)
         return _Chunk(out[:n], counts, found.tally)
 
     def _batch(self, messages: Messages, rows: NDArray[np.int32], has: NDArray[np.uint8] | None = None) -> Batch:
@@ -202,7 +203,7 @@ class BooleanIndex(StoredIndex):
             store = AtomStore()
             store.add(self._table())
             self._store, self._is_built, self._gone, self._n_seen = store, False, [], 0
-            self._is_store_whole = True
+            self._is_store_whole = True  # the last of all: whoever is cut short before takes all anew
         n, first = len(self._store), self._n_seen
         if self._is_built and first == n and not self._gone:
             return
@@ -225,7 +226,8 @@ class BooleanIndex(StoredIndex):
                 self._insert_atoms(new)
             self._n_come += len(new)
             self._n_in_structure += len(new) - len(gone)
-        self._is_built, self._gone, self._n_seen = True, [], n
+        self._gone, self._n_seen = [], n
+        self._is_built = True  # the last of all
 
     def _structure_bytes(self) -> int:
         with self._lock:

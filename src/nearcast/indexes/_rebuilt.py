@@ -56,10 +56,11 @@ class RebuiltIndex(StoredIndex):
         """Search the structure and the rows added since for every message; one core whatever `threads` says."""
         messages = messages.for_kernels()
         with self._lock:
+            self._undo.roll_back()
             totals = totals_for(messages, needed=self._needs_totals)
             asked = asked_of(messages, totals, self._n_weights)
             search_held = self._searcher(self._up_to_date(), asked)
-            first, last, n_slots = self._n_rows_built, len(self._slot_of), self.n_slots
+            first, last, n_slots = self._n_rows_built, len(self._slot_of), len(self._row_of)
             if first == last:
                 return match_each(len(messages), last, n_slots, search_held)
             scored, slot_of, is_earth = self._scored(), self._slot_of, self.space.is_earth
@@ -79,8 +80,9 @@ class RebuiltIndex(StoredIndex):
         if self._built is None or self._n_changed * _CHANGED_ONE_IN > self._n_live_built:
             rows = np.flatnonzero(self._slot_of >= 0)
             self._built = None  # room for the new one
-            self._built = self._build(rows)
+            built = self._build(rows)
             self._n_rows_built, self._n_live_built, self._n_changed = len(self._slot_of), len(rows), 0
+            self._built = built  # the last of all: whoever is cut short before builds again
         return self._built
 
     def _rows_added(self, first: int, last: int) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast._saved import mapped, new_folder
-from nearcast.columns import Scoring, Subscriptions
+from nearcast._saved import new_folder, save_array
+from nearcast._saved_arrays import SavedArrays
+from nearcast.columns import Subscriptions
 from nearcast.geo import Regions
 from nearcast.indexes import Index, write_manifest
 from nearcast.indexes._growing import Growing
+from nearcast.indexes._saved_checks import check_weights
 from nearcast.indexes._scored import Scored, needs_totals, scored_of
 from nearcast.indexes._slots import checked_slots, only_kinds, only_topk, same_length
+from nearcast.indexes._stored_files import REGION_COLUMNS, SCORING_COLUMNS, check_slots, open_table, save_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
 
 _NO_ROW = -1
+#: Attributes of an index that a change of rows replaces.
+_TABLE = ("_pieces", "_rows_by_slot", "_slots_by_row", "_n_live", "_needs_totals", "_weights", "_n_weights")
 #: Rows of earlier versions that are kept beside as many as count, before the table is packed.
 _SPARE_ROWS = 1000
 
@@ -34,12 +37,13 @@ class StoredIndex(Index):
     """Keeps subscriptions in the rows of a growing table; `scan` and the papers' indexes stand on it.
 
     A changed subscription is a new row; rows that no longer count go when they are the majority. A structure over the
-    rows overrides the hooks, which run under the lock after the table has changed:
+    rows overrides the hooks, which run under the lock, within a change and after the table has changed:
 
     - `_rows_added(first, last)`: rows first to last are new.
     - `_rows_dropped(rows)`: these rows count no longer; `self._slot_of[row]` is -1 from now on.
     - `_thresholds_set(rows)`: `threshold` of these rows is another; no row is named twice.
-    - `_rows_renumbered()`: everything is different, rows or weights; build anew when next asked.
+    - `_rows_renumbered()`: everything is different, rows or weights; build anew when next asked. It only forgets, so
+      that it may run at any time: a change that is cut short ends with it, and whatever the other hooks did is dropped.
 
     `self._table()` is the table, `self._scored()` its scored rows for kernels, `self._slot_of` the slot of every row,
     `self._row_of` the row of every slot. What is saved is the table; a structure is built again after opening.
@@ -76,11 +80,13 @@ class StoredIndex(Index):
     # The contract
 
     def __len__(self) -> int:
+        self._roll_back_if_torn()
         return self._n_live
 
     @property
     def n_slots(self) -> int:
         """Return one more than the highest slot ever used."""
+        self._roll_back_if_torn()
         return len(self._rows_by_slot)
 
     @property
@@ -94,19 +100,24 @@ class StoredIndex(Index):
     def insert(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
         """Store subscriptions in new slots."""
         only_kinds(subscriptions, self.info)
-        with self._lock, self._or_as_before(np.empty(0, np.int32)):
-            first = self.n_slots
+        with self._lock:
+            self._undo.roll_back()
+            first = len(self._rows_by_slot)
             slots = np.arange(first, first + len(subscriptions), dtype=np.int32)
-            self._rows_by_slot.extend(np.full(len(slots), _NO_ROW))
-            self._append(slots, subscriptions)
-            self._n_live += len(slots)
+            with self._undo:
+                self._note_table()
+                self._rows_by_slot.extend(np.full(len(slots), _NO_ROW))
+                self._append(slots, subscriptions)
+                self._n_live += len(slots)
             return slots
 
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Forget these slots."""
         with self._lock:
+            self._undo.roll_back()
             slots = self._alive(slots)
-            with self._or_as_before(slots):
+            with self._undo:
+                self._note_table()
                 self._drop(slots)
                 self._row_of[slots] = _NO_ROW
                 self._n_live -= len(slots)
@@ -116,9 +127,11 @@ class StoredIndex(Index):
         """Store other subscriptions under these slots."""
         only_kinds(subscriptions, self.info)
         with self._lock:
+            self._undo.roll_back()
             slots = self._alive(slots)
             same_length(slots, subscriptions, "subscriptions")
-            with self._or_as_before(slots):
+            with self._undo:
+                self._note_table()
                 self._drop(slots)
                 self._append(slots, subscriptions)
                 self._pack()
@@ -126,33 +139,42 @@ class StoredIndex(Index):
     def set_thresholds(self, slots: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         """Set the scores from which messages concern these slots, all of them of kind `topk`."""
         with self._lock:
+            self._undo.roll_back()
             slots = self._alive(slots)
             same_length(slots, values, "thresholds")
             rows = self._row_of[slots]
             only_topk(self._table(), rows)
             scoring = self._table().scoring
             if scoring is not None and len(rows):
-                scoring.threshold[rows] = values
-                self._thresholds_set(rows)
+                with self._undo:
+                    self._undo.items(scoring.threshold, rows)
+                    self._undo.call(self._rows_renumbered)
+                    scoring.threshold[rows] = values
+                    self._thresholds_set(rows)
 
     def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions:
         """Return what these slots hold."""
         with self._lock:
+            self._undo.roll_back()
             slots = self._alive(slots)
             return dataclasses.replace(self._taken(self._row_of[slots]), ids=_arrow.numbers(slots))
 
     def renumber(self) -> NDArray[np.int32]:
         """Number the live slots anew and return the old ones."""
         with self._lock:
+            self._undo.roll_back()
             old = np.flatnonzero(self._row_of >= 0).astype(np.int32)
-            self._rows_by_slot = Growing(self._row_of[old])
-            self._slot_of[:] = _NO_ROW
-            self._slot_of[self._row_of] = np.arange(len(old), dtype=np.int32)
+            rows, slot_of = self._row_of[old], np.full(len(self._slots_by_row), _NO_ROW, np.int32)
+            slot_of[rows] = np.arange(len(old), dtype=np.int32)
+            with self._undo:
+                self._undo.attributes(self, "_rows_by_slot", "_slots_by_row")
+                self._rows_by_slot, self._slots_by_row = Growing(rows), Growing(slot_of)
             return old
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes."""
         with self._lock:
+            self._undo.roll_back()
             size = sum(array.nbytes for array in table_arrays(self._table()).values())
             return {
                 "index": self.info.name,
@@ -163,31 +185,25 @@ class StoredIndex(Index):
 
     # The table
 
-    @contextmanager
-    def _or_as_before(self, slots: NDArray[np.int32]) -> Iterator[None]:
-        """Undo a change of these slots, or of new ones, that is cut short; what stands over the rows is built anew."""
-        pieces, by_slot, by_row, n_live = list(self._pieces), self._rows_by_slot, self._slots_by_row, self._n_live
-        n_slots, n_rows, rows = len(by_slot), len(by_row), by_slot.values[slots]
-        try:
-            yield
-        except BaseException:
-            by_slot.cut(n_slots)
-            by_row.cut(n_rows)
-            by_slot.values[slots], by_row.values[rows] = rows, slots
-            self._pieces, self._rows_by_slot, self._slots_by_row, self._n_live = pieces, by_slot, by_row, n_live
-            self._scored_rows = None
-            self._rows_renumbered()
-            raise
+    def _note_table(self) -> None:
+        """Note the table for a change of rows; what stands over them is built anew if the change is undone."""
+        undo = self._undo
+        undo.call(self._rows_renumbered)
+        undo.call(setattr, self, "_scored_rows", None)
+        for column in (self._rows_by_slot, self._slots_by_row):
+            undo.attributes(column, "array", "_n")
+        undo.attributes(self, *_TABLE)
 
     def _alive(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
-        return checked_slots(slots, self.n_slots, lambda known: self._row_of[known] >= 0)
+        return checked_slots(slots, len(self._rows_by_slot), lambda known: self._row_of[known] >= 0)
 
     def _append(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
         first = len(self._slots_by_row)
         # Ids play no part here, and pieces may disagree on their type. Thresholds will be written to.
         scoring = subscriptions.scoring
         own = None if scoring is None else dataclasses.replace(scoring, threshold=scoring.threshold.copy())
-        self._pieces.append(dataclasses.replace(subscriptions, ids=pa.nulls(len(subscriptions)), scoring=own))
+        new = dataclasses.replace(subscriptions, ids=pa.nulls(len(subscriptions)), scoring=own)
+        self._pieces = [*self._pieces, new]
         self._row_of[slots] = np.arange(first, first + len(slots))
         self._slots_by_row.extend(slots.copy())  # the first ones are kept as they are, and the caller has these
         self._scored_rows = None
@@ -199,6 +215,8 @@ class StoredIndex(Index):
 
     def _drop(self, slots: NDArray[np.int32]) -> None:
         rows = self._row_of[slots]
+        self._undo.items(self._row_of, slots)
+        self._undo.items(self._slot_of, rows)
         self._slot_of[rows] = _NO_ROW
         if len(rows):
             self._rows_dropped(rows)
@@ -219,7 +237,7 @@ class StoredIndex(Index):
             last -= 1
             n += len(pieces[last])
         if last < len(pieces) - 1:
-            pieces[last:] = [Subscriptions.concat(pieces[last:])]
+            self._pieces = [*pieces[:last], Subscriptions.concat(pieces[last:])]
 
     def _taken(self, rows: NDArray[np.int64]) -> Subscriptions:
         """Return these rows, in this order, without making one piece of all."""
@@ -244,7 +262,7 @@ class StoredIndex(Index):
         if len(self._slots_by_row) <= 2 * self._n_live + _SPARE_ROWS:
             return
         live = np.flatnonzero(self._row_of >= 0)
-        row_of = np.full(self.n_slots, _NO_ROW)
+        row_of = np.full(len(self._rows_by_slot), _NO_ROW)
         row_of[live] = np.arange(len(live))
         self._pieces = [self._table().take(self._row_of[live])]
         self._rows_by_slot, self._slots_by_row = Growing(row_of), Growing(live.astype(np.int32))
@@ -252,6 +270,10 @@ class StoredIndex(Index):
         self._rows_renumbered()
 
     def _reweigh(self) -> None:
+        self._undo.call(self._forget_weighed)
+        self._forget_weighed()
+
+    def _forget_weighed(self) -> None:
         self._scored_rows = None
         self._rows_renumbered()
 
@@ -259,51 +281,33 @@ class StoredIndex(Index):
 
     def save(self, folder: str | Path) -> None:
         """Write the columns."""
-        import shapely
-
         folder = new_folder(folder)
         with self._lock:
+            self._undo.roll_back()
             held = self._table()
-            columns = {
-                **table_arrays(held),
-                "row_of": self._row_of,
-                "slot_of": self._slot_of,
-                "weights": self._weights[: self._n_weights],
-            }
-            for name, column in columns.items():
-                np.save(folder / f"{name}.npy", column)
-            wkb = np.array([shapely.to_wkb(shape, hex=True) for shape in held.regions.geometry], dtype=np.str_)
-            np.save(folder / "geometry.npy", wkb)
+            save_array(folder / "row_of.npy", self._row_of)
+            save_array(folder / "slot_of.npy", self._slot_of)
+            save_array(folder / "weights.npy", self._weights[: self._n_weights])
+            save_table(held, table_arrays(held), folder)
             write_manifest(folder, self, self._options, scored=held.scoring is not None)
 
     @classmethod
     def _open(cls, folder: Path, space: Space, options: dict[str, Any]) -> StoredIndex:
-        import shapely
-
         from nearcast.indexes import read_manifest
 
-        def column(name: str) -> Any:
-            return mapped(folder / f"{name}.npy")
-
-        index = cls(space, **options)
-        geometry = np.empty(len(column("geometry")), object)
-        geometry[:] = [shapely.from_wkb(text) for text in column("geometry")]
-        regions = Regions(**{name: column(name) for name in _REGION_COLUMNS}, geometry=geometry)
-        scoring = Scoring(*map(column, _SCORING_COLUMNS)) if read_manifest(folder).get("scored") else None
-        words = (column("clause_start"), column("code_start"), column("code"))
-        index.set_weights(column("weights"))
-        kind = column("subscription_kind")
-        held = Subscriptions.of(*words, regions, ids=pa.nulls(len(kind)), kind=kind, scoring=scoring)
+        index, arrays = cls(space, **options), SavedArrays(folder)
+        weights = arrays.mapped("weights", np.float64)
+        check_weights(arrays, weights)
+        held = open_table(arrays, space, cls.info.kinds, len(weights), is_scored=bool(read_manifest(folder)["scored"]))
+        row_of, slot_of = arrays.mapped("row_of", np.int64), arrays.mapped("slot_of", np.int32)
+        check_slots(arrays, row_of, slot_of, len(held))
+        index.set_weights(weights)
         index._pieces = [held]
-        index._rows_by_slot, index._slots_by_row = Growing(column("row_of")), Growing(column("slot_of"))
+        index._rows_by_slot, index._slots_by_row = Growing(row_of), Growing(slot_of)
         index._n_live = int((index._row_of >= 0).sum())
         index._needs_totals = needs_totals(held)
         index._rows_renumbered()
         return index
-
-
-_REGION_COLUMNS = ("kind", "part_start", "part", "shape", "circle")
-_SCORING_COLUMNS = ("text_weight", "threshold", "max_distance", "similarity", "k")
 
 
 def table_arrays(held: Subscriptions) -> dict[str, NDArray[Any]]:
@@ -314,9 +318,9 @@ def table_arrays(held: Subscriptions) -> dict[str, NDArray[Any]]:
         "code": held.code,
         "subscription_kind": held.kind,
     }
-    found |= {name: getattr(held.regions, name) for name in _REGION_COLUMNS}
+    found |= {name: getattr(held.regions, name) for name in REGION_COLUMNS}
     if held.scoring is not None:
-        found |= {name: getattr(held.scoring, name) for name in _SCORING_COLUMNS}
+        found |= {name: getattr(held.scoring, name) for name in SCORING_COLUMNS}
     return found
 
 

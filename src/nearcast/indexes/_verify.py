@@ -7,6 +7,7 @@ and its list of terms in text order, for phrases.
 from __future__ import annotations
 
 from nearcast._jit import step
+from nearcast.indexes._phrases import SHORT_PHRASE, long_phrase_occurs
 from nearcast.query import NOT, PHRASE
 
 #: The code of a shape that is its own rectangle; circles are 2·row, polygons 2·row + 1.
@@ -25,6 +26,8 @@ def mark_terms(terms, first, last, has, mark):
 @step
 def phrase_occurs(code, first, length, terms, m_first, m_last):
     """Tell whether `code[first:first + length]` stands in this order, without gaps, in the message."""
+    if length > SHORT_PHRASE:
+        return long_phrase_occurs(code, first, length, terms, m_first, m_last)
     for start in range(m_first, m_last - length + 1):
         same = 0
         while same < length and terms[start + same] == code[first + same]:

@@ -44,6 +44,7 @@ class ScanIndex(StoredIndex):
         """Try every live subscription on every message; one core whatever `threads` says."""
         messages = messages.for_kernels()
         with self._lock:
+            self._undo.roll_back()
             asked = self._asked()
             totals = totals_for(messages, needed=self._needs_totals)
         slots, scores, counts = [], [], np.zeros(len(messages), np.int64)

@@ -6,16 +6,18 @@ They are frozen and validated when made, so whatever holds one need not check it
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from numbers import Integral
 from typing import Any, ClassVar, Literal
 
-from nearcast.errors import InvalidInput, InvalidMessage, InvalidQuery, InvalidSubscription
-from nearcast.geo.shapes import Shape, shape_from, shorten
+from nearcast._nesting import MAX_DEPTH, has_half_character, is_deep, is_encodable
+from nearcast.errors import InvalidInput, InvalidMessage, InvalidQuery, InvalidSubscription, NearcastError
+from nearcast.geo.shapes import Shape, as_float, is_number, shape_from, shorten
 from nearcast.geo.space import Space
-from nearcast.model.places import check_place, is_number, place_from
+from nearcast.model.places import check_place, place_from
 from nearcast.query import Query, parse
 
 __all__ = [
@@ -53,6 +55,8 @@ class _Value:
     def __repr__(self) -> str:
         shown = []
         for each in fields(self):  # type: ignore[arg-type]
+            if not each.repr:
+                continue
             value = getattr(self, each.name)
             default = each.default if each.default_factory is MISSING else each.default_factory()
             if value != default:
@@ -87,12 +91,18 @@ class Message(_Value):
         _set(self, "id", _checked_id(self.id, InvalidMessage))
         if self.text is not None and not isinstance(self.text, str):
             raise InvalidMessage(f"text is {shorten(self.text)}; expected a str", field="text")
+        if self.text is not None:
+            _check_encodable(self.text, "text", InvalidMessage)
         if self.place is None:
             raise InvalidMessage("the message has no place; give (x, y) or (x_min, y_min, x_max, y_max)", field="place")
         _set(self, "place", place_from(self.place, InvalidMessage))
         _set(self, "terms", _checked_terms(self.terms, InvalidMessage))
         _set(self, "time", checked_time(self.time, "time", InvalidMessage))
         _set(self, "expires", checked_time(self.expires, "expires", InvalidMessage))
+        if self.expires is not None and self.time is not None and self.expires <= self.time:
+            raise InvalidMessage(
+                f"expires is {self.expires}, not after time, which is {self.time}; correct one of them", field="expires"
+            )
         _set(self, "attributes", _checked_attributes(self.attributes))
 
     @property
@@ -128,6 +138,7 @@ class Within(_Value):
     def __post_init__(self) -> None:
         _set(self, "id", _checked_id(self.id, InvalidSubscription))
         _set(self, "region", None if self.region is None else shape_from(self.region))
+        _check_storable(self.query, "query", InvalidSubscription)
         tree = parse("" if self.query is None else self.query)
         tree.clauses()  # a query beyond the limit of its normal form is refused here, not when first matched
         if self.region is None and tree.needs_region:
@@ -176,7 +187,7 @@ class Similar(_Value):
         _set(self, "threshold", _checked_share(self.threshold, "threshold"))
         if self.threshold == 0:
             raise InvalidSubscription("threshold is 0.0, which everything reaches; expected above 0", field="threshold")
-        if self.similarity not in SIMILARITIES:
+        if not isinstance(self.similarity, str) or self.similarity not in SIMILARITIES:
             names = ", ".join(SIMILARITIES)
             raise InvalidSubscription(
                 f"similarity is {shorten(self.similarity)}; expected one of {names}", field="similarity"
@@ -234,6 +245,9 @@ class Delivery(_Value):
     `rank` is 1 for the best and None but for top-k; on a "-" score and rank are the last ones held. `cause_id` is the
     message whose arrival caused it, None for a move, a registration or the clock. `time` is event time.
 
+    `message` is the message itself with its attributes, where the call that delivers it has it at hand: `Hub.publish`
+    has, if it is the one that was published. It takes no part in comparing and is not shown.
+
     >>> Delivery("s1", "m1")
     Delivery(subscription_id='s1', message_id='m1')
     """
@@ -247,6 +261,7 @@ class Delivery(_Value):
     time: datetime | None = None
     delivery_id: str | None = None
     version: str | None = None
+    message: Message | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.change != "+" and self.change != "-":
@@ -267,7 +282,10 @@ def message_from(value: Any, space: Space | None = None) -> Message:
     """
     from nearcast.model.reading import read_message
 
-    return value if isinstance(value, Message) else read_message(value, space)
+    if isinstance(value, Message):
+        return value
+    with _odd_objects_as(InvalidMessage):
+        return read_message(value, space)
 
 
 def subscription_from(value: Any, space: Space | None = None) -> Subscription:
@@ -277,15 +295,30 @@ def subscription_from(value: Any, space: Space | None = None) -> Subscription:
     region form or none: `west`, `south`, `east`, `north`; `lon`, `lat`, `radius_m`; `region` (GeoJSON); on a plane
     `x_min`, `y_min`, `x_max`, `y_max`; `x`, `y`, `radius`. For `similar` and `topk`: `lon`, `lat`, `max_distance_m` or
     `x`, `y`, `max_distance`, with `text_weight`, `threshold`, `similarity`, `k`, `terms`. Or a GeoJSON Feature with
-    these as properties, or anything with `__geo_interface__`. None means not given; other names are ignored, but names
-    of another space than `space` are refused.
+    these as properties, or anything with `__geo_interface__`. None means not given; other names are refused,
+    except among the properties of a Feature, and so are names of another kind and of another space than `space`.
 
     >>> subscription_from({"id": "s1", "query": "coffee", "lon": 13.4, "lat": 52.5, "radius_m": 800})
     Within(id='s1', query='coffee', region=Circle(x=13.4, y=52.5, radius=800.0))
     """
     from nearcast.model.reading import read_subscription
 
-    return value if isinstance(value, Within | Similar | TopK) else read_subscription(value, space)
+    if isinstance(value, Within | Similar | TopK):
+        return value
+    with _odd_objects_as(InvalidSubscription):
+        return read_subscription(value, space)
+
+
+@contextmanager
+def _odd_objects_as(error: type[InvalidInput]) -> Iterator[None]:
+    """Turn what the methods of a user's object raise into an error about the value: bulk calls go on after it."""
+    try:
+        yield
+    except (NearcastError, MemoryError):
+        raise
+    except Exception as reason:
+        said = " ".join(str(reason).split())
+        raise error(f"it cannot be read ({type(reason).__name__}: {said}); give plain values") from reason
 
 
 # --- checks -----------------------------------------------------------------------------------------------------
@@ -295,23 +328,28 @@ _set = object.__setattr__
 
 def _checked_id(value: Any, error: type[InvalidInput]) -> Id:
     if isinstance(value, str):
-        if not value.isascii():
-            _check_encodable(value, "id", error)
+        _check_encodable(value, "id", error)
         if "\0" in value:
             raise error(f"id {shorten(value)} holds a zero byte; remove it", field="id")
-        return value
+        return value if type(value) is str else str.__str__(value)  # one of NumPy's or of an enum
     if isinstance(value, Integral) and not isinstance(value, bool) and int(value) in _INT64:
         return int(value)
     raise error(f"id is {shorten(value)}; expected a str or an int of 64 bits", field="id")
 
 
 def _check_encodable(value: str, name: str, error: type[InvalidInput]) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise error(
-            f"{name} {shorten(value)} holds half a character and cannot be stored; correct it", field=name
-        ) from None
+    if not value.isascii() and not is_encodable(value):
+        raise error(f"{name} {shorten(value)} holds half a character and cannot be stored; correct it", field=name)
+
+
+def _check_storable(value: Any, name: str, error: type[InvalidInput]) -> None:
+    """Raise for a value, nested or not, that no file can hold."""
+    if isinstance(value, str):
+        _check_encodable(value, name, error)
+    elif is_deep(value):
+        raise error(f"{name} is nested more than {MAX_DEPTH} deep; make it flatter", field=name)
+    elif has_half_character(value):
+        raise error(f"{name} {shorten(value)} holds half a character and cannot be stored; correct it", field=name)
 
 
 def _checked_terms(value: Any, error: type[InvalidInput]) -> tuple[str, ...] | None:
@@ -323,12 +361,18 @@ def _checked_terms(value: Any, error: type[InvalidInput]) -> tuple[str, ...] | N
     for term in terms:
         if not isinstance(term, str):
             raise error(f"terms holds {shorten(term)}; expected only str", field="terms")
+        _check_encodable(term, "terms", error)
     return terms
 
 
 def _checked_attributes(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidMessage(f"attributes is {shorten(value)}; expected a dict", field="attributes")
+    for name, each in value.items():
+        if not isinstance(name, str):
+            raise InvalidMessage(f"an attribute is called {shorten(name)}; expected text", field="attributes")
+        _check_encodable(name, "attributes", InvalidMessage)
+        _check_storable(each, name, InvalidMessage)
     return dict(value)
 
 
@@ -342,7 +386,7 @@ def checked_time(value: Any, name: str, error: type[InvalidInput] = InvalidInput
             value = datetime.fromisoformat(value.upper())
         except ValueError as reason:
             raise error(f"{name} is {given!r}: {reason}; expected a time that exists", field=name) from None
-    if not isinstance(value, datetime) or value.utcoffset() is None:
+    if not isinstance(value, datetime) or value != value or value.utcoffset() is None:  # NaT is a datetime, too
         raise error(
             f"{name} is {shorten(given)}; expected an aware datetime or RFC 3339 text like 2026-05-01T09:00:00Z",
             field=name,
@@ -373,10 +417,7 @@ def _check_scored(value: "Similar | TopK") -> None:
     _set(value, "id", _checked_id(value.id, InvalidSubscription))
     _set(value, "query", _checked_plain_text(value.query))
     _set(value, "terms", _checked_terms(value.terms, InvalidSubscription))
-    for name, texts in (("query", (value.query,)), ("terms", value.terms or ())):
-        for text in texts:
-            if not text.isascii():
-                _check_encodable(text, name, InvalidSubscription)
+    _check_encodable(value.query, "query", InvalidSubscription)
     if value.place is None:
         raise InvalidSubscription("the subscription has no place; give (x, y)", field="place")
     _set(value, "place", place_from(value.place, InvalidSubscription))
@@ -421,6 +462,7 @@ def _checked_share(value: Any, name: str) -> float:
 def _checked_number(value: Any, name: str) -> float:
     if not is_number(value):
         raise InvalidSubscription(f"{name} is {shorten(value)}; expected a number", field=name)
-    if not math.isfinite(value):
-        raise InvalidSubscription(f"{name} is {value}; expected a finite number", field=name)
-    return float(value)
+    number = as_float(value)
+    if not math.isfinite(number):
+        raise InvalidSubscription(f"{name} is {shorten(value)}; expected a finite number", field=name)
+    return number

@@ -2,24 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from nearcast.errors import InvalidInput
-from nearcast.geo.shapes import Box, shorten
+from nearcast.geo.shapes import Box, as_float, is_number, shorten
 from nearcast.geo.space import Space
 
 Place = tuple[float, ...]
 
 _EARTH = Space.earth()
 _FORMS = "expected (x, y), (x_min, y_min, x_max, y_max), a Box, or a GeoJSON Point or rectangle"
-
-
-def is_number(value: Any) -> bool:
-    """Tell whether `value` is a real number; booleans are not."""
-    return type(value) is float or (isinstance(value, Real) and not isinstance(value, bool | np.bool_))
 
 
 def place_from(value: Any, error: type[InvalidInput]) -> Any:
@@ -40,12 +34,16 @@ def place_from(value: Any, error: type[InvalidInput]) -> Any:
 
 
 def _from_numbers(value: Any, error: type[InvalidInput]) -> Place:
-    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str | bytes) or len(value) not in (2, 4):
+    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str | bytes) or _size(value) not in (2, 4):
         raise error(f"place is {shorten(value)}; {_FORMS}", field="place")
     place = tuple([_coordinate(number, error) for number in value])
     if len(place) == 4 and place[1] > place[3]:
         raise error(f"place is {place}: y_min is above y_max; swap them", field="place")
     return place
+
+
+def _size(value: Any) -> int:
+    return value.size if isinstance(value, np.ndarray) else len(value)  # an array without dimensions has no length
 
 
 def check_place(place: Place, space: Space, error: type[InvalidInput]) -> None:
@@ -64,9 +62,10 @@ def check_place(place: Place, space: Space, error: type[InvalidInput]) -> None:
 def _coordinate(value: Any, error: type[InvalidInput]) -> float:
     if not is_number(value):
         raise error(f"place holds {shorten(value)}; expected numbers", field="place")
-    if not math.isfinite(value):
-        raise error(f"place holds {value}; expected finite numbers", field="place")
-    return float(value)
+    number = as_float(value)
+    if not math.isfinite(number):
+        raise error(f"place holds {shorten(value)}; expected finite numbers", field="place")
+    return number
 
 
 def _from_geometry(geometry: Mapping[str, Any], error: type[InvalidInput]) -> Any:
@@ -107,7 +106,7 @@ def _rectangle(ring: list[Place], error: type[InvalidInput]) -> Place:
     turns = [around[at:] + around[:at] for at in range(4)]
     if corners not in turns and corners[::-1] not in turns:
         raise error("the Polygon is not a rectangle along the axes; expected one, or a Point", field="place")
-    # As for regions: a jump of more than 180° goes the short way, unless the ring ends at ±180 on purpose.
-    if east - west > 180.0 and west != -180.0 and east != 180.0:
+    # As for regions: a jump of more than 180° goes the short way, unless it is from one end of the map to the other.
+    if 180.0 < east - west < 360.0:
         west, east = east, west
     return (west, south, east, north)

@@ -1,19 +1,22 @@
 """From dicts with the interchange columns, GeoJSON Features and `__geo_interface__` to messages and subscriptions."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nearcast.errors import InvalidInput, InvalidMessage, InvalidRegion, InvalidSubscription
-from nearcast.geo.shapes import Box, Circle, Shape, check_position, shape_from, shorten
+from nearcast.geo.shapes import Shape, as_float, box_from, check_position, circle_from, is_number, shape_from, shorten
 from nearcast.geo.space import Space
 from nearcast.model import Message, Similar, Subscription, TopK, Within
 from nearcast.model.places import place_of_feature
+from nearcast.model.spelling import did_you_mean, nearest, one_edit_away
 
 _EARTH = Space.earth()
 
 _MESSAGE_EARTH = ("lon", "lat", "lon_max", "lat_max")
 _MESSAGE_PLANE = ("x", "y", "x_max", "y_max")
 _MESSAGE_FIELDS = ("id", "text", "terms", "time", "expires")
+_MESSAGE_NAMES = (*_MESSAGE_FIELDS, *_MESSAGE_EARTH, *_MESSAGE_PLANE)
 
 #: Every complete way to write a region, by the names it takes.
 _EARTH_REGIONS = (("west", "south", "east", "north"), ("lon", "lat", "radius_m"))
@@ -29,6 +32,14 @@ _SUBSCRIPTION_FIELDS = (
 _SCORED_FIELDS = {
     "similar": ("query", "terms", "text_weight", "threshold", "similarity", "expires"),
     "topk": ("query", "terms", "text_weight", "k", "expires"),
+}
+_SUBSCRIPTION_NAMES = (*_SUBSCRIPTION_FIELDS, "region", "place", *_EARTH_NAMES, *_PLANE_NAMES)
+_SCORED = ("similar", "topk")
+#: The kinds that use a name which not all use.
+KINDS_OF = {
+    **dict.fromkeys(("terms", "text_weight", "max_distance_m", "max_distance"), _SCORED),
+    **dict.fromkeys(("threshold", "similarity"), ("similar",)),
+    "k": ("topk",),
 }
 
 
@@ -62,7 +73,8 @@ def _message_place(row: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
     """Return the place and the names of the columns it was written in."""
     forms = [names for names in (_MESSAGE_EARTH, _MESSAGE_PLANE, ("place",)) if _given(row, names)]
     if not forms:
-        raise InvalidMessage("the message has no place; give lon and lat, or x and y on a plane", field="place")
+        hint = _hint(row, (*_MESSAGE_EARTH, *_MESSAGE_PLANE, "place"))
+        raise InvalidMessage(f"the message has no place; give lon and lat, or x and y on a plane{hint}", field="place")
     if len(forms) > 1:
         both = ", ".join(name for form in forms for name in _given(row, form))
         raise InvalidMessage(f"{both} are given together; use lon, lat on the earth or x, y on a plane", field="place")
@@ -73,18 +85,42 @@ def _message_place(row: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
     missing = [name for name in wanted if row.get(name) is None]
     if missing:
         present = ", ".join(_given(row, names))
-        raise InvalidMessage(f"{present} given without {', '.join(missing)}; give all of them", field=missing[0])
+        raise InvalidMessage(
+            f"{present} given without {', '.join(missing)}; give all of them{_hint(row, missing)}", field=missing[0]
+        )
+    _check_corners(wanted, [row[name] for name in wanted])
     return tuple(row[name] for name in wanted), names
+
+
+def _hint(row: Mapping[str, Any], missing: Iterable[str]) -> str:
+    """Return a question about an attribute that looks like a name that is missing, or nothing."""
+    for name in row:
+        meant = nearest(name, missing) if isinstance(name, str) and name not in _MESSAGE_NAMES else None
+        if meant is not None:
+            return f"; is {name} meant as {meant}?"
+    return ""
+
+
+def _check_corners(names: tuple[str, ...], values: list[Any]) -> None:
+    """Refuse by the names of their columns what `Message` would refuse as a place."""
+    for name, value in zip(names, values, strict=True):
+        if not is_number(value) or not math.isfinite(as_float(value)):
+            raise InvalidMessage(f"{name} is {shorten(value)}; expected a finite number", field=name)
+    if len(values) == 4 and values[1] > values[3]:
+        raise InvalidMessage(f"{names[3]} {values[3]} is below {names[1]} {values[1]}; swap them", field=names[3])
 
 
 def read_subscription(value: Any, given: Space | None = None) -> Subscription:
     """Return the subscription of a dict, a Feature or an object with `__geo_interface__`."""
     row, feature = _row_and_feature(value, _SUBSCRIPTION_FIELDS, InvalidSubscription)
+    _refuse_unknown(row, is_feature=feature is not None)
     row = _with_geometry(row, feature) if feature is not None else row
-    kind = row.get("kind") or "within"
-    if kind not in ("within", *_SCORED_FIELDS):
+    kind = row.get("kind")
+    kind = "within" if kind is None else kind
+    if not isinstance(kind, str) or kind not in ("within", *_SCORED_FIELDS):
         raise InvalidSubscription(f"kind is {shorten(kind)}; expected within, similar or topk", field="kind")
     _require_id(row, InvalidSubscription)
+    _refuse_of_other_kinds(row, kind)
     earth, plane = _given(row, _EARTH_NAMES), _given(row, _PLANE_NAMES)
     if earth and plane:
         raise InvalidSubscription(
@@ -93,8 +129,28 @@ def read_subscription(value: Any, given: Space | None = None) -> Subscription:
     foreign = () if given is None else plane if given.is_earth else earth
     if given is not None and foreign:
         raise InvalidSubscription(f"{foreign[0]} does not belong to the {given.kind}", field=foreign[0])
-    space = _EARTH if earth or feature is not None else Space.plane() if plane else None
+    space = _EARTH if earth or feature is not None else Space.plane() if plane else given
     return _read_within(row, space) if kind == "within" else _read_scored(kind, row, space)
+
+
+def _refuse_unknown(row: Mapping[str, Any], *, is_feature: bool) -> None:
+    """Refuse names that mean nothing; properties of a Feature may have any that do not look misspelt."""
+    for name, value in row.items():
+        if name in _SUBSCRIPTION_NAMES or value is None:
+            continue
+        if is_feature and (not isinstance(name, str) or one_edit_away(name, _SUBSCRIPTION_NAMES) is None):
+            continue
+        hint = did_you_mean(name, _SUBSCRIPTION_NAMES) if isinstance(name, str) else ""
+        raise InvalidSubscription(f"{shorten(name)} means nothing in a subscription{hint}", field=str(name))
+
+
+def _refuse_of_other_kinds(row: Mapping[str, Any], kind: str) -> None:
+    for name, kinds in (*KINDS_OF.items(), ("place", _SCORED)):
+        if row.get(name) is not None and kind not in kinds:
+            known = f"kind {kind} does not use" if row.get("kind") else "a subscription without kind does not use"
+            raise InvalidSubscription(
+                f"{name} is given, which {known}; give kind {' or '.join(kinds)}, or leave it out", field=name
+            )
 
 
 def _read_within(row: Mapping[str, Any], space: Space | None) -> Within:
@@ -119,8 +175,7 @@ def _region(row: Mapping[str, Any], space: Space | None) -> Shape | None:
     if form == ("region",):
         return shape_from(row["region"], space)
     values = [row[name] for name in form]
-    shape = Box(*values) if len(values) == 4 else Circle(*values)
-    return shape_from(shape, space)
+    return shape_from(box_from(values, space) if len(values) == 4 else circle_from(values, space), space)
 
 
 def _read_scored(kind: str, row: Mapping[str, Any], space: Space | None) -> Similar | TopK:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -108,5 +109,5 @@ def open_plan(folder: Path) -> Plan:
         name, partitions = str(about["name"]), int(about["partitions"])
         kind = _PLANS[parse_spec(name, partitions).name]
         return kind.restored(name, partitions, space, WordTable.open(folder), arrays)
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise IncompatibleStore(f"{path} is missing or damaged ({error}); learn the plan again") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -131,7 +132,7 @@ class Routes:
                 grid = Grid(*(saved[f"grid_{name}"] for name in Grid._fields)) if "grid_axis" in saved else None
                 routes = cls(int(saved["partitions"]), grid)
                 routes.add(Keys(*(saved[name] for name in Keys._fields)))
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise IncompatibleStore(f"{path} is missing or damaged ({error}); save the routes again") from None
         return routes
 

@@ -45,6 +45,7 @@ __all__ = [
     "Query",
     "Word",
     "compile_queries",
+    "compile_query",
     "compile_trees",
     "parse",
 ]
@@ -114,6 +115,19 @@ def compile_queries(
         blocks.append(compiler.block(rows, has_region[first : first + len(rows)], first))
         first += len(rows)
     return _joined(blocks)
+
+
+def compile_query(
+    query: str, table: WordTable, *, analyzer: Analyzer = _DEFAULT_ANALYZER, has_region: bool
+) -> CompiledQueries:
+    """Return the codes of one query, as `compile_queries` does for a column.
+
+    It calls no kernel: those for columns would take a second to compile before the first subscription of a new
+    installation.
+    """
+    compiler = _Compiler(table, analyzer)
+    answers = [_clauses_or_error(query, compiler.reader)]
+    return _joined([compiler.encoded([query], answers, np.array([has_region]), np.arange(1))])
 
 
 def compile_trees(queries: Sequence[Query], table: WordTable, *, has_region: np.ndarray) -> CompiledQueries:

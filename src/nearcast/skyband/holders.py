@@ -62,7 +62,7 @@ class Holders(NamedTuple):
 
 
 _FIRST = {"slot": NOBODY, "oldest": NOBODY, "previous": NOBODY, "next": NOBODY, "step": NOBODY, "slab": NOBODY}
-_TYPES: dict[str, Any] = {
+HOLDER_TYPES: dict[str, Any] = {
     "slot": np.int32,
     "k": np.int32,
     "theta": np.float64,
@@ -86,7 +86,7 @@ _TYPES: dict[str, Any] = {
 
 def new_holders(n: int) -> Holders:
     """Return the columns of n holders that hold nothing for nobody."""
-    return Holders(**{name: np.full(n, _FIRST.get(name, 0), _TYPES[name]) for name in Holders._fields})
+    return Holders(**{name: np.full(n, _FIRST.get(name, 0), HOLDER_TYPES[name]) for name in Holders._fields})
 
 
 def grown_holders(holders: Holders, n: int) -> Holders:

@@ -105,7 +105,7 @@ def begin_from(prepared: Store, store: Store, settings: Settings) -> Standing:
     manifests.check(manifest, settings.fingerprint())
     manifests.verify(manifest)
     for name in sorted(manifests.files_in_use(manifest)):
-        path = prepared.local(name)
+        path = prepared.local(name, verify=True)  # the copy gets checksums of its own
         if path.is_dir():
             store.put_folder(name, partial(_copy_files, path))
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,16 +45,6 @@ class Changes:
 
     def __len__(self) -> int:
         return len(self.op)
-
-    def with_text_ids(self) -> Changes:
-        """Return the same changes with ids as text, in a stream whose ids are."""
-        held = self.subscriptions.subscriptions
-        return replace(
-            self,
-            ids=self.ids.cast(pa.string()),
-            subscriptions=replace(self.subscriptions, subscriptions=replace(held, ids=held.ids.cast(pa.string()))),
-            moves=replace(self.moves, ids=self.moves.ids.cast(pa.string())),
-        )
 
 
 def read_changes(

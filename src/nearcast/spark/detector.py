@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._ids import IdTable
-from nearcast._saved import mapped, save_array
+from nearcast._saved import save_array
+from nearcast._saved_arrays import SavedArrays
 from nearcast.columns import NO_TIME
 from nearcast.geo import Box, Regions, Space
 from nearcast.indexes import create, open_index
@@ -128,13 +129,20 @@ class Detector:
     @classmethod
     def open(cls, folder: Path, space: Space, index: str) -> Detector:
         """Return what was saved."""
-        detector = cls(space, index)
+        arrays, detector = SavedArrays(folder), cls(space, index)
         detector.index = open_index(folder / "index")
         detector.ids = IdTable.open(folder / "ids")
-        detector._number, detector._home, detector._expires = (
-            mapped(folder / f"{name}.npy") for name in ("number", "home", "expires")
+        columns = detector._number, detector._home, detector._expires = (
+            arrays.mapped("number", np.int64),
+            arrays.mapped("home", np.int32),
+            arrays.mapped("expires", np.int64),
         )
-        detector._n_weighed = int(mapped(folder / "about.npy")[0])
+        slots = int(detector.ids.in_use().max(initial=-1)) + 1
+        for name, column in zip(("number", "home", "expires"), columns, strict=True):
+            arrays.check(name, len(column) >= slots, "it lacks subscriptions")
+        about = arrays.mapped("about", np.int64)
+        arrays.length("about", about, 1)
+        detector._n_weighed = int(about[0])
         return detector
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._ids import IdTable
-from nearcast._saved import mapped, save_array
+from nearcast._saved import save_array
+from nearcast._saved_arrays import SavedArrays
 from nearcast.columns import NO_TIME
 from nearcast.geo import BOX, CIRCLE, Regions
 from nearcast.spark.changes import SUBSCRIBE, UNSUBSCRIBE
@@ -157,11 +158,18 @@ class Directory:
     @classmethod
     def open(cls, folder: Path) -> Directory:
         """Return what was saved."""
-        directory = cls()
+        arrays, directory = SavedArrays(folder), cls()
         directory._ids = IdTable.open(folder)
-        directory._columns = {name: mapped(folder / f"{name}.npy").copy() for name in _COLUMNS}
-        directory._n_places = len(directory._columns["number"])
-        directory.next_number, directory.next_expiry = map(int, mapped(folder / "about.npy"))
+        columns = {name: arrays.loaded(name, kind) for name, kind in _COLUMNS.items()}
+        n_places = len(columns["number"])
+        for name, column in columns.items():
+            arrays.length(name, column, n_places)
+        places = directory._ids.in_use()
+        arrays.numbers("slot_of_key", places, n_places)
+        directory._columns, directory._n_places = columns, n_places
+        about = arrays.loaded("about", np.int64)
+        arrays.length("about", about, 2)
+        directory.next_number, directory.next_expiry = map(int, about)
         directory._free = np.flatnonzero(directory._columns["number"] < 0)[::-1].tolist()
         return directory
 

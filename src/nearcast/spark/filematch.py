@@ -20,7 +20,7 @@ from nearcast.columns import NO_TIME
 from nearcast.deliveries import Delivered
 from nearcast.files import DeliveryWriter, united
 from nearcast.indexes import create
-from nearcast.snapshot import open_state, save_state
+from nearcast.snapshot import open_files, save_files
 from nearcast.spark.outcome import as_schema, id_type, merged, schema_of
 from nearcast.spark.pipeline import Given, Pipeline
 from nearcast.spark.segments import Segment
@@ -120,7 +120,7 @@ def _state(folder: str) -> engine.State:
     """Return the subscriptions of a folder; the last ones are kept in this process."""
     if folder not in _states:
         _states.clear()
-        _states[folder] = open_state(folder)[0]
+        _states[folder] = open_files(folder)
     return _states[folder]
 
 
@@ -156,7 +156,7 @@ class FileMatch:
             "vocabulary_version": state.vocabulary.version,
         }
         kinds = (_id_kind(subscriptions), "string" if any(e.id_type == "string" for e in encoded) else "int64")
-        save_state(state, self.folder / "state")
+        save_files(state, self.folder / "state")
         matches = []
         now: int = NO_TIME
         for at, (task, each) in enumerate(zip(tasks, encoded, strict=True)):

@@ -146,8 +146,8 @@ class Directory:
         folder = Path(stored.folder)
         with pa.memory_map(str(folder / "ids.arrow")) as file:
             self.ids: pa.Array = pa.ipc.open_file(file).get_batch(0).column(0)
-        self.expires = mapped(folder / "expires.npy") if stored.has_expiry else None
-        self.copies = mapped(folder / "copies.npy") if stored.has_copies else None
+        self.expires = mapped(folder / "expires.npy", np.int64) if stored.has_expiry else None
+        self.copies = mapped(folder / "copies.npy", np.uint64) if stored.has_copies else None
 
 
 class Part:
@@ -156,4 +156,4 @@ class Part:
     def __init__(self, stored: Stored, partition: int):
         folder = Path(stored.folder) / f"part-{partition}"
         self.index: Index = open_index(folder / "index")
-        self.numbers: NDArray[np.int32] = mapped(folder / "numbers.npy")
+        self.numbers: NDArray[np.int32] = mapped(folder / "numbers.npy", np.int32)

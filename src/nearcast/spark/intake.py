@@ -153,8 +153,9 @@ def _read_source(task: Read) -> Taken:
     assert isinstance(ids, pa.Array)
     name, size = None, 0
     if len(segment):
-        name = task.store.unique("segments", task.batch, task.part, ".arrow")
-        size = task.store.put(name, segment.write)
+        name, size = task.store.put_summed(
+            task.store.unique("segments", task.batch, task.part, ".arrow"), segment.write
+        )
     return Taken(
         task.source,
         task.kind,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from nearcast._contents import read_signed, signed
 from nearcast.errors import IncompatibleStore
 from nearcast.spark.store import Store, batch_of
 
-#: The version of the format of manifests.
-FORMAT = 1
+#: The version of the format of manifests. Files of format 1 had no checksums.
+FORMAT = 2
 _FOLDER = "manifests"
 _NAME = re.compile(rf"{_FOLDER}/(-?\d+)\.json")
 _NOT_NAMES = ("fingerprint", "outputs")
@@ -63,24 +63,25 @@ class Manifest:
     def to_bytes(self) -> bytes:
         """Return it as JSON, with the version of the format and a digest of the content."""
         known = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "more"}
-        content = {"format": FORMAT, **self.more, **known}
-        return json.dumps({"digest": _digest(content), **content}, allow_nan=False, ensure_ascii=False).encode()
+        return signed({"format": FORMAT, **self.more, **known})
 
     @classmethod
     def from_bytes(cls, data: bytes, called: str = "the manifest") -> Manifest:
         """Return what `to_bytes` wrote; IncompatibleStore if a byte differs, or if another version wrote it."""
         try:
-            content = json.loads(data)
-            digest, version = content.pop("digest"), content.pop("format")
-        except (ValueError, KeyError, AttributeError, TypeError):
+            version = json.loads(data)["format"]
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise _damaged(called, "it is cut off or was edited") from None
         if version != FORMAT:
             raise IncompatibleStore(
                 f"{called} has format {version!r}, this version reads {FORMAT}; go on with the version of nearcast"
                 " that wrote it, or begin anew with another checkpoint"
             )
-        if digest != _digest({"format": version, **content}):
-            raise _damaged(called, "it was edited, or is not what was written")
+        try:
+            content = read_signed(data, called)
+        except IncompatibleStore:
+            raise _damaged(called, "it was edited, or is not what was written") from None
+        del content["format"]
         known = {each.name for each in fields(cls)} - {"more"}
         if "batch" not in content:
             raise _damaged(called, "it names no batch")
@@ -182,10 +183,6 @@ class Manifests:
 
 def _name(batch: int) -> str:
     return f"{_FOLDER}/{batch:08d}.json"
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:32]
 
 
 def _damaged(called: str, why: str) -> IncompatibleStore:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
+from nearcast._ids import MIXED_IDS
 from nearcast.deliveries import Changed, Delivered
 from nearcast.tables.names import DELIVERY_SCHEMA
 
@@ -146,5 +147,9 @@ def schema_of(subscription_id: str, message_id: str) -> pa.Schema:
 
 
 def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return deliveries with exactly these types."""
+    """Return deliveries with exactly these types; a stream whose ids are text also has those that were integers so."""
+    for at, field in enumerate(table.schema):
+        if field.type == MIXED_IDS:
+            texts = [None if id_ is None else str(id_) for id_ in table.column(at).to_pylist()]
+            table = table.set_column(at, field.name, pa.array(texts, pa.string()))
     return table.cast(schema) if table.schema != schema else table

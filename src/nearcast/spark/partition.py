@@ -16,7 +16,7 @@ from nearcast.geo import Regions
 from nearcast.indexes import create
 from nearcast.moves import moved_row
 from nearcast.plans import Keys
-from nearcast.snapshot import open_state, save_state
+from nearcast.snapshot import open_files, save_files
 from nearcast.spark.asking import AskingIndex, let_ask
 from nearcast.spark.carried import Carried
 from nearcast.spark.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, Registered
@@ -94,13 +94,13 @@ class Partition:
 
     def save(self, folder: Path) -> None:
         """Write everything into a new folder."""
-        save_state(self.state, folder / "state")
+        save_files(self.state, folder / "state")
         self.detector.save(folder / "detector")
 
     @classmethod
     def open(cls, number: int, settings: Settings, folder: Path) -> Partition:
         """Return what was saved; subscriptions are mapped, not copied."""
-        state, _ = open_state(folder / "state")
+        state = open_files(folder / "state")
         state.renumbers = False
         detector = Detector.open(folder / "detector", settings.space, settings.index)
         return cls(number, settings, state, detector).with_window_elsewhere()

@@ -1,4 +1,8 @@
-"""Files of our own that hold one value of Python each; they are read by the version that wrote them."""
+"""Files of our own that hold one value of Python each; they are read by the version that wrote them.
+
+Unpickling runs what a file says, so a damaged one must not get there: paths come from `Store.local`, which compares a
+file with the checksum in its name, or in the list of its folder.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +26,11 @@ def read(path: Path) -> object:
     try:
         with path.open("rb") as file:
             return pickle.load(file)
-    except (OSError, EOFError, pickle.UnpicklingError, AttributeError, ValueError, IndexError) as error:
+    except (OSError, EOFError, pickle.UnpicklingError, ImportError, AttributeError, ValueError, IndexError) as error:
         reason = f"{path} is missing or damaged ({error}); restore the checkpoint from a copy"
         raise IncompatibleStore(reason) from None
 
 
 def put(store: Store, kind: str, batch: int, number: int | None, value: object) -> str:
     """Put a value into a new file of a store, for a partition or, without a number, for all; return its name."""
-    name = store.unique(kind, batch, number, ".pickle")
-    store.put(name, lambda path: write(path, value))
-    return name
+    return store.put_summed(store.unique(kind, batch, number, ".pickle"), lambda path: write(path, value)).name

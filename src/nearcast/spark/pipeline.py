@@ -335,9 +335,7 @@ class Pipeline:
         return files, registered, keys, len(kept)
 
     def _put(self, kind: str, batch: int, write: Any, suffix: str = ".pickle") -> str:
-        name = self.store.unique(kind, batch, suffix=suffix)
-        self.store.put(name, write)
-        return name
+        return self.store.put_summed(self.store.unique(kind, batch, suffix=suffix), write).name
 
     def _late(self, messages: Sequence[Taken], order: Order, rejected: Rejected) -> NDArray[np.bool_]:
         """Reject the messages that come too late for the window; tell which these are, in order."""
@@ -352,7 +350,7 @@ class Pipeline:
         return late
 
     def _of_one_id_type(self, standing: Standing, taken: Sequence[Taken], rejected: Rejected) -> list[Taken]:
-        """Leave out sources whose ids are text where all ids so far are integers: columns keep their type."""
+        """Reject the rows of sources whose ids are not of the type of the first, which all ids of a stream have."""
         kept = []
         for each in taken:
             at = 0 if each.kind == "changes" else 1
@@ -360,15 +358,13 @@ class Pipeline:
             if not len(each.time):
                 continue
             if known[at] is None:
-                of_kind = [other.id_type for other in taken if other.kind == each.kind and len(other.time)]
-                known[at] = "string" if "string" in of_kind else "int64"
-            if known[at] == "int64" and each.id_type == "string":
-                reason = "ids in this stream are integers, as the first ones were; this one is text"
+                known[at] = each.id_type
+            if known[at] != each.id_type:
+                types = ("text", "an integer") if known[at] == "string" else ("integers", "text")
+                reason = f"ids in this stream are {types[0]}, as the first ones were; this one is {types[1]}"
                 for row in each.row.tolist():
                     rejected.add(each.source, row, None, "id", reason)
                 continue
-            if known[at] == "string" and each.changes is not None:
-                each = replace(each, changes=each.changes.with_text_ids())
             kept.append(each)
         return kept
 

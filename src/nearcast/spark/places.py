@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -14,12 +14,17 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from nearcast._contents import Contents, contents_from, contents_of, damaged, read_signed, signed, sum_of
+from nearcast._saved import sync, sync_folder
 from nearcast.errors import IncompatibleStore, NearcastError
 
 Write = Callable[[Path], object]
 
-#: Written into a folder after everything else: the sizes of its files, by name.
+#: Written into a folder after everything else: the sizes and checksums of its files, by name.
 CONTENTS = "_contents.json"
+_CONTENTS_FORMAT = 2
+#: The checksum of a file in its name, before the extension.
+_SUM = re.compile(r"-crc([0-9a-f]{8})(\.[a-z0-9]+)?$")
 _OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -49,16 +54,21 @@ class LocalPlace:
         """Return what Spark calls a file or folder."""
         return (self.root / name).absolute().as_uri()
 
-    def put(self, name: str, write: Write) -> int:
-        """Write a file beside its place, then put it there in one step; return its size."""
+    def put(self, name: str, write: Write, *, with_sum: bool = False) -> Entry:
+        """Write a file beside its place, then put it there in one step; return its name and size.
+
+        Its checksum becomes part of its name where that is asked for.
+        """
         path = self._made_room(name)
         with _removed_if_left(hidden(path)) as temporary:
             write(temporary)
-            _sync(temporary)
+            sync(temporary)
             size = temporary.stat().st_size
-            os.replace(temporary, path)
-        _sync(path.parent)
-        return size
+            if with_sum:
+                name = name_with_sum(name, temporary)
+            os.replace(temporary, self.root / name)
+        sync(path.parent)
+        return Entry(name, size)
 
     def put_folder(self, name: str, write: Write) -> int:
         """Write a folder beside its place, then put it there in one step; return the size of its files."""
@@ -67,12 +77,9 @@ class LocalPlace:
             temporary.mkdir()
             write(temporary)
             size = note_contents(temporary)
-            for folder, _, files in os.walk(temporary):
-                for file in files:
-                    _sync(Path(folder, file))
-                _sync(Path(folder))
+            sync_folder(temporary)
             temporary.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
         return size
 
     def create(self, name: str, data: bytes) -> bool:
@@ -80,9 +87,9 @@ class LocalPlace:
         path = self._made_room(name)
         with _removed_if_left(hidden(path)) as temporary:
             temporary.write_bytes(data)
-            _sync(temporary)
+            sync(temporary)
             created = _linked(temporary, path)
-        _sync(path.parent)
+        sync(path.parent)
         return created
 
     def rename(self, old: str, new: str) -> None:
@@ -92,7 +99,7 @@ class LocalPlace:
     def settle(self, names: Iterable[str]) -> None:
         """Have the new names of files survive a power cut."""
         for folder in {(self.root / name).parent for name in names}:
-            _sync(folder)
+            sync(folder)
 
     def local(self, name: str) -> Path:
         """Return where the file or folder is."""
@@ -100,6 +107,10 @@ class LocalPlace:
         if not path.exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return path
+
+    def let_go(self, path: Path) -> bool:
+        """Tell that what `local` returned is the file itself: there is nothing to fetch again."""
+        return False
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
@@ -206,23 +217,35 @@ def _linked(temporary: Path, path: Path) -> bool:
 def _make_folders(folder: Path) -> None:
     first = next(parent for parent in [folder, *folder.parents] if parent.parent.exists())
     folder.mkdir(parents=True, exist_ok=True)
-    _sync(first.parent)
-
-
-def _sync(path: Path) -> None:
-    """Have the content of a file, or the names in a folder, survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(first.parent)
 
 
 def note_contents(folder: Path) -> int:
-    """Write the list of a folder's contents into it and return the size of its files."""
-    files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-    (folder / CONTENTS).write_text(json.dumps(files, sort_keys=True))
-    return sum(files.values())
+    """Write the list of a folder's files, with sizes and checksums, into it; return the size of all of them."""
+    contents = contents_of(folder)
+    files = {name: list(each) for name, each in contents.items()}
+    (folder / CONTENTS).write_bytes(signed({"format": _CONTENTS_FORMAT, "files": files}))
+    return sum(each.size for each in contents.values())
+
+
+def read_contents(data: bytes, called: str) -> Contents:
+    """Return what `note_contents` wrote; `IncompatibleStore` if a byte differs."""
+    about = read_signed(data, called)
+    if about.get("format") != _CONTENTS_FORMAT:
+        raise damaged(called, f"it has format {about.get('format')!r}, expected {_CONTENTS_FORMAT}")
+    return contents_from(about.get("files"), called)
+
+
+def name_with_sum(name: str, path: Path) -> str:
+    """Return a name that tells the checksum of its file, such as deltas/00000012-1f2e3d4c-crc89abcdef.pickle."""
+    stem, dot, extension = name.rpartition(".") if "." in name.rpartition("/")[2] else (name, "", "")
+    return f"{stem}-crc{sum_of(path).crc}{dot}{extension}"
+
+
+def sum_in_name(name: str) -> str | None:
+    """Return the checksum that a name tells, None if it tells none."""
+    found = _SUM.search(name)
+    return None if found is None else found[1]
 
 
 def _size_of(folder: Path) -> int:

@@ -5,12 +5,13 @@ rejected.parquet             rows that cannot be used, with reasons
 vocabulary.parquet           words and in how many messages each stands; its version is a hash of its content
 sample.parquet               messages that the plan was balanced by
 nearcast/                    the plan and a folder for each partition, as a stream begins from
-prepared.json                what there is; written last
+prepared.json                what there is, with the size and checksum of every file; written last
+
+The files of nearcast/ are not in that list: its own manifest and folders have theirs.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearcast import _arrow
-from nearcast._saved import replace_file
-from nearcast.errors import InvalidColumns, InvalidInput
+from nearcast._contents import FileSum, check_contents, contents_from, damaged, is_signed, read_signed, signed, sum_of
+from nearcast._saved import replace_file, sync
+from nearcast.errors import IncompatibleStore, InvalidColumns, InvalidInput
 from nearcast.files import READABLE, read_table, united
 from nearcast.spark.beginning import SAMPLE, begin
 from nearcast.spark.changes import read_changes
@@ -39,7 +41,8 @@ if TYPE_CHECKING:
     from nearcast.spark.runner import Runner
 
 PREPARED = "prepared.json"
-_FORMAT = 1
+#: Format 1 had no checksums.
+_FORMAT = 2
 Progress = Callable[[str, int], object]
 
 
@@ -56,11 +59,12 @@ class Raw:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What became of a raw file: rows written, and of messages their words by document and some to sample."""
+    """What became of a raw file: rows written to a file, and of messages their words by document and some to sample."""
 
     kind: str
     rows: int
     rejected: list[RejectedRow]
+    written: dict[str, FileSum]
     words: pa.Array | None = None
     df: np.ndarray | None = None
     sample: pa.Table | None = None
@@ -74,7 +78,7 @@ def prepare_file(task: Raw) -> Prepared:
             table = read_table(path, source=task.source, rejected=rejected)
     except InvalidColumns as error:
         rejected.add(task.source, 0, None, error.field, f"nothing of this file was used: {error}")
-        return Prepared("unreadable", 0, list(rejected))
+        return Prepared("unreadable", 0, list(rejected), {})
     table = rename_known(table, task.settings.renames)
     if is_subscriptions(table.column_names):
         return _prepare_subscriptions(task, table, rejected)
@@ -86,8 +90,8 @@ def _prepare_subscriptions(task: Raw, table: pa.Table, rejected: Rejected) -> Pr
     changes = read_changes(table, task.settings, source=task.source, rejected=found, only_subscribe=True)
     good = _good(table, task.source, found)
     rejected.extend(found)
-    _write(task, "subscriptions", subscription_rows(table, changes.ids, good))
-    return Prepared("subscriptions", len(changes), list(rejected))
+    written = _write(task, "subscriptions", subscription_rows(table, changes.ids, good))
+    return Prepared("subscriptions", len(changes), list(rejected), written)
 
 
 def _prepare_messages(task: Raw, table: pa.Table, rejected: Rejected) -> Prepared:
@@ -106,11 +110,11 @@ def _prepare_messages(task: Raw, table: pa.Table, rejected: Rejected) -> Prepare
     vocabulary.learn(messages.term_start, messages.terms)
     rows = message_rows(table, messages, _good(table, task.source, found), settings.space)
     rejected.extend(found)
-    _write(task, "messages", rows)
+    written = _write(task, "messages", rows)
     step = max(1, -(-rows.num_rows // SAMPLE))
     sample = rows.take(_arrow.numbers(np.arange(0, rows.num_rows, step)))
     df = vocabulary.df_by_term
-    return Prepared("messages", rows.num_rows, list(rejected), vocabulary.table.words(), df, sample)
+    return Prepared("messages", rows.num_rows, list(rejected), written, vocabulary.table.words(), df, sample)
 
 
 def _good(table: pa.Table, source: str, rejected: Rejected) -> np.ndarray:
@@ -119,10 +123,13 @@ def _good(table: pa.Table, source: str, rejected: Rejected) -> np.ndarray:
     return good
 
 
-def _write(task: Raw, kind: str, rows: pa.Table) -> None:
-    folder = Path(task.out) / kind
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / f"part-{task.part:05d}.parquet", lambda path: pq.write_table(rows, path, compression="zstd"))
+def _write(task: Raw, kind: str, rows: pa.Table) -> dict[str, FileSum]:
+    """Write rows as a part of a kind; return the name of the file in the store, with its sum."""
+    name = f"{kind}/part-{task.part:05d}.parquet"
+    path = Path(task.out) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, lambda temporary: pq.write_table(rows, temporary, compression="zstd"))
+    return {name: sum_of(path)}
 
 
 def raw_files(given: Iterable[str | Path]) -> list[Path]:
@@ -174,7 +181,7 @@ def prepare(
     sample = _sample(done)
     if sample is not None:
         replace_file(out / "sample.parquet", lambda path: pq.write_table(sample, path))
-    subscriptions = _subscriptions(out)
+    subscriptions = _subscriptions(out, [path.name for path in files], rejected)
     on_step("building partitions", settings.partitions)
     if subscriptions is not None:
         _build(out, settings, runner, subscriptions, learned, sample, rejected)
@@ -190,7 +197,11 @@ def prepare(
         "plan": settings.plan,
         "partitions": settings.partitions,
     }
-    replace_file(out / PREPARED, lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
+    written = {name: each for part in done for name, each in part.written.items()}
+    written |= {path.name: sum_of(path) for path in out.glob("*.parquet")}
+    sync(out)  # the names of its folders, before anything says that they are complete
+    head = signed({**about, "files": {name: list(written[name]) for name in sorted(written)}}, indent=1)
+    replace_file(out / PREPARED, lambda path: path.write_bytes(head))
     return about
 
 
@@ -212,11 +223,19 @@ def _sample(done: list[Prepared]) -> pa.Table | None:
     return whole.take(_arrow.numbers(np.arange(0, whole.num_rows, step)))
 
 
-def _subscriptions(out: Path) -> pa.Table | None:
-    parts = sorted((out / "subscriptions").glob("part-*.parquet"))
-    if not parts:
-        return None
-    return united([pq.read_table(path) for path in parts])
+def _subscriptions(out: Path, sources: list[str], rejected: Rejected) -> pa.Table | None:
+    """Return the subscriptions of all files, whose ids must be of the type of the first; other files are rejected."""
+    tables: list[pa.Table] = []
+    for path in sorted((out / "subscriptions").glob("part-*.parquet")):
+        table = pq.read_table(path)
+        kinds = [each.schema.field("id").type for each in (*tables[:1], table)]
+        if kinds[0] == kinds[-1] or not table.num_rows:
+            tables.append(table)
+            continue
+        reason = f"nothing of this file was used: its ids are {kinds[1]}, those of the files before {kinds[0]}"
+        rejected.add(sources[int(path.stem.removeprefix("part-"))], 0, None, "id", reason)
+        path.unlink()
+    return united(tables) if tables else None
 
 
 def _build(
@@ -236,14 +255,21 @@ def _build(
 
 
 def about_prepared(folder: str | Path) -> dict[str, Any] | None:
-    """Return what a prepared folder says of itself, None if it is none."""
+    """Return what a prepared folder says of itself, None if it is none.
+
+    All its files must be there in their sizes, and up to `VERIFY_BYTES` with the contents that were written;
+    `IncompatibleStore` names one that is not. Those of nearcast/ are checked as they are read.
+    """
     path = Path(folder) / PREPARED
     if not path.is_file():
         return None
-    try:
-        about = json.loads(path.read_text())
-        if about["format"] != _FORMAT:
-            raise InvalidColumns(f"{path} has format {about['format']}, expected {_FORMAT}; prepare it again")
-    except (ValueError, KeyError, TypeError):
-        raise InvalidColumns(f"{path} is damaged; prepare the data again") from None
-    return dict(about)
+    data = path.read_bytes()
+    if not is_signed(data):
+        raise IncompatibleStore(f"{path} is damaged, or of an older format than {_FORMAT}; prepare the data again")
+    about = read_signed(data, str(path))
+    if about.get("format") != _FORMAT:
+        raise IncompatibleStore(f"{path} has format {about.get('format')}, expected {_FORMAT}; prepare the data again")
+    if "files" not in about:
+        raise damaged(str(path), "it lists no files")
+    check_contents(path.parent, contents_from(about.pop("files"), str(path)))
+    return about

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import importlib
-import json
 import os
 import re
 import secrets
@@ -21,7 +20,17 @@ import pyarrow as pa
 from pyarrow import fs
 
 from nearcast.errors import NotSupported
-from nearcast.spark.places import CONTENTS, Entry, LocalPlace, StoreError, Write, note_contents, one_line
+from nearcast.spark.places import (
+    CONTENTS,
+    Entry,
+    LocalPlace,
+    StoreError,
+    Write,
+    name_with_sum,
+    note_contents,
+    one_line,
+    read_contents,
+)
 
 #: Seconds after which a downloaded file that nobody asked for again may go.
 _CACHE_S = 3600.0
@@ -42,12 +51,14 @@ class RemotePlace:
         """Return what Spark calls a file or folder."""
         return f"{self.root.rstrip('/')}/{name}"
 
-    def put(self, name: str, write: Write) -> int:
-        """Write a file here, then upload it; return its size."""
+    def put(self, name: str, write: Write, *, with_sum: bool = False) -> Entry:
+        """Write a file here, then upload it, its checksum in its name if asked for; return its name and size."""
         with self._scratch() as scratch:
             path = scratch / name.rpartition("/")[2]
             write(path)
-            return self._upload(path, self._at(name))
+            if with_sum:
+                name = name_with_sum(name, path)
+            return Entry(name, self._upload(path, self._at(name)))
 
     def put_folder(self, name: str, write: Write) -> int:
         """Write a folder here, then upload its files, the list of its contents last; return their size."""
@@ -91,9 +102,15 @@ class RemotePlace:
         key = hashlib.sha256(f"{self.url(name)}\n".encode() + version).hexdigest()[:32]
         path = self._cache / key / name.rpartition("/")[2]
         if not path.exists():
-            self._download(name, path, list(json.loads(version)) if is_folder else None)
+            files = list(read_contents(version, f"{self.url(name)}/{CONTENTS}")) if is_folder else None
+            self._download(name, path, files)
         os.utime(path.parent)
         return path
+
+    def let_go(self, path: Path) -> bool:
+        """Forget what `local` downloaded to a path; tell that it can be fetched again."""
+        shutil.rmtree(path.parent, ignore_errors=True)
+        return True
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""

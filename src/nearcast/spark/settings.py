@@ -39,14 +39,13 @@ class Settings:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what a checkpoint is compared by, as JSON has it."""
-        words = self.analyzer.stop_words
+        analyzer = self.analyzer.to_json()
+        names = ("language", "stem", "stop_words", "segmenter")
         return {
             "space": self.space.kind,
             "window": None if self.window is None else str(self.window),
             "index": self.index,
             "max_distance": self.max_distance,
-            "language": self.analyzer.language,
-            "stem": self.analyzer.stem,
-            "stop_words": words if isinstance(words, bool) else sorted(words),
-            "segmenter": self.analyzer.segmenter,
+            **{name: analyzer[name] for name in names},
+            "rules_of_words": analyzer["rules"],
         }

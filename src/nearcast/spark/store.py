@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -10,8 +9,18 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from nearcast.errors import InvalidInput
-from nearcast.spark.places import CONTENTS, StoreConflict, StoreError, Write, explained
+from nearcast._contents import check_contents, damaged, sum_of, sum_of_bytes
+from nearcast.errors import IncompatibleStore, InvalidInput
+from nearcast.spark.places import (
+    CONTENTS,
+    Entry,
+    StoreConflict,
+    StoreError,
+    Write,
+    explained,
+    read_contents,
+    sum_in_name,
+)
 from nearcast.spark.remote import Place, is_uri, open_place
 
 __all__ = ["Store", "StoreConflict", "StoreError", "batch_of"]
@@ -66,7 +75,15 @@ class Store:
     def put(self, name: str, write: Write) -> int:
         """Let `write` write a file, put it in its place complete, and return its size in bytes."""
         with explained(self._called(name), "written"):
-            return self._place.put(_checked(name), write)
+            return self._place.put(_checked(name), write).size
+
+    def put_summed(self, name: str, write: Write) -> Entry:
+        """Do what `put` does, under a name to which the checksum is added; return that name and the size in bytes.
+
+        Whoever reads the file by this name finds out whether it is what was written.
+        """
+        with explained(self._called(name), "written"):
+            return self._place.put(_checked(name), write, with_sum=True)
 
     def put_folder(self, name: str, write: Write) -> int:
         """Let `write` fill a new folder, put it in its place complete, and return the size of its files in bytes."""
@@ -90,15 +107,32 @@ class Store:
         with explained(self.root, "written"):
             self._place.settle(names.values())
 
-    def local(self, name: str) -> Path:
-        """Return a path of this host under which the file or folder can be mapped."""
-        with explained(self._called(name), "read"):
-            return self._place.local(_checked(name))
+    def local(self, name: str, *, verify: bool | None = None) -> Path:
+        """Return a path of this host under which the file or folder can be mapped.
+
+        `IncompatibleStore` names a file that is not what was written: a file is compared with the checksum in its name,
+        a folder with the list of its contents, as `check_contents` does with `verify`.
+        """
+        called = self._called(name)
+        with explained(called, "read"):
+            path = self._place.local(_checked(name))
+            try:
+                _check(path, called, verify)
+            except IncompatibleStore:
+                if not self._place.let_go(path):
+                    raise
+                path = self._place.local(name)  # the copy that was downloaded may be to blame, not what is there
+                _check(path, called, verify)
+            return path
 
     def read_bytes(self, name: str) -> bytes:
-        """Return the content of a file."""
+        """Return the content of a file; `IncompatibleStore` if it is not that of the checksum in its name."""
         with explained(self._called(name), "read"):
-            return self._place.read(_checked(name))
+            data = self._place.read(_checked(name))
+        crc = sum_in_name(name)
+        if crc is not None and crc != sum_of_bytes(data).crc:
+            raise damaged(self._called(name), _OTHER_CONTENT)
+        return data
 
     def exists(self, name: str) -> bool:
         """Tell whether the file, or the complete folder, is there."""
@@ -137,9 +171,10 @@ class Store:
             return "is not complete"
         else:
             try:
-                expected = json.loads(self.read_bytes(f"{name}/{CONTENTS}"))
-            except ValueError:
+                listed = read_contents(self.read_bytes(f"{name}/{CONTENTS}"), CONTENTS)
+            except IncompatibleStore:
                 return f"is damaged: {CONTENTS} in it is cut off or was edited"
+            expected = {file: each.size for file, each in listed.items()}
         for file, wanted in expected.items():
             if file not in sizes:
                 return f"lacks {file}"
@@ -155,6 +190,22 @@ class Store:
 
     def _called(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}".rstrip("/")
+
+
+_OTHER_CONTENT = "its content is not what was written (CRC-32)"
+
+
+def _check(path: Path, called: str, verify: bool | None) -> None:
+    """Compare a file with the checksum in its name, or a folder with the list of its contents."""
+    if path.is_dir():
+        if not (path / CONTENTS).exists():
+            raise damaged(called, f"{CONTENTS} is missing in it")
+        listed = read_contents((path / CONTENTS).read_bytes(), f"{called}/{CONTENTS}")
+        check_contents(path, listed, verify, called=called)
+        return
+    crc = sum_in_name(path.name)
+    if crc is not None and crc != sum_of(path).crc:
+        raise damaged(called, _OTHER_CONTENT)
 
 
 def batch_of(name: str) -> int | None:

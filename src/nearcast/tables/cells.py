@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
+from nearcast._nesting import is_encodable
 from nearcast.columns import NO_TIME
 from nearcast.errors import InvalidColumns
 from nearcast.geo.shapes import shorten
@@ -121,6 +122,8 @@ class TableRows:
             ids = self._integer_ids(column)
         elif is_text(column.type) or pa.types.is_null(column.type):
             ids = joined(column.cast(pa.large_string() if column.nbytes >= 2**31 else pa.string()))
+            with_zero = as_mask(pc.match_substring(ids, "\x00"))
+            self.faults.add_where(with_zero, "id", "the id holds a zero byte; remove it")
         else:
             raise self.wrong_type("id", "text or integers")
         if ids.null_count:
@@ -275,7 +278,7 @@ class TableRows:
             words = None
             if text is not None:
                 words = json_or_none(text)
-                if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+                if not isinstance(words, list) or not all(map(_is_whole_text, words)):
                     expected = 'a JSON list of text like ["hot", "dog"]'
                     self.faults.add(row, name, f"{name} is {shorten(text)}; expected {expected}")
                     words = None
@@ -341,6 +344,10 @@ def is_number(value: Any) -> bool:
 def is_id(value: Any) -> bool:
     """Tell whether a value read from JSON can be an id."""
     return isinstance(value, str) or (type(value) is int and -(2**63) <= value < 2**63)
+
+
+def _is_whole_text(value: Any) -> bool:
+    return isinstance(value, str) and is_encodable(value)
 
 
 def json_or_none(text: str) -> Any:

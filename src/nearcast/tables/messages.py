@@ -12,8 +12,11 @@ from nearcast.errors import InvalidColumns, InvalidMessage
 from nearcast.geo.space import Space
 from nearcast.model.places import check_place, place_from
 from nearcast.tables.cells import Floats, TableRows, as_mask
+from nearcast.tables.column_names import check_message_names
+from nearcast.tables.message_limits import refuse_expired, refuse_long, refuse_wordy
 from nearcast.tables.names import EARTH_PLACE, GEOMETRY_COLUMN, PLANE_PLACE, ROW_COLUMN
 from nearcast.tables.rejected import Mask, Rejected
+from nearcast.tables.scored import without_bad
 from nearcast.text import Analyzer
 from nearcast.text.weights import TermWeights, message_totals
 from nearcast.text.words import UNKNOWN, WordTable
@@ -33,6 +36,7 @@ def read_messages(
     weights: TermWeights | None = None,
     window_words: WordTable | None = None,
     why_late: Callable[[np.ndarray], list[tuple[int, str]]] | None = None,
+    strict: bool = False,
     rejected: Rejected,
 ) -> Messages:
     """Return the good rows of a table of messages, in order; the others are added to `rejected`.
@@ -41,14 +45,17 @@ def read_messages(
     and then its `terms`; words that `words` lacks are -1, unless `add_words`. A row with both has one -1 between them,
     so that no phrase reaches from one into the other. With `weights` each message gets its `totals`, and its words are
     added to `window_words` where these are given as well. `why_late` tells which times of good rows are too late.
+    An attribute whose name is one edit away from a column that is not there is a warning, with `strict` an error.
     Raises `InvalidColumns` where a column is missing or has a type that cannot serve. `first_row` is the number of the
     first row in `source`, unless the table comes from `nearcast.files`, which numbers its rows.
     """
     rows = TableRows(table, source, first_row)
     _check_columns(rows, space)
+    check_message_names(table.column_names, space, source, rejected, strict=strict)
     ids = rows.ids()
     box = _places(rows, space)
     time, expires = rows.times("time"), rows.times("expires")
+    refuse_expired(rows, time, expires)
     totals: np.ndarray | None = None
     window_terms: np.ndarray | None = None
     if weights is None:
@@ -95,13 +102,16 @@ def _attributes(table: pa.Table, space: Space) -> pa.Table | None:
 
 
 def _words_of(rows: TableRows, words: WordTable, analyzer: Analyzer, *, add: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the words of each row; note the rows that are too long, whose text is not looked at."""
+    text, (list_start, given) = rows.texts("text"), rows.lists("terms")
+    is_long = refuse_long(rows, text, list_start, given, analyzer)
     if not rows.has("text"):
-        start, given = rows.lists("terms")
-        return start, words.ids_of_column(given, add=add)
-    text_start, text_terms = analyzer.encode(rows.texts("text"), words, add=add)
+        refuse_wordy(rows, np.diff(list_start), analyzer)
+        return list_start, words.ids_of_column(given, add=add)
+    text_start, text_terms = analyzer.encode(without_bad(text, is_long), words, add=add)
+    refuse_wordy(rows, np.diff(text_start) + np.diff(list_start), analyzer)
     if not rows.has("terms"):
         return text_start, text_terms
-    list_start, given = rows.lists("terms")
     return _side_by_side(text_start, text_terms, list_start, words.ids_of_column(given, add=add))
 
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.errors import InvalidInput, InvalidQuery
+from nearcast.geo.shapes import shorten
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -34,7 +35,7 @@ class RejectedRow(NamedTuple):
 
 
 class Rejected:
-    """The rows that were left out, in the order they were found.
+    """The rows that were left out, in the order they were found, and `warnings` about columns.
 
     >>> rejected = Rejected()
     >>> rejected.add("subscriptions", 4, "s5", "query", "a bracket is not closed")
@@ -44,15 +45,24 @@ class Rejected:
 
     def __init__(self) -> None:
         self._rows: list[RejectedRow] = []
+        #: What looks like a mistake and rejected no row: one line each, each once.
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        """Note what looks like a mistake of the whole table, unless it is noted already."""
+        if text not in self.warnings:
+            self.warnings.append(text)
 
     def add(self, source: str, row: int, id: str | int | None, field: str | None, reason: str) -> None:  # noqa: A002
         """Note one row; the reason is put on one line."""
-        name = None if id is None else storable(str(id))
+        name = None if id is None else storable(id if isinstance(id, str) else shorten(id))
         self._rows.append(RejectedRow(source, int(row), name, field, storable(" ".join(reason.split()))))
 
     def extend(self, rows: Iterable[RejectedRow]) -> None:
-        """Note all rows of another list."""
+        """Note all rows of another list, and its warnings where it has some."""
         self._rows.extend(rows)
+        for text in rows.warnings if isinstance(rows, Rejected) else ():
+            self.warn(text)
 
     def __len__(self) -> int:
         return len(self._rows)

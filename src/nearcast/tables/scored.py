@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast.columns import SIMILAR, TOPK, Scoring, Subscriptions, microseconds_of
+from nearcast.columns import KIND_NAMES, SIMILAR, TOPK, Scoring, Subscriptions, microseconds_of
 from nearcast.errors import InvalidInput, InvalidSubscription
 from nearcast.geo import ANYWHERE, BOX, Box, Regions
 from nearcast.geo.space import Space
 from nearcast.model import MAX_K, Similar, TopK, subscription_from, unreachable
+from nearcast.model.reading import KINDS_OF
 from nearcast.similarity import SIMILARITY_NAMES, TFIDF, TSIM
 from nearcast.tables.cells import Floats, TableRows, as_mask, json_or_none
 from nearcast.tables.names import (
@@ -81,7 +82,7 @@ def columns_of(
         np.array([0, len(terms)]),
         terms,
         Regions.from_shapes([Box(*value.place, *value.place)], space),
-        ids=pa.array([value.id]),
+        ids=_arrow.one_id(value.id),
         expires=np.array([microseconds_of(value.expires)]),
         kind=np.array([SIMILAR if isinstance(value, Similar) else TOPK]),
         scoring=_scoring_of(value, distance),
@@ -110,7 +111,7 @@ def read_scored(
     scoring, is_scored = read(rows, space, usual_distance(space, max_distance))
     queries, is_plain = _plain_texts(rows)
     lists = rows.lists("terms")
-    _refuse_by_value(rows, np.flatnonzero(~(is_placed & is_scored & is_plain)), space)
+    _refuse_by_value(rows, kind, np.flatnonzero(~(is_placed & is_scored & is_plain)), space)
     rows.faults.add_where(np.isnan(scoring.max_distance), distance_name(space), _no_distance(space))
     term_start, terms = _term_sets(rows, queries, lists, words, analyzer)
     _refuse_wordless(rows, kind, np.diff(term_start) == 0, scoring)
@@ -145,7 +146,7 @@ def _no_distance(space: Space) -> str:
 # --- what the model says ----------------------------------------------------------------------------------------
 
 
-def _refuse_by_value(rows: TableRows, which: Rows, space: Space) -> None:
+def _refuse_by_value(rows: TableRows, kind: int, which: Rows, space: Space) -> None:
     """Make values of these scored rows and note what is wrong with them."""
     which = which[~rows.faults.is_bad[which]]
     if not len(which):
@@ -156,6 +157,9 @@ def _refuse_by_value(rows: TableRows, which: Rows, space: Space) -> None:
         is_json.update(NUMBER_NAMES, ["terms"])
     for row, value in zip(which.tolist(), values.to_pylist(), strict=True):
         given = {name: _cell_value(each, name in is_json) for name, each in value.items()}
+        # What another kind uses is no fault of a row in a table.
+        unused = [name for name, kinds in KINDS_OF.items() if KIND_NAMES[kind] not in kinds]
+        given = {name: each for name, each in given.items() if name not in unused}
         if given.pop(GEOMETRY_COLUMN, None) is not None:
             given["region"] = "the geometry"
         try:
@@ -273,6 +277,8 @@ def without_bad(texts: pa.ChunkedArray, is_bad: Mask) -> pa.ChunkedArray:
     """Return the texts with null in place of those of bad rows, whose words nobody needs."""
     if not is_bad.any():
         return texts
+    if pa.types.is_string_view(texts.type):  # which `if_else` does not take
+        texts = texts.cast(pa.large_string())
     return pc.if_else(pa.array(is_bad), pa.scalar(None, texts.type), texts)
 
 

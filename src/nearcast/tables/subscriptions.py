@@ -24,6 +24,7 @@ from nearcast.tables.cells import (
     joined,
     json_or_none,
 )
+from nearcast.tables.column_names import check_kinds, check_subscription_names
 from nearcast.tables.duplicates import repeated
 from nearcast.tables.names import (
     EARTH_BOX,
@@ -55,6 +56,7 @@ def read_subscriptions(
     max_distance: float | None = None,
     has_window: bool = True,
     may_repeat: bool = False,
+    strict: bool = False,
     rejected: Rejected,
 ) -> Subscriptions:
     """Return the good rows of a table of subscriptions, in order; the others are added to `rejected`.
@@ -62,15 +64,18 @@ def read_subscriptions(
     The words of queries are added to `words`. Of rows with the same id the first good one is taken, unless they
     `may_repeat`, as changes one after the other do. `max_distance` is
     that of scored rows that give none; without it, the diagonal of a plane with bounds. Rows of kind `topk` are refused
-    where there is no window. Raises `InvalidColumns` where a column is missing or has a type that cannot serve.
+    where there is no window. A column whose name is one edit away from a known one, and values that a row's kind does
+    not use, are warnings; with `strict` the table or the row is refused. Raises `InvalidColumns` where a column is
+    missing or has a type that cannot serve.
     `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers
     its rows.
     """
     rows = TableRows(table, source, first_row)
     check_columns(rows, space)
+    check_subscription_names(table.column_names, space, source, rejected, strict=strict)
     ids = rows.ids()
-    _refuse_zero_bytes(rows, ids)
     kind = _kinds(rows)
+    check_kinds(rows, kind, rejected, strict=strict)
     expires = rows.times("expires")
     if not has_window:
         rows.faults.add_where(kind == TOPK, "kind", NO_WINDOW)
@@ -124,14 +129,6 @@ def check_columns(rows: TableRows, space: Space) -> None:
             field=foreign[0],
         )
     rows.require("id")
-
-
-def _refuse_zero_bytes(rows: TableRows, ids: pa.Array) -> None:
-    if pa.types.is_integer(ids.type):
-        return
-    found = as_mask(pc.match_substring(ids, "\x00"))
-    if found.any():
-        rows.faults.add_where(found, "id", "the id holds a zero byte; remove it")
 
 
 def _refuse_repeated(rows: TableRows, ids: pa.Array) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription
 from nearcast.geo.shapes import Box, Circle, shorten
 from nearcast.geo.space import Space
+from nearcast.tables.column_names import check_message_names
 from nearcast.tables.messages import MESSAGE_FIELDS
 from nearcast.tables.names import (
     EARTH_BOX,
@@ -39,7 +40,13 @@ _SUBSCRIPTION_TYPES = {
 
 
 def messages_table(
-    values: Iterable[Any], space: Space, *, source: str = "messages", first_row: int = 0, rejected: Rejected
+    values: Iterable[Any],
+    space: Space,
+    *,
+    source: str = "messages",
+    first_row: int = 0,
+    strict: bool = False,
+    rejected: Rejected,
 ) -> pa.Table:
     """Return the table of the values that `message_from` takes; the others are added to `rejected`.
 
@@ -58,8 +65,11 @@ def messages_table(
     columns.update(zip(place, (pa.array(column) for column in np.ascontiguousarray(boxes.T)), strict=True))
     columns["time"] = pa.array([message.time for message in found], _TIME)
     columns["expires"] = pa.array([message.expires for message in found], _TIME)
+    attributes = list(dict.fromkeys(name for message in found for name in message.attributes))
+    given = [name for name in MESSAGE_FIELDS if any(getattr(each, name, None) is not None for each in found)]
+    check_message_names(attributes, space, source, rejected, strict=strict, given=given)
     reserved = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE}
-    for name in dict.fromkeys(name for message in found for name in message.attributes):
+    for name in attributes:
         column = f"attributes.{name}" if name in reserved else str(name)
         columns[column] = attribute_array([message.attributes.get(name) for message in found])
     return pa.table({**columns, ROW_COLUMN: pa.array(numbers, pa.int64())})
@@ -104,7 +114,6 @@ def _made(
             if isinstance(value, Mapping):
                 _refuse_foreign(value, foreign, space, error)
             made = make(value)
-            _check_storable(made, error)
             if found and type(made.id) is not type(found[0].id):
                 expected = "text" if isinstance(found[0].id, str) else "an integer"
                 raise error(f"id is {shorten(made.id)}; expected {expected}, like the first id", field="id")
@@ -124,21 +133,12 @@ def _refuse_foreign(
             raise error(f"{name} is given, which does not belong to the {space.kind}; use its own names", field=name)
 
 
-def _check_storable(made: Any, error: type[InvalidInput]) -> None:
-    """Raise for text with half a character in it, which Arrow cannot hold."""
-    for name in ("text", "query", "terms"):
-        value = getattr(made, name, None)
-        for text in (value,) if isinstance(value, str) else value or ():
-            if not text.isascii():
-                try:
-                    text.encode()
-                except UnicodeEncodeError:
-                    raise error(f"{name} is {shorten(text)}, with half a character; correct it", field=name) from None
-
-
 def _id_of(value: Any) -> str | int | None:
     """Return the id of a value that could not be read, if it has one to name it by."""
-    found = value.get("id") if isinstance(value, Mapping) else getattr(value, "id", None)
+    try:
+        found = value.get("id") if isinstance(value, Mapping) else getattr(value, "id", None)
+    except Exception:  # noqa: BLE001  an object of the user's may raise anything
+        return None
     return found if isinstance(found, str | int) else None
 
 
@@ -150,14 +150,14 @@ def attribute_array(values: list[Any]) -> pa.Array:
     """Return the values as one column, as JSON text where they have no type in common."""
     try:
         return pa.array(values)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+    except Exception:  # noqa: BLE001  objects of the user's are asked for their contents
         return pa.array([None if value is None else _json(value) for value in values], _TEXT)
 
 
 def _json(value: Any) -> str:
     try:
         return json.dumps(value, default=str)
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001  as above
         return json.dumps(shorten(value))
 
 

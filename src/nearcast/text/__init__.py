@@ -1,13 +1,15 @@
 """From text to term ids: `Analyzer` says which tokens a text has, `Vocabulary` how common each word is."""
 
+import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nearcast.errors import InvalidInput
+from nearcast.errors import IncompatibleStore, InvalidInput
 from nearcast.text import stop_words as _stop_words
 from nearcast.text import tokens as _tokens
 from nearcast.text.vocabulary import Vocabulary
@@ -26,19 +28,26 @@ class Analyzer:
 
     `language` is a code or an English name ("de", "german"); stemming and stop words need it. `stop_words` is True for
     the list of the language, or the words themselves. `segmenter="icu"` cuts words of scripts written without spaces
-    (Chinese, Japanese, Thai, Lao, Khmer, Burmese) by dictionary and needs the extra `nearcast[icu]`.
+    (Chinese, Japanese, Thai, Lao, Khmer, Burmese) by dictionary and needs the extra `nearcast[icu]`. A message with
+    more than `max_words` words, or `max_bytes` bytes of text and terms in UTF-8, is refused.
     """
 
     language: str | None = None
     stem: bool = False
     stop_words: bool | frozenset[str] = False
     segmenter: str = "unicode"
+    max_words: int = 100_000
+    max_bytes: int = 1_000_000
 
     def __post_init__(self) -> None:
         if self.language is not None:
             object.__setattr__(self, "language", _tokens.language_code(self.language))
         if not isinstance(self.stop_words, bool):
             object.__setattr__(self, "stop_words", frozenset(self.stop_words))
+        for name in ("max_words", "max_bytes"):
+            limit = getattr(self, name)
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+                raise InvalidInput(f"{name} is {limit!r}; expected a whole number above 0", field=name)
         if self.segmenter not in ("unicode", "icu"):
             raise InvalidInput(f"segmenter {self.segmenter!r} is not known: use 'unicode' or 'icu'", field="segmenter")
         if self.segmenter == "icu":
@@ -56,6 +65,25 @@ class Analyzer:
         if self.language is None:
             raise InvalidInput(f"{option}=True needs a language, such as Analyzer(language='en')", field="language")
         return self.language
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads, with the version of the rules that `nearcast.text.tokens` follows."""
+        words = self.stop_words
+        listed = words if isinstance(words, bool) else sorted(words)
+        return {**dataclasses.asdict(self), "stop_words": listed, "rules": _tokens.RULES}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> "Analyzer":
+        """Return what `to_json` wrote; IncompatibleStore if words were told apart by other rules then."""
+        saved = dict(saved)
+        if saved.pop("rules", 1) != _tokens.RULES:
+            raise IncompatibleStore(
+                "it was written by a version of nearcast that split text into other words, so what it holds would not"
+                " find them; make it again from the subscriptions"
+            )
+        if not isinstance(saved["stop_words"], bool):
+            saved["stop_words"] = frozenset(saved["stop_words"])
+        return cls(**saved)
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of `text` in order, repeats kept; the definition `encode` follows."""

@@ -14,6 +14,9 @@ from typing import Any
 
 from nearcast.errors import InvalidInput, NotSupported
 
+#: The version of these rules: what was stored under others holds other words.
+RULES = 1
+
 _ASCII_TOKEN = re.compile(r"(?:(?<![a-z0-9_])[#@])?[a-z0-9_]+(?:(?<=[a-z])'(?=[a-z])[a-z0-9_]+)*")
 #: The same for blocks without marks, joiners and emoji, where the standard library's `\w` is what we call a word.
 _PLAIN_TOKEN = re.compile(r"(?:(?<!\w)[#@])?\w+(?:(?<=[^\W\d_])'(?=[^\W\d_])\w+)*")

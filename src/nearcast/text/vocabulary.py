@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
+from nearcast._contents import damaged, is_signed, read_signed, signed
 from nearcast._jit import kernel
-from nearcast._saved import load_array, replace_file, save_array
+from nearcast._saved import replace_file, save_array, save_text
+from nearcast._saved_arrays import SavedArrays
 from nearcast.errors import IncompatibleStore, InvalidColumns, InvalidInput, NotSupported
 from nearcast.text.words import WordTable, string_spans, writable
 
@@ -189,23 +191,25 @@ class Vocabulary:
         if weight is not None:
             save_array(folder / "weight.npy", weight)
         about = {"format": _FORMAT, "documents": self.documents, "words": len(self), "has_weight": weight is not None}
-        replace_file(folder / "vocabulary.json", lambda path: path.write_text(json.dumps(about)))
+        save_text(folder / "vocabulary.json", signed(about).decode())
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> "Vocabulary":
         """Return the vocabulary saved in `folder`, with the same ids; IncompatibleStore if files are bad."""
-        folder = Path(folder)
-        about = _read_about(folder / "vocabulary.json")
+        arrays = SavedArrays(folder)
+        about = _read_about(arrays.folder / "vocabulary.json")
         opened = cls(WordTable.open(folder))
         opened._documents = about["documents"]
-        opened._df = load_array(folder / "df.npy", np.int64)
+        opened._df = arrays.loaded("df", np.int64)
+        arrays.length("df", opened._df, len(opened))
+        arrays.within("df", opened._df, 0, np.iinfo(np.int64).max)
         if about["has_weight"]:
-            opened._weight = load_array(folder / "weight.npy", np.float64)
-        columns = [opened._df] if opened._weight is None else [opened._df, opened._weight]
-        if any(len(column) != len(opened) for column in columns) or len(opened) != about["words"]:
-            raise IncompatibleStore(
-                f"{folder}: the saved vocabulary is damaged, its files differ in length; build it anew"
-            )
+            opened._weight = arrays.loaded("weight", np.float64)
+            arrays.length("weight", opened._weight, len(opened))
+            given = opened._weight[~np.isnan(opened._weight)]
+            arrays.within("weight", given, 0.0, np.finfo(np.float64).max)
+        if len(opened) != about["words"]:
+            raise damaged(f"{folder}/vocabulary.json", f"it tells of {about['words']} words, not {len(opened)}")
         return opened
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
@@ -227,7 +231,8 @@ class Vocabulary:
 
 def _read_about(path: Path) -> dict[str, Any]:
     try:
-        about = json.loads(path.read_text())
+        data = path.read_bytes()
+        about = read_signed(data, str(path)) if is_signed(data) else json.loads(data)
         if about["format"] != _FORMAT:
             raise IncompatibleStore(f"{path}: format {about['format']} is not the {_FORMAT} this version reads")
         return {name: about[name] for name in ("documents", "words", "has_weight")}

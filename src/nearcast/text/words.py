@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._arrow import array_of
-from nearcast._jit import kernel
-from nearcast._saved import load_array, save_array
-from nearcast.errors import IncompatibleStore, InvalidColumns
+from nearcast._contents import damaged
+from nearcast._jit import kernel, step
+from nearcast._saved import save_array
+from nearcast._saved_arrays import SavedArrays
+from nearcast.errors import InvalidColumns
 
 #: What `WordTable` answers for a word it does not hold.
 UNKNOWN = -1
@@ -45,10 +47,10 @@ _MIRRORED = 1 << 20
 #: Up to this many new words enter that dictionary one by one.
 _FEW = 256
 _LONGEST = (1 << 31) - 1
-_BLOB_FILE, _START_FILE = "words_blob.npy", "words_start.npy"
+_BLOB, _START = "words_blob", "words_start"
 
 
-@kernel
+@step
 def _hash(data, at, length, multiplier):
     """Return a 31-bit polynomial hash modulo 2^31 - 1, three bytes a step.
 
@@ -73,7 +75,7 @@ def _hash(data, at, length, multiplier):
     return value if value < _PRIME else value - _PRIME
 
 
-@kernel
+@step
 def _place(data, at, length, hashed, blob, start, slots):
     """Return the place in `slots` that holds the span, or ~place of the empty one where it belongs."""
     mask = slots.size - 1
@@ -274,7 +276,7 @@ def utf8(word: str) -> bytes:
         return word.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-def _is_encodable(word: str) -> bool:
+def is_encodable(word: str) -> bool:
     """Tell whether a word has a form in UTF-8: one with a lone surrogate is stored as another word."""
     return word.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in word)
 
@@ -361,7 +363,7 @@ class WordTable:
             if None not in found:
                 return np.array(found, np.int32)
             # What has no place in the dictionary is unknown, but for words that are stored as another word.
-            if not add and ("".join(words).isascii() or all(map(_is_encodable, words))):
+            if not add and ("".join(words).isascii() or all(map(is_encodable, words))):
                 return np.array([UNKNOWN if term is None else term for term in found], np.int32)
         return self._ids_of_encoded([utf8(word) for word in words], add)
 
@@ -424,22 +426,27 @@ class WordTable:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         start = self._start[: self._n + 1]
-        save_array(folder / _BLOB_FILE, self._blob[: start[-1]])
-        save_array(folder / _START_FILE, start)
+        save_array(folder / f"{_BLOB}.npy", self._blob[: start[-1]])
+        save_array(folder / f"{_START}.npy", start)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> "WordTable":
         """Return the table saved in `folder`, with the same ids; IncompatibleStore if files are bad."""
-        table = cls()
-        table._fill(load_array(Path(folder) / _BLOB_FILE, np.uint8), load_array(Path(folder) / _START_FILE, np.int64))
+        arrays, table = SavedArrays(folder), cls()
+        blob, start = arrays.loaded(_BLOB, np.uint8), arrays.loaded(_START, np.int64)
+        arrays.starts(_START, start, max(0, len(start) - 1), len(blob))
+        try:
+            words = pa.LargeStringArray.from_buffers(len(start) - 1, pa.py_buffer(start), pa.py_buffer(blob))
+            words.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise arrays.damaged(_BLOB, f"its words are no text ({error})") from None
+        table._fill(blob, start, str(arrays.path(_BLOB)))
         return table
 
-    def _fill(self, blob: np.ndarray, start: np.ndarray) -> None:
+    def _fill(self, blob: np.ndarray, start: np.ndarray, called: str = "the table of words") -> None:
         """Take over the words of a saved table and hash them anew, with this process's own multiplier."""
         if start.size < 1 or start[0] != 0 or start[-1] != blob.size or (np.diff(start) < 0).any():
-            raise IncompatibleStore(
-                "the saved words are damaged: their offsets do not fit their bytes; build them anew"
-            )
+            raise damaged(called, "the offsets of its words do not fit their bytes")
         n = start.size - 1
         rehashed = WordTable()
         rehashed._start = np.zeros(n + 2, np.int64)
@@ -447,7 +454,7 @@ class WordTable:
         rehashed._slots = np.full(1 << max(8, (2 * n + 1).bit_length()), _EMPTY, np.int64)
         rehashed.ids(blob, start[:-1], np.diff(start), add=True)
         if len(rehashed) != n:
-            raise IncompatibleStore("the saved words are damaged: a word stands in them twice; build them anew")
+            raise damaged(called, "a word stands in it twice")
         self.__dict__.update(rehashed.__dict__)
 
     def __getstate__(self) -> dict[str, Any]:

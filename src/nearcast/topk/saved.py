@@ -10,12 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nearcast._contents import damaged, is_signed, read_signed, signed
 from nearcast._ids import id_of, key_of
 from nearcast._jit import kernel
-from nearcast._saved import mapped, replace_file, save_array
+from nearcast._saved import save_array, save_text
+from nearcast._saved_arrays import SavedArrays
 from nearcast.errors import IncompatibleStore
-from nearcast.skyband.holders import NOBODY, Holders, relink
-from nearcast.skyband.pool import array_of, class_for, grown, place_of, take_slab
+from nearcast.model import MAX_K
+from nearcast.skyband.entries import DOMINATOR_BITS
+from nearcast.skyband.holders import HOLDER_TYPES, NOBODY, Holders, relink
+from nearcast.skyband.pool import SLAB_SIZES, array_of, class_for, grown, place_of, take_slab
 from nearcast.text.words import WordTable
 from nearcast.topk.events import entries_of
 from nearcast.window import open_message_index
@@ -77,7 +81,7 @@ def save_window(keeper: Keeper, folder: Path) -> None:
     save_array(folder / "number.npy", sliding.number[at])
     save_array(folder / "heap.npy", sliding.rows_by_time())
     ids = pa.table({"id": pa.array([None if id_ is None else key_of(id_) for id_ in sliding.ids[at]], pa.string())})
-    replace_file(folder / "ids.parquet", lambda path: pq.write_table(ids, path))
+    pq.write_table(ids, folder / "ids.parquet")
     about = {
         "first_row": sliding.first_row,
         "next_row": sliding.next_row,
@@ -85,18 +89,53 @@ def save_window(keeper: Keeper, folder: Path) -> None:
         "updates": sliding.updates,
         "searches": keeper.n_searches,
     }
-    replace_file(folder / "window.json", lambda path: path.write_text(json.dumps(about)))
+    save_text(folder / "window.json", signed(about).decode())
 
 
 def open_keeper(keeper: Keeper, folder: Path, weights: TermWeights) -> None:
     """Fill a new keeper with what was saved."""
     open_window(keeper, folder, weights)
-    names = [name for name in Holders._fields if name not in _MADE_ANEW]
-    columns: dict[str, NDArray[Any]] = {name: mapped(folder / f"holder_{name}.npy") for name in names}
+    arrays = SavedArrays(folder)
+    columns = {
+        name: arrays.mapped(f"holder_{name}", HOLDER_TYPES[name]) for name in Holders._fields if name not in _MADE_ANEW
+    }
+    entries = {
+        "entry_score": arrays.mapped("entry_score", np.float64),
+        "entry_tag": arrays.mapped("entry_tag", np.int64),
+    }
+    _check_holders(arrays, columns, keeper)
+    _check_entries(arrays, columns["size"], entries, keeper)
     keeper.holding.restore(columns)
     holders = np.arange(len(columns["size"]), dtype=np.int32)
-    entries = {name: mapped(folder / f"{name}.npy") for name in ("entry_score", "entry_tag")}
     _give_buffers(keeper, holders, entries)
+
+
+def _check_holders(arrays: SavedArrays, columns: dict[str, NDArray[Any]], keeper: Keeper) -> None:
+    """Check the columns of holders: one for each top-k subscription, and lengths in the order that kernels rely on."""
+    slot, k, limit, target = (columns[name] for name in ("slot", "k", "limit", "target"))
+    for name, column in columns.items():
+        arrays.length(f"holder_{name}", column, len(slot))
+    arrays.numbers("holder_slot", slot, keeper.index.n_slots)
+    arrays.check("holder_slot", len(np.unique(slot)) == len(slot), "two holders have the same slot")
+    arrays.within("holder_k", k, 1, MAX_K)
+    arrays.check("holder_target", (target >= k).all(), "a buffer is to be shorter than its k")
+    arrays.check("holder_limit", (limit >= target).all(), "a buffer is cut before it is too long")
+    arrays.within("holder_limit", limit, 1, SLAB_SIZES[-1] // 2)
+    for name in ("theta", "told"):
+        arrays.check(f"holder_{name}", not np.isnan(columns[name]).any(), "it holds values that are no numbers")
+    arrays.within("holder_size", columns["size"], 0, SLAB_SIZES[-1] // 2)
+
+
+def _check_entries(
+    arrays: SavedArrays, size: NDArray[np.int32], entries: dict[str, NDArray[Any]], keeper: Keeper
+) -> None:
+    """Check the entries of buffers: as many as the holders say, of messages that are in the window."""
+    n = int(size.sum(dtype=np.int64))
+    arrays.length("entry_score", entries["entry_score"], n)
+    arrays.length("entry_tag", entries["entry_tag"], n)
+    arrays.check("entry_score", not np.isnan(entries["entry_score"]).any(), "it holds values that are no numbers")
+    rows = entries["entry_tag"] >> DOMINATOR_BITS
+    arrays.within("entry_tag", rows, keeper.sliding.first_row, keeper.sliding.next_row - 1)
 
 
 def _give_buffers(keeper: Keeper, holders: NDArray[np.int32], entries: dict[str, NDArray[Any]]) -> None:
@@ -119,16 +158,36 @@ def open_window(keeper: Keeper, folder: Path, weights: TermWeights) -> None:
     keeper.messages = open_message_index(keeper.options.messages, folder / "messages", keeper.index.space)
     keeper.words.table = WordTable.open(folder / "words")
     keeper.follow_words(weights)
+    arrays = SavedArrays(folder)
     try:
-        about = json.loads((folder / "window.json").read_text())
+        data = (folder / "window.json").read_bytes()
+        about = read_signed(data, f"{folder}/window.json") if is_signed(data) else json.loads(data)
         keys = pq.read_table(folder / "ids.parquet").column("id").to_pylist()
+        ids = [None if key is None else id_of(key) for key in keys]
     except (OSError, ValueError) as error:
         raise IncompatibleStore(f"{folder}: the saved window is damaged ({error}); save it again") from None
-    ids = [None if key is None else id_of(key) for key in keys]
     keeper.n_searches = about.pop("searches")
-    keeper.sliding.restore(
-        ids, mapped(folder / "time.npy"), mapped(folder / "number.npy"), mapped(folder / "heap.npy"), about
-    )
+    time, number, heap = (arrays.mapped(name, np.int64) for name in ("time", "number", "heap"))
+    _check_window(arrays, about, len(ids), time, number, heap)
+    keeper.sliding.restore(ids, time, number, heap, about)
+
+
+def _check_window(
+    arrays: SavedArrays,
+    about: dict[str, Any],
+    n_ids: int,
+    time: NDArray[np.int64],
+    number: NDArray[np.int64],
+    heap: NDArray[np.int64],
+) -> None:
+    """Check the rows of a window: as many as were noted, and on the heap none that is not there, or twice."""
+    first, last = about["first_row"], about["next_row"]
+    if n_ids != last - first:
+        raise damaged(f"{arrays.folder}/ids.parquet", f"it has {n_ids} ids of {last - first} messages")
+    arrays.length("time", time, last - first)
+    arrays.length("number", number, last - first)
+    arrays.within("heap", heap, first, last - 1)
+    arrays.check("heap", len(np.unique(heap)) == len(heap), "a message stands on it twice")
 
 
 @kernel

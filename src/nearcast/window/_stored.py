@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from nearcast._jit import hot_kernel
-from nearcast._saved import mapped, new_folder, save_array
+from nearcast._saved import new_folder, save_array
+from nearcast._saved_arrays import SavedArrays
 from nearcast.errors import IncompatibleStore
 from nearcast.geo.hilbert import hilbert_keys
+from nearcast.indexes._saved_checks import check_points
 from nearcast.window._columns import Columns
 from nearcast.window._scoring import (
     LENGTH,
@@ -187,19 +189,53 @@ class StoredMessages(MessageIndex):
     @classmethod
     def open(cls, folder: str | Path, space: Space) -> Self:
         """Read what an index of any class saved."""
-        folder = Path(folder)
-        about = mapped(folder / "about.npy")
+        arrays = SavedArrays(folder)
+        about = arrays.mapped("about", np.int64)
         if about.shape != (5,) or about[0] != _FORMAT:
             raise IncompatibleStore(
-                f"{folder} was not saved as messages of a window in format {_FORMAT}; build it anew"
+                f"{folder}/about.npy was not saved with messages of a window in format {_FORMAT}; build it anew"
             )
+        batch = Batch(*(arrays.mapped(name, *kind) for name, kind in _TYPES.items()))
+        weight = arrays.mapped("weight", np.float64)
+        _check(arrays, batch, weight, about, space)
         index = cls(space, bool(about[1]))
         index._begin(int(about[2]))
-        index.set_weights(mapped(folder / "weight.npy"))
-        index.append(Batch(*(mapped(folder / f"{name}.npy") for name in Batch._fields)))
+        index.set_weights(weight)
+        index.append(batch)
         index.drop_before(int(about[3]))
-        index._n_words = int(about[4])
+        index._n_words = max(min(int(about[4]), len(weight)), int(batch.word.max(initial=-1)) + 1)
         return index
+
+
+_TYPES: dict[str, tuple[Any, ...]] = {
+    "word_start": (np.int64,),
+    "word": (np.int32,),
+    "count": (np.int32,),
+    "box": (np.float64, 4),
+    "length": (np.float64,),
+    "time": (np.int64,),
+}
+
+
+def _check(
+    arrays: SavedArrays, batch: Batch, weight: NDArray[np.float64], about: NDArray[np.int64], space: Space
+) -> None:
+    """Check saved messages: words that have a weight, lists within bounds, places that are numbers."""
+    n = len(batch.box)
+    arrays.starts("word_start", batch.word_start, n, len(batch.word))
+    arrays.length("count", batch.count, len(batch.word))
+    arrays.numbers("word", batch.word, len(weight), least=-1)
+    check_points(arrays, "box", batch.box, space)
+    arrays.length("length", batch.length, n)
+    arrays.within("length", batch.length, 0.0, np.inf)
+    arrays.length("time", batch.time, n)
+    arrays.check("weight", np.isfinite(weight).all(), "it holds values that are no numbers")
+    first, floor = int(about[2]), int(about[3])
+    arrays.check("about", 0 <= first <= floor <= first + n < _MOST_ROWS, "its rows are not those of the messages")
+
+
+#: No window ever numbers as many messages; a row and a count of dominators fit one integer.
+_MOST_ROWS = 1 << 47
 
 
 @hot_kernel

@@ -93,6 +93,7 @@ class APTreeIndex(BooleanIndex):
     def learn(self, messages: Messages) -> None:
         """Expect messages like these; the tree is built for them when next asked."""
         with self._lock:
+            self._undo.roll_back()
             self._sample = sample_of(messages.for_kernels())
             self._is_built = False
 
@@ -176,9 +177,10 @@ class APTreeIndex(BooleanIndex):
     def _rank_later_words(self) -> None:
         """Give ranks to words that came after the tree was built; nothing was known to need them."""
         if self._n_weights > len(self._rank):
-            self._rank = with_later_words(self._rank, self._n_weights)
-            self._needed = np.append(self._needed, np.zeros(len(self._rank) - len(self._needed), np.int64))
-            self._set_model()
+            rank = with_later_words(self._rank, self._n_weights)
+            self._needed = np.append(self._needed, np.zeros(len(rank) - len(self._needed), np.int64))
+            self._model = model_of(self._sample, rank, self._needed)
+            self._rank = rank  # the last of all: its length says that the others are done
 
     def _search(self, batch: Batch, first: int, found: Found) -> int:
         self._rank_later_words()

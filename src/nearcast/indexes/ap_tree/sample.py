@@ -60,7 +60,7 @@ class Watch:
             return
         self._pieces.append(sample_of(messages, rows))
         self._n += len(rows)
-        while self._n - len(self._pieces[0]) >= MOST_SAMPLED:
+        while len(self._pieces) > 1 and self._n - len(self._pieces[0]) >= MOST_SAMPLED:
             self._n -= len(self._pieces.popleft())
 
     def taken(self) -> Sample:

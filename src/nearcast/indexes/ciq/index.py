@@ -50,7 +50,7 @@ class CiqIndex(SegmentedIndex):
     def _search(
         self, segment: Covered, scratch: Scratch, asked: Asked, found: Found, first: int, counts: NDArray[np.int64]
     ) -> int:
-        scored, is_earth, n_bits = self._scored(), self.space.is_earth, self.n_slots.bit_length()
+        scored, is_earth, n_bits = self._scored(), self.space.is_earth, len(self._row_of).bit_length()
         return int(search_messages(segment, scored, asked, scratch, found, is_earth, n_bits, first, counts))
 
     def _retune(self, segment: Covered, members: NDArray[np.int32]) -> None:

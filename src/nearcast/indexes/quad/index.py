@@ -63,6 +63,7 @@ class QuadIndex(BooleanIndex):
         Of many, an even sample is kept.
         """
         with self._lock:
+            self._undo.roll_back()
             self._learned = sampled(messages)
             self._is_built = False
 

@@ -117,7 +117,8 @@ class RtPlusPlusTreeIndex(TokenTreeIndex):
     def _search(self, batch: Batch, first: int, found: Found) -> int:
         tree, n_atoms = self._tree.arrays, len(self._tree.arrays.leaf_of)
         if len(self._times) < n_atoms:
-            self._times, self._met = np.zeros(n_atoms, np.int32), np.empty(n_atoms, np.int32)
+            self._met = np.empty(n_atoms, np.int32)
+            self._times = np.zeros(n_atoms, np.int32)  # the last: its length says that both are long enough
         stack = np.empty(self._tree.n_levels * tree.entry.shape[1] + 1, np.int32)
         shared, waits = np.empty(len(batch.word) + 1, np.int64), np.zeros(len(tree.level), np.uint8)
         work = Work(stack, waits, shared, self._times, self._met, inwards(batch.box), np.empty((2, 4), np.float32))

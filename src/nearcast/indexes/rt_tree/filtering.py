@@ -71,6 +71,7 @@ class _FilterIndex(TokenTreeIndex):
     def candidates(self, messages: Messages, row: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the nodes that pass the filters for a message, and the slots in the leaves among them, ascending."""
         with self._lock:
+            self._undo.roll_back()
             self._bring_up_to_date()
             batch = self._batch(messages.for_kernels(), np.array([row], np.int32))
             tree = self._tree.arrays

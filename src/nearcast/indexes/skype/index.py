@@ -39,7 +39,7 @@ class _PrefixIndex(SegmentedIndex):
         self, segment: Segment, scratch: Scratch, asked: Asked, found: Found, first: int, counts: NDArray[np.int64]
     ) -> int:
         scored, by_groups = self._scored(), self._by_groups
-        is_earth, n_bits = self.space.is_earth, self.n_slots.bit_length()
+        is_earth, n_bits = self.space.is_earth, len(self._row_of).bit_length()
         return int(search_messages(segment, scored, asked, scratch, found, by_groups, is_earth, n_bits, first, counts))
 
     def _retune(self, segment: Segment, members: NDArray[np.int32]) -> None:

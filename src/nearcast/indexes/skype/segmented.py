@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _LIKE_SIZE = 2
 #: As many rows in no segment are left so: one in so many of a leaf.
 _FRESH_OF_LEAF = 8
+#: Attributes of an index that a merge replaces.
+_SEGMENTS = ("_segments", "_scratches", "_n_dead", "_segment_of", "_member_of")
 #: Answers there is room for at least, before they are copied out.
 _ROOM = 1 << 16
 
@@ -137,7 +139,9 @@ class SegmentedIndex(StoredIndex):
                 size += len(self._segments[first].row)
         elif not half_dead:
             return self._segments
-        self._merge(first, n_rows)
+        with self._undo:
+            self._undo.attributes(self, *_SEGMENTS)
+            self._merge(first, n_rows)
         return self._segments
 
     def _merge(self, first: int, n_rows: int) -> None:
@@ -146,6 +150,7 @@ class SegmentedIndex(StoredIndex):
         segment_of = np.append(self._segment_of, new)
         rows = np.flatnonzero((segment_of >= first) & (self._slot_of[:n_rows] >= 0))
         segment_of[segment_of >= first] = -1
+        # New lists, so that the ones noted stay as they are.
         self._segments, self._scratches = self._segments[:first], self._scratches[:first]
         self._n_dead = self._n_dead[:first]
         self._member_of = np.append(self._member_of, np.zeros(len(new), np.int32))
@@ -164,6 +169,7 @@ class SegmentedIndex(StoredIndex):
         """Return the slots that every message concerns; one core whatever `threads` says."""
         messages = messages.for_kernels()
         with self._lock:
+            self._undo.roll_back()
             totals = totals_for(messages, needed=self._needs_totals)
             asked = Asked(messages.term_start, messages.terms, messages.box, totals)
             pieces = [self._searched(number, asked) for number in range(len(self._ready()))]
@@ -216,6 +222,7 @@ class SegmentedIndex(StoredIndex):
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes; `segments` is how many structures stand side by side."""
         with self._lock:
+            self._undo.roll_back()
             return {**super().stats(), "segments": len(self._ready())}
 
     def _structure_bytes(self) -> int:

@@ -79,18 +79,23 @@ class StampIndex(StoredIndex):
 
     def _ready(self) -> Held:
         """Return the lists with everything in them that the table holds."""
-        n_rows = len(self._slot_of)
+        n_rows, held = len(self._slot_of), self._held
         n_changes = n_rows - self._n_built + self._n_dropped
-        n_members = 0 if self._held is None else self._held.members.n
-        if self._held is None or not n_members or 4 * (n_changes - _SPARE_CHANGES) > n_members:
-            rows = np.flatnonzero(self._slot_of >= 0)
-            self._held = build(self._table(), rows, self._weights, self._filters, self.space)
-            self._n_built, self._n_dropped = n_rows, 0
-        elif self._n_seen < n_rows:
+        n_members = 0 if held is None else held.members.n
+        if held is not None and n_members and 4 * (n_changes - _SPARE_CHANGES) <= n_members:
+            if self._n_seen == n_rows:
+                return held
             rows = self._n_seen + np.flatnonzero(self._slot_of[self._n_seen :] >= 0)
-            self._held = extend(self._held, self._table(), rows, self._weights, self._filters, self.space)
+            self._held = None  # until all is in: whoever is cut short builds anew
+            held = extend(held, self._table(), rows, self._weights, self._filters, self.space)
+        else:
+            rows = np.flatnonzero(self._slot_of >= 0)
+            held = build(self._table(), rows, self._weights, self._filters, self.space)
+            self._held = None
+            self._n_built, self._n_dropped = n_rows, 0
         self._n_seen = n_rows
-        return self._held
+        self._held = held  # the last of all
+        return held
 
     # Matching
 
@@ -98,6 +103,7 @@ class StampIndex(StoredIndex):
         """Return the matching slots of every message; one core whatever `threads` says."""
         messages = messages.for_kernels()
         with self._lock:
+            self._undo.roll_back()
             held = self._ready()
             totals = totals_for(messages, needed=self._needs_totals)
             asked = Asked(messages.term_start, messages.terms, messages.box, totals)
@@ -114,7 +120,7 @@ class StampIndex(StoredIndex):
         found = Found(np.empty(room, np.int32), np.empty(room), self._slot_of)
         slots, scores, message = [np.empty(0, np.int32)], [np.empty(0)], 0
         while message < len(counts):
-            first, n_bits = message, self.n_slots.bit_length()
+            first, n_bits = message, len(self._row_of).bit_length()
             message = search_messages(
                 held, asked, scratch, found, self.space.is_earth, self._strategy, n_bits, first, counts
             )
@@ -154,6 +160,7 @@ class StampIndex(StoredIndex):
         subscription have on average; `listed_tokens` counts those of the spatio-textual prefixes too.
         """
         with self._lock:
+            self._undo.roll_back()
             held = self._ready()
             found = super().stats()
             n = max(held.members.n, 1)
@@ -184,6 +191,7 @@ class StampIndex(StoredIndex):
         from nearcast.indexes.stamp.explain import stamp_lines
 
         with self._lock:
+            self._undo.roll_back()
             self._alive(np.array([slot], np.int32))
             held = self._ready()
             member = int(np.flatnonzero(held.members.row == self._row_of[slot])[-1])

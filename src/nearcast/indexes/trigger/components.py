@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast._saved import mapped
-from nearcast.indexes.trigger.delta import Delta, search_delta
+from nearcast._saved import save_array
+from nearcast._saved_arrays import SavedArrays
+from nearcast.indexes.trigger.delta import Delta, search_delta, search_scored_delta
 from nearcast.indexes.trigger.disc_search import search_discs
-from nearcast.indexes.trigger.discs import Discs
-from nearcast.indexes.trigger.places import Places
 from nearcast.indexes.trigger.rows import Rows, take_rows
 from nearcast.indexes.trigger.search import search_segment
 from nearcast.indexes.trigger.segment import Segment
+from nearcast.indexes.trigger.segment_checks import check_segment, map_segment
 from nearcast.indexes.trigger.work import Batch, Work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.geo import Space
+    from nearcast.indexes._undo import UndoLog
 
 
 @dataclass(eq=False)
@@ -66,11 +69,12 @@ class SegmentComponent:
         found: NDArray[np.int64] = by_slot[positions].astype(np.int64)
         return found
 
-    def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32]) -> None:
+    def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32], undo: UndoLog) -> None:
         """Give every row the new number of its slot; dead rows leave `by_slot`, where they would be out of order."""
         segment = self.segment
         alive = owner[segment.rows.slot] == self.number
         by_slot = segment.by_slot[alive[segment.by_slot]]
+        undo.attributes(self, "segment")
         self.segment = segment._replace(by_slot=by_slot, rows=segment.rows._replace(slot=number_of[segment.rows.slot]))
 
     def live_rows(self, owner: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -132,18 +136,20 @@ class DeltaComponent:
         return int(search_delta(delta.rows, delta.chains, batch, first, last, owner, self.number, work, start))
 
     def search_scored(self, batch: Batch, owner: NDArray[np.uint8], work: Work) -> bool:
-        """Do nothing: a delta finds its scored rows together with the others."""
-        return True
+        """Run `search_scored_delta`, where there are scored rows."""
+        delta = self.delta
+        return not len(delta.rows.score) or bool(
+            search_scored_delta(delta.rows, delta.chains, batch, owner, self.number, work)
+        )
 
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the rows of these slots that were not killed."""
         live: NDArray[np.int64] = self.delta.live_rows()
         return live[np.isin(self.delta.rows.slot[live], slots)]
 
-    def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32]) -> None:
+    def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32], undo: UndoLog) -> None:
         """Give every row the new number of its slot."""
-        slot = self.delta.rows.slot
-        slot[: self.n_rows] = number_of[slot[: self.n_rows]]
+        self.delta.renumber(number_of, undo)
 
     def live_rows(self, owner: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Return the rows that count."""
@@ -173,30 +179,33 @@ def save_segment(component: SegmentComponent, folder: Path) -> None:
     """Write every array of a segment as a file of its own, polygons as WKB."""
     folder.mkdir(parents=True)
     for name, array in arrays_of(component.segment).items():
-        np.save(folder / f"{name}.npy", array)
+        save_array(folder / f"{name}.npy", array)
     import shapely
 
     wkb = [shapely.to_wkb(shape) for shape in component.geometry]
-    np.save(folder / "polygons.npy", np.frombuffer(b"".join(wkb), np.uint8))
-    np.save(folder / "polygons_start.npy", np.cumsum([0, *map(len, wkb)], dtype=np.int64))
+    save_array(folder / "polygons.npy", np.frombuffer(b"".join(wkb), np.uint8))
+    save_array(folder / "polygons_start.npy", np.cumsum([0, *map(len, wkb)], dtype=np.int64))
 
 
-def open_segment(number: int, folder: Path) -> SegmentComponent:
-    """Map a segment that `save_segment` wrote."""
-    places = Places(*(mapped(folder / f"places.{name}.npy") for name in Places._fields))
-    rows = Rows(*(mapped(folder / f"rows.{name}.npy") for name in Rows._fields))
-    discs = Discs(*(mapped(folder / f"discs.{name}.npy") for name in Discs._fields))
-    flat = {n: mapped(folder / f"{n}.npy") for n in Segment._fields if n not in ("places", "rows", "discs")}
-    segment = Segment(places=places, rows=rows, discs=discs, **flat)
-    return SegmentComponent(number, segment, _opened_polygons(folder))
+def open_segment(number: int, folder: Path, *, n_slots: int, n_terms: int, space: Space) -> SegmentComponent:
+    """Map a segment that `save_segment` wrote; its slots and terms must be below these numbers."""
+    arrays = SavedArrays(folder)
+    segment, polygons = map_segment(arrays), _opened_polygons(arrays)
+    check_segment(arrays, segment, len(polygons), n_slots, n_terms, space)
+    return SegmentComponent(number, segment, polygons)
 
 
-def _opened_polygons(folder: Path) -> NDArray[np.object_]:
-    start, wkb = mapped(folder / "polygons_start.npy"), mapped(folder / "polygons.npy")
+def _opened_polygons(arrays: SavedArrays) -> NDArray[np.object_]:
+    start, wkb = arrays.mapped("polygons_start", np.int64), arrays.mapped("polygons", np.uint8)
+    arrays.starts("polygons_start", start, max(0, len(start) - 1), len(wkb))
     polygons = np.empty(len(start) - 1, object)
     if len(polygons):
         import shapely
 
-        polygons[:] = [shapely.from_wkb(wkb[a:b].tobytes()) for a, b in itertools.pairwise(start)]
-        shapely.prepare(polygons)
+        try:
+            polygons[:] = [shapely.from_wkb(wkb[a:b].tobytes()) for a, b in itertools.pairwise(start)]
+            shapely.prepare(polygons)
+        except (shapely.errors.ShapelyError, ValueError, TypeError) as error:
+            raise arrays.damaged("polygons", f"a polygon cannot be read ({error})") from None
+        arrays.check("polygons", not shapely.is_missing(polygons).any(), "a polygon is missing")
     return polygons

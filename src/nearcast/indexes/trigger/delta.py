@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, kernel, step
 from nearcast.indexes._verify import boxes_overlap, clause_holds, message_parts
 from nearcast.indexes.trigger.disc_search import score_here
 from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
@@ -26,6 +26,8 @@ from nearcast.indexes.trigger.work import (
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.indexes._undo import UndoLog
 
 _NONE = -1
 #: Triggers there is room for, for each row.
@@ -103,9 +105,14 @@ class Delta:
         n_rows, n_triggers = len(triggers.signature), len(triggers.row)
         return self.n_rows + n_rows <= self.capacity and self.n_triggers + n_triggers <= len(self.chains.row)
 
-    def append(self, rows: Rows, geometry: NDArray[np.object_], triggers: Triggers) -> None:
-        """Add rows with their triggers."""
+    def append(self, rows: Rows, geometry: NDArray[np.object_], triggers: Triggers, undo: UndoLog) -> None:
+        """Add rows with their triggers.
+
+        What is written behind the rows and triggers there are needs no note; the chains are cut back to them.
+        """
         first, n = self.n_rows, len(rows.slot)
+        undo.call(self._unchain, self.n_triggers)
+        undo.attributes(self, "rows", "geometry", "n_rows", "n_triggers")
         self._append_code(rows)
         mine = self.rows
         shape = rows.shape.copy()
@@ -142,9 +149,26 @@ class Delta:
         mine.code[used:needed] = rows.code
         mine.code_start[first : first + n + 1] = rows.code_start + used
 
-    def kill(self, slots: NDArray[np.int32]) -> None:
+    def _unchain(self, n_triggers: int) -> None:
+        """Take the triggers from the n-th on out of their chains, and terms without any out of the table."""
+        chains = self.chains
+        if chains.head.max() >= n_triggers:
+            key, head = np.full_like(chains.key, _NONE), np.full_like(chains.head, _NONE)
+            _chain_first(chains, n_triggers, key, head)
+            self.chains = chains._replace(key=key, head=head)
+
+    def kill(self, slots: NDArray[np.int32], undo: UndoLog) -> None:
         """Make the present rows of these slots count no longer."""
-        self.chains.is_alive[: self.n_rows][np.isin(self.rows.slot[: self.n_rows], slots)] = 0
+        rows = np.flatnonzero(np.isin(self.rows.slot[: self.n_rows], slots))
+        undo.items(self.chains.is_alive, rows)
+        self.chains.is_alive[rows] = 0
+
+    def renumber(self, number_of: NDArray[np.int32], undo: UndoLog) -> None:
+        """Give every row the new number of its slot."""
+        slot = self.rows.slot.copy()
+        slot[: self.n_rows] = number_of[slot[: self.n_rows]]
+        undo.attributes(self, "rows")
+        self.rows = self.rows._replace(slot=slot)
 
     def live_rows(self) -> NDArray[np.int64]:
         """Return the rows that were not killed."""
@@ -173,9 +197,22 @@ def _chain(chains, term, row, first_trigger, first_row):
         chains.head[at] = trigger
 
 
+@kernel
+def _chain_first(chains, n_triggers, key, head):
+    """Fill a vacant table with the chains, each from its newest trigger before the n-th on."""
+    for at in range(chains.key.size):
+        trigger = chains.head[at]
+        while trigger >= n_triggers:
+            trigger = chains.older[trigger]
+        if trigger != _NONE:
+            to = _place_of(key, chains.key[at])
+            key[to] = chains.key[at]
+            head[to] = trigger
+
+
 @hot_kernel
 def search_delta(rows, chains, batch, first, last, owner, number, work, start):
-    """Search messages `batch.order[first:last]` as `search_segment` does."""
+    """Search messages `batch.order[first:last]` for boolean rows, as `search_segment` does."""
     start[first] = work.tally[FOUND]
     for i in range(first, last):
         before = tally_now(work)
@@ -184,36 +221,53 @@ def search_delta(rows, chains, batch, first, last, owner, number, work, start):
             for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
                 term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
                 trigger = chains.head[_place_of(chains.key, term)]
-                fits = fits and (
-                    trigger == _NONE or _walk(rows, chains, trigger, term, batch, i, part, owner, number, work)
-                )
+                fits = fits and (trigger == _NONE or _walk(rows, chains, trigger, batch, i, part, owner, number, work))
         if not end_message(batch, i, fits, before, work, start):
             return i
     return last
 
 
 @step
-def _walk(rows, chains, trigger, term, batch, i, part, owner, number, work):
-    """Verify one chain; False when room ran out."""
+def _walk(rows, chains, trigger, batch, i, part, owner, number, work):
+    """Verify the boolean rows of one chain; False when room ran out."""
     tally, other = work.tally, ~batch.bits[i]
     while trigger != _NONE:
         row, trigger = chains.row[trigger], chains.older[trigger]
+        if rows.shape[row] <= SCORED:
+            continue
         tally[LOOKED_AT] += 1
         slot = rows.slot[row]
-        is_scored = rows.shape[row] <= SCORED
-        if not is_scored and (chains.signature[row] & other) != np.uint64(0):
-            continue
-        if not chains.is_alive[row] or owner[slot] != number:
+        if (chains.signature[row] & other) != np.uint64(0) or not chains.is_alive[row] or owner[slot] != number:
             continue
         if tally[PENDING] == work.pending.shape[0] or tally[FOUND] == work.found.size:
             return False
-        if is_scored:
-            # A message in two parts has one distance: its first part speaks for it.
-            if part == 0 and not _score(rows, row, slot, chains.earth[0] == 1, term, batch, i, work):
-                return False
-        elif _holds(rows, chains, row, batch, i, part, work):
+        if _holds(rows, chains, row, batch, i, part, work):
             work.found[tally[FOUND]] = slot
             tally[FOUND] += 1
+    return True
+
+
+@hot_kernel
+def search_scored_delta(rows, chains, batch, owner, number, work):
+    """Add the scored rows that the messages of a chunk satisfy to the hits, as `search_discs` does.
+
+    A kernel of its own: who has boolean subscriptions alone need not wait until it is compiled.
+    """
+    is_earth = chains.earth[0] == 1
+    for i in range(batch.order.size):
+        for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
+            term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
+            trigger = chains.head[_place_of(chains.key, term)]
+            while trigger != _NONE:
+                row, trigger = chains.row[trigger], chains.older[trigger]
+                if rows.shape[row] > SCORED:
+                    continue
+                work.tally[LOOKED_AT] += 1
+                slot = rows.slot[row]
+                if not chains.is_alive[row] or owner[slot] != number:
+                    continue
+                if not _score(rows, row, slot, is_earth, term, batch, i, work):
+                    return False
     return True
 
 

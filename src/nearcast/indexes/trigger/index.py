@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._saved import mapped, new_folder
+from nearcast._saved import new_folder, save_array
+from nearcast._saved_arrays import SavedArrays
 from nearcast.columns import TOPK, Subscriptions
 from nearcast.errors import UnknownIndex
 from nearcast.indexes import Matches, read_manifest, register, write_manifest
+from nearcast.indexes._saved_checks import check_weights
 from nearcast.indexes._scored import needs_totals, totals_for
 from nearcast.indexes._slots import checked_slots, only_kinds, same_length
 from nearcast.indexes.trigger.components import (
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
     from nearcast.indexes.trigger.moving import ListsComponent, Moving, MovingRows
 
 _NO_SHAPES = np.empty(0, object)
+#: Attributes that a change of subscriptions replaces.
+_STATE = (
+    *("_components", "_delta", "_moving", "_free_numbers", "_dead", "_next_slot", "_n_live", "_n_terms"),
+    *("_needs_totals", "_weights", "_n_weights", "_popularity"),
+)
 
 
 class _Staged(NamedTuple):
@@ -92,11 +99,12 @@ class TriggerIndex(MergingIndex):
         self._components = []
         self._delta = None
         self._moving = None
-        self._matcher = Matcher(space)
+        self._matcher = Matcher(space, self._undo)
         self._merger = None
         self._merge_error = None
 
     def __len__(self) -> int:
+        self._roll_back_if_torn()
         return self._n_live
 
     # Changes
@@ -105,57 +113,81 @@ class TriggerIndex(MergingIndex):
         """Store subscriptions; more than a delta holds become a segment at once."""
         only_kinds(subscriptions, self.info)
         with self._lock:
-            self._raise_merge_error()
-            first = self._next_slot
-            slots = np.arange(first, first + len(subscriptions), dtype=np.int32)
-            staged = self._staged(slots, subscriptions)
-            self._needs_totals |= needs_totals(subscriptions)
-            self._grow_owner(first + len(subscriptions))
-            self._store(staged)
-            self._next_slot += len(subscriptions)
-            self._n_live += len(subscriptions)
-            self._merge_if_due()
+            self._begin_change()
+            first, last = self._next_slot, self._next_slot + len(subscriptions)
+            slots = np.arange(first, last, dtype=np.int32)
+            with self._undo:
+                self._note_state()
+                staged = self._staged(slots, subscriptions)
+                self._needs_totals |= needs_totals(subscriptions)
+                self._grow_owner(last)
+                self._undo.fill(self._owner, slice(first, last), NOBODY)
+                self._store(staged)
+                self._next_slot = last
+                self._n_live += len(subscriptions)
+                self._merge_if_due()
         return slots
 
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Forget these slots: one write each."""
         with self._lock:
-            self._raise_merge_error()
+            self._begin_change()
             slots = self._alive(slots)
-            self._disown(slots)
-            self._owner[slots] = NOBODY
-            self._n_live -= len(slots)
-            self._merge_if_due()
+            with self._undo:
+                self._note_state()
+                self._disown(slots)
+                self._owner[slots] = NOBODY
+                self._n_live -= len(slots)
+                self._merge_if_due()
 
     def replace(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
         """Store other subscriptions under these slots."""
         only_kinds(subscriptions, self.info)
         with self._lock:
-            self._raise_merge_error()
+            self._begin_change()
             slots = self._alive(slots)
             same_length(slots, subscriptions, "subscriptions")
-            staged = self._staged(slots, subscriptions)
-            self._needs_totals |= needs_totals(subscriptions)
-            self._disown(slots)
-            self._store(staged)
-            self._merge_if_due()
+            with self._undo:
+                self._note_state()
+                staged = self._staged(slots, subscriptions)
+                self._needs_totals |= needs_totals(subscriptions)
+                self._disown(slots)
+                self._store(staged)
+                self._merge_if_due()
+
+    def _begin_change(self) -> None:
+        """Undo a change that was cut short, tell of a merge that failed, and see to a free number for a component."""
+        self._undo.roll_back()
+        self._raise_merge_error()
+        if not self._free_numbers:
+            # 254 components at once: changes have outrun the merger, so this change waits for it.
+            self._merge_all_due()
+
+    def _note_state(self) -> None:
+        """Note whatever a change of subscriptions replaces; what it writes into arrays it notes where it does."""
+        self._undo.call(self._discard_merges)
+        self._undo.attributes(self, *_STATE)
+        if self._moving is not None:
+            self._moving.note_state()
 
     def _alive(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
         return checked_slots(slots, self._next_slot, lambda known: self._owner[known] != NOBODY)
 
     def _disown(self, slots: NDArray[np.int32]) -> None:
         """Prepare for these slots to leave their components."""
-        self._dead += np.bincount(self._owner[slots], minlength=NOBODY + 1)
+        owner = self._owner[slots]
+        self._undo.items(self._owner, slots)
+        self._dead = self._dead + np.bincount(owner, minlength=NOBODY + 1)
         if self._delta is not None:
             # The same delta may take the slot again: its number alone would then revive the old rows.
-            mine = slots[self._owner[slots] == self._delta.number]
+            mine = slots[owner == self._delta.number]
             if len(mine):
-                self._delta.delta.kill(mine)
+                self._delta.delta.kill(mine, self._undo)
         if self._moving is not None:
-            self._moving.drop(slots[self._owner[slots] == MOVING])
+            self._moving.drop(slots[owner == MOVING])
 
     def _staged(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> _Staged:
-        """Do all of storing that may fail, and change nothing yet."""
+        """Do all of storing that takes long, before anything that is held changes."""
         n_terms = int(subscriptions.code.max(initial=-1)) + 1
         self._weights_up_to(n_terms)
         moving = None
@@ -184,10 +216,10 @@ class TriggerIndex(MergingIndex):
         if staged.triggers is None:
             assert staged.segment is not None
             component: Component = SegmentComponent(self._new_number(), staged.segment, staged.geometry)
-            self._components.append(component)
+            self._components = [*self._components, component]
         else:
             component = self._delta_with_room(staged.triggers)
-            component.delta.append(staged.rows, staged.geometry, staged.triggers)
+            component.delta.append(staged.rows, staged.geometry, staged.triggers, self._undo)
         self._owner[staged.slots] = component.number
 
     def _moving_part(self) -> Moving:
@@ -195,18 +227,20 @@ class TriggerIndex(MergingIndex):
         if self._moving is None:
             from nearcast.indexes.trigger.moving import Moving
 
-            self._moving = Moving(self.space, self._options["delta_rows"])
+            self._moving = Moving(self.space, self._options["delta_rows"], self._undo)
         return self._moving
 
     def set_thresholds(self, slots: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         """Set the scores from which messages concern these slots, all of them of kind `topk`."""
         with self._lock:
+            self._undo.roll_back()
             slots = self._alive(slots)
             same_length(slots, values, "thresholds")
             if (self._owner[slots] != MOVING).any():
                 raise ValueError("only subscriptions of kind 'topk' have a threshold to set")
             if len(slots):
-                self._moving_part().set_thresholds(slots, np.asarray(values, np.float64))
+                with self._undo:
+                    self._moving_part().set_thresholds(slots, np.asarray(values, np.float64))
 
     def _build(self, rows: Rows) -> Segment:
         options = self._options
@@ -232,36 +266,39 @@ class TriggerIndex(MergingIndex):
         if self._delta is None or not self._delta.delta.has_room(triggers):
             delta = Delta(self._options["delta_rows"], is_earth=self.space.is_earth)
             self._delta = DeltaComponent(self._new_number(), delta)
-            self._components.append(self._delta)
+            self._components = [*self._components, self._delta]
         return self._delta
 
     def _new_number(self) -> int:
-        if not self._free_numbers:
-            # 255 components at once: changes have outrun the merger, so this change waits for it.
-            self._merge_all_due()
-        number = self._free_numbers.pop()
+        """Take a free number: there is one, and a change needs no more."""
+        *self._free_numbers, number = self._free_numbers
+        self._dead = self._dead.copy()
         self._dead[number] = 0
         return number
 
     @property
     def n_slots(self) -> int:
         """Return one more than the highest slot ever used."""
+        self._roll_back_if_torn()
         return self._next_slot
 
     def renumber(self) -> NDArray[np.int32]:
         """Number the live slots anew and return the old ones; a merge under way is thrown away."""
         with self._lock:
+            self._undo.roll_back()
             old = np.flatnonzero(self._owner[: self._next_slot] != NOBODY).astype(np.int32)
             # Rows of dead slots stay in their segments under -1: the spare last place of `_owner`, always nobody's.
             number_of = np.full(self._next_slot + 1, -1, np.int32)
             number_of[old] = np.arange(len(old))
-            for component in self._components:
-                component.renumber(self._owner, number_of)
-            if self._moving is not None:
-                self._moving.renumber(old)
-            self._owner = np.append(self._owner[old], np.full(1024, NOBODY, np.uint8))
-            self._next_slot = len(old)
-            self._numbering += 1
+            with self._undo:
+                self._undo.attributes(self, "_owner", "_next_slot")
+                self._discard_merges()
+                for component in self._components:
+                    component.renumber(self._owner, number_of, self._undo)
+                if self._moving is not None:
+                    self._moving.renumber(old)
+                self._owner = np.append(self._owner[old], np.full(1024, NOBODY, np.uint8))
+                self._next_slot = len(old)
             return old
 
     # Matching
@@ -269,6 +306,7 @@ class TriggerIndex(MergingIndex):
     def match(self, messages: Messages, *, threads: int = 1) -> Matches:
         """Return the matching slots of every message."""
         with self._lock:
+            self._undo.roll_back()
             messages = messages.for_kernels()
             totals = totals_for(messages, needed=self._needs_totals)
             if self._moving is not None:
@@ -293,6 +331,7 @@ class TriggerIndex(MergingIndex):
     def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions:
         """Put together what these slots hold from the rows of their components."""
         with self._lock:
+            self._undo.roll_back()
             slots = self._alive(slots)
             is_moving = self._owner[slots] == MOVING
             if not is_moving.any():
@@ -321,6 +360,7 @@ class TriggerIndex(MergingIndex):
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes."""
         with self._lock:
+            self._undo.roll_back()
             segments = [c for c in self._components if isinstance(c, SegmentComponent)]
             deltas = [c for c in self._components if isinstance(c, DeltaComponent)]
             arrays = [array for c in segments for array in arrays_of(c.segment).values()]
@@ -349,6 +389,7 @@ class TriggerIndex(MergingIndex):
         from nearcast.indexes.trigger.explain import disc_lines, is_scored, trigger_lines
 
         with self._lock:
+            self._undo.roll_back()
             slots = self._alive(np.array([slot], np.int32))
             if self._owner[slot] == MOVING:
                 assert self._moving is not None
@@ -364,13 +405,14 @@ class TriggerIndex(MergingIndex):
         """Write all segments; a delta becomes a segment first."""
         folder = new_folder(folder)
         with self._lock:
+            self._undo.roll_back()
             self._flush()
             segments = [c for c in self._components if isinstance(c, SegmentComponent)]
             for component in segments:
                 save_segment(component, folder / f"segment-{component.number}")
-            np.save(folder / "owner.npy", self._owner[: self._next_slot + 1])
-            np.save(folder / "popularity.npy", self._popularity)
-            np.save(folder / "weights.npy", self._weights[: self._n_weights])
+            save_array(folder / "owner.npy", self._owner[: self._next_slot + 1])
+            save_array(folder / "popularity.npy", self._popularity)
+            save_array(folder / "weights.npy", self._weights[: self._n_weights])
             write_manifest(
                 folder,
                 self,
@@ -387,23 +429,46 @@ class TriggerIndex(MergingIndex):
         self._raise_merge_error()
         self._delta = None
         if self._moving is not None:
-            self._moving.flush(self._weights)
+            with self._undo:
+                self._moving.note_state()
+                self._moving.flush(self._weights)
         self._merge_all_due()
 
     @classmethod
     def _open(cls, folder: Path, space: Space, options: dict[str, Any]) -> TriggerIndex:
-        manifest = read_manifest(folder)
+        manifest, arrays = read_manifest(folder), SavedArrays(folder)
         index = cls(space, **options)
-        index._components = [open_segment(number, folder / f"segment-{number}") for number in manifest["segments"]]
-        index._free_numbers = [n for n in index._free_numbers if n not in manifest["segments"]]
-        index._owner = mapped(folder / "owner.npy")
-        index._popularity = mapped(folder / "popularity.npy")
-        index.set_weights(mapped(folder / "weights.npy"))
+        owner, popularity = arrays.mapped("owner", np.uint8), arrays.mapped("popularity", np.int32)
+        weights = arrays.mapped("weights", np.float64)
+        n_slots, n_terms, numbers = len(owner) - 1, manifest["terms"], manifest["segments"]
+        index._components = [
+            open_segment(number, folder / f"segment-{number}", n_slots=n_slots, n_terms=n_terms, space=space)
+            for number in numbers
+        ]
+        check_weights(arrays, weights)
         if manifest["topk"]:
-            index._moving_part().open(folder, manifest["topk"])
+            with index._undo:
+                index._moving_part().open(folder, manifest["topk"], n_slots=n_slots, n_terms=len(weights))
+        moving = np.empty(0, np.int64) if index._moving is None else index._moving.slots()
+        check_owners(arrays, owner, [*numbers, *([MOVING] if manifest["topk"] else [])], moving, manifest["live"])
+        arrays.check("popularity", len(popularity) >= n_terms, "it lacks terms")
+        arrays.check("weights", len(weights) >= n_terms, "it lacks terms")
+        index._free_numbers = [n for n in index._free_numbers if n not in numbers]
+        index._owner, index._popularity = owner, popularity
+        index.set_weights(weights)
         index._needs_totals = manifest["totals"]
-        index._next_slot, index._n_live, index._n_terms = len(index._owner) - 1, manifest["live"], manifest["terms"]
+        index._next_slot, index._n_live, index._n_terms = n_slots, manifest["live"], n_terms
         return index
+
+
+def check_owners(
+    arrays: SavedArrays, owner: NDArray[np.uint8], numbers: list[int], moving: NDArray[np.int64], n_live: int
+) -> None:
+    """Check that slots belong to components there are, those of top-k subscriptions to the rows that name them."""
+    arrays.check("owner", len(owner) and owner[-1] == NOBODY, "its last place is not spare")
+    arrays.check("owner", np.isin(owner, [*numbers, NOBODY]).all(), "a slot belongs to a component that is not there")
+    arrays.check("owner", int((owner != NOBODY).sum()) == n_live, f"it has not the {n_live:,} subscriptions there are")
+    arrays.check("owner", np.array_equal(np.flatnonzero(owner == MOVING), moving), "it disagrees with top-k rows")
 
 
 def _no_subscriptions() -> Subscriptions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from nearcast.indexes._gather import (
     place_scores_in_message_order,
     sort_distinct,
 )
+from nearcast.indexes._threads import in_threads
 from nearcast.indexes.trigger.components import Component, SegmentComponent
 from nearcast.indexes.trigger.places import cells_of_boxes
 from nearcast.indexes.trigger.work import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages
+    from nearcast.indexes._undo import UndoLog
 
 #: Messages searched at a time: what they find stays in the processor's cache until it is sorted.
 _CHUNK = 2048
@@ -77,8 +78,8 @@ class _Sorted(NamedTuple):
 class Matcher:
     """Runs searches and keeps their scratch space between calls."""
 
-    def __init__(self, space: Space):
-        self._space = space
+    def __init__(self, space: Space, undo: UndoLog):
+        self._space, self._undo = space, undo
         self._idle: list[Work] = []
 
     def match(self, held: Held, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
@@ -100,8 +101,7 @@ class Matcher:
 
         starts = range(0, n, size)
         if threads > 1 and len(starts) > 1:
-            with ThreadPoolExecutor(threads) as pool:
-                chunks = list(pool.map(run, starts))
+            chunks = in_threads(run, starts, threads, self._undo)
         else:
             chunks = [run(first) for first in starts]
         return _in_message_order(chunks, order)
@@ -121,8 +121,9 @@ class Matcher:
         work, touching = _search_components(held, batch, work, starts, self._space)
         found, looked_at, verified, *_ = work.tally.tolist()
         slots = np.concatenate([work.found[:found], *(pair[1] for pair in touching)])
-        work = _with_room_to_sort(work, len(slots))
-        slots = slots[: sort_distinct(slots, held.n_slots.bit_length(), work.spare, work.digits)]
+        if len(slots) > 1:
+            work = _with_room_to_sort(work, len(slots))
+            slots = slots[: sort_distinct(slots, held.n_slots.bit_length(), work.spare, work.digits)]
         self._idle.append(work)
         start[1] = len(slots)
         return Matches(start, slots, _full_scores(len(slots)), looked_at, verified)

@@ -31,7 +31,8 @@ _SMALL = 8
 class MergingIndex(Index):
     """Components, who owns each slot, and the thread that merges; changes and matching are for a subclass.
 
-    The thread works on arrays that do not change and takes the lock only to put the result in place.
+    The thread works on arrays that do not change and takes the lock only to put the result in place. A merge is thrown
+    away if `_numbering` has changed since it was begun.
     """
 
     _options: dict[str, int]
@@ -55,9 +56,10 @@ class MergingIndex(Index):
         """Wait until no merge is due."""
         while True:
             merger = self._merger
-            if merger is not None:
+            if merger is not None and merger.is_alive():
                 merger.join()
             with self._lock:
+                self._undo.roll_back()
                 self._raise_merge_error()
                 if not self._is_merge_due():
                     return
@@ -83,13 +85,17 @@ class MergingIndex(Index):
         return bool(self._due()) or (self._moving is not None and bool(self._moving.due()))
 
     def _merge_if_due(self) -> None:
-        if (self._merger is None or not self._merger.is_alive()) and self._is_merge_due():
-            merger = threading.Thread(target=self._merge_in_background, name="nearcast-merge", daemon=True)
-            try:
-                merger.start()
-            except RuntimeError:
-                return  # no thread to be had: the change is made all the same, and the next one tries again
-            self._merger = merger
+        """Start the merging thread, unless it runs. Called as the last step within a change.
+
+        It waits for the lock, so it finds the change made or undone. Only an interrupt gets out of here, and undoes the
+        change; without a thread or memory to be had the change is made all the same, and the next one tries again.
+        """
+        try:
+            if (self._merger is None or not self._merger.is_alive()) and self._is_merge_due():
+                self._merger = threading.Thread(target=self._merge_in_background, name="nearcast-merge", daemon=True)
+                self._merger.start()
+        except (RuntimeError, MemoryError):
+            pass
 
     def _merge_in_background(self) -> None:
         try:
@@ -105,6 +111,7 @@ class MergingIndex(Index):
     def _merge_all_due(self) -> None:
         while True:
             with self._lock:
+                self._undo.roll_back()
                 due = self._due()
                 owner, numbering = self._owner, self._numbering
             if due:
@@ -112,10 +119,15 @@ class MergingIndex(Index):
             elif self._moving is None or not self._moving.merge(self._lock, lambda: self._weights):
                 return
 
+    def _discard_merges(self) -> None:
+        """Let a merge under way be thrown away, since it may have seen slots without the owner they have again."""
+        self._numbering += 1
+
     def _reweigh(self) -> None:
         """Lay out again every component that holds scored rows: their triggers hang on the weights."""
-        self._numbering += 1  # a merge under way was made with the old weights
-        self._delta = None
+        self._discard_merges()  # one under way was begun with the old weights
+        self._undo.attributes(self, "_delta", "_components", "_dead")
+        self._delta, self._dead = None, self._dead.copy()
         self._components = [self._reweighed(component) for component in self._components]
         if self._moving is not None:
             self._moving.reweigh(self._weights)
@@ -133,17 +145,35 @@ class MergingIndex(Index):
         rows, geometry = join_rows(pieces)
         segment = self._build(rows)
         with self._lock:
+            self._undo.roll_back()
             if numbering != self._numbering or any(component not in self._components for component in old):
                 return  # slots have new numbers, or somebody who ran out of components has merged these first
             # The new segment takes over the number of the first old one; it needs no number of its own.
             merged = SegmentComponent(old[0].number, segment, geometry)
             is_old = np.zeros(NOBODY + 1, np.uint8)
             is_old[[component.number for component in old]] = 1
-            _hand_over(self._owner[: self._next_slot], is_old, merged.number)
-            self._components = [c for c in self._components if c not in old] + [merged]
-            self._free_numbers += [component.number for component in old[1:]]
-            self._dead[merged.number] = np.count_nonzero(self._owner[rows.slot] != merged.number)
-            self._n_merges += 1
+            components = [*(c for c in self._components if c not in old), merged]
+            free_numbers = [*self._free_numbers, *(component.number for component in old[1:])]
+            dead = self._dead.copy()
+            dead[merged.number] = np.count_nonzero(is_old[self._owner[rows.slot]] == 0)
+            with self._undo:
+                # To keep the old owner of every slot would be expensive, so a merge that is cut short is completed.
+                ending = (is_old, merged.number, components, free_numbers, dead, self._n_merges + 1)
+                self._undo.call(self._put_in_place, *ending)
+                self._put_in_place(*ending)
+
+    def _put_in_place(
+        self,
+        is_old: NDArray[np.uint8],
+        number: int,
+        components: list[Component],
+        free_numbers: list[int],
+        dead: NDArray[np.int64],
+        n_merges: int,
+    ) -> None:
+        """Let a merged segment take over from the old components; may run twice."""
+        _hand_over(self._owner[: self._next_slot], is_old, number)
+        self._components, self._free_numbers, self._dead, self._n_merges = components, free_numbers, dead, n_merges
 
 
 @kernel

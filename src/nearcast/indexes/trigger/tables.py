@@ -11,7 +11,7 @@ from nearcast._jit import kernel, step
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_VACANT = -1
+VACANT = -1
 
 
 def by_cell_and_term(cell: NDArray[np.int32], term: NDArray[np.int32], n_terms: int) -> NDArray[np.int32]:
@@ -47,7 +47,7 @@ def make_tables(
     # A third of the places stays vacant, one at least: that is what ends a search for an absent term.
     table_start = np.zeros(n_cells + 1, np.int64)
     np.cumsum(lists + lists // 2 + 1, out=table_start[1:])
-    table = np.full((table_start[-1], 3), _VACANT, np.int32)
+    table = np.full((table_start[-1], 3), VACANT, np.int32)
     _fill_tables(cell[first], term[first], first.astype(np.int32), last.astype(np.int32), table_start, table)
     return table_start, table
 
@@ -65,7 +65,7 @@ def find_list(table_start, table, cell, term):
     begin = table_start[cell]
     size = table_start[cell + 1] - begin
     at = ((((np.int64(term) + 2) * 2654435769) & 0xFFFFFFFF) * size) >> 32
-    while table[begin + at, 0] != term and table[begin + at, 0] != _VACANT:
+    while table[begin + at, 0] != term and table[begin + at, 0] != VACANT:
         at += 1
         if at == size:
             at = 0

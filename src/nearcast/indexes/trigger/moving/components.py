@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
-from nearcast._saved import mapped
+from nearcast._saved import save_array
 from nearcast.indexes.trigger.components import arrays_of
 from nearcast.indexes.trigger.moving.bounds import (
     BLOCK,
-    Blocks,
-    Entries,
     new_entries,
     raise_table,
     rounded_up,
@@ -39,6 +37,8 @@ from nearcast.indexes.trigger.moving.search import Batch, Work, search_delta, se
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.indexes._undo import UndoLog
 
 
 @dataclass(eq=False)
@@ -69,11 +69,9 @@ class ListsComponent:
             self.changed.append(rows)
         _set_in_lists(self.rows, self.lists, rows, values)
 
-    def kill(self, rows: NDArray[np.int64]) -> None:
+    def kill(self, rows: NDArray[np.int64], undo: UndoLog) -> None:
         """Make these rows count no longer."""
-        self.n_dead += len(rows)
-        self.rows.slot[rows] = DEAD
-        self.set_thresholds(rows, np.full(len(rows), np.inf))
+        _kill(self, rows, undo)
 
     def taken_changes(self) -> list[NDArray[np.int64]]:
         """Return the rows that have changed since the last call, and collect from here on."""
@@ -97,17 +95,7 @@ class ListsComponent:
         """Write every array as a file of its own."""
         folder.mkdir(parents=True)
         for name, array in (arrays_of(self.rows, "rows.") | arrays_of(self.lists, "lists.")).items():
-            np.save(folder / f"{name}.npy", array)
-
-    @classmethod
-    def opened(cls, number: int, folder: Path) -> ListsComponent:
-        """Map what `save` wrote."""
-        rows = MovingRows(*(mapped(folder / f"rows.{name}.npy") for name in MovingRows._fields))
-        entries = Entries(*(mapped(folder / f"lists.entries.{name}.npy") for name in Entries._fields))
-        blocks = Blocks(*(mapped(folder / f"lists.blocks.{name}.npy") for name in Blocks._fields))
-        flat = {n: mapped(folder / f"lists.{n}.npy") for n in Lists._fields if n not in ("entries", "blocks")}
-        lists = Lists(entries=entries, blocks=blocks, **flat)
-        return cls(number, rows, lists, int((rows.slot < 0).sum()))
+            save_array(folder / f"{name}.npy", array)
 
 
 @step
@@ -161,6 +149,21 @@ def _copy_rows(old, changed, rows, lists, new):
         set_row(rows, lists, new[i], old.record[changed[i], THRESHOLD])
 
 
+def note_thresholds(component: Component, rows: NDArray[np.int64], undo: UndoLog) -> None:
+    """Note the thresholds of rows; tables of bounds that were raised for others stay so, which costs no answer."""
+    undo.call(component.set_thresholds, rows, component.rows.record[rows, THRESHOLD])
+
+
+def _kill(component: Component, rows: NDArray[np.int64], undo: UndoLog) -> None:
+    """Make rows of a component count no longer."""
+    note_thresholds(component, rows, undo)
+    undo.items(component.rows.slot, rows)
+    undo.attributes(component, "n_dead")
+    component.n_dead += len(rows)
+    component.rows.slot[rows] = DEAD
+    component.set_thresholds(rows, np.full(len(rows), np.inf))
+
+
 class DeltaComponent:
     """At most `capacity` rows that are all looked at; each has one entry, with all of its words in the signature."""
 
@@ -180,10 +183,12 @@ class DeltaComponent:
         """Tell whether so many more rows fit."""
         return self.n_rows + n_rows <= self.capacity
 
-    def append(self, rows: MovingRows) -> NDArray[np.int64]:
+    def append(self, rows: MovingRows, undo: UndoLog) -> NDArray[np.int64]:
         """Add rows; return their numbers here."""
         first, last = self.n_rows, self.n_rows + len(rows.slot)
         mine = self.rows
+        undo.call(self._enter_all)
+        undo.attributes(self, "rows", "n_rows", "_frame")
         used = int(mine.record[first - 1, LAST]) if first else 0
         if used + len(rows.term) > len(mine.term):
             self.rows = mine = mine._replace(term=np.append(mine.term, np.empty(used + len(rows.term), np.int32)))
@@ -194,8 +199,12 @@ class DeltaComponent:
         self.n_rows = last
         if first == 0 or not _enter(self._is_earth, mine, first, last, self._frame, self._entries, np.empty(3)):
             self._frame = frame_around(self._is_earth, mine.record[:last], 0.5)
-            _enter(self._is_earth, mine, 0, last, self._frame, self._entries, np.empty(3))
+            self._enter_all()
         return np.arange(first, last, dtype=np.int64)
+
+    def _enter_all(self) -> None:
+        """Write the entries of all rows there are, by the present frame."""
+        _enter(self._is_earth, self.rows, 0, self.n_rows, self._frame, self._entries, np.empty(3))
 
     def search(self, batch: Batch, first: int, last: int, work: Work) -> int:
         """Run `search_delta`."""
@@ -206,11 +215,9 @@ class DeltaComponent:
         self.rows.record[rows, THRESHOLD] = values
         _set_in_delta(self._entries, rows, values)
 
-    def kill(self, rows: NDArray[np.int64]) -> None:
+    def kill(self, rows: NDArray[np.int64], undo: UndoLog) -> None:
         """Make these rows count no longer."""
-        self.n_dead += len(rows)
-        self.rows.slot[rows] = DEAD
-        self.set_thresholds(rows, np.full(len(rows), np.inf))
+        _kill(self, rows, undo)
 
     def live_rows(self) -> NDArray[np.int64]:
         """Return the rows that count."""

@@ -36,7 +36,7 @@ from nearcast.indexes.trigger.moving.rows import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_VACANT = -1
+VACANT = -1
 #: Features by which triggers are alike: how easily they fire close by, how easily far away, and where they are.
 _FEATURES = 5
 #: How much more a difference in place counts than one in ease: a block is bounded by its box, whatever is inside.
@@ -111,7 +111,7 @@ def _count_terms(term, count):
 def _numbered(terms: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return the table that finds the number of a term's list."""
     places = 1 << (2 * len(terms) + 1).bit_length()
-    key, number = np.full(places, _VACANT, np.int32), np.zeros(places, np.int32)
+    key, number = np.full(places, VACANT, np.int32), np.zeros(places, np.int32)
     _enter_terms(terms, key, number)
     return key, number
 
@@ -120,7 +120,7 @@ def _numbered(terms: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.i
 def _place_of(key, term):
     """Return the place in the table where a term is, or may be put."""
     at = (np.int64(term) * 2654435769) & (key.size - 1)
-    while key[at] != _VACANT and key[at] != term:
+    while key[at] != VACANT and key[at] != term:
         at = (at + 1) & (key.size - 1)
     return at
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,11 +10,14 @@ import numpy as np
 from nearcast._jit import hot_kernel
 from nearcast.indexes import Matches
 from nearcast.indexes._gather import merge_hits
+from nearcast.indexes._threads import in_threads
 from nearcast.indexes.trigger.moving.components import Component
 from nearcast.indexes.trigger.moving.search import HITS, LOOKED_AT, VERIFIED, Batch, Work, new_work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.indexes._undo import UndoLog
 
 #: Messages searched at a time.
 _CHUNK = 512
@@ -36,7 +38,8 @@ class _Sorted(NamedTuple):
 class MovingMatcher:
     """Runs searches and keeps their scratch space between calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, undo: UndoLog) -> None:
+        self._undo = undo
         self._idle: list[Work] = []
 
     def match(self, components: Sequence[Component], batch: Batch, n_terms: int, n_slots: int, threads: int) -> Matches:
@@ -52,8 +55,7 @@ class MovingMatcher:
 
         starts = range(0, n, _CHUNK)
         if threads > 1 and len(starts) > 1:
-            with ThreadPoolExecutor(threads) as pool:
-                chunks = list(pool.map(run, starts))
+            chunks = in_threads(run, starts, threads, self._undo)
         else:
             chunks = [run(first) for first in starts]
         return _joined(chunks)
