@@ -17,7 +17,7 @@ import pyarrow as pa
 from nearcast import _arrow, engine
 from nearcast.columns import NO_TIME, TOPK, Messages, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
-from nearcast.errors import InvalidColumns, InvalidInput, InvalidSubscription, NotSupported
+from nearcast.errors import InvalidInput, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate, joined_messages
 from nearcast.explain import Explanation, Question, Standing, Step, explain
 from nearcast.geo import Regions, Shape, Space, shape_from
@@ -40,6 +40,7 @@ from nearcast.recent import Recent
 from nearcast.sliding import Window
 from nearcast.snapshot import open_state, save_state
 from nearcast.tables import Rejected, messages_table, read_messages, read_subscriptions, subscriptions_table
+from nearcast.tables.inputs import table_or_values
 from nearcast.tables.message_limits import check_bytes, check_words
 from nearcast.tables.scored import NO_WINDOW, columns_of
 from nearcast.text import Analyzer, Vocabulary
@@ -159,7 +160,7 @@ class Hub:
         returned; `strict` refuses the table, or the row.
         """
         rejected = Rejected()
-        subscriptions = _table_or_values(subscriptions)
+        subscriptions = table_or_values(subscriptions, self.space)
         if not isinstance(subscriptions, pa.Table):
             subscriptions = subscriptions_table(subscriptions, self.space, rejected=rejected, source=source)
         with self._lock:
@@ -282,7 +283,7 @@ class Hub:
         if not isinstance(threads, int) or threads < 1:
             raise ValueError(f"threads is {threads!r}; expected 1 or more")
         rejected = Rejected()
-        messages = _table_or_values(messages)
+        messages = table_or_values(messages, self.space)
         if not isinstance(messages, pa.Table):
             messages = messages_table(messages, self.space, rejected=rejected, source=source, strict=strict)
         with self._lock:
@@ -412,7 +413,7 @@ class Hub:
             state = self._state
             asked = self._asked(subscription, words, rejected, strict=strict)
             weights = TermWeights(words, state.vocabulary)
-            given = list(self._recent.samples()) if sample is None else [_table_or_values(sample)]
+            given = list(self._recent.samples()) if sample is None else [table_or_values(sample, self.space)]
         if sample is None and not given:
             raise InvalidInput("nothing was published yet to judge by; give a sample of messages", field="sample")
         pieces = []
@@ -533,19 +534,6 @@ def _checked_distance(given: float | None) -> float | None:
     if not is_number(given) or not 0 < given < math.inf:
         raise InvalidInput(f"max_distance is {given!r}; expected a finite number above 0", field="max_distance")
     return float(given)
-
-
-def _table_or_values(given: Any) -> pa.Table | Iterable[Any]:
-    """Return what speaks Arrow as a table and other iterables as they are; refuse what only looks like one."""
-    if isinstance(given, pa.Table):
-        return given
-    if isinstance(given, pa.RecordBatch):
-        return pa.Table.from_batches([given])
-    if hasattr(given, "__arrow_c_stream__"):
-        return pa.table(given)
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise InvalidColumns(f"{type(given).__name__} was given; expected a table or a list of values")
-    return given
 
 
 def _point(place: Any) -> tuple[float, float] | None:

@@ -13,6 +13,7 @@ from nearcast.geo.space import Space
 from nearcast.model.places import check_place, place_from
 from nearcast.tables.cells import Floats, TableRows, as_mask
 from nearcast.tables.column_names import check_message_names
+from nearcast.tables.geometries import with_places
 from nearcast.tables.message_limits import refuse_expired, refuse_long, refuse_wordy
 from nearcast.tables.names import EARTH_PLACE, GEOMETRY_COLUMN, PLANE_PLACE, ROW_COLUMN
 from nearcast.tables.rejected import Mask, Rejected
@@ -49,6 +50,7 @@ def read_messages(
     Raises `InvalidColumns` where a column is missing or has a type that cannot serve. `first_row` is the number of the
     first row in `source`, unless the table comes from `nearcast.files`, which numbers its rows.
     """
+    table = with_places(table, space, source=source, first_row=first_row, is_message=True, rejected=rejected)
     rows = TableRows(table, source, first_row)
     _check_columns(rows, space)
     check_message_names(table.column_names, space, source, rejected, strict=strict)

@@ -36,7 +36,19 @@ from nearcast.text.words import WordTable
 USUAL_TEXT_WEIGHT = 0.5
 USUAL_K = 10
 
-_FIELDS = ("id", "kind", "query", "region", "terms", "text_weight", "threshold", "similarity", "k", GEOMETRY_COLUMN)
+_FIELDS = (
+    "id",
+    "kind",
+    "query",
+    "region",
+    "terms",
+    "text_weight",
+    "threshold",
+    "similarity",
+    "k",
+    "geometry",
+    GEOMETRY_COLUMN,
+)
 _UNKNOWN_FUNCTION = 255
 #: Why a row of kind `topk` is refused.
 NO_WINDOW = "a top-k subscription needs a window; give one to the hub, Hub(window=...), or to the command, --window"
@@ -160,7 +172,7 @@ def _refuse_by_value(rows: TableRows, kind: int, which: Rows, space: Space) -> N
         # What another kind uses is no fault of a row in a table.
         unused = [name for name, kinds in KINDS_OF.items() if KIND_NAMES[kind] not in kinds]
         given = {name: each for name, each in given.items() if name not in unused}
-        if given.pop(GEOMETRY_COLUMN, None) is not None:
+        if [each for each in (given.pop(GEOMETRY_COLUMN, None), given.pop("geometry", None)) if each is not None]:
             given["region"] = "the geometry"
         try:
             subscription_from(given)
@@ -189,7 +201,7 @@ def _places(rows: TableRows, space: Space) -> tuple[Floats, Mask]:
         is_good &= (np.abs(x) <= 180) & (np.abs(y) <= 90)
     else:
         is_good &= np.isfinite(x) & np.isfinite(y)
-    for name in (*box, circle[2], "region", GEOMETRY_COLUMN):
+    for name in (*box, circle[2], "region", "geometry", GEOMETRY_COLUMN):
         if rows.has(name):
             is_good &= ~as_mask(rows.column(name).is_valid())
     return np.column_stack([x, y]), is_good

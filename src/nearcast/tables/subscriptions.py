@@ -26,6 +26,7 @@ from nearcast.tables.cells import (
 )
 from nearcast.tables.column_names import check_kinds, check_subscription_names
 from nearcast.tables.duplicates import repeated
+from nearcast.tables.geometries import with_places
 from nearcast.tables.names import (
     EARTH_BOX,
     EARTH_CIRCLE,
@@ -70,6 +71,7 @@ def read_subscriptions(
     `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers
     its rows.
     """
+    table = with_places(table, space, source=source, first_row=first_row, rejected=rejected)
     rows = TableRows(table, source, first_row)
     check_columns(rows, space)
     check_subscription_names(table.column_names, space, source, rejected, strict=strict)
@@ -270,7 +272,7 @@ def _refuse_halves(
 def _geometries(rows: TableRows) -> dict[int, Any]:
     """Return the GeoJSON of the rows that have some, by row."""
     found: dict[int, Any] = {}
-    for name in (GEOMETRY_COLUMN, "region"):
+    for name in (GEOMETRY_COLUMN, "geometry", "region"):
         if not rows.has(name):
             continue
         column = rows.column(name)
