@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import engine
+from nearcast.ahead import MaxAhead, why_expired
 from nearcast.columns import NO_TIME, TOPK, Messages, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Piece
-from nearcast.errors import InvalidColumns, InvalidInput, InvalidSubscription, NotSupported
+from nearcast.errors import InvalidColumns, InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate, joined_messages
 from nearcast.explain import Explanation, Question, Standing, Step, explain
 from nearcast.geo import Regions, Shape, Space, shape_from
@@ -75,7 +76,8 @@ class Hub:
     `analyzer` says how text and queries become words; `vocabulary` holds the document frequencies that weights come
     from, as they are when it is given; `max_distance` is for scored subscriptions that give none, in metres on the
     earth. `window` is what top-k subscriptions look at: a number of messages, or event time like "30s", "15m", "2h",
-    "7d" or a timedelta; without it there are none.
+    "7d" or a timedelta; without it there are none. `max_ahead`, a stretch of time in the same forms, refuses messages
+    whose time lies further ahead of event time, the largest time accepted so far; the first time is always accepted.
 
     What a call delivers it returns. Only `subscribe` and `subscribe_many` return something else: what a new top-k
     subscription finds in the window comes first in what the next call returns; `poll` returns it at once.
@@ -90,9 +92,11 @@ class Hub:
         vocabulary: Vocabulary | None = None,
         max_distance: float | None = None,
         window: Window | int | str | timedelta | None = None,
+        max_ahead: MaxAhead | str | timedelta | None = None,
     ):
         self.space = _space(space)
         self.max_distance = _checked_distance(max_distance)
+        self.max_ahead = MaxAhead.of(max_ahead)
         self._lock = threading.RLock()
         self._recent = Recent()
         self._waiting: list[Piece] = []
@@ -121,6 +125,8 @@ class Hub:
         if isinstance(value, TopK) and self.window is None:
             raise InvalidSubscription(NO_WINDOW, field="kind")
         with self._lock:
+            if value.expires is not None and microseconds_of(value.expires) <= self._state.now:
+                raise InvalidSubscription(why_expired(microseconds_of(value.expires), self._state.now), field="expires")
             self._waiting += engine.subscribe(self._state, self._columns_of(value, self._state.words))
         return value.id
 
@@ -157,6 +163,7 @@ class Hub:
                 source=source,
                 max_distance=self.max_distance,
                 has_window=self.window is not None,
+                now=state.now,
                 rejected=rejected,
             )
             self._waiting += engine.subscribe(state, columns, threads or os.cpu_count() or 1)
@@ -248,7 +255,10 @@ class Hub:
         value.check(self.space)
         with self._lock:
             self._forget_words()
-            pieces = engine.publish(self._state, self._message_columns(value))
+            columns = self._message_columns(value)
+            for _, reason in self._why_ahead(columns.time):
+                raise InvalidMessage(reason, field="time")
+            pieces = engine.publish(self._state, columns)
             self._recent.add(value)
             return self._deliveries(pieces)
 
@@ -276,7 +286,7 @@ class Hub:
                 source=source,
                 weights=state.weights if state.needs_totals else None,
                 window_words=None if state.topk is None else state.topk.words.table,
-                why_late=self._why_late,
+                why_untimely=self._why_untimely,
                 rejected=rejected,
             )
             self._recent.add_table(messages)
@@ -286,6 +296,18 @@ class Hub:
         """Let go of words that left the window: now, before messages are encoded."""
         if self._state.topk is not None:
             self._state.topk.forget_words(self._state.weights)
+
+    def _why_untimely(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
+        """Return which messages, arriving in this order, lie in the future or come too late for the window, and why."""
+        ahead = self._why_ahead(times)
+        if not ahead:
+            return self._why_late(times)
+        kept = np.delete(np.arange(len(times)), [row for row, _ in ahead])
+        return ahead + [(int(kept[row]), reason) for row, reason in self._why_late(times[kept])]
+
+    def _why_ahead(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
+        """Return which messages, arriving in this order, lie too far ahead of event time, and why."""
+        return [] if self.max_ahead is None else self.max_ahead.refused(times, self._state.now)
 
     def _why_late(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
         """Return which messages, arriving in this order, come too late for the window, and why."""
@@ -429,7 +451,8 @@ class Hub:
         with self._lock:
             if any(map(len, self._waiting)):
                 raise ValueError("deliveries of new subscriptions are waiting; take them with poll() before saving")
-            save_state(self._state, folder, max_distance=self.max_distance)
+            max_ahead = None if self.max_ahead is None else self.max_ahead.length
+            save_state(self._state, folder, max_distance=self.max_distance, max_ahead=max_ahead)
 
     @classmethod
     def open(cls, folder: str | Path) -> Hub:
@@ -440,6 +463,7 @@ class Hub:
         state, about = open_state(folder)
         hub = cls(state.index.space, index="scan", max_distance=about["max_distance"])
         hub._state = state
+        hub.max_ahead = None if about.get("max_ahead") is None else MaxAhead(about["max_ahead"])
         return hub
 
     def stats(self) -> dict[str, Any]:

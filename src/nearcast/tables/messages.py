@@ -34,7 +34,7 @@ def read_messages(
     add_words: bool = False,
     weights: TermWeights | None = None,
     window_words: WordTable | None = None,
-    why_late: Callable[[np.ndarray], list[tuple[int, str]]] | None = None,
+    why_untimely: Callable[[np.ndarray], list[tuple[int, str]]] | None = None,
     rejected: Rejected,
 ) -> Messages:
     """Return the good rows of a table of messages, in order; the others are added to `rejected`.
@@ -42,9 +42,10 @@ def read_messages(
     Ids become string or int64, columns of other names become `attributes`. The words of a row are those of its `text`
     and then its `terms`; words that `words` lacks are -1, unless `add_words`. A row with both has one -1 between them,
     so that no phrase reaches from one into the other. With `weights` each message gets its `totals`, and its words are
-    added to `window_words` where these are given as well. `why_late` tells which times of good rows are too late.
-    Raises `InvalidColumns` where a column is missing or has a type that cannot serve. `first_row` is the number of the
-    first row in `source`, unless the table comes from `nearcast.files`, which numbers its rows.
+    added to `window_words` where these are given as well. `why_untimely` tells which times of good rows
+    are too late or lie in the future. Raises `InvalidColumns` where a column is missing or has a type that cannot
+    serve. `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which
+    numbers its rows.
     """
     rows = TableRows(table, source, first_row)
     _check_columns(rows, space)
@@ -63,10 +64,10 @@ def read_messages(
         totals = message_totals(term_start, own_terms, own, weights)
         if window_words is not None:
             window_terms = _in_table(own, own_terms, window_words, add=True)
-    if why_late is not None:
+    if why_untimely is not None:
         usable = np.flatnonzero(~rows.faults.is_bad)
-        for late, reason in why_late(time[usable]):
-            rows.faults.add(int(usable[late]), "time", reason)
+        for at, reason in why_untimely(time[usable]):
+            rows.faults.add(int(usable[at]), "time", reason)
     rows.report(rejected, ids)
     attributes = _attributes(table, space)
     messages = Messages(ids, term_start, terms, box, time, expires, attributes, totals, window_terms)

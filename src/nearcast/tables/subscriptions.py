@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast.columns import KIND_NAMES, SIMILAR, TOPK, WITHIN, Subscriptions
+from nearcast.ahead import why_expired
+from nearcast.columns import KIND_NAMES, NO_TIME, SIMILAR, TOPK, WITHIN, Subscriptions
 from nearcast.errors import InvalidColumns, InvalidQuery
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
 from nearcast.geo.shapes import shorten
@@ -55,14 +56,15 @@ def read_subscriptions(
     max_distance: float | None = None,
     has_window: bool = True,
     may_repeat: bool = False,
+    now: int = NO_TIME,
     rejected: Rejected,
 ) -> Subscriptions:
     """Return the good rows of a table of subscriptions, in order; the others are added to `rejected`.
 
     The words of queries are added to `words`. Of rows with the same id the first good one is taken, unless they
-    `may_repeat`, as changes one after the other do. `max_distance` is
-    that of scored rows that give none; without it, the diagonal of a plane with bounds. Rows of kind `topk` are refused
-    where there is no window. Raises `InvalidColumns` where a column is missing or has a type that cannot serve.
+    `may_repeat`, as changes one after the other do. `max_distance` is that of scored rows that give none; without it,
+    the diagonal of a plane with bounds. Rows of kind `topk` are refused where there is no window, and rows that have
+    expired by event time `now`. Raises `InvalidColumns` where a column is missing or has a type that cannot serve.
     `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers
     its rows.
     """
@@ -72,6 +74,8 @@ def read_subscriptions(
     _refuse_zero_bytes(rows, ids)
     kind = _kinds(rows)
     expires = rows.times("expires")
+    is_over = (expires != NO_TIME) & (expires <= now)
+    rows.faults.add_where(is_over, "expires", lambda row: why_expired(int(expires[row]), now))
     if not has_window:
         rows.faults.add_where(kind == TOPK, "kind", NO_WINDOW)
     readers: list[tuple[Mask, _Reader]] = [
