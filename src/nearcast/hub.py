@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow, engine
+from nearcast.ahead import MaxAhead, why_expired
 from nearcast.columns import NO_TIME, TOPK, Messages, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
-from nearcast.errors import InvalidInput, InvalidSubscription, NotSupported
+from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate, joined_messages
 from nearcast.explain import Explanation, Question, Standing, Step, explain
 from nearcast.geo import Regions, Shape, Space, shape_from
@@ -76,7 +77,8 @@ class Hub:
     `analyzer` says how text and queries become words; `vocabulary` holds the document frequencies that weights come
     from, as they are when it is given; `max_distance` is for scored subscriptions that give none, in metres on the
     earth. `window` is what top-k subscriptions look at: a number of messages, or event time like "30s", "15m", "2h",
-    "7d" or a timedelta; without it there are none.
+    "7d" or a timedelta; without it there are none. `max_ahead`, a stretch of time in the same forms, refuses messages
+    whose time lies further ahead of event time, the largest time accepted so far; the first time is always accepted.
 
     What a call delivers it returns. Only `subscribe` and `subscribe_many` return something else: what a new top-k
     subscription finds in the window comes first in what the next call returns; `poll` returns it at once.
@@ -91,9 +93,11 @@ class Hub:
         vocabulary: Vocabulary | None = None,
         max_distance: float | None = None,
         window: Window | int | str | timedelta | None = None,
+        max_ahead: MaxAhead | str | timedelta | None = None,
     ):
         self.space = _space(space)
         self.max_distance = _checked_distance(max_distance)
+        self.max_ahead = MaxAhead.of(max_ahead)
         self._lock = threading.RLock()
         self._recent = Recent()
         self._state = engine.State(
@@ -130,6 +134,8 @@ class Hub:
         if isinstance(value, TopK) and self.window is None:
             raise InvalidSubscription(NO_WINDOW, field="kind")
         with self._lock:
+            if value.expires is not None and microseconds_of(value.expires) <= self._state.now:
+                raise InvalidSubscription(why_expired(microseconds_of(value.expires), self._state.now), field="expires")
             engine.subscribe(self._state, self._columns_of(value, self._state.words))
         return value.id
 
@@ -174,6 +180,7 @@ class Hub:
                 max_distance=self.max_distance,
                 has_window=self.window is not None,
                 strict=strict,
+                now=state.now,
                 rejected=rejected,
             )
             engine.subscribe(state, columns, threads or os.cpu_count() or 1)
@@ -268,7 +275,10 @@ class Hub:
         value.check(self.space)
         with self._lock:
             self._forget_words()
-            engine.publish(self._state, self._message_columns(value))
+            columns = self._message_columns(value)
+            for _, reason in self._why_ahead(columns.time):
+                raise InvalidMessage(reason, field="time")
+            engine.publish(self._state, columns)
             self._recent.add(value)
             return self._deliveries(published=(self._state.next_step - 1, value))
 
@@ -297,7 +307,7 @@ class Hub:
                 source=source,
                 weights=state.weights if state.needs_totals else None,
                 window_words=None if state.topk is None else state.topk.words.table,
-                why_late=self._why_late,
+                why_untimely=self._why_untimely,
                 strict=strict,
                 rejected=rejected,
             )
@@ -310,6 +320,18 @@ class Hub:
         state = self._whole()
         if state.topk is not None:
             state.topk.forget_words(state.weights)
+
+    def _why_untimely(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
+        """Return which messages, arriving in this order, lie in the future or come too late for the window, and why."""
+        ahead = self._why_ahead(times)
+        if not ahead:
+            return self._why_late(times)
+        kept = np.delete(np.arange(len(times)), [row for row, _ in ahead])
+        return ahead + [(int(kept[row]), reason) for row, reason in self._why_late(times[kept])]
+
+    def _why_ahead(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
+        """Return which messages, arriving in this order, lie too far ahead of event time, and why."""
+        return [] if self.max_ahead is None else self.max_ahead.refused(times, self._state.now)
 
     def _why_late(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
         """Return which messages, arriving in this order, come too late for the window, and why."""
@@ -475,7 +497,8 @@ class Hub:
             state = self._whole()
             if any(map(len, state.waiting or [])):
                 raise ValueError("deliveries of new subscriptions are waiting; take them with poll() before saving")
-            save_state(state, folder, max_distance=self.max_distance)
+            max_ahead = None if self.max_ahead is None else self.max_ahead.length
+            save_state(state, folder, max_distance=self.max_distance, max_ahead=max_ahead)
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool | None = None) -> Hub:
@@ -489,6 +512,7 @@ class Hub:
         state, about = open_state(folder, verify=verify)
         hub = cls(state.index.space, index="scan", max_distance=about["max_distance"])
         hub._state = state
+        hub.max_ahead = None if about.get("max_ahead") is None else MaxAhead(about["max_ahead"])
         state.waiting = []
         return hub
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast.columns import KIND_NAMES, SIMILAR, TOPK, WITHIN, Subscriptions
+from nearcast.ahead import why_expired
+from nearcast.columns import KIND_NAMES, NO_TIME, SIMILAR, TOPK, WITHIN, Subscriptions
 from nearcast.errors import InvalidColumns, InvalidQuery
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
 from nearcast.geo.shapes import shorten
@@ -58,15 +59,16 @@ def read_subscriptions(
     has_window: bool = True,
     may_repeat: bool = False,
     strict: bool = False,
+    now: int = NO_TIME,
     rejected: Rejected,
 ) -> Subscriptions:
     """Return the good rows of a table of subscriptions, in order; the others are added to `rejected`.
 
     The words of queries are added to `words`. Of rows with the same id the first good one is taken, unless they
-    `may_repeat`, as changes one after the other do. `max_distance` is
-    that of scored rows that give none; without it, the diagonal of a plane with bounds. Rows of kind `topk` are refused
-    where there is no window. A column whose name is one edit away from a known one, and values that a row's kind does
-    not use, are warnings; with `strict` the table or the row is refused. Raises `InvalidColumns` where a column is
+    `may_repeat`, as changes one after the other do. `max_distance` is that of scored rows that give none; without it,
+    the diagonal of a plane with bounds. Rows of kind `topk` are refused where there is no window, and rows that have
+    expired by event time `now`. A column whose name is one edit away from a known one, and values that a row's kind
+    does not use, are warnings; with `strict` the table or the row is refused. Raises `InvalidColumns` where a column is
     missing or has a type that cannot serve.
     `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers
     its rows.
@@ -79,6 +81,8 @@ def read_subscriptions(
     kind = _kinds(rows)
     check_kinds(rows, kind, rejected, strict=strict)
     expires = rows.times("expires")
+    is_over = (expires != NO_TIME) & (expires <= now)
+    rows.faults.add_where(is_over, "expires", lambda row: why_expired(int(expires[row]), now))
     if not has_window:
         rows.faults.add_where(kind == TOPK, "kind", NO_WINDOW)
     readers: list[tuple[Mask, _Reader]] = [
