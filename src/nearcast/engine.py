@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._ids import IdTable
+from nearcast._request_texts import RequestTexts
 from nearcast.columns import NO_TIME, TOPK, WITHIN, Messages, Subscriptions, datetime_of
 from nearcast.deliveries import Changed, Delivered, Deliveries, Piece, changed_of, in_order
 from nearcast.errors import InvalidMessage, InvalidSubscription, UnknownSubscription
@@ -117,6 +118,8 @@ class State:
     next_expiry: int = _NEVER
     #: Columns by slot that whoever runs the engine keeps here; they follow when slots get other numbers.
     by_slot: dict[str, NDArray[Any]] = field(default_factory=dict)
+    #: What subscriptions said, for whoever gives them back as values and stores their texts here.
+    texts: RequestTexts = field(default_factory=RequestTexts)
     #: Whether slots get other numbers by themselves, when subscriptions come; else `renumber_if_sparse` is called.
     renumbers: bool = True
     window: Window | None = None
@@ -482,6 +485,7 @@ def renumber_if_sparse(state: State) -> None:
         return
     old = state.index.renumber()
     state.ids.renumber(old)
+    state.texts.renumber(old)
     if state.topk is not None:
         state.topk.holding.renumber(old)
     if len(state.expires):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nearcast._ids import IdTable
+from nearcast._request_texts import RequestTexts
 from nearcast._saved import mapped, new_folder, replace_file, save_array
 from nearcast.engine import State
 from nearcast.errors import IncompatibleStore
@@ -27,6 +28,8 @@ def save_state(state: State, folder: str | Path, **more: Any) -> None:
     state.words.save(folder / "words")
     state.vocabulary.save(folder / "vocabulary")
     state.ids.save(folder / "ids")
+    if len(state.texts):
+        state.texts.save(folder / "texts")
     save_array(folder / "expires.npy", state.expires)
     for name, column in state.by_slot.items():
         save_array(folder / f"slot_{name}.npy", column)
@@ -71,6 +74,7 @@ def open_state(folder: str | Path) -> tuple[State, dict[str, Any]]:
         analyzer=Analyzer(**analyzer),
         vocabulary=Vocabulary.open(folder / "vocabulary"),
         ids=IdTable.open(folder / "ids"),
+        texts=RequestTexts.open(folder / "texts"),
         now=about["now"],
         next_step=about["next_step"],
         published=about["published"],

@@ -36,6 +36,7 @@ from nearcast.tables.names import (
     PLANE_NAMES,
 )
 from nearcast.tables.rejected import Mask, Rejected, one_line
+from nearcast.tables.requests import within_texts
 from nearcast.tables.scored import NO_WINDOW, read_scored, subscription_names, without_bad
 from nearcast.text import Analyzer
 from nearcast.text.words import WordTable
@@ -55,6 +56,7 @@ def read_subscriptions(
     max_distance: float | None = None,
     has_window: bool = True,
     may_repeat: bool = False,
+    keep_texts: bool = False,
     rejected: Rejected,
 ) -> Subscriptions:
     """Return the good rows of a table of subscriptions, in order; the others are added to `rejected`.
@@ -63,8 +65,8 @@ def read_subscriptions(
     `may_repeat`, as changes one after the other do. `max_distance` is
     that of scored rows that give none; without it, the diagonal of a plane with bounds. Rows of kind `topk` are refused
     where there is no window. Raises `InvalidColumns` where a column is missing or has a type that cannot serve.
-    `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers
-    its rows.
+    With `keep_texts` rows have their request texts. `first_row` is the number of the first row in `source`, unless the
+    table comes from `nearcast.files`, which numbers its rows.
     """
     rows = TableRows(table, source, first_row)
     check_columns(rows, space)
@@ -75,9 +77,9 @@ def read_subscriptions(
     if not has_window:
         rows.faults.add_where(kind == TOPK, "kind", NO_WINDOW)
     readers: list[tuple[Mask, _Reader]] = [
-        (~np.isin(kind, (SIMILAR, TOPK)), lambda part: _read_within(part, space, words, analyzer)),
-        (kind == SIMILAR, lambda part: read_scored(part, SIMILAR, space, words, analyzer, max_distance)),
-        (kind == TOPK, lambda part: read_scored(part, TOPK, space, words, analyzer, max_distance)),
+        (~np.isin(kind, (SIMILAR, TOPK)), lambda part: _read_within(part, space, words, analyzer, keep_texts)),
+        (kind == SIMILAR, lambda part: read_scored(part, SIMILAR, space, words, analyzer, max_distance, keep_texts)),
+        (kind == TOPK, lambda part: read_scored(part, TOPK, space, words, analyzer, max_distance, keep_texts)),
     ]
     found = _read_parts(rows, readers, subscription_names(space))
     if not may_repeat:
@@ -103,7 +105,9 @@ def _read_parts(rows: TableRows, readers: list[tuple[Mask, _Reader]], names: tup
     return Subscriptions.concat(parts).take(np.argsort(np.concatenate(places)))
 
 
-def _read_within(rows: TableRows, space: Space, words: WordTable, analyzer: Analyzer) -> Subscriptions:
+def _read_within(
+    rows: TableRows, space: Space, words: WordTable, analyzer: Analyzer, keep_texts: bool
+) -> Subscriptions:
     """Return the columns of boolean subscriptions; bad rows stay in their place and mean nothing."""
     queries = _queries(rows)
     regions, is_bounded = read_regions(rows, space)
@@ -111,7 +115,10 @@ def _read_within(rows: TableRows, space: Space, words: WordTable, analyzer: Anal
     compiled = compile_queries(without_bad(queries, is_bad), words, analyzer=analyzer, has_region=is_bounded | is_bad)
     for row, error in compiled.errors:
         rows.faults.add(row, "query", one_line(error))
-    return Subscriptions.of(compiled.clause_start, compiled.code_start, compiled.code, regions)
+    is_empty = np.diff(compiled.clause_start) == 0
+    texts = within_texts(rows, queries, regions, is_empty, space) if keep_texts else None
+    found = Subscriptions.of(compiled.clause_start, compiled.code_start, compiled.code, regions)
+    return replace(found, texts=texts)
 
 
 def check_columns(rows: TableRows, space: Space) -> None:
