@@ -179,9 +179,9 @@ def _assembled(
 
 def _gathered(start: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> tuple[Any, Any]:
     """Return the starts of the chosen rows packed together, and where their items were before."""
-    if start[-1] == len(start) - 1:  # every row has one item
-        return np.arange(rows.size + 1), rows
     counts = start[rows + 1] - start[rows]
+    if (counts == 1).all():
+        return np.arange(rows.size + 1), start[rows]
     packed = np.concatenate([[0], np.cumsum(counts)])
     return packed, np.arange(packed[-1]) + np.repeat(start[rows] - packed[:-1], counts)
 

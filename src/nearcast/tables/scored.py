@@ -1,6 +1,7 @@
 """The rows of a table of subscriptions that are scored: words, a place, and how the two are weighed."""
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -30,6 +31,7 @@ from nearcast.tables.names import (
     PLANE_NAMES,
 )
 from nearcast.tables.rejected import Mask, Rows, one_line
+from nearcast.tables.requests import scored_texts
 from nearcast.text import Analyzer
 from nearcast.text.words import WordTable
 
@@ -112,7 +114,13 @@ def _scoring_of(value: Similar | TopK, distance: float) -> Scoring:
 
 
 def read_scored(
-    rows: TableRows, kind: int, space: Space, words: WordTable, analyzer: Analyzer, max_distance: float | None
+    rows: TableRows,
+    kind: int,
+    space: Space,
+    words: WordTable,
+    analyzer: Analyzer,
+    max_distance: float | None,
+    keep_texts: bool = False,
 ) -> Subscriptions:
     """Return a table of subscriptions that are all of one scored kind as columns of the same rows.
 
@@ -131,7 +139,11 @@ def read_scored(
     form = np.where(rows.faults.is_bad, ANYWHERE, BOX)
     regions, _ = Regions.from_arrays(space, form, np.hstack([place, place]))
     kinds = np.full(n, kind, np.uint8)
-    return Subscriptions.of(np.arange(n + 1), term_start, terms, regions, kind=kinds, scoring=scoring)
+    found = Subscriptions.of(np.arange(n + 1), term_start, terms, regions, kind=kinds, scoring=scoring)
+    if not keep_texts:
+        return found
+    _, has_distance = rows.numbers_of(distance_name(space))
+    return replace(found, texts=scored_texts(queries, lists, has_distance))
 
 
 def _refuse_wordless(rows: TableRows, kind: int, is_wordless: Mask, scoring: Scoring) -> None:

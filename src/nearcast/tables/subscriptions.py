@@ -39,6 +39,7 @@ from nearcast.tables.names import (
     PLANE_NAMES,
 )
 from nearcast.tables.rejected import Mask, Rejected, one_line
+from nearcast.tables.requests import within_texts
 from nearcast.tables.scored import NO_WINDOW, read_scored, subscription_names, without_bad
 from nearcast.text import Analyzer
 from nearcast.text.words import WordTable
@@ -60,6 +61,7 @@ def read_subscriptions(
     may_repeat: bool = False,
     strict: bool = False,
     now: int = NO_TIME,
+    keep_texts: bool = False,
     rejected: Rejected,
 ) -> Subscriptions:
     """Return the good rows of a table of subscriptions, in order; the others are added to `rejected`.
@@ -70,8 +72,8 @@ def read_subscriptions(
     expired by event time `now`. A column whose name is one edit away from a known one, and values that a row's kind
     does not use, are warnings; with `strict` the table or the row is refused. Raises `InvalidColumns` where a column is
     missing or has a type that cannot serve.
-    `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers
-    its rows.
+    With `keep_texts` rows have their request texts. `first_row` is the number of the first row in `source`, unless the
+    table comes from `nearcast.files`, which numbers its rows.
     """
     table = with_places(table, space, source=source, first_row=first_row, rejected=rejected)
     rows = TableRows(table, source, first_row)
@@ -86,9 +88,9 @@ def read_subscriptions(
     if not has_window:
         rows.faults.add_where(kind == TOPK, "kind", NO_WINDOW)
     readers: list[tuple[Mask, _Reader]] = [
-        (~np.isin(kind, (SIMILAR, TOPK)), lambda part: _read_within(part, space, words, analyzer)),
-        (kind == SIMILAR, lambda part: read_scored(part, SIMILAR, space, words, analyzer, max_distance)),
-        (kind == TOPK, lambda part: read_scored(part, TOPK, space, words, analyzer, max_distance)),
+        (~np.isin(kind, (SIMILAR, TOPK)), lambda part: _read_within(part, space, words, analyzer, keep_texts)),
+        (kind == SIMILAR, lambda part: read_scored(part, SIMILAR, space, words, analyzer, max_distance, keep_texts)),
+        (kind == TOPK, lambda part: read_scored(part, TOPK, space, words, analyzer, max_distance, keep_texts)),
     ]
     found = _read_parts(rows, readers, subscription_names(space))
     if not may_repeat:
@@ -114,7 +116,9 @@ def _read_parts(rows: TableRows, readers: list[tuple[Mask, _Reader]], names: tup
     return Subscriptions.concat(parts).take(np.argsort(np.concatenate(places)))
 
 
-def _read_within(rows: TableRows, space: Space, words: WordTable, analyzer: Analyzer) -> Subscriptions:
+def _read_within(
+    rows: TableRows, space: Space, words: WordTable, analyzer: Analyzer, keep_texts: bool
+) -> Subscriptions:
     """Return the columns of boolean subscriptions; bad rows stay in their place and mean nothing."""
     queries = _queries(rows)
     regions, is_bounded = read_regions(rows, space)
@@ -122,7 +126,10 @@ def _read_within(rows: TableRows, space: Space, words: WordTable, analyzer: Anal
     compiled = compile_queries(without_bad(queries, is_bad), words, analyzer=analyzer, has_region=is_bounded | is_bad)
     for row, error in compiled.errors:
         rows.faults.add(row, "query", one_line(error))
-    return Subscriptions.of(compiled.clause_start, compiled.code_start, compiled.code, regions)
+    is_empty = np.diff(compiled.clause_start) == 0
+    texts = within_texts(rows, queries, regions, is_empty, space) if keep_texts else None
+    found = Subscriptions.of(compiled.clause_start, compiled.code_start, compiled.code, regions)
+    return replace(found, texts=texts)
 
 
 def check_columns(rows: TableRows, space: Space) -> None:

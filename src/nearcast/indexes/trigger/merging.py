@@ -65,6 +65,10 @@ class MergingIndex(Index):
                     return
                 self._merge_if_due()
 
+    def close(self) -> None:
+        """Wait until no merge is due, and none runs."""
+        self.settle()
+
     def _due(self) -> list[Component]:
         """Return the components to merge next: full deltas, a half-dead segment, or segments of like size."""
         full = [c for c in self._components if isinstance(c, DeltaComponent) and c is not self._delta]
