@@ -19,7 +19,7 @@ from nearcast.columns import NO_TIME, TOPK
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast._ids import IdTable
+    from nearcast._ids import IdTable, Kinds
     from nearcast.columns import Subscriptions
     from nearcast.engine import State
     from nearcast.text.weights import TermWeights
@@ -39,13 +39,14 @@ class Record(Protocol):
 class Stored:
     """Undo record of subscriptions stored or moved: new ids get none of it, known ones what they had.
 
-    `n_slots` and `n_live` are those of the index before; `held` is what the slots `replaced` held, and `expires` when
+    `n_slots` and `n_live` are those of the index before, `kinds` those of the ids; `held` is what the slots `replaced` held, and `expires` when
     that expires.
     """
 
     n_slots: int
     n_live: int
     new_ids: pa.Array
+    kinds: Kinds
     replaced: NDArray[np.int32]
     held: Subscriptions | None
     expires: NDArray[np.int64]
@@ -60,7 +61,7 @@ class Stored:
         expires = np.full(len(replaced), NO_TIME)
         has_expiry = replaced < len(state.expires)
         expires[has_expiry] = state.expires[replaced[has_expiry]]
-        return cls(state.index.n_slots, len(state.index), new_ids, replaced, held, expires)
+        return cls(state.index.n_slots, len(state.index), new_ids, state.ids.kinds, replaced, held, expires)
 
     def mend(self, state: State) -> None:
         """Undo the change."""
@@ -71,7 +72,7 @@ class Stored:
         if self.held is not None:
             index.replace(self.replaced, self.held)
         if len(self.new_ids):
-            state.ids.unbind(self.new_ids)
+            state.ids.unbind(self.new_ids, self.kinds)
         state.expires[added[added < len(state.expires)]] = NO_TIME
         has_expiry = self.replaced < len(state.expires)
         state.expires[self.replaced[has_expiry]] = self.expires[has_expiry]
