@@ -39,8 +39,8 @@ class Record(Protocol):
 class Stored:
     """Undo record of subscriptions stored or moved: new ids get none of it, known ones what they had.
 
-    `n_slots` and `n_live` are those of the index before, `kinds` those of the ids; `held` is what the slots `replaced` held, and `expires` when
-    that expires.
+    `n_slots` and `n_live` are those of the index before, `kinds` those of the ids. `held` is what the slots `replaced`
+    held, and `expires` when that expires.
     """
 
     n_slots: int
