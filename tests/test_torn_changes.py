@@ -15,7 +15,7 @@ from nearcast.window._segmented import SegmentedMessages
 from torn import Tracer, look, rows
 
 WORDS = ["tea", "ramen", "beer", "soup", "jazz"]
-IDS = ["w1", "w2", "w3", "s1", "s2", "t1", "t2", "t3", "t4", "n1", "n2", "n3"]
+IDS = ["w1", "w2", "w3", "s1", "s2", "t1", "t2", "t3", "t4", "n1", "n2", "n3", 1]
 #: Calls have hundreds of lines, of which each test looks at some, evenly; so many more while you work on it.
 TRIES = int(os.environ.get("NEARCAST_TORN_TRIES", "12"))
 
@@ -31,7 +31,7 @@ def post(id_, text, x=0.0, second=0):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Let everything that is done once in a while be done all the time."""
-    monkeypatch.setattr(engine, "BATCH", 3)
+    monkeypatch.setattr(keeper, "BATCH", 3)
     monkeypatch.setattr(engine, "SPARE_SLOTS", 2)
     monkeypatch.setattr(_ids, "SPARE_KEYS", 1)
     monkeypatch.setattr(keeper, "_SPARE_WORDS", 1)
@@ -70,6 +70,7 @@ CALLS = {
     "publish a table": lambda hub: hub.publish_many(pa.Table.from_pylist(MANY[:2])),
     "advance": lambda hub: hub.advance(at(17)),
     "subscribe": lambda hub: hub.subscribe(Within("n1", "tea AND lemon", expires=at(20))),
+    "subscribe with the first integer": lambda hub: hub.subscribe(Within(1, "tea")),
     "replace": lambda hub: hub.subscribe(Within("w2", "ramen", expires=at(20))),
     "subscribe many": lambda hub: hub.subscribe_many(
         [Within("n1", "soup"), Within("w1", "beer"), Similar("n2", "tea", (1, 1), threshold=0.1, expires=at(18))]

@@ -86,6 +86,7 @@ def look(hub, ids):
     return {
         "ids": sorted(slots, key=slots.__getitem__),
         "counts": (len(hub), len(state.ids), stats["published"], stats["now"], state.next_step),
+        "id_kinds": state.ids.kinds,
         "version": stats["vocabulary_version"],
         "current": current,
         "kinds": dict(zip(slots, held.kind.tolist(), strict=True)),

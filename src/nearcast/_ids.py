@@ -271,11 +271,22 @@ class IdTable:
         self._key_of_slot[slots] = keys
         self._n_bound += len(slots)
 
-    def unbind(self, ids: pa.Array) -> None:
-        """Undo `bind` of ids that had no slot before, also where it was interrupted; may be called again."""
+    @property
+    def kinds(self) -> Kinds:
+        """Return the kinds of all ids that are bound, and of those released since keys were last dropped."""
+        return self._kinds
+
+    def unbind(self, ids: pa.Array, kinds: Kinds) -> None:
+        """Undo `bind` of ids that had no slot before, also where it was interrupted; may be called again.
+
+        `kinds` are those of before.
+        """
         keys = self._keys.ids_of_column(keys_of(ids), add=False)
         self._slot_of_key[keys[(keys >= 0) & (keys < len(self._slot_of_key))]] = _NO_SLOT
         self.recount()
+        if self._kinds != kinds:
+            self._drop_released()
+            self._kinds = kinds
 
     def release(self, slots: NDArray[np.int32]) -> None:
         """Let the ids of these slots have none."""

@@ -19,7 +19,7 @@ from nearcast.columns import NO_TIME, TOPK
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast._ids import IdTable
+    from nearcast._ids import IdTable, Kinds
     from nearcast._request_texts import RequestTexts
     from nearcast.columns import Subscriptions
     from nearcast.engine import State
@@ -40,13 +40,14 @@ class Record(Protocol):
 class Stored:
     """Undo record of subscriptions stored or moved: new ids get none of it, known ones what they had.
 
-    `n_slots` and `n_live` are those of the index before; `held` is what the slots `replaced` held, `expires` when
-    that expires, and `texts` where its request texts lie.
+    `n_slots` and `n_live` are those of the index before, `kinds` those of the ids. `held` is what the slots `replaced`
+    held, `expires` when that expires, and `texts` where its request texts lie.
     """
 
     n_slots: int
     n_live: int
     new_ids: pa.Array
+    kinds: Kinds
     replaced: NDArray[np.int32]
     held: Subscriptions | None
     expires: NDArray[np.int64]
@@ -62,8 +63,8 @@ class Stored:
         expires = np.full(len(replaced), NO_TIME)
         has_expiry = replaced < len(state.expires)
         expires[has_expiry] = state.expires[replaced[has_expiry]]
-        texts = state.texts.spans(replaced)
-        return cls(state.index.n_slots, len(state.index), new_ids, replaced, held, expires, texts)
+        texts, kinds = state.texts.spans(replaced), state.ids.kinds
+        return cls(state.index.n_slots, len(state.index), new_ids, kinds, replaced, held, expires, texts)
 
     def mend(self, state: State) -> None:
         """Undo the change."""
@@ -74,7 +75,7 @@ class Stored:
         if self.held is not None:
             index.replace(self.replaced, self.held)
         if len(self.new_ids):
-            state.ids.unbind(self.new_ids)
+            state.ids.unbind(self.new_ids, self.kinds)
         state.expires[added[added < len(state.expires)]] = NO_TIME
         has_expiry = self.replaced < len(state.expires)
         state.expires[self.replaced[has_expiry]] = self.expires[has_expiry]
