@@ -150,7 +150,7 @@ def test_everything_is_on_disk_before_the_head_names_it(tmp_path, monkeypatch):
     sync, replace = os.fsync, os.replace
 
     def recorded_sync(descriptor):
-        calls.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        calls.append(("sync", str(Path(f"/proc/self/fd/{descriptor}").readlink())))
         sync(descriptor)
 
     def recorded_replace(old, new):
