@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -141,6 +142,28 @@ def test_a_save_of_the_first_format_is_read_and_replaced(tmp_path):
     opened.save(tmp_path / "old")
     assert told(build(4)) == told(opened) == told(Hub.open(tmp_path / "old", verify=True))
     assert {"hub.json", data_of(tmp_path / "old").name} == {path.name for path in (tmp_path / "old").iterdir()}
+
+
+@pytest.mark.modes
+def test_a_hub_is_opened_while_others_save_onto_its_folder(tmp_path):
+    """Whoever opens it gets one save or the other, whole, however often they are replaced meanwhile."""
+    small, large, is_over = build(2), build(3), threading.Event()
+    small.save(tmp_path / "a")
+
+    def save_on(hub):
+        while not is_over.is_set():
+            hub.save(tmp_path / "a")
+
+    savers = [threading.Thread(target=save_on, args=(hub,)) for hub in (small, large)]
+    for saver in savers:
+        saver.start()
+    try:
+        found = [len(Hub.open(tmp_path / "a")) for _ in range(10)]
+    finally:
+        is_over.set()
+        for saver in savers:
+            saver.join()
+    assert {len(small), len(large)} >= set(found)
 
 
 @pytest.mark.modes
