@@ -237,7 +237,9 @@ def test_missing_foreign_and_mistyped_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(IncompatibleStore, match=r"words_blob\.npy is damaged: it cannot be read as an array"):
         WordTable.open(tmp_path)
     np.save(tmp_path / "words_blob.npy", np.zeros(3))
-    with pytest.raises(IncompatibleStore, match=r"words_blob\.npy is damaged: it holds 1-d float64, expected 1-d uint8"):
+    with pytest.raises(
+        IncompatibleStore, match=r"words_blob\.npy is damaged: it holds 1-d float64, expected 1-d uint8"
+    ):
         WordTable.open(tmp_path)
 
 
