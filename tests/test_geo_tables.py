@@ -118,6 +118,13 @@ def test_a_geoparquet_file(tmp_path):
         hub_of(read_table(tmp_path / "s.parquet"))
 
 
+def test_a_sample_of_what_was_published_keeps_its_places():
+    """`estimate` judges by the newest messages, wherever their places stood."""
+    hub = Hub()
+    hub.publish_many(messages())
+    assert (3, 1) == ((found := hub.estimate({"id": 1, "region": mapping(FIELD)})).messages, found.matches)
+
+
 # --- columns of geometries --------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from nearcast.tables.names import EARTH_PLACE, PLANE_PLACE
 
 #: Messages that are kept.
 MOST = 10_000
-_KEPT = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE}
+_KEPT = {*MESSAGE_FIELDS, "geometry", *EARTH_PLACE, *PLANE_PLACE}
 #: Buffers may be this many times as large as the rows in them, before these are copied out.
 _SPARE = 2
 

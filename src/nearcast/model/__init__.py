@@ -344,6 +344,8 @@ def _check_encodable(value: str, name: str, error: type[InvalidInput]) -> None:
 
 def _check_storable(value: Any, name: str, error: type[InvalidInput]) -> None:
     """Raise for a value, nested or not, that no file can hold."""
+    if value is None or isinstance(value, int | float):
+        return  # most values are, and messages are many
     if isinstance(value, str):
         _check_encodable(value, name, error)
     elif is_deep(value):

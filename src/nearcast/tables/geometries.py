@@ -137,7 +137,9 @@ def _with_points(table: pa.Table, place: tuple[str, ...], geometries: Geometries
 def _geojson(geometries: Geometries, which: Mask) -> pa.Array:
     import shapely
 
-    texts = shapely.to_geojson(np.where(which, geometries, None))
+    chosen = geometries.copy()
+    chosen[~which] = None
+    texts = shapely.to_geojson(chosen)
     return pa.array(texts.tolist(), pa.string())
 
 
