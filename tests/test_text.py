@@ -1,4 +1,5 @@
 import itertools
+import json
 import math
 import sys
 from collections.abc import Callable
@@ -142,6 +143,22 @@ def test_names_with_signs_are_words(text: str, expected: list[str]) -> None:
 def test_forms_of_one_letter_are_one(text: str, expected: list[str]) -> None:
     """Normal form KC, but for emoji, and for accents that stand alone and separate as before."""
     assert expected == _tokens.unicode_tokens(text)
+
+
+@pytest.mark.parametrize("analyzer", [Analyzer(), Analyzer("en", stem=True, stop_words={"b", "a"}, max_words=7)])
+def test_an_analyzer_comes_back_from_json(analyzer: Analyzer) -> None:
+    """As it was, limits and stop words included."""
+    assert analyzer == Analyzer.from_json(json.loads(json.dumps(analyzer.to_json())))
+
+
+@pytest.mark.parametrize("rules", [1, None, 99])
+def test_words_of_other_rules_are_refused(rules: int | None) -> None:
+    """What was stored under them holds other words; what has no version is of the first."""
+    saved = Analyzer().to_json() | {"rules": rules}
+    if rules is None:
+        del saved["rules"]
+    with pytest.raises(IncompatibleStore, match="make it again"):
+        Analyzer.from_json(saved)
 
 
 def test_names_with_signs_are_not_stemmed() -> None:
