@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +35,8 @@ class Recent:
         return self._count
 
     def add(self, message: Message) -> None:
-        """Keep a message."""
-        self._pieces.append(message)
+        """Keep a message, without its attributes."""
+        self._pieces.append(replace(message, attributes={}) if message.attributes else message)
         self._count += 1
         if self._count > MOST:
             self._forget()

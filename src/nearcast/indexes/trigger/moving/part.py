@@ -64,6 +64,10 @@ class Moving:
         self._merge_turn = threading.Lock()
         self._matcher = MovingMatcher()
 
+    def begin_child(self) -> None:
+        """Forget, in a forked process, the merge that a thread of the parent is at."""
+        self._merge_turn = threading.Lock()
+
     # Changes
 
     def staged(
