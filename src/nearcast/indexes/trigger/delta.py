@@ -144,7 +144,9 @@ class Delta:
 
     def kill(self, slots: NDArray[np.int32]) -> None:
         """Make the present rows of these slots count no longer."""
-        self.chains.is_alive[: self.n_rows][np.isin(self.rows.slot[: self.n_rows], slots)] = 0
+        held = self.rows.slot[: self.n_rows]
+        is_killed = held == slots[0] if len(slots) == 1 else np.isin(held, slots)
+        self.chains.is_alive[: self.n_rows][is_killed] = 0
 
     def live_rows(self) -> NDArray[np.int64]:
         """Return the rows that were not killed."""
