@@ -32,6 +32,7 @@ from nearcast.cli._bench_options import (
 from nearcast.cli._console import Steps, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 from nearcast.cli.bench_boolean import boolean
+from nearcast.cli.bench_calls import calls
 from nearcast.cli.bench_spark import spark
 
 SIMILAR_MESSAGES, TOPK_MESSAGES = 1_000, 2_000
@@ -219,4 +220,5 @@ def topk(
 
 
 app.command("boolean")(boolean)
+app.command("calls")(calls)
 app.command("spark")(spark)
