@@ -62,6 +62,8 @@ def id_of(key: str) -> Id:
 
 def keys_of(ids: pa.Array) -> pa.Array:
     """Return the keys of a column of ids."""
+    if len(ids) == 1 and ids[0].is_valid:
+        return pa.array([key_of(ids[0].as_py())], pa.string())
     if pa.types.is_integer(ids.type):
         return pc.binary_join_element_wise(INTEGER_MARK, ids.cast(pa.string()), "")
     is_marked = pc.starts_with(ids, INTEGER_MARK)
@@ -244,6 +246,9 @@ class IdTable:
 
     def slots(self, ids: pa.Array) -> NDArray[np.int32]:
         """Return the slots of a column of ids, -1 where there is none."""
+        if len(ids) == 1:
+            value = ids[0].as_py()
+            return np.array([_NO_SLOT if value is None else self.slot(value)], np.int32)
         keys = self._keys.ids_of_column(keys_of(ids), add=False)
         known = (keys >= 0) & (keys < len(self._slot_of_key))
         found = np.full(len(ids), _NO_SLOT, np.int32)

@@ -19,6 +19,7 @@ _SOURCES = Path(__file__).parent
 WITHOUT_KERNELS = (
     "bench",
     "cli",
+    "_forking.py",
     "demo",
     "engine.py",
     "estimate.py",

@@ -49,9 +49,8 @@ class RequestText(NamedTuple):
     def encoded(self) -> bytes:
         """Return the bytes it is stored as."""
         terms = self.terms or ()
-        is_plain = self.terms != () and not any(
-            mark in text for mark in (TERMS_MARK, TERM_MARK) for text in (self.query, *terms)
-        )
+        words = self.query if not terms else "".join((self.query, *terms))
+        is_plain = self.terms != () and TERMS_MARK not in words and TERM_MARK not in words
         if self.region is not None or not is_plain:
             return bytes([_JSON]) + json.dumps(self._as_json(), ensure_ascii=False).encode()
         flags = (0 if self.has_distance else _NO_DISTANCE) | (_HAS_TERMS if terms else 0)

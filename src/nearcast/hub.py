@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow, engine
+from nearcast._forking import watch
 from nearcast._ids import first_times, listed_ids
 from nearcast._request_texts import RequestText
 from nearcast.ahead import MaxAhead, why_expired
@@ -79,7 +80,8 @@ class Hub:
 
     Thread-safe: any method may be called from any thread. Calls take their turn on one lock, so a publish sees
     every change made before it and none made during it; `publish_many(threads=N)` uses several cores for one call.
-    Merging of the index runs beside them and holds nobody up.
+    Merging of the index runs beside them and holds nobody up. A process that forks waits for the calls that are under
+    way, and the child has the hub as it was between two calls.
 
     `space` is "earth" (longitude, latitude, metres) or "plane"; `index` a name from `nearcast indexes`, with options;
     `analyzer` says how text and queries become words; `vocabulary` holds the document frequencies that weights come
@@ -109,6 +111,7 @@ class Hub:
         self._lock = threading.RLock()
         self._recent = Recent()
         self._counters = Counters()
+        watch(self)
         self._state = engine.State(
             create(index, self.space),
             analyzer=Analyzer() if analyzer is None else analyzer,
@@ -121,6 +124,14 @@ class Hub:
         """Return the state, made good where an earlier call was interrupted; the lock is held."""
         engine.make_good(self._state)
         return self._state
+
+    def locks(self) -> list[threading.RLock]:
+        """Return the locks that a call takes, in this order: whoever holds them all is alone in the hub."""
+        return [self._lock, self._state.index.lock]
+
+    def begin_child(self) -> None:
+        """Forget, in a process that was forked, the threads that stayed in its parent."""
+        self._state.index.begin_child()
 
     def __len__(self) -> int:
         if self._state.torn is not None:  # a change is under way, or one was interrupted

@@ -25,7 +25,7 @@ from nearcast.geo.shapes import Area, Box, Circle, Shape
 from nearcast.geo.space import Floats, Space, circle_holds, place_distance
 
 # GEOS builds the search structure of a prepared geometry at its first use, without a lock of its own.
-_PREPARED_LOCK = threading.Lock()
+PREPARED_LOCK = threading.Lock()
 
 
 @dataclass(eq=False)
@@ -260,7 +260,7 @@ def polygons_touch(geometry: npt.NDArray[np.object_], boxes: npt.ArrayLike, spac
     is_over = places[:, 0] > places[:, 2] if space.is_earth else np.zeros(len(places), np.bool_)
     east, west = places.copy(), places[is_over]
     east[is_over, 2], west[:, 0] = 180.0, -180.0
-    with _PREPARED_LOCK:
+    with PREPARED_LOCK:
         shapely.prepare(geometry)
         out[is_point] = shapely.intersects_xy(geometry[is_point], places[is_point, 0], places[is_point, 1])
         out[~is_point] = shapely.intersects(geometry[~is_point], _box_geometries(east[~is_point]))

@@ -252,6 +252,14 @@ class Index(ABC):
             self._weights = np.concatenate([self._weights, np.ones(more)])
         self._n_weights = max(self._n_weights, n_terms)
 
+    @property
+    def lock(self) -> Any:
+        """Return the lock under which the index changes."""
+        return self._lock
+
+    def begin_child(self) -> None:  # noqa: B027 - most indexes have no threads
+        """Forget, in a process that was forked while the lock was held, the threads that stayed in its parent."""
+
     def close(self) -> None:  # noqa: B027 - most indexes have nothing to wait for
         """Wait for what runs in the background."""
 
