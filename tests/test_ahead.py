@@ -149,3 +149,14 @@ class TestExpired:
         hub = Hub("plane")
         hub.subscribe({"id": "s", "query": "ramen", "expires": "1970-01-01T00:00:00Z"})
         assert 1 == len(hub)
+
+
+@pytest.mark.parametrize("given", ["soon", "5", "-5m"])
+def test_the_command_refuses_what_is_no_stretch_of_time(tmp_path, nearcast, given):
+    """A usage mistake, before Spark is started."""
+    subscriptions = tmp_path / "s.jsonl"
+    subscriptions.write_text('{"id": 1, "query": "ramen"}\n')
+    places = ["--messages", str(tmp_path), "--out", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "K")]
+    result = nearcast("stream", "--subscriptions", str(subscriptions), *places, f"--max-ahead={given}")
+    assert 2 == result.status
+    assert f"--max-ahead is '{given}'; expected a time like 30s" in result.complaint
