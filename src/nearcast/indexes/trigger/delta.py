@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, step
 from nearcast.indexes._verify import boxes_overlap, clause_holds, message_parts
 from nearcast.indexes.trigger.disc_search import score_here
 from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
@@ -151,11 +151,19 @@ class Delta:
 
     def _unchain(self, n_triggers: int) -> None:
         """Take the triggers from the n-th on out of their chains, and terms without any out of the table."""
-        chains = self.chains
-        if chains.head.max() >= n_triggers:
-            key, head = np.full_like(chains.key, _NONE), np.full_like(chains.head, _NONE)
-            _chain_first(chains, n_triggers, key, head)
-            self.chains = chains._replace(key=key, head=head)
+        chains, head = self.chains, self.chains.head.copy()
+        if head.max() < n_triggers:
+            return
+        while (is_late := head >= n_triggers).any():
+            head[is_late] = chains.older[head[is_late]]
+        place = np.flatnonzero(head != _NONE)
+        term, nothing = chains.key[place], np.zeros(len(place), np.int32)
+        # A table of the terms that are left, filled by the kernel that every insertion runs: their numbers as triggers.
+        key, number = np.full_like(chains.key, _NONE), np.full_like(chains.head, _NONE)
+        _chain(chains._replace(key=key, head=number, older=nothing, row=nothing.copy()), term, nothing.copy(), 0, 0)
+        taken = number != _NONE
+        number[taken] = head[place[number[taken]]]
+        self.chains = chains._replace(key=key, head=number)
 
     def kill(self, slots: NDArray[np.int32], undo: UndoLog) -> None:
         """Make the present rows of these slots count no longer."""
@@ -196,19 +204,6 @@ def _chain(chains, term, row, first_trigger, first_row):
         chains.older[trigger] = chains.head[at]
         chains.key[at] = term[i]
         chains.head[at] = trigger
-
-
-@kernel
-def _chain_first(chains, n_triggers, key, head):
-    """Fill a vacant table with the chains, each from its newest trigger before the n-th on."""
-    for at in range(chains.key.size):
-        trigger = chains.head[at]
-        while trigger >= n_triggers:
-            trigger = chains.older[trigger]
-        if trigger != _NONE:
-            to = _place_of(key, chains.key[at])
-            key[to] = chains.key[at]
-            head[to] = trigger
 
 
 @hot_kernel
