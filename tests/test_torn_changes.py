@@ -209,7 +209,7 @@ def test_a_call_torn_between_any_two_instructions(name):
 def test_mending_may_be_torn_as_well(name, window):
     """The next call goes on with it."""
     twins = Twins(lambda: hub_with_past(window), (CALLS | TOPK_CALLS)[name])
-    for again in (7, 40, 90):
+    for again in (7, 60):
         tear(twins, TRIES // 2, again=again)
 
 

@@ -237,7 +237,9 @@ def test_missing_foreign_and_mistyped_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(IncompatibleStore, match=r"words_blob\.npy is damaged: it cannot be read as an array"):
         WordTable.open(tmp_path)
     np.save(tmp_path / "words_blob.npy", np.zeros(3))
-    with pytest.raises(IncompatibleStore, match=r"words_blob\.npy is damaged: it holds 1-d float64, expected 1-d uint8"):
+    with pytest.raises(
+        IncompatibleStore, match=r"words_blob\.npy is damaged: it holds 1-d float64, expected 1-d uint8"
+    ):
         WordTable.open(tmp_path)
 
 
@@ -270,5 +272,24 @@ def test_kernels_compile_once_whatever_arrays_come(tmp_path: Path) -> None:
             for add in (True, False):
                 table.ids(data, start, np.array([1, 1]), add=add)
 
-    for function in (_words._look_up, _words._intern):
+    for function in (_words._look_up, __words._intern):
         assert len(function.signatures) == 1  # type: ignore[attr-defined]
+
+
+def test_an_interrupted_addition_gives_no_number_twice(monkeypatch):
+    """Words that were entered but not counted are forgotten, and the next ones get their numbers."""
+    table, intern = WordTable(), _words._intern
+    table.ids_of(["a", "b"], add=True)
+
+    def interrupted(*arguments):
+        intern(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_words, "_intern", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            table.ids_of(["c", "d"], add=True)
+
+    assert [-1, -1, 0] == table.ids_of(["c", "d", "a"], add=False).tolist()
+    assert [2, 3, 1] == table.ids_of(["d", "c", "b"], add=True).tolist()
+    assert ["a", "b", "d", "c"] == table.words().to_pylist()
