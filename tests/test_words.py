@@ -272,7 +272,7 @@ def test_kernels_compile_once_whatever_arrays_come(tmp_path: Path) -> None:
             for add in (True, False):
                 table.ids(data, start, np.array([1, 1]), add=add)
 
-    for function in (_words._look_up, __words._intern):
+    for function in (_words._look_up, _words._intern):
         assert len(function.signatures) == 1  # type: ignore[attr-defined]
 
 
