@@ -707,3 +707,14 @@ def test_different_answers_end_bench_similar_with_status_1(nearcast, enter):
     )
     assert (1, "") == (status, out)
     assert "no times are reported" in err
+
+
+def test_single_calls_are_timed(nearcast, tmp_path):
+    """Every kind of call has a figure, and the report names the command that makes it."""
+    status, out, *_ = nearcast("bench", "calls", "--subscriptions", 50, "--calls", 3, "--json", tmp_path / "calls.json")
+    report = json.loads((tmp_path / "calls.json").read_text())
+
+    assert status == 0
+    assert report["command"] == "nearcast bench calls --subscriptions 50 --calls 3 --seed 1"
+    assert list(report["us"]) == ["subscribe", "move", "publish", "delivery", "table row"]
+    assert all(name in out for name in report["us"])

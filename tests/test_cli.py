@@ -594,7 +594,7 @@ def commands():
 def test_every_option_is_documented_and_every_documented_one_exists(name):
     """docs/commands.md has a section for the command and a row for each option, and none too many."""
     text = DOCS.read_text()
-    sections = dict(re.findall(r"^## `nearcast ([\w ]+)`\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    sections = dict(re.findall(r"^## `nearcast ([\w -]+)`\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     rows = set(re.findall(r"^\| `(--[\w-]+)`", sections[name], re.MULTILINE))
     assert commands()[name] - {"--help"} == rows
     assert f"(#nearcast-{name.replace(' ', '-')})" in text

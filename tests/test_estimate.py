@@ -245,3 +245,14 @@ def test_command_tells_of_bad_rows(nearcast, files):
     ran = nearcast("estimate", "--messages", files / "messages.jsonl", "--subscription", asked)
     assert ran.status == 3
     assert "rejected" in ran.err
+
+
+def test_attributes_of_recent_messages_are_not_kept():
+    """A sample for estimates needs words, place and time; what travels along may be large."""
+    recent = Recent()
+    recent.add(Message("m", "ramen", (0, 0), attributes={"photo": "x" * 1000}))
+    recent.add_table(pa.table({"id": [1], "text": ["a"], "x": [0.0], "y": [0.0], "photo": ["x"]}))
+
+    (one,), table = recent.samples()
+    assert one == Message("m", "ramen", (0, 0))
+    assert "photo" not in table.column_names

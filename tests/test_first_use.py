@@ -19,6 +19,7 @@ from waiting import run, wait_until
 
 compiled_only = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
+FIRST_USE_CASES = ("import", "cold", "warm")
 README = Path(__file__).parents[1] / "README.md"
 PATHS = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
@@ -221,3 +222,23 @@ def test_warming_up_in_vain_is_refused(arguments, environment, says):
 
     assert 2 == done.returncode
     assert says in done.stderr
+
+
+def test_the_report_of_the_first_use_has_every_case(monkeypatch, tmp_path, nearcast):
+    """`nearcast bench first-use` tells the median of import, cold and warm, on the wall and on the processor."""
+    runs = []
+
+    def fake(program, cache):
+        runs.append((program == FIRST_SCREEN, cache))
+        return float(len(runs)), len(runs) / 2
+
+    monkeypatch.setattr("nearcast.bench.first_use._seconds", fake)
+    status, out, _ = nearcast("bench", "first-use", "--repeats", 1, "--json", tmp_path / "report.json")
+    report = json.loads((tmp_path / "report.json").read_text())
+
+    assert 0 == status
+    assert {"import": 2.0, "cold": 3.0, "warm": 4.0} == {name: report[name]["wall_s"] for name in FIRST_USE_CASES}
+    assert {"import": 1.0, "cold": 1.5, "warm": 2.0} == {name: report[name]["cpu_s"] for name in FIRST_USE_CASES}
+    assert "| cold | 3.00 | 1.50 |" in out
+    assert [False, False, True, True] == [is_screen for is_screen, _ in runs]
+    assert 1 == len({cache for _, cache in runs})

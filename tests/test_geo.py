@@ -758,6 +758,17 @@ class TestRegions:
             joined.part[joined.part_start[at] : joined.part_start[at + 1]].tolist() for at in range(len(rows))
         ]
 
+    def test_take_of_rows_without_parts_beside_rows_with_two(self):
+        """As many parts as rows does not mean one each: an index gives back regions it need not know as no part."""
+        both = Regions.from_shapes([Box(170, 0, -170, 1), Box(0, 0, 2, 2)], EARTH)
+        shape = np.full(3, -1, np.int32)
+        regions = Regions(
+            np.array([0, 1, 1], np.uint8), np.array([0, 0, 2, 3]), both.part, shape, both.circle, both.geometry
+        )
+        taken = regions.take([2, 1, 0])
+        assert [Box(0, 0, 2, 2), Box(170, 0, -170, 1)] == [taken.shape_of(row) for row in range(2)]
+        assert [0, 1, 3, 3] == taken.part_start.tolist()
+
     def test_take_by_mask(self):
         """A boolean mask chooses rows too."""
         regions, _ = Regions.from_arrays(EARTH, *mixed_columns())

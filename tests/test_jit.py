@@ -1,9 +1,16 @@
 """The cache of compiled kernels."""
 
+import os
+import re
+import sys
 from pathlib import Path
+
+import numba
+import pytest
 
 import nearcast
 from nearcast import _jit
+from waiting import run
 
 SOURCES = Path(nearcast.__file__).parent
 
@@ -15,7 +22,8 @@ def test_what_is_left_out_of_the_cache_key_holds_no_kernel():
     ]
     assert len(left_out) > 10
 
-    assert [path.name for path in left_out if "_jit" in path.read_text()] == []
+    kernels = re.compile(r"_jit import|_jit\.(kernel|hot_kernel|step)\b")
+    assert [path.name for path in left_out if kernels.search(path.read_text())] == []
 
 
 def test_what_kernels_may_use_imports_nothing_that_is_left_out():
@@ -39,3 +47,60 @@ def test_the_key_changes_with_a_source(monkeypatch, tmp_path):
 
     assert before != after
     assert after == _jit._source_key.__wrapped__()
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_step_is_compiled_once_for_all_constants(monkeypatch):
+    """Numba would compile a step for 0, for 1 and for any integer apart; callers inline it and know their constants."""
+    monkeypatch.setattr(_jit, "_CACHE_ON", False)
+
+    @_jit.step
+    def shifted(value, by):
+        return value + by
+
+    @_jit.kernel
+    def shifted_thrice(value):
+        return shifted(shifted(shifted(value, 0), 1), value)
+
+    assert 15 == shifted_thrice(7)
+    assert 1 == len(shifted._inlined.signatures)
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_step_can_be_called_from_python_too(monkeypatch):
+    """Inlined it has no entry from Python; a call from there compiles a twin, before or after."""
+    monkeypatch.setattr(_jit, "_CACHE_ON", False)
+
+    @_jit.step
+    def doubled(value):
+        """Double it."""
+        return 2 * value
+
+    @_jit.kernel
+    def quadrupled(value):
+        return doubled(doubled(value))
+
+    assert 6 == doubled(3)
+    assert 12 == quadrupled(3)
+    assert 8 == doubled(4)
+    assert ("doubled", "Double it.") == (doubled.__name__, doubled.__doc__)
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_the_cache_tells_a_step_from_its_twin(tmp_path):
+    """What was stored without an entry from Python is never loaded for a call from Python, which would crash."""
+    program = """
+from nearcast.indexes._verify import message_parts
+import numpy as np
+from nearcast.geo.space import circle_holds
+from nearcast.geo.regions import _touch_plain
+one = np.zeros((1, 4))
+columns = (np.full(1, 2, np.uint8), np.array([0, 1]), one, np.zeros(1, np.int32), np.array([[0.0, 0.0, 1.0]]))
+_touch_plain(False, *columns, np.zeros(1, np.int64), one, np.zeros(1, np.bool_))
+parts = np.empty((2, 4))
+print(message_parts(one, 0, parts), bool(circle_holds(False, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)))
+"""
+    environment = os.environ | {"NEARCAST_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    for _ in range(2):
+        done = run([sys.executable, "-c", program], env=environment)
+        assert (0, "1 True\n") == (done.returncode, done.stdout), done.stderr

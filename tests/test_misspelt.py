@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from nearcast import Hub
+from nearcast.cli.stream import _table
 from nearcast.errors import InvalidColumns, InvalidMessage, InvalidSubscription
 from nearcast.model.spelling import edits, nearest, one_edit_away
 
@@ -191,3 +192,13 @@ def test_estimate_warns_on_stderr_and_refuses_when_strict(nearcast, files):
     sample = WARNINGS[1].replace("messages", "sample")
     assert (0, [WARNINGS[0], sample]) == (done.status, done.err.splitlines())
     assert 1 == nearcast("estimate", *files, "--subscription", "s", "--strict").status
+
+
+def test_stream_looks_at_its_subscriptions_before_spark_starts(files, capsys):
+    """A warning on stderr, or an error with `--strict`; a column that `--map` renames is fine."""
+    path = files[1]
+    assert 1 == _table(path, {}, strict=False).num_rows
+    assert WARNINGS[0] == capsys.readouterr().err.strip()
+    with pytest.raises(InvalidColumns, match="did you mean expires"):
+        _table(path, {}, strict=True)
+    _table(path, {"expires": "expirse"}, strict=True)

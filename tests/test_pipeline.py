@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearcast import Hub, Vocabulary
+from nearcast.ahead import MaxAhead
 from nearcast.errors import NearcastError
 from nearcast.geo import Space
 from nearcast.sliding import Window
@@ -26,8 +27,8 @@ PLANS = ("hash", "location", "keyword", "prefix", "space-first", "keyword-first"
 class Stream:
     """A pipeline over files in a folder."""
 
-    def __init__(self, folder, settings, rows, vocabulary=None):
-        self.folder, self.settings = folder, settings
+    def __init__(self, folder, settings, rows, vocabulary=None, max_ahead=None):
+        self.folder, self.settings, self.max_ahead = folder, settings, max_ahead
         self.store = Store(str(folder / "K"))
         self.vocabulary = vocabulary or Vocabulary()
         self.pipeline = self.opened()
@@ -37,9 +38,9 @@ class Stream:
 
     def opened(self):
         sink = sink_of(str(self.folder / "out"), self.store)
-        return Pipeline(self.store, self.settings, LocalRunner(), sink)
+        return Pipeline(self.store, self.settings, LocalRunner(), sink, max_ahead=MaxAhead.of(self.max_ahead))
 
-    def run(self, batch, files):
+    def run(self, batch, files, wall=None):
         folder = self.folder / f"batch-{batch}"
         folder.mkdir(exist_ok=True)
         paths = write_files(folder, files)
@@ -47,7 +48,7 @@ class Stream:
             Given("messages" if name.startswith("messages") else "changes", name, str(path))
             for name, path in paths.items()
         ]
-        report = self.pipeline.run(batch, given)
+        report = self.pipeline.run(batch, given, wall=wall)
         return report, self.parts(batch)
 
     def parts(self, batch):
@@ -252,6 +253,57 @@ def test_a_beat_of_the_clock_lets_messages_expire(tmp_path):
     assert in_order(stream.parts(1)) == as_rows(hub.advance(later))
 
 
+@pytest.mark.parametrize("window", [None, "5s"])
+def test_messages_from_the_future_are_refused_as_a_hub_refuses_them(tmp_path, window):
+    """Wrong clocks among the messages move no time: subscriptions stay, and the window goes on."""
+    window = None if window is None else Window.of(window)
+    world = World(3, kinds=("within", "similar") if window is None else ("within", "topk"))
+    ids = list(range(1, 13))
+    first = [world.subscription(id_) for id_ in ids[:8]]
+    oracle = Oracle(Hub("plane", window=window, max_ahead="3s"))
+    oracle.begin(first)
+    stream = Stream(tmp_path, settings_of("trigger", 3, window=window), first, max_ahead="3s")
+    rejected = 0
+    for batch in range(5):
+        files = world.batch(8, 4, ids)
+        for rows in (files.get("messages-a", []), files.get("messages-b", [])):
+            for row in rows[1::3]:
+                row["time"] = moment(world.seconds + 3 * world.random.randint(1, 400))
+        expected = as_rows(oracle.run(files))
+        report, tables = stream.run(batch, files)
+        rejected += report.rejected
+        assert sorted(in_order(tables), key=str) == sorted(expected, key=str), f"batch {batch}"
+    assert rejected == oracle.rejected > 0
+
+
+def test_with_a_wall_clock_messages_lie_ahead_of_that(tmp_path):
+    """Each row alone is compared with it, also the first of all; the reason names both times."""
+    stream = Stream(tmp_path, settings_of("hash", 2, window=None), [{"id": 1, "query": "w1"}], max_ahead="5m")
+    told = []
+    stream.pipeline.on_rejected = told.extend
+    times = [moment(301), moment(300), moment(10**9), moment(0)]
+    files = {"messages-a": [{"id": i, "text": "w1", "x": 0.0, "y": 0.0, "time": at} for i, at in enumerate(times)]}
+    wall = int(datetime.fromisoformat(moment(0)).timestamp() * 1e6)
+    _, tables = stream.run(0, files, wall=wall)
+    assert [3, 1] == [row[1] for row in in_order(tables)]
+    assert [(0, "time"), (2, "time")] == [(row.row, row.field) for row in told]
+    assert "from the future: more than 5m after the wall clock, which is 2026-01-01 00:00:00" in told[0].reason
+    assert stream.pipeline.standing.now == wall + 300_000_000
+
+
+def test_a_subscription_that_has_expired_is_a_rejected_change(tmp_path):
+    """What stood under its id stays."""
+    stream = Stream(tmp_path, settings_of("hash", 2, window=None), [{"id": 1, "query": "w1"}])
+    told = []
+    stream.pipeline.on_rejected = told.extend
+    here = {"x": 0.0, "y": 0.0}
+    stream.run(0, {"messages-a": [{"id": 1, "text": "w1", "time": moment(10), **here}]})
+    changes = [{"op": "subscribe", "id": id_, "query": "w2", "expires": moment(9)} for id_ in (1, 2)]
+    _, tables = stream.run(1, {"changes-a": changes, "messages-a": [{"id": 2, "text": "w1 w2", **here}]})
+    assert [1] == [row[0] for row in in_order(tables)]
+    assert [(0, "expires"), (1, "expires")] == [(row.row, row.field) for row in told]
+
+
 def test_ids_keep_the_type_of_the_first_ones(tmp_path):
     stream = Stream(tmp_path, settings_of("hash", 2, window=None), [{"id": 1, "query": "w1"}])
     report, _ = stream.run(0, {"messages-a": [{"id": 1, "text": "w1", "x": 0.0, "y": 0.0}]})
@@ -308,11 +360,14 @@ def test_a_record_that_spoils_the_others_is_rejected_alone(tmp_path):
     assert (report.messages, report.rejected) == (1, 1)
 
 
-def test_integers_among_ids_of_text_are_the_same_ids_in_any_batch(tmp_path):
-    stream = Stream(tmp_path, settings_of("hash", 2, window=None), [{"id": "a", "query": "w1"}])
-    stream.run(0, {"changes-a": [{"op": "subscribe", "id": 5, "query": "w1"}]})
-    files = {"changes-a": [{"op": "unsubscribe", "id": 5}], "changes-b": [{"op": "unsubscribe", "id": "a"}]}
-    report, _ = stream.run(1, files)
-    assert (report.changes, report.rejected) == (2, 0)
-    report, _ = stream.run(2, {"messages-a": [{"id": 1, "text": "w1", "x": 0.0, "y": 0.0}]})
-    assert report.deliveries == 0
+def test_integers_among_ids_of_text_are_rejected_in_any_batch(tmp_path):
+    """5 and "5" are two ids, and a stream has one type of them: nobody is unsubscribed by the other."""
+    stream = Stream(
+        tmp_path, settings_of("hash", 2, window=None), [{"id": "a", "query": "w1"}, {"id": "5", "query": "w1"}]
+    )
+    report, _ = stream.run(
+        0, {"changes-a": [{"op": "unsubscribe", "id": 5}], "changes-b": [{"op": "unsubscribe", "id": "a"}]}
+    )
+    assert 1 == report.rejected
+    _, found = stream.run(1, {"messages-a": [{"id": 1, "text": "w1", "x": 0.0, "y": 0.0}]})
+    assert ["5"] == [each for table in found for each in table["subscription_id"].to_pylist()]

@@ -2,8 +2,10 @@
 
 import json
 
+import geopandas
 import pyarrow.parquet as pq
 import pytest
+import shapely
 
 from nearcast import Hub, Vocabulary
 from nearcast.errors import NearcastError
@@ -141,3 +143,30 @@ def test_files_that_differ_in_the_type_of_a_column_are_prepared_together(raw, tm
     assert (about["messages"], about["rejected"]) == (4, 3)
     sample = pq.read_table(tmp_path / "store" / "sample.parquet")
     assert sorted(sample.column("id").to_pylist()) == ["7", "m1", "m2", "m4"]
+
+
+def test_subscriptions_whose_ids_are_of_another_type_are_rejected_with_their_file(raw, tmp_path):
+    """Ids of one store are of one type: text and integers are never taken for each other."""
+    (raw / "zealots.jsonl").write_text('{"id": 7, "query": "ipad"}\n')
+    about = prepare([raw], tmp_path / "store", settings(), LocalRunner())
+    assert (2, 3) == (about["subscriptions"], about["rejected"])
+    rejected = pq.read_table(tmp_path / "store" / "rejected.parquet").to_pylist()
+    assert [("zealots.jsonl", "id")] == [(row["source"], row["field"]) for row in rejected if row["field"] == "id"]
+
+
+def test_geometries_of_geoparquet_are_prepared(tmp_path):
+    """Regions and places in well-known binary become interchange columns; another reference system is told."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    people = geopandas.GeoDataFrame({"id": ["a"], "query": ["ipad"]}, geometry=[shapely.box(0, 0, 9, 9)], crs=4326)
+    people.to_parquet(raw / "people.parquet")
+    posts = geopandas.GeoDataFrame({"id": ["m"], "text": ["ipad"]}, geometry=[shapely.Point(1, 2)], crs=4326)
+    posts.to_parquet(raw / "posts.parquet")
+    posts.set_crs(3857, allow_override=True).to_parquet(raw / "wrong.parquet")
+    about = prepare([raw], tmp_path / "store", settings(), LocalRunner())
+    assert (1, 1, 1) == (about["messages"], about["subscriptions"], about["rejected"])
+    table = read_table(tmp_path / "store" / "messages" / "part-00001.parquet")
+    assert [(1.0, 2.0)] == list(zip(table["lon"].to_pylist(), table["lat"].to_pylist(), strict=True))
+    hub = Hub()
+    hub.subscribe_many(read_table(tmp_path / "store" / "subscriptions" / "part-00000.parquet"))
+    assert ["a"] == [each.subscription_id for each in hub.publish_many(table)]

@@ -738,3 +738,57 @@ def test_one_signature_per_kernel(name: str) -> None:
         compiled_with_table(column)
     kernel = getattr(plain_rows, name)
     assert 1 == len(getattr(kernel, "signatures", [None]))
+
+
+@pytest.mark.parametrize(
+    ("query", "column", "hint"),
+    [
+        ("ramen*", 6, "there are no wildcards"),
+        ("*amen", 1, "there are no wildcards"),
+        ("hot ra?en", 7, "stands for no other letter"),
+        ("food:ramen", 1, '"food:" names no field here'),
+        ('hot food:"ramen soup"', 5, '"food:" names no field here'),
+        ("food:(ramen OR soup)", 1, '"food:" names no field here'),
+        ('"hot broth"~3', 12, '"~3" does not allow'),
+        ("ramen~", 6, '"~" does not allow'),
+        ("ramen~0.8", 6, '"~0.8" does not allow'),
+        ("ramen^2", 6, r'"\^2" gives no weight'),
+        ('"hot broth"^2', 12, r'"\^2" gives no weight'),
+        ("(a OR b)^2.5", 9, r'"\^2.5" gives no weight'),
+        ("ramen|udon", 6, "write OR"),
+        ("ramen||udon", 6, "write OR"),
+        ("ramen&&udon", 6, "write AND"),
+        ("+ramen udon", 1, "words are required anyway"),
+        ("[ramen TO udon]", 1, "there are no ranges"),
+        ("price {1 TO 5}", 7, "there are no ranges"),
+        ("/ram[ae]n/", 1, "no regular expressions"),
+    ],
+)
+def test_forms_of_other_languages_are_refused_with_a_hint(query: str, column: int, hint: str) -> None:
+    """They mean something elsewhere; the caret shows where, the reason what to write."""
+    with pytest.raises(InvalidQuery, match=hint) as caught:
+        parse(query)
+    assert (1, column) == (caught.value.line, caught.value.column)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("wi-fi", Phrase(("wi", "fi"))),
+        ("24/7", Phrase(("24", "7"))),
+        ("AT&T", Phrase(("at", "t"))),
+        ("12:30", Phrase(("12", "30"))),
+        ("https://ramen.example/a?b=1", Phrase(("https", "ramen", "example", "a", "b", "1"))),
+        ("ramen? ramen!", And((Word("ramen"), Word("ramen")))),
+        ("ramen:", Word("ramen")),
+        ("[sold]", Word("sold")),
+        ('"food:ramen* a|b"', Phrase(("food", "ramen", "a", "b"))),
+        ("*️⃣", Word("*⃣")),
+        ("C++ C# .NET F#", And((Word("c++"), Word("c#"), Word(".net"), Word("f#")))),
+        ('"C++ jobs"', Phrase(("c++", "jobs"))),
+        ("ＡＢＣ", Word("abc")),
+    ],
+)
+def test_signs_that_are_part_of_text_are_taken_as_before(query: str, expected: Query) -> None:
+    """Times, addresses, punctuation, names with signs, and anything in quotes."""
+    assert expected == parse(query) == parse(str(parse(query))) == parse(parse(query).to_json())

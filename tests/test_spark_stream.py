@@ -12,6 +12,7 @@ import pytest
 
 import streams
 from nearcast import Hub, Vocabulary
+from nearcast.spark.pipeline import Pipeline
 from nearcast.spark.stream import stream
 from nearcast.tables import Rejected, subscriptions_table
 from spark_files import PER_BATCH, Inbox, as_rows, contents, parts_of, rows_of
@@ -280,11 +281,19 @@ def test_beats_of_the_clock_let_messages_leave_and_are_the_same_in_a_batch_that_
     spark, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(streams, "BEGIN", datetime.now(UTC).replace(microsecond=0))
+    walls, run = {}, Pipeline.run
+
+    def noted(pipeline, batch, given, *, beat=None, wall=None):
+        walls.setdefault(batch, set()).add(wall)
+        return run(pipeline, batch, given, beat=beat, wall=wall)
+
+    monkeypatch.setattr(Pipeline, "run", noted)
     window = "4s"
     running = Running(spark, tmp_path, [NEAR, WITHIN], window=window, clock="wall")
     batches = [{"messages-a": [tea(1, 0)]}]
-    running.inbox.add(batches[0])
+    running.inbox.add({"messages-a": [*batches[0]["messages-a"], tea(2, 0) | {"time": "9999-01-01T00:00:00Z"}]})
     running.run()
+    assert [1] == [report.rejected for report in running.reports if report.messages]
     shutil.copytree(tmp_path / "K" / "nearcast", tmp_path / "before")
     shutil.copytree(running.out, tmp_path / "out-before")
     time.sleep(max(0.0, streams.BEGIN.timestamp() + 6 - time.time()))
@@ -306,6 +315,7 @@ def test_beats_of_the_clock_let_messages_leave_and_are_the_same_in_a_batch_that_
         commit.unlink()
     running.run()
     assert running.beats[last + 1] == running.beats[last]
+    assert all(len(seen) == 1 and None not in seen for seen in walls.values()), "the wall clock of a batch changed"
     again = contents(running.out)
     assert told == {name: again[name] for name in told}
 

@@ -1,4 +1,5 @@
 import itertools
+import json
 import math
 import sys
 from collections.abc import Callable
@@ -64,7 +65,7 @@ def test_tokens_of_plain_text(text: str, expected: list[str]) -> None:
         ("co\u00adoperate", ["cooperate"]),
         ("“quoted” – dash… €5", ["quoted", "dash", "5"]),
         ("＃東京 ＠名前", ["#東京", "@名前"]),
-        ("x² ½", ["x²", "½"]),
+        ("x² ½", ["x2", "1", "2"]),
         ("\ud800lone\udfff", ["lone"]),
         ("a\u2028b\ufeffc", ["a", "b", "c"]),
     ],
@@ -106,6 +107,63 @@ def test_signs_are_emoji_only_when_asked_for() -> None:
     """A trade mark or an arrow separates; with the emoji selector behind it, it is a token."""
     assert ["acme", "phone"] == Analyzer().tokens("Acme™ phone ↔ ©")
     assert ["™\ufe0f", "ⓜ\ufe0f"] == Analyzer().tokens("™\ufe0f Ⓜ\ufe0f")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("C++, C# and F# on .NET.", ["c++", "c#", "and", "f#", "on", ".net"]),
+        ("C++17 (C++)", ["c++", "17", "c++"]),
+        ("#c++ x#c c#sharp C+++ c++a ##f#", ["#c", "x", "c", "c", "sharp", "c", "c", "a", "#f"]),
+        ("ASP.NET example.net ...net .net's .nets", ["asp", "net", "example", "net", "net", "net's", "nets"]),
+        ("c++#tag c#@you .net#x", ["c++", "#tag", "c#", "@you", ".net", "x"]),
+        ("A+ node.js r&b", ["a", "node", "js", "r", "b"]),
+    ],
+)
+def test_names_with_signs_are_words(text: str, expected: list[str]) -> None:
+    """A few names that would be other words without their signs, in any text."""
+    assert expected == _tokens.unicode_tokens(text)
+    assert ["é", *expected] == _tokens.unicode_tokens(f"é {text}")
+    assert ["🍜", *expected] == _tokens.unicode_tokens(f"🍜 {text}")
+    table = WordTable()
+    _, terms = Analyzer().encode(pa.array([text]), table, add=True)
+    assert expected == [table.words()[term].as_py() for term in terms.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ＡＢＣ　１２", ["abc", "12"]),
+        ("Ｃ＋＋ ＃ｔａｇ", ["c++", "#tag"]),
+        ("ﬁsh ﾗｰﾒﾝ", ["fish", "ラーメン"]),
+        ("don´t a¨b", ["don", "t", "a", "b"]),
+        ("Foo™ Ⓜ️ ℹ️", ["foo", "ⓜ️", "ℹ"]),
+    ],
+)
+def test_forms_of_one_letter_are_one(text: str, expected: list[str]) -> None:
+    """Normal form KC, but for emoji, and for accents that stand alone and separate as before."""
+    assert expected == _tokens.unicode_tokens(text)
+
+
+@pytest.mark.parametrize("analyzer", [Analyzer(), Analyzer("en", stem=True, stop_words={"b", "a"}, max_words=7)])
+def test_an_analyzer_comes_back_from_json(analyzer: Analyzer) -> None:
+    """As it was, limits and stop words included."""
+    assert analyzer == Analyzer.from_json(json.loads(json.dumps(analyzer.to_json())))
+
+
+@pytest.mark.parametrize("rules", [1, None, 99])
+def test_words_of_other_rules_are_refused(rules: int | None) -> None:
+    """What was stored under them holds other words; what has no version is of the first."""
+    saved = Analyzer().to_json() | {"rules": rules}
+    if rules is None:
+        del saved["rules"]
+    with pytest.raises(IncompatibleStore, match="make it again"):
+        Analyzer.from_json(saved)
+
+
+def test_names_with_signs_are_not_stemmed() -> None:
+    """They stay what they are."""
+    assert ["c++", "c#", ".net"] == Analyzer("en", stem=True).tokens("C++ C# .NET")
 
 
 @settings(max_examples=300, deadline=None)

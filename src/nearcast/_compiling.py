@@ -85,8 +85,8 @@ class _Notice:
 def somebody_watches() -> bool:
     """Tell whether stderr is a terminal or the output of a notebook's cell."""
     try:
-        is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    except ValueError:  # it is closed
+        is_terminal = sys.stderr.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
         return False
     return is_terminal or _in_notebook()
 

@@ -7,8 +7,9 @@ but anybody may ask for, gets two more, so that no two ids have the same key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from nearcast import _arrow
 from nearcast._jit import kernel
 from nearcast._saved import save_array
 from nearcast._saved_arrays import SavedArrays
+from nearcast.errors import InvalidColumns
 from nearcast.text.words import WordTable, is_encodable
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ def id_of(key: str) -> Id:
 
 def keys_of(ids: pa.Array) -> pa.Array:
     """Return the keys of a column of ids."""
+    if len(ids) == 1 and ids[0].is_valid:
+        return pa.array([key_of(ids[0].as_py())], pa.string())
     if pa.types.is_integer(ids.type):
         return pc.binary_join_element_wise(INTEGER_MARK, ids.cast(pa.string()), "")
     is_marked = pc.starts_with(ids, INTEGER_MARK)
@@ -101,6 +105,45 @@ def _mixed(is_integer: NDArray[np.bool_], integers: pa.Array, texts: pa.Array) -
     place = np.where(is_integer, np.cumsum(is_integer), np.cumsum(~is_integer)) - 1
     kinds, places = _arrow.numbers((~is_integer).astype(np.int8)), _arrow.numbers(place.astype(np.int32))
     return pa.UnionArray.from_dense(kinds, places, [integers, texts], [field.name for field in MIXED_IDS])
+
+
+class ListedIds(NamedTuple):
+    """Ids that somebody lists: columns of one type with the place of each id in the list, and what can be no id."""
+
+    good: list[tuple[pa.Array, list[int]]]
+    bad: list[tuple[int, Any]]
+
+
+def listed_ids(given: Any) -> ListedIds:
+    """Return the ids of a list of values, of an Arrow array, or of the column `id` of a table."""
+    if isinstance(given, pa.Table | pa.RecordBatch):
+        if "id" not in given.schema.names:
+            raise InvalidColumns(f"there is no column id; there are: {', '.join(given.schema.names)}", field="id")
+        given = given.column("id")
+    values = given.to_pylist() if isinstance(given, pa.Array | pa.ChunkedArray) else given
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InvalidColumns(f"{type(values).__name__} was given; expected a list of ids", field="id")
+    found = ListedIds([], [])
+    integers: dict[int, int] = {}
+    texts: dict[int, str] = {}
+    for place, value in enumerate(values):
+        if isinstance(value, str) and is_encodable(value):
+            texts[place] = value
+        elif isinstance(value, Integral) and not isinstance(value, bool) and -(2**63) <= int(value) < 2**63:
+            integers[place] = int(value)
+        else:
+            found.bad.append((place, value))
+    for column, kind in ((integers, pa.int64()), (texts, pa.string())):
+        if column:
+            found.good.append((pa.array(column.values(), kind), list(column)))
+    return found
+
+
+def first_times(slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Tell which places of a column are the first with their slot."""
+    is_first = np.zeros(len(slots), np.bool_)
+    is_first[np.unique(slots, return_index=True)[1]] = True
+    return is_first
 
 
 class IdSnapshot(NamedTuple):
@@ -203,6 +246,9 @@ class IdTable:
 
     def slots(self, ids: pa.Array) -> NDArray[np.int32]:
         """Return the slots of a column of ids, -1 where there is none."""
+        if len(ids) == 1:
+            value = ids[0].as_py()
+            return np.array([_NO_SLOT if value is None else self.slot(value)], np.int32)
         keys = self._keys.ids_of_column(keys_of(ids), add=False)
         known = (keys >= 0) & (keys < len(self._slot_of_key))
         found = np.full(len(ids), _NO_SLOT, np.int32)

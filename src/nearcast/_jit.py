@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ _SOURCES = Path(__file__).parent
 WITHOUT_KERNELS = (
     "bench",
     "cli",
+    "_forking.py",
     "demo",
     "engine.py",
     "estimate.py",
@@ -36,6 +38,8 @@ WITHOUT_KERNELS = (
 )
 #: `NEARCAST_CACHE=0` turns the compilation cache off, for the day a cluster misbehaves.
 _CACHE_ON = os.environ.get("NEARCAST_CACHE", "1") != "0"
+#: Numba's folder is a global setting; dispatchers of steps are made in any thread.
+_naming_the_cache = threading.Lock()
 
 give_notice(is_kept=_CACHE_ON)
 
@@ -124,11 +128,12 @@ class _Step:
 
 
 def _compiled(function: Any, folder: str = "", **options: Any) -> Any:
-    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_root() / _source_key() / folder)
-    try:
-        compiled = numba.njit(cache=_CACHE_ON, nogil=True, **options)(function)
-    finally:
-        numba.config.CACHE_DIR = saved
+    with _naming_the_cache:
+        saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_root() / _source_key() / folder)
+        try:
+            compiled = numba.njit(cache=_CACHE_ON, nogil=True, **options)(function)
+        finally:
+            numba.config.CACHE_DIR = saved
     if not numba.config.DISABLE_JIT:
         _take_constants_as_values(compiled)
     return compiled

@@ -18,7 +18,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -62,7 +62,7 @@ def save_folder(folder: str | Path, form: HeadForm, write: Callable[[Path], dict
     """
     folder = Path(folder)
     _make_folder(folder)
-    with _only_writer(folder):
+    with _held(folder):  # a save removes what others have not named yet
         old = _checked_for_save(folder, form)
         if old is not None or not (folder / form.name).exists():
             _remove_leftovers(folder, form, keep=old)  # first, for they may be what fills the disk
@@ -103,14 +103,18 @@ def open_folder(
 
 
 def _open(
-    folder: Path, form: HeadForm, data: bytes, read: Callable[[Path, dict[str, Any]], Opened], verify: bool | None
+    folder: Path, form: HeadForm, head_bytes: bytes, read: Callable[[Path, dict[str, Any]], Opened], verify: bool | None
 ) -> Opened:
-    head = _read_head(folder, form, data)
+    head = _read_head(folder, form, head_bytes)
     if head["format"] == form.old_format:
         return read(folder, head)
     files: Contents = contents_from(head["files"], f"{folder / form.name}")
-    check_contents(folder / head["folder"], files, verify)
-    return read(folder / head["folder"], head)
+    data = folder / head["folder"]
+    if not data.is_dir():
+        raise IncompatibleStore(f"{data} is missing; bring it back from a copy, or save again")
+    with _held(data, is_shared=True):  # a save that replaces this one meanwhile leaves its removal to the next
+        check_contents(data, files, verify)
+        return read(data, head)
 
 
 def _head_bytes(folder: Path, form: HeadForm) -> bytes:
@@ -156,16 +160,25 @@ def _make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _only_writer(folder: Path) -> Iterator[None]:
-    """Wait for saves of other processes into the same folder: each removes what the others have not named yet."""
+def _held(folder: Path, *, is_shared: bool = False, waits: bool = True) -> Iterator[bool]:
+    """Lock a folder, alone or with others, against other processes and threads; tell whether it could be had.
+
+    Where a file system knows no locks, whoever saves into one folder from two places must take turns.
+    """
     if fcntl is None:
-        yield
+        yield True
         return
     descriptor = os.open(folder, os.O_RDONLY)
+    how = (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | (0 if waits else fcntl.LOCK_NB)
+    is_had = True
     try:
-        with suppress(OSError):  # without locks in a file system, whoever saves from two processes must take turns
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        try:
+            fcntl.flock(descriptor, how)
+        except BlockingIOError:
+            is_had = False
+        except OSError:
+            is_had = True
+        yield is_had
     finally:
         os.close(descriptor)
 
@@ -215,7 +228,9 @@ def _remove_old_files(folder: Path, form: HeadForm, old: str | None) -> None:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
+    if not path.is_dir():
         path.unlink(missing_ok=True)
+        return
+    with _held(path, waits=False) as is_free:  # somebody may be opening it just now: then the next save removes it
+        if is_free:
+            shutil.rmtree(path, ignore_errors=True)

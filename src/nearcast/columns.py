@@ -211,7 +211,8 @@ class Subscriptions:
 
     A scored row (`similar`, `topk`) has one clause, its words, each once and in the order of their strings, and its
     region is a box of one point, its place; `scoring` says how the two are weighed. None stands for no scored rows at
-    all.
+    all. `texts` are request texts (large_binary), what rows said that the other columns do not hold, for whoever gives
+    subscriptions back as values; None where nobody does.
     """
 
     ids: pa.Array
@@ -222,6 +223,7 @@ class Subscriptions:
     regions: Regions
     expires: NDArray[np.int64]
     scoring: Scoring | None = None
+    texts: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -255,6 +257,8 @@ class Subscriptions:
     def take(self, rows: NDArray[np.int64]) -> Subscriptions:
         """Return these rows, in this order."""
         rows = np.asarray(rows, np.int64)
+        if len(rows) == len(self) == 1 and rows[0] == 0:
+            return self  # the one of a single change
         clause_start, clauses = gathered(self.clause_start, rows)
         code_start, positions = gathered(self.code_start, clauses)
         return Subscriptions(
@@ -266,6 +270,7 @@ class Subscriptions:
             self.regions.take(rows),
             self.expires[rows],
             None if self.scoring is None else self.scoring.take(rows),
+            None if self.texts is None else self.texts.take(_arrow.numbers(rows)),
         )
 
     def with_regions(self, regions: Regions) -> Subscriptions:
@@ -284,6 +289,7 @@ class Subscriptions:
             Regions.concat([piece.regions for piece in pieces]),
             np.concatenate([piece.expires for piece in pieces]),
             _joined_scoring(pieces),
+            None if any(piece.texts is None for piece in pieces) else pa.concat_arrays([p.texts for p in pieces]),
         )
 
 

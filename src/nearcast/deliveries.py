@@ -368,7 +368,7 @@ class Deliveries(Sequence["Delivery"]):
         A column of ids of both kinds is one of Python objects. Needs pandas.
         """
         try:
-            import pandas as pd
+            import pandas as pd  # type: ignore[import-untyped]  # it has no types of its own
         except ImportError:
             raise NotSupported("to_pandas needs pandas; install it, or use to_table()") from None
         table = self.to_table()

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._ids import IdTable
+from nearcast._request_texts import RequestTexts
 from nearcast.columns import NO_TIME, TOPK, WITHIN, Messages, Subscriptions, datetime_of
 from nearcast.deliveries import Changed, Delivered, Deliveries, Piece, changed_of, in_order
 from nearcast.errors import InvalidMessage, InvalidSubscription, UnknownSubscription
@@ -120,6 +121,8 @@ class State:
     next_expiry: int = _NEVER
     #: Columns by slot that whoever runs the engine keeps here; they follow when slots get other numbers.
     by_slot: dict[str, NDArray[Any]] = field(default_factory=dict)
+    #: What subscriptions said, for whoever gives them back as values and stores their texts here.
+    texts: RequestTexts = field(default_factory=RequestTexts)
     #: Whether slots get other numbers by themselves, when subscriptions come; else `renumber_if_sparse` is called.
     renumbers: bool = True
     window: Window | None = None
@@ -218,6 +221,8 @@ def subscribe(
     others = _held_no_more(state, slots[known][~is_topk[known]])
     state.commit(pieces, torn=others, next_step=next_step, next_expiry=next_expiry)
     make_good(state)
+    if state.texts.is_sparse:
+        state.texts.compact(state.ids.in_use())
     if state.renumbers:
         renumber_if_sparse(state)
     return pieces
@@ -252,6 +257,7 @@ def _store(state: State, subscriptions: Subscriptions) -> tuple[NDArray[np.int32
         state.ids.bind(fresh.ids, slots[new])
     if len(known):
         state.index.replace(slots[known], subscriptions.take(known))
+    state.texts.put(slots, subscriptions.texts)
     _set_expiry(state, slots, subscriptions.expires)
     return slots, known
 
@@ -344,8 +350,17 @@ def _pinned(vocabulary: Vocabulary) -> Vocabulary:
 
 
 @_whole
-def move(state: State, ids: pa.Array, regions: Regions, steps: NDArray[np.int64] | None = None) -> list[Piece]:
-    """Give the subscriptions with these ids other regions, all of them or none; return how top-k answers differ."""
+def move(
+    state: State,
+    ids: pa.Array,
+    regions: Regions,
+    steps: NDArray[np.int64] | None = None,
+    text: bytes | None = None,
+) -> list[Piece]:
+    """Give the subscriptions with these ids other regions, all of them or none; return how top-k answers differ.
+
+    `text` is the new request text of a single subscription, where its place changes that.
+    """
     slots = _known_slots(state, ids)
     is_step = state.topk is not None or steps is not None
     held = state.index.subscriptions(slots) if state.n_weighed or is_step else None
@@ -355,11 +370,13 @@ def move(state: State, ids: pa.Array, regions: Regions, steps: NDArray[np.int64]
             f"subscription {ids[row].as_py()!r} is scored by the distance to a point; move it to a point (x, y)",
             field="place",
         )
-    if not is_step:
+    if not is_step and text is None:
         state.index.move(slots, regions)  # there is nothing else to change
         return []
     state.torn = Stored.before(state, ids[:0], slots, held)
     state.index.move(slots, regions)
+    if text is not None:
+        state.texts.put_one(int(slots[0]), text)
     pieces: list[Piece] = []
     moved = np.flatnonzero(kind == TOPK)
     if state.topk is not None and len(moved):
@@ -577,6 +594,7 @@ def renumber_if_sparse(state: State) -> None:
     record = Renumbered(
         state.index.n_slots,
         state.ids.renumbered(old),
+        state.texts.renumbered(old),
         None if state.topk is None else state.topk.holding.renumbered(old),
         state.expires[old[old < len(state.expires)]],
         {name: column[old] for name, column in state.by_slot.items()},  # as long as there were slots

@@ -5,23 +5,28 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow, engine
-from nearcast.columns import NO_TIME, TOPK, Messages, Subscriptions, datetime_of, microseconds_of
+from nearcast._forking import watch
+from nearcast._ids import first_times, listed_ids
+from nearcast._request_texts import RequestText
+from nearcast.ahead import MaxAhead, why_expired
+from nearcast.columns import NO_TIME, TOPK, WITHIN, Messages, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
-from nearcast.errors import InvalidColumns, InvalidInput, InvalidSubscription, NotSupported
+from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate, joined_messages
 from nearcast.explain import Explanation, Question, Standing, Step, explain
 from nearcast.geo import Regions, Shape, Space, shape_from
-from nearcast.geo.shapes import is_number
+from nearcast.geo.shapes import is_number, shorten
 from nearcast.indexes import DEFAULT_INDEX, create
 from nearcast.indexes._scored import needs_totals
 from nearcast.model import (
@@ -34,13 +39,17 @@ from nearcast.model import (
     message_from,
     subscription_from,
 )
-from nearcast.moves import moved_row
+from nearcast.moves import moved_row, moved_to
 from nearcast.query import compile_query
 from nearcast.recent import Recent
 from nearcast.sliding import Window
 from nearcast.snapshot import open_state, save_state
+from nearcast.stored_values import table_of, value_of
 from nearcast.tables import Rejected, messages_table, read_messages, read_subscriptions, subscriptions_table
+from nearcast.tables.inputs import table_or_values
 from nearcast.tables.message_limits import check_bytes, check_words
+from nearcast.tables.mixed_ids import parts_of_one_id_type
+from nearcast.tables.requests import is_cut
 from nearcast.tables.scored import NO_WINDOW, columns_of
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
@@ -54,6 +63,8 @@ if TYPE_CHECKING:
 _NO_TERMS = np.empty(0, np.int32)
 _NEVER = np.array([NO_TIME])
 _GAP = np.array([UNKNOWN], np.int32)
+#: Ids that are made at a time when they are iterated over.
+_BLOCK = 4096
 
 
 class Hub:
@@ -69,13 +80,15 @@ class Hub:
 
     Thread-safe: any method may be called from any thread. Calls take their turn on one lock, so a publish sees
     every change made before it and none made during it; `publish_many(threads=N)` uses several cores for one call.
-    Merging of the index runs beside them and holds nobody up.
+    Merging of the index runs beside them and holds nobody up. A process that forks waits for the calls that are under
+    way, and the child has the hub as it was between two calls.
 
     `space` is "earth" (longitude, latitude, metres) or "plane"; `index` a name from `nearcast indexes`, with options;
     `analyzer` says how text and queries become words; `vocabulary` holds the document frequencies that weights come
     from, as they are when it is given; `max_distance` is for scored subscriptions that give none, in metres on the
     earth. `window` is what top-k subscriptions look at: a number of messages, or event time like "30s", "15m", "2h",
-    "7d" or a timedelta; without it there are none.
+    "7d" or a timedelta; without it there are none. `max_ahead`, a stretch of time in the same forms, refuses messages
+    whose time lies further ahead of event time, the largest time accepted so far; the first time is always accepted.
 
     What a call delivers it returns. Only `subscribe` and `subscribe_many` return something else: what a new top-k
     subscription finds in the window comes first in what the next call returns; `poll` returns it at once.
@@ -90,11 +103,15 @@ class Hub:
         vocabulary: Vocabulary | None = None,
         max_distance: float | None = None,
         window: Window | int | str | timedelta | None = None,
+        max_ahead: MaxAhead | str | timedelta | None = None,
     ):
         self.space = _space(space)
         self.max_distance = _checked_distance(max_distance)
+        self.max_ahead = MaxAhead.of(max_ahead)
         self._lock = threading.RLock()
         self._recent = Recent()
+        self._counters = Counters()
+        watch(self)
         self._state = engine.State(
             create(index, self.space),
             analyzer=Analyzer() if analyzer is None else analyzer,
@@ -108,11 +125,41 @@ class Hub:
         engine.make_good(self._state)
         return self._state
 
+    def locks(self) -> list[threading.RLock]:
+        """Return the locks that a call takes, in this order: whoever holds them all is alone in the hub."""
+        return [self._lock, self._state.index.lock]
+
+    def begin_child(self) -> None:
+        """Forget, in a process that was forked, the threads that stayed in its parent."""
+        self._state.index.begin_child()
+
     def __len__(self) -> int:
         if self._state.torn is not None:  # a change is under way, or one was interrupted
             with self._lock:
                 return len(self._whole().index)
         return len(self._state.index)
+
+    def __iter__(self) -> Iterator[Id]:
+        """Iterate over the ids of all subscriptions there are now, in order of registration."""
+        with self._lock:
+            slots, ids = self._state.ids.in_use(), self._state.ids.snapshot()
+        for first in range(0, len(slots), _BLOCK):
+            yield from ids.values(slots[first : first + _BLOCK])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait for the merging that runs in the background; what it failed with is raised here.
+
+        Nothing is lost without it, and the hub may be used afterwards: `with Hub(...) as hub` leaves no thread behind.
+        """
+        self._state.index.close()
 
     def __contains__(self, subscription_id: Id) -> bool:
         with self._lock:
@@ -129,6 +176,8 @@ class Hub:
         if isinstance(value, TopK) and self.window is None:
             raise InvalidSubscription(NO_WINDOW, field="kind")
         with self._lock:
+            if value.expires is not None and microseconds_of(value.expires) <= self._state.now:
+                raise InvalidSubscription(why_expired(microseconds_of(value.expires), self._state.now), field="expires")
             engine.subscribe(self._state, self._columns_of(value, self._state.words))
         return value.id
 
@@ -159,23 +208,27 @@ class Hub:
         returned; `strict` refuses the table, or the row.
         """
         rejected = Rejected()
-        subscriptions = _table_or_values(subscriptions)
+        subscriptions = table_or_values(subscriptions, self.space)
         if not isinstance(subscriptions, pa.Table):
             subscriptions = subscriptions_table(subscriptions, self.space, rejected=rejected, source=source)
         with self._lock:
             state = self._state
-            columns = read_subscriptions(
-                subscriptions,
-                self.space,
-                state.words,
-                state.analyzer,
-                source=source,
-                max_distance=self.max_distance,
-                has_window=self.window is not None,
-                strict=strict,
-                rejected=rejected,
-            )
-            engine.subscribe(state, columns, threads or os.cpu_count() or 1)
+            for part in parts_of_one_id_type(subscriptions, source, rejected):
+                columns = read_subscriptions(
+                    part,
+                    self.space,
+                    state.words,
+                    state.analyzer,
+                    source=source,
+                    max_distance=self.max_distance,
+                    has_window=self.window is not None,
+                    keep_texts=True,
+                    strict=strict,
+                    now=state.now,
+                    rejected=rejected,
+                )
+                engine.subscribe(state, columns, threads or os.cpu_count() or 1)
+            self._counters.rejected += len(rejected)
         return rejected
 
     def unsubscribe(self, subscription_id: Id) -> None:
@@ -183,6 +236,25 @@ class Hub:
         with self._lock:
             self._whole().slot(subscription_id)
             engine.unsubscribe(self._state, _arrow.one_id(subscription_id))
+
+    def unsubscribe_many(self, ids: pa.Table | pa.Array | Iterable[Id], *, source: str = "ids") -> Rejected:
+        """Forget many subscriptions; return the ids that name none, with reasons.
+
+        Takes ids of both types, an Arrow array of them, or a table with a column `id`.
+        """
+        rejected = Rejected()
+        given = listed_ids(ids)
+        with self._lock:
+            for columns, numbers in given.good:
+                slots = self._state.ids.slots(columns)
+                known = np.flatnonzero((slots >= 0) & first_times(slots))
+                for row in np.setdiff1d(np.arange(len(slots)), known).tolist():
+                    rejected.add(source, numbers[row], columns[row].as_py(), "id", _no_such(columns[row].as_py()))
+                engine.unsubscribe(self._state, columns.take(_arrow.numbers(known)))
+            self._counters.rejected += len(rejected) + len(given.bad)
+        for number, value in given.bad:
+            rejected.add(source, number, None, "id", f"id is {shorten(value)}; expected a str or an int of 64 bits")
+        return rejected
 
     def move(self, subscription_id: Id, place: Any) -> Deliveries:
         """Give a subscription another place, from now on.
@@ -195,13 +267,25 @@ class Hub:
             shape = self._moved(slot, place)
             shape.check(self.space)
             regions = Regions.from_shapes([shape], self.space)
-            engine.move(self._state, _arrow.one_id(subscription_id), regions)
+            text = self._text_at(slot, shape)
+            engine.move(self._state, _arrow.one_id(subscription_id), regions, text=text)
             return self._deliveries()
+
+    def _text_at(self, slot: int, shape: Shape) -> bytes | None:
+        """Return the request text of a subscription that goes to a region, None if it stays as it is.
+
+        It has the region where the index does not hold that as it was given.
+        """
+        text = self._state.texts.get(slot)
+        if text is not None and (text.region is not None or is_cut(shape, self.space)):
+            return text._replace(region=shape).encoded()
+        return None
 
     def _deliveries(self, rejected: Rejected | None = None, published: Published | None = None) -> Deliveries:
         """Return all that waits to be delivered; it waits on if the call is interrupted before it returns."""
         state = self._state
         deliveries = Deliveries(state.waiting or [], rejected, published)
+        self._counters.delivered += len(deliveries)
         state.waiting = []
         return deliveries
 
@@ -209,6 +293,20 @@ class Hub:
         """Return what was delivered since the last call that returned deliveries: answers of new subscriptions."""
         with self._lock:
             return self._deliveries()
+
+    def get(self, subscription_id: Id) -> Subscription:
+        """Return a subscription as it was given, at its present place; `UnknownSubscription` if there is none."""
+        with self._lock:
+            return value_of(self._state, self._state.slot(subscription_id))
+
+    def to_table(self) -> pa.Table:
+        """Return all subscriptions in the interchange columns, in order of registration and at their present places.
+
+        `subscribe_many` of another hub of the same kind takes it and then answers as this one does. Where ids are of
+        both types, the column `id` is a dense union of `integer` and `text`.
+        """
+        with self._lock:
+            return table_of(self._state, self.space)
 
     def current(self, subscription_id: Id) -> list[Delivery]:
         """Return the top-k of a subscription as it stands, best first: for each message the `+` that is in force."""
@@ -232,6 +330,9 @@ class Hub:
         if point is None:
             return shape_from(place, self.space)
         held = self._state.index.subscriptions(np.array([slot], np.int32))
+        text = self._state.texts.get(slot) if held.kind[0] == WITHIN else None
+        if text is not None and text.region is not None:
+            return moved_to(text.region, *point, self.space)
         return moved_row(held, 0, *point, self.space)
 
     def use_vocabulary(self, vocabulary: Vocabulary) -> Deliveries:
@@ -246,18 +347,24 @@ class Hub:
     def _columns_of(self, value: Subscription, words: WordTable) -> Subscriptions:
         analyzer = self._state.analyzer
         if isinstance(value, Similar | TopK):
-            return columns_of(value, self.space, words, analyzer, self.max_distance)
+            columns = columns_of(value, self.space, words, analyzer, self.max_distance)
+            return replace(
+                columns, texts=_texts_of(RequestText(value.query, value.terms, value.max_distance is not None))
+            )
         compiled = compile_query(value.query, words, analyzer=analyzer, has_region=value.region is not None)
         if compiled.errors:
             raise compiled.errors[0][1]
-        return Subscriptions.of(
+        regions = Regions.from_shapes([value.region], self.space)
+        region = value.region if is_cut(value.region, self.space) or len(compiled.code_start) == 1 else None
+        columns = Subscriptions.of(
             compiled.clause_start,
             compiled.code_start,
             compiled.code,
-            Regions.from_shapes([value.region], self.space),
+            regions,
             ids=_arrow.one_id(value.id),
             expires=np.array([microseconds_of(value.expires)]),
         )
+        return replace(columns, texts=_texts_of(RequestText(value.query, region=region)))
 
     # Messages
 
@@ -267,7 +374,10 @@ class Hub:
         value.check(self.space)
         with self._lock:
             self._forget_words()
-            engine.publish(self._state, self._message_columns(value))
+            columns = self._message_columns(value)
+            for _, reason in self._why_untimely(columns.time):
+                raise InvalidMessage(reason, field="time")
+            engine.publish(self._state, columns)
             self._recent.add(value)
             return self._deliveries(published=(self._state.next_step - 1, value))
 
@@ -282,7 +392,7 @@ class Hub:
         if not isinstance(threads, int) or threads < 1:
             raise ValueError(f"threads is {threads!r}; expected 1 or more")
         rejected = Rejected()
-        messages = _table_or_values(messages)
+        messages = table_or_values(messages, self.space)
         if not isinstance(messages, pa.Table):
             messages = messages_table(messages, self.space, rejected=rejected, source=source, strict=strict)
         with self._lock:
@@ -296,12 +406,13 @@ class Hub:
                 source=source,
                 weights=state.weights if state.needs_totals else None,
                 window_words=None if state.topk is None else state.topk.words.table,
-                why_late=self._why_late,
+                why_untimely=self._why_untimely,
                 strict=strict,
                 rejected=rejected,
             )
             engine.publish(state, columns, threads)
             self._recent.add_table(messages)
+            self._counters.rejected += len(rejected)
             return self._deliveries(rejected)
 
     def _forget_words(self) -> None:
@@ -309,6 +420,18 @@ class Hub:
         state = self._whole()
         if state.topk is not None:
             state.topk.forget_words(state.weights)
+
+    def _why_untimely(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
+        """Return which messages, arriving in this order, lie in the future or come too late for the window, and why."""
+        ahead = self._why_ahead(times)
+        kept = np.delete(np.arange(len(times)), [row for row, _ in ahead])
+        late = [(int(kept[row]), reason) for row, reason in self._why_late(times[kept])]
+        self._counters.late += len(late)
+        return ahead + late
+
+    def _why_ahead(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
+        """Return which messages, arriving in this order, lie too far ahead of event time, and why."""
+        return [] if self.max_ahead is None else self.max_ahead.refused(times, self._state.now)
 
     def _why_late(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
         """Return which messages, arriving in this order, come too late for the window, and why."""
@@ -412,7 +535,7 @@ class Hub:
             state = self._state
             asked = self._asked(subscription, words, rejected, strict=strict)
             weights = TermWeights(words, state.vocabulary)
-            given = list(self._recent.samples()) if sample is None else [_table_or_values(sample)]
+            given = list(self._recent.samples()) if sample is None else [table_or_values(sample, self.space)]
         if sample is None and not given:
             raise InvalidInput("nothing was published yet to judge by; give a sample of messages", field="sample")
         pieces = []
@@ -474,7 +597,9 @@ class Hub:
             state = self._whole()
             if any(map(len, state.waiting or [])):
                 raise ValueError("deliveries of new subscriptions are waiting; take them with poll() before saving")
-            save_state(state, folder, max_distance=self.max_distance)
+            max_ahead = None if self.max_ahead is None else self.max_ahead.length
+            counters = asdict(self._counters)
+            save_state(state, folder, max_distance=self.max_distance, max_ahead=max_ahead, counters=counters)
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool | None = None) -> Hub:
@@ -488,25 +613,46 @@ class Hub:
         state, about = open_state(folder, verify=verify)
         hub = cls(state.index.space, index="scan", max_distance=about["max_distance"])
         hub._state = state
+        hub.max_ahead = None if about.get("max_ahead") is None else MaxAhead(about["max_ahead"])
+        hub._counters = Counters(**about.get("counters", {}))
         state.waiting = []
         return hub
 
     def stats(self) -> dict[str, Any]:
-        """Return counts and sizes of the hub and its index."""
+        """Return counts and sizes of the hub and its index; docs/hub.md says what each is."""
         with self._lock:
             state = self._whole()
             return {
                 "space": self.space.kind,
                 "subscriptions": len(state.index),
                 "published": state.published,
+                **asdict(self._counters),
                 "words": len(state.words),
                 "vocabulary_version": state.vocabulary.version,
                 "max_distance": self.max_distance,
                 "id_bytes": state.ids.nbytes + state.expires.nbytes,
+                "text_bytes": state.texts.nbytes,
                 "now": _rfc_3339(state.now),
                 "index": state.index.stats(),
                 **({} if state.topk is None else {"topk": state.topk.stats()}),
             }
+
+
+@dataclass
+class Counters:
+    """What a hub has counted since it was made: deliveries it returned, rejected rows, and messages that were late."""
+
+    delivered: int = 0
+    rejected: int = 0
+    late: int = 0
+
+
+def _texts_of(text: RequestText) -> pa.Array:
+    return pa.array([text.encoded()], pa.large_binary())
+
+
+def _no_such(subscription_id: Id) -> str:
+    return f"there is no subscription {subscription_id!r}, or it is named twice; leave it out"
 
 
 def _terms_of(known: WordTable, read: list[str], given: Sequence[str], *, add: bool) -> NDArray[np.int32]:
@@ -533,19 +679,6 @@ def _checked_distance(given: float | None) -> float | None:
     if not is_number(given) or not 0 < given < math.inf:
         raise InvalidInput(f"max_distance is {given!r}; expected a finite number above 0", field="max_distance")
     return float(given)
-
-
-def _table_or_values(given: Any) -> pa.Table | Iterable[Any]:
-    """Return what speaks Arrow as a table and other iterables as they are; refuse what only looks like one."""
-    if isinstance(given, pa.Table):
-        return given
-    if isinstance(given, pa.RecordBatch):
-        return pa.Table.from_batches([given])
-    if hasattr(given, "__arrow_c_stream__"):
-        return pa.table(given)
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise InvalidColumns(f"{type(given).__name__} was given; expected a table or a list of values")
-    return given
 
 
 def _point(place: Any) -> tuple[float, float] | None:

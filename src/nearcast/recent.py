@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from nearcast.tables.names import EARTH_PLACE, PLANE_PLACE
 
 #: Messages that are kept.
 MOST = 10_000
-_KEPT = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE}
+_KEPT = {*MESSAGE_FIELDS, "geometry", *EARTH_PLACE, *PLANE_PLACE}
 #: Buffers may be this many times as large as the rows in them, before these are copied out.
 _SPARE = 2
 
@@ -38,8 +39,8 @@ class Recent:
         return self._pieces[-1][0] + _rows_in(self._pieces[-1][1]) if self._pieces else 0
 
     def add(self, message: Message) -> None:
-        """Keep a message."""
-        self._pieces.append((self._end(), message))
+        """Keep a message, without its attributes."""
+        self._pieces.append((self._end(), replace(message, attributes={}) if message.attributes else message))
         self._forget()
 
     def add_table(self, table: pa.Table) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast._ids import IdTable, Kinds
+    from nearcast._request_texts import RequestTexts
     from nearcast.columns import Subscriptions
     from nearcast.engine import State
     from nearcast.text.weights import TermWeights
@@ -40,7 +41,7 @@ class Stored:
     """Undo record of subscriptions stored or moved: new ids get none of it, known ones what they had.
 
     `n_slots` and `n_live` are those of the index before, `kinds` those of the ids. `held` is what the slots `replaced`
-    held, and `expires` when that expires.
+    held, `expires` when that expires, and `texts` where its request texts lie.
     """
 
     n_slots: int
@@ -50,6 +51,7 @@ class Stored:
     replaced: NDArray[np.int32]
     held: Subscriptions | None
     expires: NDArray[np.int64]
+    texts: NDArray[np.int64]
 
     @classmethod
     def before(
@@ -61,7 +63,8 @@ class Stored:
         expires = np.full(len(replaced), NO_TIME)
         has_expiry = replaced < len(state.expires)
         expires[has_expiry] = state.expires[replaced[has_expiry]]
-        return cls(state.index.n_slots, len(state.index), new_ids, state.ids.kinds, replaced, held, expires)
+        texts, kinds = state.texts.spans(replaced), state.ids.kinds
+        return cls(state.index.n_slots, len(state.index), new_ids, kinds, replaced, held, expires, texts)
 
     def mend(self, state: State) -> None:
         """Undo the change."""
@@ -76,6 +79,7 @@ class Stored:
         state.expires[added[added < len(state.expires)]] = NO_TIME
         has_expiry = self.replaced < len(state.expires)
         state.expires[self.replaced[has_expiry]] = self.expires[has_expiry]
+        state.texts.put_back(self.replaced, self.texts)
         if state.topk is not None:
             self._put_back(state.topk, added)
         state.commit(torn=None)
@@ -151,6 +155,7 @@ class Renumbered:
 
     n_slots: int
     ids: IdTable
+    texts: RequestTexts
     holding: Holding | None
     expires: NDArray[np.int64]
     by_slot: dict[str, NDArray[Any]]
@@ -162,4 +167,4 @@ class Renumbered:
             return
         if state.topk is not None and self.holding is not None:
             state.topk.holding = self.holding
-        state.commit(torn=None, ids=self.ids, expires=self.expires, by_slot=self.by_slot)
+        state.commit(torn=None, ids=self.ids, texts=self.texts, expires=self.expires, by_slot=self.by_slot)

@@ -9,6 +9,7 @@ import numpy as np
 
 from nearcast._contents import damaged, read_signed, signed
 from nearcast._ids import IdTable
+from nearcast._request_texts import RequestTexts
 from nearcast._save_folder import HeadForm, open_folder, save_folder
 from nearcast._saved import mapped, new_folder, save_array, save_text
 from nearcast.engine import State
@@ -63,6 +64,8 @@ def write_state(state: State, folder: Path) -> dict[str, Any]:
     state.words.save(folder / "words")
     state.vocabulary.save(folder / "vocabulary")
     state.ids.save(folder / "ids")
+    if len(state.texts):
+        state.texts.save(folder / "texts")
     save_array(folder / "expires.npy", state.expires)
     for name, column in state.by_slot.items():
         save_array(folder / f"slot_{name}.npy", column)
@@ -94,6 +97,7 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
         analyzer=_analyzer(folder, about["analyzer"]),
         vocabulary=Vocabulary.open(folder / "vocabulary"),
         ids=IdTable.open(folder / "ids"),
+        texts=RequestTexts.open(folder / "texts"),
         now=about["now"],
         next_step=about["next_step"],
         published=about["published"],

@@ -160,7 +160,7 @@ def main(spec, seed, seconds):
     life.mine.settle()
     life.check()
     check_index(life.mine.index)
-    print(interrupts.n)
+    sys.stdout.write(f"{interrupts.n}\n")
 
 
 if __name__ == "__main__":

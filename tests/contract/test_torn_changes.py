@@ -1,5 +1,6 @@
 """Calls that are cut short: an index is then as before the call, or as after it, for everything that follows."""
 
+import itertools
 import os
 import random
 import subprocess
@@ -11,8 +12,8 @@ import numba
 import numpy as np
 import pytest
 
-from contract.conftest import EVERY, is_ours, kinds_of
-from contract.torn import interrupted
+from contract.conftest import EVERY, kinds_of
+from contract.torn import Interrupter, interrupted, nth
 from contract.worlds import (
     PLANE,
     SMALL,
@@ -43,8 +44,8 @@ SPECS = [spec for spec in EVERY if spec not in _HAS_SMALLER and spec not in STAM
 class TornLife:
     """An index whose calls are cut short, and `scan` as its twin, which has each call once and whole.
 
-    `every` says at which lines: 1 is at each of them, 5 at every fifth. With `is_left` nobody rolls back in the call
-    that is cut short, and whoever comes next is cut short in the roll-back.
+    `every` is that of `Interrupter`. With `is_left` nobody rolls back in the call that is cut short, and whoever comes
+    next is cut short in the roll-back.
     """
 
     spec: str
@@ -55,7 +56,7 @@ class TornLife:
     live: dict = field(default_factory=dict)
 
     def __post_init__(self):
-        self.rng = random.Random(self.seed)
+        self.rng, self.interrupter, self.n_torn = random.Random(self.seed), Interrupter(self.every), 0
         self.mine, self.twin = self.both = IndexActor(create(self.spec, PLANE)), IndexActor(create("scan", PLANE))
         self.said = random_said(self.rng, PLANE, 6)
         self.encode()
@@ -78,43 +79,52 @@ class TornLife:
             columns += vars(held.scoring).values()
         return len(index), index.n_slots, [column.tolist() for column in columns]
 
-    def check(self, *, thoroughly=True):
+    def check(self):
         """Check that both answer alike and nothing contradicts itself."""
         mine, twin = (actor.index for actor in self.both)
         assert (len(twin), twin.n_slots) == (len(mine), mine.n_slots)
         assert twin.match(self.messages[1]) == mine.match(self.messages[0])
-        if thoroughly:
-            check_index(mine)
+        check_index(mine)
 
     # Cutting short
 
-    def tear(self, *calls):
+    def tear(self, what, *calls):
         """Cut the first call short at one line after the other until it is made; then make the second, the twin's."""
-        before, n = self.state(), 1 + self.rng.randrange(self.every)
-        while line := interrupted(calls[0], n):
-            if self.is_left:
-                self.look(n)
-            self.mine.settle()
+        before, expected = self.state(), self.twin.index.match(self.messages[1])
+        while line := self.cut_short(what, calls[0]):
             if before != self.state():
                 assert line.startswith("return"), f"a change cut short at {line!r} was made"
                 break
-            self.check(thoroughly=n % 11 == 0)
-            n += self.every
+            assert expected == self.mine.index.match(self.messages[0]), f"a change cut short at {line!r} was half made"
         calls[-1]()
         self.mine.settle()
 
-    def look(self, n):
+    def cut_short(self, what, call):
+        """Cut a call short and leave its background work done; return the line, or nothing if the call was made."""
+        self.interrupter.begin(what)
+        line = self.interrupter.interrupted(call)
+        if line:
+            self.n_torn += 1
+            if self.is_left:
+                self.look()
+            self.mine.settle()
+            if self.n_torn % 50 == 0:
+                check_index(self.mine.index)
+        return line
+
+    def look(self):
         """Look at the index, cut short in the roll-back that comes first, ever later."""
         looks = (lambda: len(self.mine.index), lambda: self.mine.index.match(self.messages[0]))
-        for line in range(1, 2 + n % 5):
-            interrupted(looks[line % 2], line + n % 3)
+        for n in range(1, 2 + self.n_torn % 5):
+            interrupted(looks[n % 2], nth(n + self.n_torn % 3))
 
     # Changes
 
     def insert(self, n):
         wanted, columns = self.some(n)
         first = self.twin.index.n_slots
-        self.tear(*(lambda actor=a, each=c: actor.index.insert(each) for a, c in zip(self.both, columns, strict=True)))
+        calls = [lambda actor=a, each=c: actor.index.insert(each) for a, c in zip(self.both, columns, strict=True)]
+        self.tear("insert", *calls)
         self.live |= zip(range(first, first + n), wanted, strict=True)
         self.check()
 
@@ -154,14 +164,14 @@ class TornLife:
         self.check()
 
     def renumber(self):
-        self.tear(*(actor.index.renumber for actor in self.both))
+        self.tear("renumber", *(actor.index.renumber for actor in self.both))
         self.live = dict(enumerate(wanted for _, wanted in sorted(self.live.items())))
         self.check()
 
     def reweigh(self):
         weights = random_weights(self.rng)
         values = np.array([weights.get(word, 1.0) for word in self.mine.words.words().to_pylist()])
-        self.tear(*(lambda index=actor.index: index.set_weights(values) for actor in self.both))
+        self.tear("weigh", *(lambda index=actor.index: index.set_weights(values) for actor in self.both))
         for actor in self.both:
             actor.weights = weights
         self.encode()
@@ -170,38 +180,40 @@ class TornLife:
     def weigh_new_words(self):
         """Terms that nobody has used yet weigh something; when somebody does, they weigh what he says."""
         first = len(self.mine.words)
-        self.tear(*(lambda index=actor.index: index.set_weights(np.full(4, 7.5), first) for actor in self.both))
+        calls = [lambda index=actor.index: index.set_weights(np.full(4, 7.5), first) for actor in self.both]
+        self.tear("weigh", *calls)
         self.check()
 
     def match(self):
-        self.tear(*(lambda a=a, m=m: a.index.match(m) for a, m in zip(self.both, self.messages, strict=True)))
+        self.tear("match", *(lambda a=a, m=m: a.index.match(m) for a, m in zip(self.both, self.messages, strict=True)))
         self.check()
 
     def match_after_changes(self):
         """Match when something has changed since the last time, so that structures are built and brought up to date."""
-        line, n = "a change", 1 + self.rng.randrange(self.every)
+        line, n = "a change", 0
         while line:
+            n += 1
             slots = self.pick(1 + n % 3)
             wanted, columns = self.some(len(slots))
             for actor, each in zip(self.both, columns, strict=True):
                 actor.index.replace(np.array(slots, np.int32), each)
             self.live |= zip(slots, wanted, strict=True)
             self.mine.settle()
-            line = interrupted(lambda: self.mine.index.match(self.messages[0]), n)
-            self.check(thoroughly=n % 11 == 0)
-            n += self.every
+            line = self.cut_short("match after changes", lambda: self.mine.index.match(self.messages[0]))
+            assert self.twin.index.match(self.messages[1]) == self.mine.index.match(self.messages[0])
+        self.check()
 
     def learn(self):
-        self.tear(*(lambda a=a, m=m: a.index.learn(m) for a, m in zip(self.both, self.messages, strict=True)))
+        self.tear("learn", *(lambda a=a, m=m: a.index.learn(m) for a, m in zip(self.both, self.messages, strict=True)))
         self.check()
 
     def change(self, verb, slots, *columns):
         each = [(column,) for column in columns] or [(), ()]
         calls = [
-            lambda change=getattr(actor.index, verb), more=more: change(np.array(slots, np.int32), *more)
+            lambda index=actor.index, more=more: getattr(index, verb)(np.array(slots, np.int32), *more)
             for actor, more in zip(self.both, each, strict=True)
         ]
-        self.tear(*calls)
+        self.tear("replace" if verb == "move" else verb, *calls)  # which is what it does
 
     def some(self, n):
         """Return n subscriptions, and their columns for both."""
@@ -257,7 +269,7 @@ def left_alone(monkeypatch):
 @pytest.mark.parametrize("spec", SPECS)
 def test_calls_cut_short_at_some_lines(spec, tmp_path):
     """Wherever an interrupt strikes, an index goes on as its twin, which never had the call."""
-    life = TornLife(spec, 1 if is_ours(spec) else 13, kinds_of(spec))
+    life = TornLife(spec, 1 if spec == SMALL else 11, kinds_of(spec))
     life.live_on()
     life.save_and_open(tmp_path / "saved")
 
@@ -265,7 +277,7 @@ def test_calls_cut_short_at_some_lines(spec, tmp_path):
 @pytest.mark.parametrize("spec", SPECS)
 def test_calls_cut_short_twice(spec, left_alone):
     """What an interrupted roll-back leaves is made good by the next call, which may be interrupted as well."""
-    life = TornLife(spec, 7 if is_ours(spec) else 31, kinds_of(spec), is_left=True, seed=2)
+    life = TornLife(spec, 6 if spec == SMALL else 41, kinds_of(spec), is_left=True, seed=2)
     life.live_on()
 
 
@@ -275,12 +287,12 @@ def test_calls_cut_short_twice(spec, left_alone):
 @pytest.fixture
 def unmerged(monkeypatch):
     """Merge nothing in the background."""
-    monkeypatch.setattr(TriggerIndex, "_merge_if_due", lambda self: None)
+    monkeypatch.setattr(TriggerIndex, "_merge_if_due", lambda _: None)
 
 
-def grown(kinds, seed):
+def grown(kinds, seed, every=1, **more):
     """Return an index with full deltas and segments of like size, and its twin."""
-    life = TornLife(SMALL, 1, kinds, seed=seed)
+    life = TornLife(SMALL, every, kinds, seed=seed, **more)
     for n in (5, 6, 7, 9, 3, 8, 20, 2, 9):
         wanted, columns = life.some(n)
         for actor, each in zip(life.both, columns, strict=True):
@@ -301,28 +313,24 @@ def test_a_merge_cut_short(kinds, is_left, unmerged, request):
     """A merge is done or not done, and the next one goes on from there."""
     if is_left:
         request.getfixturevalue("left_alone")
-    life = grown(kinds, seed=3)
-    index, before, n = life.mine.index, life.state(), 1
-    assert index._is_merge_due()
-    while interrupted(index._merge_all_due, n):
-        if is_left:
-            life.look(n)
+    life = grown(kinds, seed=3, is_left=is_left)
+    assert life.mine.index._is_merge_due()
+    before, expected = life.state(), life.mine.index.match(life.messages[0])
+    while life.cut_short("merge", life.mine.index._merge_all_due):
         assert before == life.state()
-        life.check(thoroughly=n % 5 == 0)
-        n += 1
-    assert not index._is_merge_due()
+        assert expected == life.mine.index.match(life.messages[0])
+    assert not life.mine.index._is_merge_due()
     life.check()
 
 
 @pytest.mark.modes
 def test_saving_cut_short(unmerged, tmp_path):
     """An index that could not be saved is as before, and can be saved."""
-    life = grown(("within", "similar", "topk"), seed=4)
-    before, n = life.state(), 1
-    while interrupted(lambda: life.mine.index.save(tmp_path / str(n)), n):
+    life = grown(("within", "similar", "topk"), seed=4, every=9)
+    before, folders = life.state(), map(str, itertools.count())
+    while life.cut_short("save", lambda: life.mine.index.save(tmp_path / next(folders))):
         assert before == life.state()
-        life.check(thoroughly=False)
-        n += 17
+    life.check()
     life.save_and_open(tmp_path / "whole")
 
 
@@ -387,17 +395,16 @@ def test_terms_of_changes_that_were_undone_do_not_fill_the_table_of_a_delta(unme
 
 def test_matching_in_threads_cut_short():
     """No thread reads an index any more when its next call begins."""
-    life = TornLife(SMALL, 1, ("similar", "topk"), seed=6)
+    life = TornLife(SMALL, 3, ("similar", "topk"), seed=6)
     wanted, columns = life.some(30)
     for actor, each in zip(life.both, columns, strict=True):
         life.live |= zip(actor.index.insert(each).tolist(), wanted, strict=True)
     life.mine.settle()
     many = life.mine.messages(random_said(life.rng, PLANE, 600))
-    expected, n = life.mine.index.match(many), 1
-    while interrupted(lambda: life.mine.index.match(many, threads=2), n):
+    expected = life.mine.index.match(many)
+    while life.cut_short("match", lambda: life.mine.index.match(many, threads=2)):
         assert not [thread for thread in threading.enumerate() if thread.name == "nearcast-match"]
         assert expected == life.mine.index.match(many, threads=3)
-        n += 5
     life.check()
 
 

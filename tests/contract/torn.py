@@ -1,8 +1,7 @@
-"""Cutting calls short: an interrupt at the n-th line of nearcast that a call runs through.
+"""Cutting calls short: an interrupt at a line of nearcast that a call runs through.
 
-Lines of kernels are not counted, since a compiled kernel cannot be interrupted. A line that runs often in one call is
-counted twice. The line of a `with` statement is counted when it is entered; a tracer may raise where it is left before
-the lock is released, which no signal can.
+Lines of kernels do not count, since a compiled kernel cannot be interrupted. The line of a `with` statement counts when
+it is entered; where it is left, a tracer may raise before the lock is released, which no signal can.
 """
 
 import ast
@@ -42,19 +41,49 @@ def _is_counted(code):
     return code.co_firstlineno not in _module(path)[0]
 
 
-def interrupted(call, n):
-    """Run a call and raise at its n-th line; return the text of that line, or nothing if the call ended before."""
-    left, visits, entered, where = n, {}, set(), ""
+class Interrupter:
+    """Interrupts calls, each time at a line where none was interrupted before.
+
+    `every` says at how many of these lines: 1 is at each of them, 5 at every fifth.
+    """
+
+    def __init__(self, every=1):
+        self.every = every
+        self._done, self._n_lines, self._what = set(), 0, ""
+
+    def begin(self, what):
+        """Tell calls apart: a line counts as another one in other calls."""
+        self._what = what
+
+    def interrupted(self, call):
+        """Run a call and raise at its next line; return the text of that line, or nothing if the call ended before."""
+        return interrupted(call, self._is_next)
+
+    def _is_next(self, line):
+        if (self._what, line) in self._done:
+            return False
+        self._done.add((self._what, line))
+        self._n_lines += 1
+        return self._n_lines % self.every == 0
+
+
+def nth(n):
+    """Return what makes `interrupted` raise at the n-th line."""
+    lines = iter(range(1, n + 1))
+    return lambda _: next(lines, 0) == n
+
+
+def interrupted(call, is_next):
+    """Run a call and raise at a line; return the text of that line, or nothing if the call ended before."""
+    entered, where = set(), ""
 
     def on_line(frame, event, _):
-        nonlocal left, where
+        nonlocal where
         line = (frame.f_code, frame.f_lineno)
         if event == "line" and (id(frame), line) not in entered:
             if frame.f_lineno in _module(frame.f_code.co_filename)[1]:
                 entered.add((id(frame), line))
-            visits[line] = visits.get(line, 0) + 1
-            left -= visits[line] <= 2
-            if left == 0:
+            if is_next(line):
                 where = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
                 raise Interrupt
         return on_line

@@ -32,6 +32,7 @@ from nearcast.cli._bench_options import (
 from nearcast.cli._console import Steps, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 from nearcast.cli.bench_boolean import boolean
+from nearcast.cli.bench_calls import calls
 from nearcast.cli.bench_first_use import first_use
 from nearcast.cli.bench_spark import spark
 
@@ -220,5 +221,6 @@ def topk(
 
 
 app.command("boolean")(boolean)
+app.command("calls")(calls)
 app.command("spark")(spark)
 app.command("first-use")(first_use)

@@ -73,6 +73,12 @@ def stream(
     clock: Annotated[
         ClockName | None, typer.Option(help="What moves time: messages, or also the wall clock (default for Kafka).")
     ] = None,
+    max_ahead: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|off", help="Reject messages further ahead of time; 5m where the wall clock moves it."
+        ),
+    ] = None,
     vocabulary: Annotated[
         Path | None, typer.Option(help="Parquet file of what words weigh; without it all words weigh alike.")
     ] = None,
@@ -101,6 +107,7 @@ def stream(
     check_max_distance(max_distance)
     chosen = window_of(window)
     every = _every(trigger)
+    ahead = _max_ahead(max_ahead)
     table: pa.Table | Path = subscriptions
     if not (subscriptions / "prepared.json").is_file():
         table = _table(subscriptions, renames_from(maps or []), strict=strict)
@@ -124,6 +131,7 @@ def stream(
             partitions=partitions,
             trigger=every,
             clock=None if clock is None else clock.value,
+            max_ahead=ahead,
             vocabulary=_vocabulary(vocabulary),
             space=None if space is None else space.value,
             max_distance=max_distance,
@@ -161,6 +169,18 @@ def _every(trigger: str) -> str:
     if found is None:
         raise UsageMistake(f"--trigger is {trigger!r}; expected a time like 500ms, 1s, 2m")
     return f"{found[1]} {_UNITS[found[2]]}"
+
+
+def _max_ahead(given: str | None) -> str | None:
+    """Return the option as it was given; a usage mistake if it is no stretch of time."""
+    from nearcast.ahead import MaxAhead
+    from nearcast.errors import InvalidInput
+
+    try:
+        MaxAhead.of(given)
+    except InvalidInput as error:
+        raise UsageMistake(f"--{str(error).replace('_', '-', 1)}") from None
+    return given
 
 
 def _table(path: Path, renames: dict[str, str], *, strict: bool) -> pa.Table:

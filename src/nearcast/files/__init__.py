@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast.errors import InvalidColumns
+from nearcast.files.geoparquet import with_geometries_marked
 from nearcast.files.writer import DeliveryWriter
 from nearcast.geo.shapes import shorten
 from nearcast.tables.cells import is_text, plain
@@ -200,10 +201,10 @@ def _parquet_batches(path: Path, batch_rows: int) -> Iterator[pa.Table]:
         raise InvalidColumns(f"{path} is not a Parquet file") from None
     with file:
         if file.metadata.num_rows == 0:
-            yield file.schema_arrow.empty_table()
+            yield with_geometries_marked(file.schema_arrow.empty_table(), file.schema_arrow)
         try:
             for batch in file.iter_batches(batch_rows):
-                yield pa.Table.from_batches([batch])
+                yield with_geometries_marked(pa.Table.from_batches([batch]), file.schema_arrow)
         except pa.ArrowException as error:
             raise InvalidColumns(f"{path} is damaged: {str(error).splitlines()[0]}") from None
 
@@ -277,6 +278,8 @@ def united(batches: list[pa.Table]) -> pa.Table:
     for name in mixed:
         batches = [_as_json(batch, name) for batch in batches]
     marks = {name: {CELLS: next(iter(found))[1]} for name, found in kinds.items() if name not in mixed}
+    for field in (field for batch in batches for field in batch.schema if field.metadata):
+        marks.get(field.name, {}).update(field.metadata)
     table = pa.concat_tables([batch.replace_schema_metadata(None) for batch in batches], promote_options="permissive")
     fields = [
         field.with_metadata({CELLS: JSON_CELLS} if field.name in mixed else _given(marks.get(field.name)))

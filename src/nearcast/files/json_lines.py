@@ -19,6 +19,7 @@ from nearcast._nesting import MAX_DEPTH, has_half_character, is_deep, is_deep_js
 from nearcast.errors import InvalidColumns, InvalidInput, InvalidMessage
 from nearcast.geo.shapes import shorten
 from nearcast.model.places import place_of_feature
+from nearcast.model.reading import TWO_IDS, has_two_ids
 from nearcast.tables.cells import is_id, is_list, is_number, is_text
 from nearcast.tables.names import CELLS, GEOMETRY_COLUMN, JSON_CELLS, NUMBER_NAMES, ROW_COLUMN, TEXT_NAMES
 from nearcast.tables.rejected import Rejected
@@ -160,6 +161,8 @@ class _Reader:
             raise InvalidColumns(f"{shorten(value)} is no JSON object; expected one a row")
         if value.get("type") == "Feature" and ("geometry" in value or "bbox" in value):
             row = _flattened(value)
+            if self._rejected is not None and has_two_ids(value):
+                self._rejected.warn(f"{self._source}: {TWO_IDS}")
         elif self._only_features:
             raise InvalidColumns(f"{shorten(value)} is no GeoJSON Feature; expected one a row", field="type")
         else:
@@ -309,7 +312,7 @@ def _flattened(feature: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(properties, dict | None):
         raise InvalidColumns(f"properties is {shorten(properties)}; expected an object", field="properties")
     row = {**(properties or {})}
-    if feature.get("id") is not None:
+    if feature.get("id") is not None and row.get("id") is None:
         row["id"] = feature["id"]
     geometry = feature.get("geometry")
     if isinstance(geometry, dict) and geometry.get("type") == "Point":

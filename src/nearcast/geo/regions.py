@@ -25,7 +25,7 @@ from nearcast.geo.shapes import Area, Box, Circle, Shape
 from nearcast.geo.space import Floats, Space, circle_holds, place_distance
 
 # GEOS builds the search structure of a prepared geometry at its first use, without a lock of its own.
-_PREPARED_LOCK = threading.Lock()
+PREPARED_LOCK = threading.Lock()
 
 
 @dataclass(eq=False)
@@ -179,9 +179,9 @@ def _assembled(
 
 def _gathered(start: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> tuple[Any, Any]:
     """Return the starts of the chosen rows packed together, and where their items were before."""
-    if start[-1] == len(start) - 1:  # every row has one item
-        return np.arange(rows.size + 1), rows
     counts = start[rows + 1] - start[rows]
+    if (counts == 1).all():
+        return np.arange(rows.size + 1), start[rows]
     packed = np.concatenate([[0], np.cumsum(counts)])
     return packed, np.arange(packed[-1]) + np.repeat(start[rows] - packed[:-1], counts)
 
@@ -260,7 +260,7 @@ def polygons_touch(geometry: npt.NDArray[np.object_], boxes: npt.ArrayLike, spac
     is_over = places[:, 0] > places[:, 2] if space.is_earth else np.zeros(len(places), np.bool_)
     east, west = places.copy(), places[is_over]
     east[is_over, 2], west[:, 0] = 180.0, -180.0
-    with _PREPARED_LOCK:
+    with PREPARED_LOCK:
         shapely.prepare(geometry)
         out[is_point] = shapely.intersects_xy(geometry[is_point], places[is_point, 0], places[is_point, 1])
         out[~is_point] = shapely.intersects(geometry[~is_point], _box_geometries(east[~is_point]))

@@ -177,7 +177,7 @@ def _read_shape(value: Any, space: Space | None) -> Shape:
     if isinstance(value, Mapping):
         return _read_mapping(value, space)
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes) and len(value) == 4:
-        return box_from(value, space)
+        return box_from(list(value), space)
     raise InvalidRegion(f"region is {shorten(value)}; {_FORMS}", field="region")
 
 

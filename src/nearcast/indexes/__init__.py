@@ -252,6 +252,17 @@ class Index(ABC):
             self._weights = np.concatenate([self._weights, np.ones(more)])
         self._n_weights = max(self._n_weights, n_terms)
 
+    @property
+    def lock(self) -> Any:
+        """Return the lock under which the index changes."""
+        return self._lock
+
+    def begin_child(self) -> None:  # noqa: B027 - most indexes have no threads
+        """Forget, in a process that was forked while the lock was held, the threads that stayed in its parent."""
+
+    def close(self) -> None:  # noqa: B027 - most indexes have nothing to wait for
+        """Wait for what runs in the background."""
+
     def set_thresholds(self, slots: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         """Set the score a message must reach (top-k only)."""
         raise NotSupported(f"the index {self.info.name!r} holds no top-k subscriptions; it has no thresholds to set")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 def only_kinds(subscriptions: Subscriptions, info: IndexInfo) -> None:
     """Refuse kinds that an index does not match."""
     known = [KIND_NAMES.index(name) for name in info.kinds]
+    if len(known) == len(KIND_NAMES):
+        return
     other = np.flatnonzero(~np.isin(subscriptions.kind, known))
     if len(other):
         kind = KIND_NAMES[subscriptions.kind[other[0]]]
@@ -39,7 +41,7 @@ def checked_slots(
 ) -> NDArray[np.int32]:
     """Return the slots as an array if each is alive and none is named twice."""
     given = np.atleast_1d(np.asarray(slots))
-    if len(np.unique(given)) != len(given):
+    if len(given) > 1 and len(np.unique(given)) != len(given):
         raise ValueError("a slot was named twice in one call")
     in_range = (given >= 0) & (given < n_slots)
     checked = np.where(in_range, given, 0).astype(np.int32)

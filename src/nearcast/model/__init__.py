@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from numbers import Integral
 from typing import Any, ClassVar, Literal
 
@@ -344,6 +344,8 @@ def _check_encodable(value: str, name: str, error: type[InvalidInput]) -> None:
 
 def _check_storable(value: Any, name: str, error: type[InvalidInput]) -> None:
     """Raise for a value, nested or not, that no file can hold."""
+    if value is None or isinstance(value, int | float):
+        return  # most values are, and messages are many
     if isinstance(value, str):
         _check_encodable(value, name, error)
     elif is_deep(value):
@@ -377,10 +379,12 @@ def _checked_attributes(value: Any) -> dict[str, Any]:
 
 
 def checked_time(value: Any, name: str, error: type[InvalidInput] = InvalidInput) -> datetime | None:
-    """Return an aware datetime or RFC 3339 text as a datetime in UTC, None as None; else raise `error`."""
+    """Return an aware datetime, a date (midnight UTC) or RFC 3339 text as a datetime in UTC; None as None."""
     if value is None:
         return None
     given = value
+    if type(value) is date:
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
     if isinstance(value, str) and _RFC_3339.fullmatch(value):
         try:
             value = datetime.fromisoformat(value.upper())

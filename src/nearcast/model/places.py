@@ -16,19 +16,20 @@ _EARTH = Space.earth()
 _FORMS = "expected (x, y), (x_min, y_min, x_max, y_max), a Box, or a GeoJSON Point or rectangle"
 
 
-def place_from(value: Any, error: type[InvalidInput]) -> Any:
+def place_from(value: Any, error: type[InvalidInput], space: Space = _EARTH) -> Any:
     """Return (x, y) or (x_min, y_min, x_max, y_max) as floats; raise `error` for what is no place.
 
-    GeoJSON positions are on the earth and are checked to be.
+    GeoJSON positions are on the earth, and are checked to be, unless another space is given; those of objects with
+    `__geo_interface__` are in the space of whoever takes the place.
     """
     if type(value) is not tuple:  # the common case is spared the questions
         if isinstance(value, Box):
             return (value.x_min, value.y_min, value.x_max, value.y_max)
         if not isinstance(value, Mapping) and hasattr(value, "__geo_interface__"):
-            value = value.__geo_interface__
+            return _from_geometry(value.__geo_interface__, error, space)
         if isinstance(value, Mapping):
-            place = _from_geometry(value, error)
-            check_place(place, _EARTH, error)
+            place = _from_geometry(value, error, space)
+            check_place(place, space, error)
             return place
     return _from_numbers(value, error)
 
@@ -68,16 +69,19 @@ def _coordinate(value: Any, error: type[InvalidInput]) -> float:
     return number
 
 
-def _from_geometry(geometry: Mapping[str, Any], error: type[InvalidInput]) -> Any:
+def _from_geometry(geometry: Mapping[str, Any], error: type[InvalidInput], space: Space) -> Any:
     kind, coordinates = geometry.get("type"), geometry.get("coordinates")
     if kind == "Feature":
-        return place_of_feature(geometry, error)
+        return place_of_feature(geometry, error, space)
     try:
         if kind == "Point":
             return place_from(tuple(coordinates[:2]), error)  # type: ignore[index]
         if kind == "Polygon":
             (ring,) = coordinates  # type: ignore[misc]
-            return _rectangle([place_from(tuple(position[:2]), error) for position in ring], error)
+            x_min, y_min, x_max, y_max = _rectangle([place_from(tuple(each[:2]), error) for each in ring], error)
+            # Only on the earth is there a short way around it.
+            is_around = x_min > x_max and not space.is_earth
+            return (x_max, y_min, x_min, y_max) if is_around else (x_min, y_min, x_max, y_max)
     except (TypeError, ValueError, KeyError) as reason:
         if isinstance(reason, InvalidInput):
             raise
@@ -85,15 +89,15 @@ def _from_geometry(geometry: Mapping[str, Any], error: type[InvalidInput]) -> An
     raise error(f"place is a GeoJSON {kind}; expected a Point, or a Polygon that is a rectangle", field="place")
 
 
-def place_of_feature(feature: Mapping[str, Any], error: type[InvalidInput]) -> Any:
+def place_of_feature(feature: Mapping[str, Any], error: type[InvalidInput], space: Space = _EARTH) -> Any:
     """Return the place of a GeoJSON Feature: its geometry or, lacking that, its bbox (four numbers, or six in 3-D)."""
     if feature.get("geometry") is not None:
-        return place_from(feature["geometry"], error)
+        return place_from(feature["geometry"], error, space)
     bbox = feature.get("bbox")
     if not isinstance(bbox, Sequence) or len(bbox) not in (4, 6):
         raise error("the Feature has neither a geometry nor a bbox; expected a Point or a rectangle", field="place")
     place = place_from((*bbox[:2], *bbox[len(bbox) // 2 :][:2]), error)
-    check_place(place, _EARTH, error)
+    check_place(place, space, error)
     return place
 
 

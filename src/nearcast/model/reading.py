@@ -50,7 +50,7 @@ def read_message(value: Any, space: Space | None = None) -> Message:
     _require_id(given, InvalidMessage)
     used: tuple[str, ...] = ()
     if feature is not None:
-        place = place_of_feature(feature, InvalidMessage)
+        place = place_of_feature(feature, InvalidMessage, space or _EARTH)
     else:
         place, used = _message_place(row)
         if space is not None and used == (_MESSAGE_PLANE if space.is_earth else _MESSAGE_EARTH):
@@ -65,7 +65,7 @@ def read_message(value: Any, space: Space | None = None) -> Message:
     attributes.update((name, each) for name, each in row.items() if name not in taken)
     message = Message(place=place, attributes=attributes, **given)
     if feature is not None or used == _MESSAGE_EARTH:
-        message.check(_EARTH)
+        message.check(space or _EARTH)
     return message
 
 
@@ -114,7 +114,7 @@ def read_subscription(value: Any, given: Space | None = None) -> Subscription:
     """Return the subscription of a dict, a Feature or an object with `__geo_interface__`."""
     row, feature = _row_and_feature(value, _SUBSCRIPTION_FIELDS, InvalidSubscription)
     _refuse_unknown(row, is_feature=feature is not None)
-    row = _with_geometry(row, feature) if feature is not None else row
+    row = _with_geometry(row, feature, given or _EARTH) if feature is not None else row
     kind = row.get("kind")
     kind = "within" if kind is None else kind
     if not isinstance(kind, str) or kind not in ("within", *_SCORED_FIELDS):
@@ -129,7 +129,7 @@ def read_subscription(value: Any, given: Space | None = None) -> Subscription:
     foreign = () if given is None else plane if given.is_earth else earth
     if given is not None and foreign:
         raise InvalidSubscription(f"{foreign[0]} does not belong to the {given.kind}", field=foreign[0])
-    space = _EARTH if earth or feature is not None else Space.plane() if plane else given
+    space = _EARTH if earth or (feature is not None and given is None) else Space.plane() if plane else given
     return _read_within(row, space) if kind == "within" else _read_scored(kind, row, space)
 
 
@@ -219,6 +219,18 @@ def _check_on_earth(place: tuple[Any, ...]) -> None:
 # --- GeoJSON ----------------------------------------------------------------------------------------------------
 
 
+#: What bulk readers say about Features that `has_two_ids`.
+TWO_IDS = "Features have an id of their own and another one among their properties, which counts"
+
+
+def has_two_ids(value: Any) -> bool:
+    """Tell whether a value is a Feature with an id of its own and another one among its properties, which counts."""
+    if not isinstance(value, Mapping) or value.get("type") != "Feature" or value.get("id") is None:
+        return False
+    properties = value.get("properties")
+    return isinstance(properties, Mapping) and properties.get("id") not in (None, value["id"])
+
+
 def _row_and_feature(
     value: Any, names: tuple[str, ...], error: type[InvalidInput]
 ) -> tuple[dict[str, Any], Mapping[str, Any] | None]:
@@ -237,20 +249,20 @@ def _row_and_feature(
     if not isinstance(properties, Mapping):
         raise error(f"properties is {shorten(properties)}; expected an object", field="properties")
     row = {**attributes, **properties}
-    if value.get("id") is not None:
+    if value.get("id") is not None and row.get("id") is None:
         row["id"] = value["id"]
     return row, value
 
 
-def _with_geometry(row: dict[str, Any], feature: Mapping[str, Any]) -> dict[str, Any]:
+def _with_geometry(row: dict[str, Any], feature: Mapping[str, Any], space: Space) -> dict[str, Any]:
     """Return the properties of a subscription's Feature with its geometry under the name of its column."""
     geometry = feature.get("geometry")
     if isinstance(geometry, Mapping) and geometry.get("type") == "Point":
-        lon, lat = place_of_feature(feature, InvalidSubscription)
-        return {**row, "lon": lon, "lat": lat}
+        place = place_of_feature(feature, InvalidSubscription, space)
+        return {**row, **dict(zip(("lon", "lat") if space.is_earth else ("x", "y"), place, strict=True))}
     if geometry is None:
         bbox = feature.get("bbox")
-        return row if bbox is None else {**row, "region": place_of_feature(feature, InvalidSubscription)}
+        return row if bbox is None else {**row, "region": place_of_feature(feature, InvalidSubscription, space)}
     return {**row, "region": geometry}
 
 

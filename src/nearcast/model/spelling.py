@@ -1,6 +1,7 @@
 """Names that are nearly right: which known name was meant by an unknown one."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 #: What other systems call things.
 _ALIASES = {
@@ -32,9 +33,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def one_edit_away(name: str, known: Iterable[str]) -> str | None:
     """Return the known name of four letters or more that differs in one letter, or two swapped ones; else None."""
-    return next((each for each in known if len(each) >= _SHORTEST and edits(name.lower(), each) == 1), None)
+    near = (each for each in known if len(each) >= _SHORTEST and abs(len(each) - len(name)) <= 1)
+    return next((each for each in near if edits(name.lower(), each) == 1), None)
 
 
+@lru_cache(4096)  # the same columns come with every batch
 def edits(one: str, other: str) -> int:
     """Return the edit distance: letters added, removed, replaced, and neighbours swapped."""
     rows = [list(range(len(other) + 1))]

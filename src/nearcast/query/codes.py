@@ -1,9 +1,40 @@
-"""Codes of queries in another numbering of words; their form is told by `CompiledQueries`."""
+"""Codes of queries in another numbering of words, and back as trees; their form is told by `CompiledQueries`."""
+
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from nearcast._jit import kernel
-from nearcast.query import NOT_PHRASE, PHRASE
+from nearcast.query import NOT, NOT_PHRASE, PHRASE, And, Everything, Not, Or, Phrase, Query, Word
+
+
+def query_of(codes: Sequence[Sequence[int]], word: Callable[[int], str]) -> Query:
+    """Return a query with these clauses; `word` names terms."""
+    clauses = [_joined(And, list(_parts(code, word))) for code in codes]
+    if not clauses:
+        return And((Word("nothing"), Not(Word("nothing"))))  # it holds for no message, whatever its words were
+    return _joined(Or, clauses)
+
+
+def _joined(how: type[And] | type[Or], parts: list[Query]) -> Query:
+    return Everything() if not parts else parts[0] if len(parts) == 1 else how(tuple(parts))
+
+
+def _parts(code: Sequence[int], word: Callable[[int], str]) -> Iterator[Query]:
+    at = 0
+    while at < len(code):
+        mark = code[at]
+        if mark >= 0:
+            yield Word(word(mark))
+            at += 1
+        elif mark == NOT:
+            yield Not(Word(word(code[at + 1])))
+            at += 2
+        else:
+            last = at + 2 + code[at + 1]
+            phrase = Phrase(tuple(word(term) for term in code[at + 2 : last]))
+            yield phrase if mark == PHRASE else Not(phrase)
+            at = last
 
 
 @kernel

@@ -9,6 +9,7 @@ import dataclasses
 import re
 
 from nearcast.errors import InvalidQuery
+from nearcast.query.foreign import foreign_form
 from nearcast.query.tree import EVERYTHING, And, Not, Or, Phrase, Query, Word
 from nearcast.text import Analyzer
 
@@ -81,6 +82,9 @@ def parse_text(query: str, reader: WordReader) -> Query:
     chunks = _CHUNKS.findall(query)
     if not chunks:
         return EVERYTHING
+    foreign = foreign_form(query)
+    if foreign is not None:
+        raise _error_at(query, *foreign)
     builder = _Builder()
     handlers = {"(": builder.open, ")": builder.close, "AND": builder.and_, "OR": builder.or_, "NOT": builder.not_}
     known = reader.known.get
@@ -208,16 +212,21 @@ def _too_long(size: int) -> str:
 
 
 def _located(query: str, fault: _Fault) -> InvalidQuery:
-    """Return the error with line and column of the chunk at fault; lines end as in `str.splitlines`."""
+    """Return the error with line and column of the chunk at fault."""
     # Chunks carry no positions, which only errors need: scanning again is cheaper than recording them every time.
     position = next(match.start() for at, match in enumerate(_CHUNKS.finditer(query)) if at == fault.index)
+    return _error_at(query, position, fault.reason)
+
+
+def _error_at(query: str, position: int, reason: str) -> InvalidQuery:
+    """Return the error with line and column of a position; lines end as in `str.splitlines`."""
     line = 1
     for each in query.splitlines(keepends=True):
         if position < len(each):
             break
         position -= len(each)
         line += 1
-    return InvalidQuery(fault.reason, query=query, line=line, column=position + 1)
+    return InvalidQuery(reason, query=query, line=line, column=position + 1)
 
 
 def not_only_stop_words(tree: Query | None, query: str) -> Query:

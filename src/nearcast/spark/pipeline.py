@@ -37,7 +37,7 @@ from nearcast.spark.rebalancing import balance_after, carried_out, recent_after,
 from nearcast.spark.registering import Pending, Registrar
 from nearcast.spark.routing import NamedKeys
 from nearcast.spark.runner import LocalRunner
-from nearcast.spark.sequence import Order, Sequenced, Source, is_late, put_in_order
+from nearcast.spark.sequence import Limit, Order, Sequenced, Source, is_late, put_in_order
 from nearcast.spark.standing import Snapshots, Standing
 from nearcast.spark.store import Store
 from nearcast.spark.tasks import Detect, Step, Stepped, detect_batch, held, write_snapshot
@@ -46,6 +46,7 @@ from nearcast.tables import Rejected
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.ahead import MaxAhead
     from nearcast.spark.runner import Runner
     from nearcast.spark.settings import Settings
     from nearcast.spark.sinks.base import Output, Sink
@@ -100,6 +101,7 @@ class Pipeline:
         *,
         claims: str | None = None,
         rebalance_above: float | None = None,
+        max_ahead: MaxAhead | None = None,
     ):
         self.store, self.settings, self.runner = store, settings, runner
         self.sink, self.rejected_sink = sink, rejected_sink
@@ -116,6 +118,7 @@ class Pipeline:
         #: Told the rows that each batch rejects.
         self.on_rejected: Callable[[Rejected], object] | None = None
         self._rebalance_above = rebalance_above
+        self._max_ahead = max_ahead
         #: Snapshots that are being written, or wait to be taken in.
         self._in_the_making: Snapshots | None = None
 
@@ -209,8 +212,14 @@ class Pipeline:
 
     # A batch
 
-    def run(self, batch: int, given: Sequence[Given], *, beat: int | None = None) -> Report | None:
-        """Take a batch in; None if it was committed before, when it is only published again."""
+    def run(
+        self, batch: int, given: Sequence[Given], *, beat: int | None = None, wall: int | None = None
+    ) -> Report | None:
+        """Take a batch in; None if it was committed before, when it is only published again.
+
+        `beat` is the time that the clock alone moves on to at the end. `wall` is the wall clock as the batch was given
+        it, in microseconds: messages may lie ahead of that, else of event time, by `max_ahead`.
+        """
         standing = self.standing
         if batch <= standing.manifest.batch:
             self._publish(standing.manifest)
@@ -222,9 +231,12 @@ class Pipeline:
             )
         # After an error in the middle, what the driver knows is of no batch: it is found again by `resume`.
         self._standing = None
-        return self._run(standing, batch, given, beat)
+        limit = None if self._max_ahead is None else Limit(self._max_ahead, wall)
+        return self._run(standing, batch, given, beat, limit)
 
-    def _run(self, standing: Standing, batch: int, given: Sequence[Given], beat: int | None) -> Report:
+    def _run(
+        self, standing: Standing, batch: int, given: Sequence[Given], beat: int | None, limit: Limit | None
+    ) -> Report:
         began = time.perf_counter()
         rejected = Rejected()
         standing = self._rebalanced(standing, batch)
@@ -232,7 +244,9 @@ class Pipeline:
         taken = self._read(standing, batch, given, vocabulary)
         for each in taken:
             rejected.extend(each.rejected)
-        files, registered, keys, n_messages = self._put_in_order(standing, batch, taken, rejected, beat, vocabulary)
+        files, registered, keys, n_messages = self._put_in_order(
+            standing, batch, taken, rejected, beat, vocabulary, limit
+        )
         stepped, asked = self._match(standing, files)
         growth = self._grow(standing, batch, stepped, keys)
         outputs = [each.output for each in stepped if each.output is not None]
@@ -299,17 +313,18 @@ class Pipeline:
         rejected: Rejected,
         beat: int | None,
         vocabulary: str | None,
+        limit: Limit | None,
     ) -> tuple[BatchFiles, Registered | None, Keys, int]:
         """Give every row its step; write the order of messages and the changes that stand."""
         taken = self._of_one_id_type(standing, taken, rejected)
         messages = [each for each in taken if each.kind == "messages" and each.segment is not None]
         changes = [each for each in taken if each.changes is not None and len(each.changes)]
-        order = put_in_order(_sources(messages), _sources(changes), standing.now, by_time=self.by_time)
-        late = self._late(messages, order, rejected)
+        order = put_in_order(_sources(messages), _sources(changes), standing.now, by_time=self.by_time, limit=limit)
+        untimely = self._untimely(messages, order, limit, rejected)
         registered, keys = self._register(standing, [each.changes for each in changes if each.changes], order, rejected)
         has_window = self.settings.window is not None
         first_step = standing.manifest.next_step + (vocabulary is not None and has_window)
-        kept = np.flatnonzero(~late)
+        kept = np.flatnonzero(~untimely)
         position = order.message_position[kept]
         message_step, change_step, next_step = _steps(position, registered, first_step, count_changes=has_window)
         now = int(order.message_clock[-1]) if len(order.message_clock) else standing.now
@@ -337,17 +352,25 @@ class Pipeline:
     def _put(self, kind: str, batch: int, write: Any, suffix: str = ".pickle") -> str:
         return self.store.put_summed(self.store.unique(kind, batch, suffix=suffix), write).name
 
-    def _late(self, messages: Sequence[Taken], order: Order, rejected: Rejected) -> NDArray[np.bool_]:
-        """Reject the messages that come too late for the window; tell which these are, in order."""
+    def _untimely(
+        self, messages: Sequence[Taken], order: Order, limit: Limit | None, rejected: Rejected
+    ) -> NDArray[np.bool_]:
+        """Reject the messages from the future, and those too late for the window; tell which these are, in order."""
         time_of = np.concatenate([np.empty(0, np.int64), *(each.time for each in messages)])
         late = is_late(time_of[order.message], order.message_clock, self.settings.window)
-        if late.any():
-            assert self.settings.window is not None
+        untimely: NDArray[np.bool_] = late | order.ahead
+        if untimely.any():
             source = [(each.source, int(row)) for each in messages for row in each.row]
-            for at in order.message[late].tolist():
-                name, row = source[at]
-                rejected.add(name, row, None, "time", engine.why_late(self.settings.window, int(time_of[at])))
-        return late
+            for i in np.flatnonzero(untimely).tolist():
+                at, clock = int(order.message[i]), int(order.message_clock[i])
+                if order.ahead[i]:
+                    assert limit is not None
+                    reason = limit.why(int(time_of[at]), clock)
+                else:
+                    assert self.settings.window is not None
+                    reason = engine.why_late(self.settings.window, int(time_of[at]))
+                rejected.add(*source[at], None, "time", reason)
+        return untimely
 
     def _of_one_id_type(self, standing: Standing, taken: Sequence[Taken], rejected: Rejected) -> list[Taken]:
         """Reject the rows of sources whose ids are not of the type of the first, which all ids of a stream have."""

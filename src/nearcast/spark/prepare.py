@@ -35,6 +35,7 @@ from nearcast.spark.settings import Settings
 from nearcast.spark.store import Store
 from nearcast.tables import Rejected, RejectedRow, read_messages, rename_known
 from nearcast.tables.cells import TableRows
+from nearcast.tables.geometries import with_places
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -72,15 +73,17 @@ class Prepared:
 
 def prepare_file(task: Raw) -> Prepared:
     """Read a raw file and write its good rows in interchange columns."""
-    rejected = Rejected()
+    rejected, space = Rejected(), task.settings.space
     try:
         with fetched(task.path) as path:
             table = read_table(path, source=task.source, rejected=rejected)
+        table = rename_known(table, task.settings.renames)
+        is_message = not is_subscriptions(table.column_names)
+        table = with_places(table, space, source=task.source, is_message=is_message, rejected=rejected)
     except InvalidColumns as error:
         rejected.add(task.source, 0, None, error.field, f"nothing of this file was used: {error}")
         return Prepared("unreadable", 0, list(rejected), {})
-    table = rename_known(table, task.settings.renames)
-    if is_subscriptions(table.column_names):
+    if not is_message:
         return _prepare_subscriptions(task, table, rejected)
     return _prepare_messages(task, table, rejected)
 

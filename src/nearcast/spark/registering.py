@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.columns import TOPK, WITHIN, Subscriptions
+from nearcast.ahead import why_expired
+from nearcast.columns import NO_TIME, TOPK, WITHIN, Subscriptions
 from nearcast.errors import InvalidInput, InvalidSubscription
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Area, Box, Circle, Regions, Shape
 from nearcast.moves import moved_to
@@ -114,6 +115,11 @@ class Registrar:
             op = int(pending.op[row])
             if op == SUBSCRIBE:
                 at = int(pending.at[row])
+                expires = int(pending.subscriptions.expires[at])
+                if expires != NO_TIME and expires <= clock:
+                    self._reject(pending, row, "expires", why_expired(expires, clock))
+                    stands[i] = False
+                    continue
                 place, before = self._subscribe(ids[row], place, at, placed, pending)
                 held[i] = before
             elif place < 0:

@@ -15,6 +15,7 @@ from nearcast.errors import IncompatibleStore
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.ahead import MaxAhead
     from nearcast.sliding import Window
 
 
@@ -33,7 +34,7 @@ class Order:
 
     `message` and `change` are the rows of all sources of messages, and of changes, laid end to end: numbers into that,
     in the order of the batch. `position` of each is its place among both. `clock` is event time at it, which messages
-    alone move.
+    alone move, and of these only those that are not `ahead`, that is from the future.
     """
 
     message: NDArray[np.int64]
@@ -42,10 +43,37 @@ class Order:
     change: NDArray[np.int64]
     change_position: NDArray[np.int64]
     change_clock: NDArray[np.int64]
+    ahead: NDArray[np.bool_]
 
 
-def put_in_order(messages: Sequence[Source], changes: Sequence[Source], now: int, *, by_time: bool = True) -> Order:
-    """Return the order of a batch that begins at event time `now`; without `by_time`, sources and rows alone decide."""
+@dataclass(frozen=True)
+class Limit:
+    """How far messages may lie ahead, and of what: the wall clock as the batch was given it, else event time."""
+
+    most: MaxAhead
+    wall: int | None = None
+
+    def is_ahead(self, times: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
+        """Tell which messages, in the order of the batch, are from the future."""
+        return self.most.ahead_of_events(times, now) if self.wall is None else self.most.ahead_of(times, self.wall)
+
+    def why(self, time: int, clock: int) -> str:
+        """Return why a message is refused that comes at the event time `clock`."""
+        return self.most.why(time, clock) if self.wall is None else self.most.why(time, self.wall, "the wall clock")
+
+
+def put_in_order(
+    messages: Sequence[Source],
+    changes: Sequence[Source],
+    now: int,
+    *,
+    by_time: bool = True,
+    limit: Limit | None = None,
+) -> Order:
+    """Return the order of a batch that begins at event time `now`; without `by_time`, sources and rows alone decide.
+
+    Messages beyond the `limit` have a place in the order, and move no clock.
+    """
     n_messages, n_changes = (sum(len(source.time) for source in group) for group in (messages, changes))
     time = _joined([source.time for source in (*messages, *changes)])
     is_message = np.arange(n_messages + n_changes) < n_messages
@@ -57,6 +85,8 @@ def put_in_order(messages: Sequence[Source], changes: Sequence[Source], now: int
     row = _joined([source.row for source in (*messages, *changes)])
     order = np.lexsort((row, rank, is_message, time if by_time else np.zeros(len(time))))
     moves_clock = np.where(is_message[order], time[order], NO_TIME)
+    ahead = np.zeros(len(order), np.bool_) if limit is None else limit.is_ahead(moves_clock, now)
+    moves_clock[ahead] = NO_TIME
     clock = np.maximum.accumulate(np.maximum(moves_clock, now)) if len(order) else moves_clock
     at_message, at_change = np.flatnonzero(is_message[order]), np.flatnonzero(~is_message[order])
     return Order(
@@ -66,6 +96,7 @@ def put_in_order(messages: Sequence[Source], changes: Sequence[Source], now: int
         order[at_change] - n_messages,
         at_change,
         clock[at_change],
+        ahead[at_message],
     )
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: The columns of every source: what a row is, where it stands, and either a file or the row itself.
 COLUMNS = ("kind", "source", "position", "path", "length", "arrived", "row")
 CLOCK = "clock"
+#: The column of the wall clock, in microseconds.
+WALL = "wall"
 
 
 def folder_frame(spark: SparkSession, folder: str, kind: Kind, files_per_batch: int | None) -> DataFrame:
@@ -116,6 +118,17 @@ def clock_frame(spark: SparkSession) -> DataFrame:
     )
 
 
+def with_wall_clock(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    """Return what a stream reads with beats of the clock, and in each row the wall clock when its batch began.
+
+    That is the time Spark notes with the offsets of a batch, so a re-run sees the same one. Beats alone would not do:
+    the first batch may come before the first of them.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return frame.unionByName(clock_frame(spark)).withColumn(WALL, F.unix_micros(F.current_timestamp()))
+
+
 def source_frame(spark: SparkSession, given: Any, kind: Kind, at_once: int | None) -> DataFrame:
     """Return a folder, a topic `kafka://host/topic` or a streaming DataFrame as the stream reads it."""
     if not isinstance(given, (str, Path)):
@@ -132,16 +145,21 @@ def source_frame(spark: SparkSession, given: Any, kind: Kind, at_once: int | Non
 
 @dataclass(frozen=True)
 class Arrived:
-    """What a batch brought: its sources, the last beat of the clock, and when the newest of it came."""
+    """What a batch brought: its sources, the last beat of the clock, and when the newest of it came.
+
+    `wall` is the wall clock when Spark began the batch, where the stream goes by it.
+    """
 
     given: list[Given]
     beat: int | None
     newest: float | None
+    wall: int | None = None
 
 
 def arrived(frame: DataFrame, roots: dict[str, str]) -> Arrived:
     """Collect what a batch brought; `roots` are the folders by kind, under which files are named."""
-    table = frame.select(*COLUMNS).toArrow()
+    names = [*COLUMNS, *([WALL] if WALL in frame.columns else [])]
+    table = frame.select(*names).toArrow()
     columns = {name: table.column(name).to_pylist() for name in ("kind", "source", "position", "path", "length")}
     stamps = [each for each in table.column("arrived").to_pylist() if each is not None]
     given: list[Given] = []
@@ -161,7 +179,8 @@ def arrived(frame: DataFrame, roots: dict[str, str]) -> Arrived:
         given.append(Given(kind, source, rows=_as_lines(found), n_bytes=sum(len(text) for _, text in found)))
     given.sort(key=lambda each: (each.kind, each.source))
     newest = max((stamp.timestamp() for stamp in stamps), default=None)
-    return Arrived(given, beat, newest)
+    wall = max(table.column(WALL).to_pylist(), default=None) if WALL in names else None
+    return Arrived(given, beat, newest, wall)
 
 
 def _as_lines(found: list[tuple[int, str]]) -> pa.Table:

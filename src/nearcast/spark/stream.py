@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from nearcast.ahead import MaxAhead
 from nearcast.errors import IncompatibleStore, InvalidInput, NearcastError
 from nearcast.plans import parse_spec
 from nearcast.sliding import Window
@@ -21,7 +22,7 @@ from nearcast.spark.runner import SparkRunner
 from nearcast.spark.session import session, use_checkpoint
 from nearcast.spark.settings import Settings
 from nearcast.spark.sinks import FileSink, RejectedSink, sink_of
-from nearcast.spark.sources import arrived, clock_frame, source_frame
+from nearcast.spark.sources import arrived, source_frame, with_wall_clock
 from nearcast.spark.store import Store
 from nearcast.tables import Rejected, space_of
 from nearcast.text import Analyzer, Vocabulary
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
 SNAPSHOT_EVERY = 20
+#: How far messages may lie ahead of the wall clock, where it moves time and nothing else is said.
+WALL_MAX_AHEAD = "5m"
 #: Files or Kafka records that make a batch at most: a backlog is worked off in pieces.
 FILES_PER_BATCH, RECORDS_PER_BATCH = 100, 500_000
 
@@ -83,7 +86,7 @@ class Stream:
             pipeline.query_id = str(self.query.id)
         found = arrived(frame, self._roots)
         self._take_snapshots()
-        report = pipeline.run(batch, found.given, beat=found.beat)
+        report = pipeline.run(batch, found.given, beat=found.beat, wall=found.wall)
         if report is None:
             return
         if self._snapshots is None and pipeline.snapshots_due(SNAPSHOT_EVERY):
@@ -178,6 +181,7 @@ def stream(
     partitions: int | None = None,
     trigger: str = "1 seconds",
     clock: Clock | None = None,
+    max_ahead: str | timedelta | None = None,
     vocabulary: Vocabulary | None = None,
     space: str | Space | None = None,
     max_distance: float | None = None,
@@ -200,9 +204,11 @@ def stream(
     "memory", or a function of a DataFrame and the number of the batch.
 
     `once` works off what is there and ends. `clock` "wall" lets time go on by itself, a beat a second, else messages
-    move it; it is "event" unless messages come from Kafka. `at_once` is how many files, or records of Kafka, make a
-    batch at most. `sample` are messages that a new plan is balanced by. `rebalance_above` spreads subscriptions anew
-    when the busiest partition has had so many times the mean load for a while.
+    move it; it is "event" unless messages come from Kafka. `max_ahead`, such as "5m", rejects messages whose time lies
+    further ahead: of the wall clock when their batch began, or of event time where messages alone move it. Unless
+    given it is 5 minutes by the wall clock and "off" by event time. `at_once` is how many files, or records of Kafka,
+    make a batch at most. `sample` are messages that a new plan is balanced by. `rebalance_above` spreads subscriptions
+    anew when the busiest partition has had so many times the mean load for a while.
 
     With the `window_mode` "partitioned" the messages of the window are divided over as many parts as there are
     partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
@@ -230,10 +236,22 @@ def stream(
     rejected_sink = RejectedSink(sink.store.root if isinstance(sink, FileSink) else checkpoint)
     claims = f"{store.root}/claims" if "://" not in store.root else None
     runner = SparkRunner(spark)
-    pipeline = Pipeline(store, settings, runner, sink, rejected_sink, claims=claims, rebalance_above=rebalance_above)
+    is_by_wall = _is_by_wall(messages, clock)
+    pipeline = Pipeline(
+        store,
+        settings,
+        runner,
+        sink,
+        rejected_sink,
+        claims=claims,
+        rebalance_above=rebalance_above,
+        max_ahead=MaxAhead.of(WALL_MAX_AHEAD if max_ahead is None and is_by_wall else max_ahead),
+    )
     roots = {kind: str(each) for kind, each in (("messages", messages), ("changes", changes)) if _is_place(each)}
     running = Stream(pipeline, roots, on_batch)
-    frame = _frame(spark, messages, changes, clock, at_once)
+    frame = _frame(spark, messages, changes, at_once)
+    if is_by_wall:
+        frame = with_wall_clock(spark, frame)
     pipeline.query_id = _query_id(checkpoint)
     if not pipeline.resume():
         if pipeline.query_id is not None:
@@ -271,17 +289,20 @@ def _started(
         return running.query
 
 
-def _frame(spark: SparkSession, messages: Any, changes: Any, clock: Clock | None, at_once: int | None) -> DataFrame:
-    """Return all that the stream reads as one streaming DataFrame."""
-    is_kafka = str(messages).startswith("kafka://")
+def _is_by_wall(messages: Any, clock: Clock | None) -> bool:
+    """Tell whether the wall clock moves time, too."""
     if clock not in (None, "event", "wall"):
         raise InvalidInput(f"clock is {clock!r}; expected event or wall")
+    return clock == "wall" or (clock is None and str(messages).startswith("kafka://"))
+
+
+def _frame(spark: SparkSession, messages: Any, changes: Any, at_once: int | None) -> DataFrame:
+    """Return messages and changes as one streaming DataFrame."""
+    is_kafka = str(messages).startswith("kafka://")
     most = at_once or (RECORDS_PER_BATCH if is_kafka else FILES_PER_BATCH)
     frame = source_frame(spark, messages, "messages", most)
     if changes is not None:
         frame = frame.unionByName(source_frame(spark, changes, "changes", most))
-    if clock == "wall" or (clock is None and is_kafka):
-        frame = frame.unionByName(clock_frame(spark))
     return frame
 
 

@@ -194,15 +194,20 @@ class TableRows:
     # --- times ---
 
     def times(self, name: str) -> Times:
-        """Return microseconds since 1970 in UTC, NO_TIME where none is given; finer times are cut, naive ones UTC."""
+        """Return microseconds since 1970 in UTC, NO_TIME where none is given.
+
+        Finer times are cut, naive ones are UTC, dates are midnight in UTC.
+        """
         if not self.has(name):
             return np.full(len(self), NO_TIME, np.int64)
         column = self.column(name)
+        if pa.types.is_date(column.type):
+            column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
         if pa.types.is_timestamp(column.type):
             return self._timestamps(name, column)
         if is_text(column.type) or pa.types.is_null(column.type):
             return self._parsed_times(name, self.texts(name))
-        raise self.wrong_type(name, "timestamps or RFC 3339 text")
+        raise self.wrong_type(name, "timestamps, dates or RFC 3339 text")
 
     def _timestamps(self, name: str, column: pa.ChunkedArray) -> Times:
         per_second = _PER_SECOND[column.type.unit]
@@ -287,15 +292,34 @@ class TableRows:
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the column without dictionary, run-end or extension type around its values."""
-    if isinstance(column.type, pa.BaseExtensionType):
-        column = column.cast(column.type.storage_type)
-    if pa.types.is_run_end_encoded(column.type):
-        column = pc.run_end_decode(column)
-    if pa.types.is_dictionary(column.type):
-        chunks = [chunk.dictionary_decode() for chunk in column.chunks]
-        column = pa.chunked_array(chunks, column.type.value_type)
-    return column
+    """Return the column without dictionary, run-end, view or extension type around its values."""
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type))
+    if pa.types.is_run_end_encoded(kind):
+        return _rebuilt(column, kind.value_type, _runs)
+    if pa.types.is_dictionary(kind):
+        return _rebuilt(column, kind.value_type, lambda chunk: (chunk.dictionary, chunk.indices))
+    # Many of Arrow's functions take no views.
+    if pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    return column.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else column
+
+
+def _rebuilt(
+    column: pa.ChunkedArray, kind: pa.DataType, parts: Callable[[pa.Array], tuple[pa.Array, pa.Array]]
+) -> pa.ChunkedArray:
+    """Return a column that is made of values and the place of each row among them; Arrow decodes not all types."""
+    chunks = []
+    for chunk in column.chunks:
+        values, places = parts(chunk)
+        chunks.append(joined(plain(pa.chunked_array([values]))).take(places))
+    return pa.chunked_array(chunks) if chunks else plain(pa.chunked_array([], kind))
+
+
+def _runs(chunk: pa.Array) -> tuple[pa.Array, pa.Array]:
+    rows = np.arange(chunk.offset, chunk.offset + len(chunk))
+    return chunk.values, _arrow.numbers(np.searchsorted(_arrow.array_of(chunk.run_ends), rows, side="right"))
 
 
 def _taken(column: pa.ChunkedArray, which: Rows) -> pa.ChunkedArray:

@@ -13,6 +13,7 @@ from nearcast.geo.space import Space
 from nearcast.model.places import check_place, place_from
 from nearcast.tables.cells import Floats, TableRows, as_mask
 from nearcast.tables.column_names import check_message_names
+from nearcast.tables.geometries import with_places
 from nearcast.tables.message_limits import refuse_expired, refuse_long, refuse_wordy
 from nearcast.tables.names import EARTH_PLACE, GEOMETRY_COLUMN, PLANE_PLACE, ROW_COLUMN
 from nearcast.tables.rejected import Mask, Rejected
@@ -35,7 +36,7 @@ def read_messages(
     add_words: bool = False,
     weights: TermWeights | None = None,
     window_words: WordTable | None = None,
-    why_late: Callable[[np.ndarray], list[tuple[int, str]]] | None = None,
+    why_untimely: Callable[[np.ndarray], list[tuple[int, str]]] | None = None,
     strict: bool = False,
     rejected: Rejected,
 ) -> Messages:
@@ -44,11 +45,13 @@ def read_messages(
     Ids become string or int64, columns of other names become `attributes`. The words of a row are those of its `text`
     and then its `terms`; words that `words` lacks are -1, unless `add_words`. A row with both has one -1 between them,
     so that no phrase reaches from one into the other. With `weights` each message gets its `totals`, and its words are
-    added to `window_words` where these are given as well. `why_late` tells which times of good rows are too late.
-    An attribute whose name is one edit away from a column that is not there is a warning, with `strict` an error.
-    Raises `InvalidColumns` where a column is missing or has a type that cannot serve. `first_row` is the number of the
-    first row in `source`, unless the table comes from `nearcast.files`, which numbers its rows.
+    added to `window_words` where these are given as well. `why_untimely` tells which times of good rows
+    are too late or lie in the future. An attribute whose name is one edit away from a column that is not there is a
+    warning, with `strict` an error. Raises `InvalidColumns` where a column is missing or has a type that cannot serve.
+    `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers
+    its rows.
     """
+    table = with_places(table, space, source=source, first_row=first_row, is_message=True, rejected=rejected)
     rows = TableRows(table, source, first_row)
     _check_columns(rows, space)
     check_message_names(table.column_names, space, source, rejected, strict=strict)
@@ -67,10 +70,10 @@ def read_messages(
         totals = message_totals(term_start, own_terms, own, weights)
         if window_words is not None:
             window_terms = _in_table(own, own_terms, window_words, add=True)
-    if why_late is not None:
+    if why_untimely is not None:
         usable = np.flatnonzero(~rows.faults.is_bad)
-        for late, reason in why_late(time[usable]):
-            rows.faults.add(int(usable[late]), "time", reason)
+        for at, reason in why_untimely(time[usable]):
+            rows.faults.add(int(usable[at]), "time", reason)
     rows.report(rejected, ids)
     attributes = _attributes(table, space)
     messages = Messages(ids, term_start, terms, box, time, expires, attributes, totals, window_terms)

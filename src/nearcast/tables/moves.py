@@ -8,6 +8,7 @@ import pyarrow as pa
 from nearcast.geo import Regions
 from nearcast.geo.space import Space
 from nearcast.tables.cells import Floats, TableRows, as_mask
+from nearcast.tables.geometries import with_places
 from nearcast.tables.names import EARTH_BOX, EARTH_CIRCLE, GEOMETRY_COLUMN, PLANE_BOX, PLANE_CIRCLE
 from nearcast.tables.rejected import Mask, Rejected
 from nearcast.tables.scored import subscription_names
@@ -38,6 +39,7 @@ def read_moves(
 
     A row gives a point, `lon` and `lat` (on a plane `x` and `y`) alone, or a region as a subscription does.
     """
+    table = with_places(table, space, source=source, first_row=first_row, rejected=rejected)
     rows = TableRows(table, source, first_row)
     check_columns(rows, space)
     ids = rows.ids()
@@ -78,7 +80,7 @@ def _has_other_region(rows: TableRows, space: Space) -> Mask:
     for name in EARTH_BOX if space.is_earth else PLANE_BOX:
         if rows.has(name):
             has |= rows.numbers_of(name)[1]
-    for name in ("region", GEOMETRY_COLUMN):
+    for name in ("region", "geometry", GEOMETRY_COLUMN):
         if rows.has(name):
             has |= as_mask(rows.column(name).is_valid())
     return has

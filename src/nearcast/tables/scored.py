@@ -1,6 +1,7 @@
 """The rows of a table of subscriptions that are scored: words, a place, and how the two are weighed."""
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -30,13 +31,26 @@ from nearcast.tables.names import (
     PLANE_NAMES,
 )
 from nearcast.tables.rejected import Mask, Rows, one_line
+from nearcast.tables.requests import scored_texts
 from nearcast.text import Analyzer
 from nearcast.text.words import WordTable
 
 USUAL_TEXT_WEIGHT = 0.5
 USUAL_K = 10
 
-_FIELDS = ("id", "kind", "query", "region", "terms", "text_weight", "threshold", "similarity", "k", GEOMETRY_COLUMN)
+_FIELDS = (
+    "id",
+    "kind",
+    "query",
+    "region",
+    "terms",
+    "text_weight",
+    "threshold",
+    "similarity",
+    "k",
+    "geometry",
+    GEOMETRY_COLUMN,
+)
 _UNKNOWN_FUNCTION = 255
 #: Why a row of kind `topk` is refused.
 NO_WINDOW = "a top-k subscription needs a window; give one to the hub, Hub(window=...), or to the command, --window"
@@ -100,7 +114,13 @@ def _scoring_of(value: Similar | TopK, distance: float) -> Scoring:
 
 
 def read_scored(
-    rows: TableRows, kind: int, space: Space, words: WordTable, analyzer: Analyzer, max_distance: float | None
+    rows: TableRows,
+    kind: int,
+    space: Space,
+    words: WordTable,
+    analyzer: Analyzer,
+    max_distance: float | None,
+    keep_texts: bool = False,
 ) -> Subscriptions:
     """Return a table of subscriptions that are all of one scored kind as columns of the same rows.
 
@@ -119,7 +139,11 @@ def read_scored(
     form = np.where(rows.faults.is_bad, ANYWHERE, BOX)
     regions, _ = Regions.from_arrays(space, form, np.hstack([place, place]))
     kinds = np.full(n, kind, np.uint8)
-    return Subscriptions.of(np.arange(n + 1), term_start, terms, regions, kind=kinds, scoring=scoring)
+    found = Subscriptions.of(np.arange(n + 1), term_start, terms, regions, kind=kinds, scoring=scoring)
+    if not keep_texts:
+        return found
+    _, has_distance = rows.numbers_of(distance_name(space))
+    return replace(found, texts=scored_texts(queries, lists, has_distance))
 
 
 def _refuse_wordless(rows: TableRows, kind: int, is_wordless: Mask, scoring: Scoring) -> None:
@@ -160,7 +184,7 @@ def _refuse_by_value(rows: TableRows, kind: int, which: Rows, space: Space) -> N
         # What another kind uses is no fault of a row in a table.
         unused = [name for name, kinds in KINDS_OF.items() if KIND_NAMES[kind] not in kinds]
         given = {name: each for name, each in given.items() if name not in unused}
-        if given.pop(GEOMETRY_COLUMN, None) is not None:
+        if [each for each in (given.pop(GEOMETRY_COLUMN, None), given.pop("geometry", None)) if each is not None]:
             given["region"] = "the geometry"
         try:
             subscription_from(given)
@@ -189,7 +213,7 @@ def _places(rows: TableRows, space: Space) -> tuple[Floats, Mask]:
         is_good &= (np.abs(x) <= 180) & (np.abs(y) <= 90)
     else:
         is_good &= np.isfinite(x) & np.isfinite(y)
-    for name in (*box, circle[2], "region", GEOMETRY_COLUMN):
+    for name in (*box, circle[2], "region", "geometry", GEOMETRY_COLUMN):
         if rows.has(name):
             is_good &= ~as_mask(rows.column(name).is_valid())
     return np.column_stack([x, y]), is_good

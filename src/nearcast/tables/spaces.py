@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from nearcast.errors import InvalidColumns
 from nearcast.geo.space import Space
+from nearcast.tables.cells import plain
 from nearcast.tables.names import EARTH_NAMES, PLANE_NAMES
 
 
@@ -45,7 +46,7 @@ def first_topk(subscriptions: pa.Table) -> int | None:
     """Return the first row of kind `topk` of a table of subscriptions, if there is one."""
     if "kind" not in subscriptions.column_names or pa.types.is_null(subscriptions.schema.field("kind").type):
         return None
-    first: int = pc.index(subscriptions.column("kind").cast(pa.string()), "topk").as_py()
+    first: int = pc.index(plain(subscriptions.column("kind")).cast(pa.string()), "topk").as_py()
     return first if first >= 0 else None
 
 

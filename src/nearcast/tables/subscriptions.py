@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast.columns import KIND_NAMES, SIMILAR, TOPK, WITHIN, Subscriptions
+from nearcast.ahead import why_expired
+from nearcast.columns import KIND_NAMES, NO_TIME, SIMILAR, TOPK, WITHIN, Subscriptions
 from nearcast.errors import InvalidColumns, InvalidQuery
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
 from nearcast.geo.shapes import shorten
@@ -26,6 +27,7 @@ from nearcast.tables.cells import (
 )
 from nearcast.tables.column_names import check_kinds, check_subscription_names
 from nearcast.tables.duplicates import repeated
+from nearcast.tables.geometries import with_places
 from nearcast.tables.names import (
     EARTH_BOX,
     EARTH_CIRCLE,
@@ -37,6 +39,7 @@ from nearcast.tables.names import (
     PLANE_NAMES,
 )
 from nearcast.tables.rejected import Mask, Rejected, one_line
+from nearcast.tables.requests import within_texts
 from nearcast.tables.scored import NO_WINDOW, read_scored, subscription_names, without_bad
 from nearcast.text import Analyzer
 from nearcast.text.words import WordTable
@@ -57,19 +60,22 @@ def read_subscriptions(
     has_window: bool = True,
     may_repeat: bool = False,
     strict: bool = False,
+    now: int = NO_TIME,
+    keep_texts: bool = False,
     rejected: Rejected,
 ) -> Subscriptions:
     """Return the good rows of a table of subscriptions, in order; the others are added to `rejected`.
 
     The words of queries are added to `words`. Of rows with the same id the first good one is taken, unless they
-    `may_repeat`, as changes one after the other do. `max_distance` is
-    that of scored rows that give none; without it, the diagonal of a plane with bounds. Rows of kind `topk` are refused
-    where there is no window. A column whose name is one edit away from a known one, and values that a row's kind does
-    not use, are warnings; with `strict` the table or the row is refused. Raises `InvalidColumns` where a column is
+    `may_repeat`, as changes one after the other do. `max_distance` is that of scored rows that give none; without it,
+    the diagonal of a plane with bounds. Rows of kind `topk` are refused where there is no window, and rows that have
+    expired by event time `now`. A column whose name is one edit away from a known one, and values that a row's kind
+    does not use, are warnings; with `strict` the table or the row is refused. Raises `InvalidColumns` where a column is
     missing or has a type that cannot serve.
-    `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers
-    its rows.
+    With `keep_texts` rows have their request texts. `first_row` is the number of the first row in `source`, unless the
+    table comes from `nearcast.files`, which numbers its rows.
     """
+    table = with_places(table, space, source=source, first_row=first_row, rejected=rejected)
     rows = TableRows(table, source, first_row)
     check_columns(rows, space)
     check_subscription_names(table.column_names, space, source, rejected, strict=strict)
@@ -77,12 +83,14 @@ def read_subscriptions(
     kind = _kinds(rows)
     check_kinds(rows, kind, rejected, strict=strict)
     expires = rows.times("expires")
+    is_over = (expires != NO_TIME) & (expires <= now)
+    rows.faults.add_where(is_over, "expires", lambda row: why_expired(int(expires[row]), now))
     if not has_window:
         rows.faults.add_where(kind == TOPK, "kind", NO_WINDOW)
     readers: list[tuple[Mask, _Reader]] = [
-        (~np.isin(kind, (SIMILAR, TOPK)), lambda part: _read_within(part, space, words, analyzer)),
-        (kind == SIMILAR, lambda part: read_scored(part, SIMILAR, space, words, analyzer, max_distance)),
-        (kind == TOPK, lambda part: read_scored(part, TOPK, space, words, analyzer, max_distance)),
+        (~np.isin(kind, (SIMILAR, TOPK)), lambda part: _read_within(part, space, words, analyzer, keep_texts)),
+        (kind == SIMILAR, lambda part: read_scored(part, SIMILAR, space, words, analyzer, max_distance, keep_texts)),
+        (kind == TOPK, lambda part: read_scored(part, TOPK, space, words, analyzer, max_distance, keep_texts)),
     ]
     found = _read_parts(rows, readers, subscription_names(space))
     if not may_repeat:
@@ -108,7 +116,9 @@ def _read_parts(rows: TableRows, readers: list[tuple[Mask, _Reader]], names: tup
     return Subscriptions.concat(parts).take(np.argsort(np.concatenate(places)))
 
 
-def _read_within(rows: TableRows, space: Space, words: WordTable, analyzer: Analyzer) -> Subscriptions:
+def _read_within(
+    rows: TableRows, space: Space, words: WordTable, analyzer: Analyzer, keep_texts: bool
+) -> Subscriptions:
     """Return the columns of boolean subscriptions; bad rows stay in their place and mean nothing."""
     queries = _queries(rows)
     regions, is_bounded = read_regions(rows, space)
@@ -116,7 +126,10 @@ def _read_within(rows: TableRows, space: Space, words: WordTable, analyzer: Anal
     compiled = compile_queries(without_bad(queries, is_bad), words, analyzer=analyzer, has_region=is_bounded | is_bad)
     for row, error in compiled.errors:
         rows.faults.add(row, "query", one_line(error))
-    return Subscriptions.of(compiled.clause_start, compiled.code_start, compiled.code, regions)
+    is_empty = np.diff(compiled.clause_start) == 0
+    texts = within_texts(rows, queries, regions, is_empty, space) if keep_texts else None
+    found = Subscriptions.of(compiled.clause_start, compiled.code_start, compiled.code, regions)
+    return replace(found, texts=texts)
 
 
 def check_columns(rows: TableRows, space: Space) -> None:
@@ -270,7 +283,7 @@ def _refuse_halves(
 def _geometries(rows: TableRows) -> dict[int, Any]:
     """Return the GeoJSON of the rows that have some, by row."""
     found: dict[int, Any] = {}
-    for name in (GEOMETRY_COLUMN, "region"):
+    for name in (GEOMETRY_COLUMN, "geometry", "region"):
         if not rows.has(name):
             continue
         column = rows.column(name)

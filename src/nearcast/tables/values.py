@@ -10,6 +10,7 @@ import pyarrow as pa
 from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription
 from nearcast.geo.shapes import Box, Circle, shorten
 from nearcast.geo.space import Space
+from nearcast.model.reading import TWO_IDS, has_two_ids
 from nearcast.tables.column_names import check_message_names
 from nearcast.tables.messages import MESSAGE_FIELDS
 from nearcast.tables.names import (
@@ -98,7 +99,7 @@ def subscriptions_table(
 
 def _made(
     values: Iterable[Any],
-    make: Callable[[Any], Any],
+    make: Callable[[Any, Space], Any],
     foreign: tuple[str, ...],
     space: Space,
     source: str,
@@ -113,7 +114,9 @@ def _made(
         try:
             if isinstance(value, Mapping):
                 _refuse_foreign(value, foreign, space, error)
-            made = make(value)
+            made = make(value, space)
+            if has_two_ids(value):
+                rejected.warn(f"{source}: {TWO_IDS}")
             if found and type(made.id) is not type(found[0].id):
                 expected = "text" if isinstance(found[0].id, str) else "an integer"
                 raise error(f"id is {shorten(made.id)}; expected {expected}, like the first id", field="id")

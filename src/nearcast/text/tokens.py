@@ -2,8 +2,9 @@
 
 A word is a run of letters, digits, marks and `_`; an apostrophe between letters and a joiner (U+200C, U+200D) between
 word characters stay inside; `#` or `@` directly before a word, and not behind another one, belongs to it; an emoji with
-all that dresses it (skin tone, joined parts, flag, keycap) is one token. Everything else separates. Letters are
-case-folded and in normal form C.
+all that dresses it (skin tone, joined parts, flag, keycap) is one token. `c++`, `c#`, `f#` and `.net` are words, since
+without their signs they would be other ones. Everything else separates. Letters are case-folded and in normal form KC,
+so that full-width letters are letters; emoji and accents that stand alone are left as they are.
 """
 
 import functools
@@ -15,11 +16,20 @@ from typing import Any
 from nearcast.errors import InvalidInput, NotSupported
 
 #: The version of these rules: what was stored under others holds other words.
-RULES = 1
+RULES = 2
 
-_ASCII_TOKEN = re.compile(r"(?:(?<![a-z0-9_])[#@])?[a-z0-9_]+(?:(?<=[a-z])'(?=[a-z])[a-z0-9_]+)*")
+
+def _with_names(letter: str, word: str) -> str:
+    """Return the pattern of a name with signs: `letter` cannot follow ++, `word` cannot follow # nor surround .net."""
+    behind = rf"c\+\+(?!{letter}|\+)|[cf]#(?!{word}|#)"
+    return rf"(?:{behind}|(?<!{word}|\.)\.net(?!{word}|'{letter}))|"
+
+
+_ASCII_TOKEN = re.compile(
+    _with_names("[a-z]", "[a-z0-9_]") + r"(?:(?<![a-z0-9_])[#@])?[a-z0-9_]+(?:(?<=[a-z])'(?=[a-z])[a-z0-9_]+)*"
+)
 #: The same for blocks without marks, joiners and emoji, where the standard library's `\w` is what we call a word.
-_PLAIN_TOKEN = re.compile(r"(?:(?<!\w)[#@])?\w+(?:(?<=[^\W\d_])'(?=[^\W\d_])\w+)*")
+_PLAIN_TOKEN = re.compile(_with_names(r"[^\W\d_]", r"\w") + r"(?:(?<!\w)[#@])?\w+(?:(?<=[^\W\d_])'(?=[^\W\d_])\w+)*")
 _BEYOND_PLAIN = re.compile("[^\0-\u02ff\u0370-\u0482\u048a-\u052f\u2010-\u203a\u20a0-\u20bf]")
 #: What is written in several ways and meant as one: typographic apostrophe, full-width signs; soft hyphens vanish.
 _SAME = str.maketrans({"’": "'", "＃": "#", "＠": "@", "\u00ad": None})
@@ -80,13 +90,24 @@ def icu_tokens(text: str, language: str | None) -> list[str]:
 
 
 def _normalised(text: str) -> str:
-    """Return `text` case-folded, in normal form C, and with one spelling for what is meant as one."""
+    """Return `text` case-folded, in normal form KC, and with one spelling for what is meant as one."""
     if _TO_TRANSLATE.search(text):
         text = text.translate(_SAME)
     if _BEYOND_PLAIN.search(text):
         # Sorting a long run of marks takes quadratic time; U+034F cuts it ("stream-safe text", UAX #15).
         text = _patterns().marks.sub("\\1\u034f", text)
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    return _compatible(_compatible(text).casefold())
+
+
+def _compatible(text: str) -> str:
+    """Return `text` in normal form KC, but for emoji and accents that stand alone, which are in normal form C.
+
+    Normal form KC of an accent alone begins with a space, and would put the accent on the word behind it.
+    """
+    if unicodedata.is_normalized("NFKC", text):
+        return text
+    text = _patterns().compatible.sub(lambda run: unicodedata.normalize("NFKC", run[0]), text)
+    return unicodedata.normalize("NFC", text)
 
 
 class _Patterns:
@@ -107,11 +128,20 @@ class _Patterns:
         )
         dress = r"[\uFE0E\uFE0F]?\p{Emoji_Modifier}?\uFE0F?(?:[\U000E0020-\U000E007E]+\U000E007F)?"
         emoji = rf"\p{{Regional_Indicator}}{{2}}|{sign}{dress}(?:\u200D\p{{Extended_Pictographic}}{dress})*"
-        self.token = compiled(rf"{keycap}|(?:(?<!{word})[#@])?{word}+(?:{inside}{word}+)*|{emoji}")
+        names = _with_names(r"[\p{L}\p{M}]", word)
+        self.token = compiled(rf"{keycap}|{names}(?:(?<!{word})[#@])?{word}+(?:{inside}{word}+)*|{emoji}")
         self.keycap = compiled(keycap)
         mark = r"[\p{M}--[\u034F\uFE0E\uFE0F]]"
         self.marks = compiled(rf"({mark}{{30}})(?={mark})")
+        alone = "".join(filter(_is_accent_alone, map(chr, range(0x80, 0x10000))))
+        self.compatible = compiled(rf"[^\p{{Extended_Pictographic}}\u24DC{alone}]+")
         self.unspaced = compiled(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+
+
+def _is_accent_alone(letter: str) -> bool:
+    """Tell whether normal form KC makes a space and marks of a character."""
+    plain = unicodedata.normalize("NFKC", letter)
+    return len(plain) > 1 and plain[0] == " "
 
 
 @functools.cache
@@ -147,7 +177,7 @@ def stem_algorithm(language: str) -> str:
 @functools.lru_cache(maxsize=1 << 16)
 def stemmed(word: str, language: str) -> str:
     """Return the stem of a word; a tag, name, number or emoji as it is."""
-    if not word[0].isalpha():
+    if not word[0].isalpha() or word[-1] in "+#":
         return word
     stemmers: dict[str, Any] = _own.__dict__.setdefault("stemmers", {})
     if language not in stemmers:

@@ -39,6 +39,9 @@ def _byte_class() -> np.ndarray:
 BYTE_CLASS = _byte_class()
 LOWER = np.array([ord(chr(b).lower()) if b < 128 else b for b in range(256)], np.uint8)
 
+#: Letters and signs of the names that are words with a sign; see `tokens`.
+_C, _F, _N, _E, _T, _PLUS, _SHARP, _DOT = (np.uint8(ord(sign)) for sign in "cfnet+#.")
+
 _EMPTY = -1
 _PRIME = (1 << 31) - 1
 _ID_MASK = (1 << 32) - 1
@@ -180,7 +183,11 @@ def split_ascii(data, row_start, row_length, base, lowered, token_start, token_l
                 and (i - 1 == begin or BYTE_CLASS[lowered[i - 2]] > WORD_OTHER)
             ):
                 first = i - 1
+            word = i
             i = _word_end(lowered, i + 1, end)
+            if first == word:
+                i += _signs_behind(lowered, word, i, end)
+                first -= _dot_before(lowered, word, i, begin)
             token_start[n] = first
             token_length[n] = i - first
             n += 1
@@ -205,6 +212,32 @@ def _word_end(text, i, end):
         else:
             break
     return i
+
+
+@kernel
+def _signs_behind(text, first, last, end):
+    """Return how many signs behind the word text[first:last] belong to its name: 2 for c++, 1 for c# and f#."""
+    if last - first != 1 or last == end:
+        return 0
+    if text[first] == _C and last + 1 < end and text[last] == _PLUS and text[last + 1] == _PLUS:
+        goes_on = last + 2 < end and (text[last + 2] == _PLUS or BYTE_CLASS[text[last + 2]] == LETTER)
+        return 0 if goes_on else 2
+    if (text[first] == _C or text[first] == _F) and text[last] == _SHARP:
+        goes_on = last + 1 < end and (text[last + 1] == _SHARP or BYTE_CLASS[text[last + 1]] <= WORD_OTHER)
+        return 0 if goes_on else 1
+    return 0
+
+
+@kernel
+def _dot_before(text, first, last, begin):
+    """Return 1 if the word text[first:last] is `net` behind a dot that begins a word, else 0."""
+    if last - first != 3 or first == begin or text[first - 1] != _DOT:
+        return 0
+    if text[first] != _N or text[first + 1] != _E or text[first + 2] != _T:
+        return 0
+    if first - 1 > begin and (text[first - 2] == _DOT or BYTE_CLASS[text[first - 2]] <= WORD_OTHER):
+        return 0
+    return 1
 
 
 class Spans:

@@ -159,7 +159,8 @@ class Delta:
 
     def kill(self, slots: NDArray[np.int32], undo: UndoLog) -> None:
         """Make the present rows of these slots count no longer."""
-        rows = np.flatnonzero(np.isin(self.rows.slot[: self.n_rows], slots))
+        held = self.rows.slot[: self.n_rows]
+        rows = np.flatnonzero(held == slots[0] if len(slots) == 1 else np.isin(held, slots))
         undo.items(self.chains.is_alive, rows)
         self.chains.is_alive[rows] = 0
 

@@ -65,6 +65,16 @@ class MergingIndex(Index):
                     return
                 self._merge_if_due()
 
+    def close(self) -> None:
+        """Wait until no merge is due, and none runs."""
+        self.settle()
+
+    def begin_child(self) -> None:
+        """Forget the merging thread, which stayed in the parent process; the next change starts another."""
+        self._merger = None
+        if self._moving is not None:
+            self._moving.begin_child()
+
     def _due(self) -> list[Component]:
         """Return the components to merge next: full deltas, a half-dead segment, or segments of like size."""
         full = [c for c in self._components if isinstance(c, DeltaComponent) and c is not self._delta]

@@ -77,6 +77,10 @@ class Moving:
         self._merger: threading.Thread | None = None
         self._matcher = MovingMatcher(undo)
 
+    def begin_child(self) -> None:
+        """Forget, in a forked process, the merge that a thread of the parent is at."""
+        self._merge_turn = threading.Lock()
+
     # Changes
 
     def note_state(self) -> None:
