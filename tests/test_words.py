@@ -274,3 +274,22 @@ def test_kernels_compile_once_whatever_arrays_come(tmp_path: Path) -> None:
 
     for function in (_words._look_up, _words._intern):
         assert len(function.signatures) == 1  # type: ignore[attr-defined]
+
+
+def test_an_interrupted_addition_gives_no_number_twice(monkeypatch):
+    """Words that were entered but not counted are forgotten, and the next ones get their numbers."""
+    table, intern = WordTable(), _words._intern
+    table.ids_of(["a", "b"], add=True)
+
+    def interrupted(*arguments):
+        intern(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_words, "_intern", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            table.ids_of(["c", "d"], add=True)
+
+    assert [-1, -1, 0] == table.ids_of(["c", "d", "a"], add=False).tolist()
+    assert [2, 3, 1] == table.ids_of(["d", "c", "b"], add=True).tolist()
+    assert ["a", "b", "d", "c"] == table.words().to_pylist()

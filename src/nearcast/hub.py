@@ -142,7 +142,8 @@ class Hub:
     def __iter__(self) -> Iterator[Id]:
         """Iterate over the ids of all subscriptions there are now, in order of registration."""
         with self._lock:
-            slots, ids = self._state.ids.in_use(), self._state.ids.snapshot()
+            state = self._whole()
+            slots, ids = state.ids.in_use(), state.ids.snapshot()
         for first in range(0, len(slots), _BLOCK):
             yield from ids.values(slots[first : first + _BLOCK])
 
@@ -246,7 +247,7 @@ class Hub:
         given = listed_ids(ids)
         with self._lock:
             for columns, numbers in given.good:
-                slots = self._state.ids.slots(columns)
+                slots = self._whole().ids.slots(columns)
                 known = np.flatnonzero((slots >= 0) & first_times(slots))
                 for row in np.setdiff1d(np.arange(len(slots)), known).tolist():
                     rejected.add(source, numbers[row], columns[row].as_py(), "id", _no_such(columns[row].as_py()))
@@ -297,7 +298,8 @@ class Hub:
     def get(self, subscription_id: Id) -> Subscription:
         """Return a subscription as it was given, at its present place; `UnknownSubscription` if there is none."""
         with self._lock:
-            return value_of(self._state, self._state.slot(subscription_id))
+            state = self._whole()
+            return value_of(state, state.slot(subscription_id))
 
     def to_table(self) -> pa.Table:
         """Return all subscriptions in the interchange columns, in order of registration and at their present places.
@@ -306,7 +308,7 @@ class Hub:
         both types, the column `id` is a dense union of `integer` and `text`.
         """
         with self._lock:
-            return table_of(self._state, self.space)
+            return table_of(self._whole(), self.space)
 
     def current(self, subscription_id: Id) -> list[Delivery]:
         """Return the top-k of a subscription as it stands, best first: for each message the `+` that is in force."""
