@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nearcast import Hub
 from nearcast.errors import InvalidColumns
 from nearcast.files import read_batches, read_lines, read_table, united
 from nearcast.tables import Rejected
@@ -143,6 +144,19 @@ def test_numbers_of_several_kinds_in_several_batches_keep_their_value(tmp_path):
     path.write_text('{"id": 1, "a": 9007199254740993}\n{"id": 2, "a": 0.5}\n')
     table = united(list(read_batches(path, batch_rows=1)))
     assert ["9007199254740993", "0.5"] == table["a"].to_pylist()
+
+
+@pytest.mark.parametrize("column", ["text", "query"])
+def test_a_key_of_the_other_space_in_one_line_rejects_that_line(column, tmp_path):
+    """A table with all its places on the earth is one of the earth; a stray `y` is the fault of its row."""
+    row = {"id": 1, column: "a", "lon": 1, "lat": 2, **({"radius_m": 5} if column == "query" else {})}
+    path = tmp_path / "file.jsonl"
+    path.write_text("".join(json.dumps({**row, "id": at, **more}) + "\n" for at, more in enumerate([{}, {"y": 3}, {}])))
+    hub = Hub()
+    rejected = (
+        hub.subscribe_many(read_table(path)) if column == "query" else hub.publish_many(read_table(path)).rejected
+    )
+    assert [(1, "y")] == [(row.row, row.field) for row in rejected]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".geojson", ".geojsonl"])

@@ -63,6 +63,19 @@ class TableRows:
         if missing and len(self):
             raise self.lacks(", ".join(missing), missing[0])
 
+    def foreign(self, names: Iterable[str], *, is_at_home: bool, kind: str) -> list[str]:
+        """Return which columns of another space make this a table of that space.
+
+        In a table that `is_at_home`, having columns of its own space, some rows alone may have a foreign value: a line
+        of JSON with a key too many. These rows are at fault.
+        """
+        found = [name for name in names if self.has(name)]
+        stray = [name for name in found if is_at_home and not as_mask(self.table[name].is_valid()).all()]
+        for name in stray:
+            is_given = as_mask(self.table[name].is_valid())
+            self.faults.add_where(is_given, name, f"{name} is given, which does not belong to the {kind}; remove it")
+        return [name for name in found if name not in stray]
+
     def lacks(self, wanted: str, field: str) -> InvalidColumns:
         """Return the error that says which columns are missing and which there are."""
         there = ", ".join(name for name in self.table.column_names if not name.startswith("nearcast.")) or "none"

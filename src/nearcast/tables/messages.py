@@ -83,7 +83,7 @@ def read_messages(
 
 def _check_columns(rows: TableRows, space: Space) -> None:
     place, other = (EARTH_PLACE, PLANE_PLACE) if space.is_earth else (PLANE_PLACE, EARTH_PLACE)
-    foreign = [name for name in other if rows.has(name)]
+    foreign = rows.foreign(other, is_at_home=rows.has(place[0]), kind=space.kind)
     if foreign:
         raise InvalidColumns(
             f"{rows.source}: column {foreign[0]} does not belong to the {space.kind}, which has {place[0]}, {place[1]};"

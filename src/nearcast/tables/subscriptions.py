@@ -134,7 +134,8 @@ def _read_within(
 
 def check_columns(rows: TableRows, space: Space) -> None:
     """Refuse columns of the other space, and a table without ids."""
-    foreign = [name for name in (PLANE_NAMES if space.is_earth else EARTH_NAMES) if rows.has(name)]
+    own, other = (EARTH_NAMES, PLANE_NAMES) if space.is_earth else (PLANE_NAMES, EARTH_NAMES)
+    foreign = rows.foreign(other, is_at_home=any(map(rows.has, own)), kind=space.kind)
     if foreign:
         raise InvalidColumns(
             f"{rows.source}: column {foreign[0]} does not belong to the {space.kind};"
