@@ -266,8 +266,8 @@ class Hub:
     def _note_region(self, slot: int, shape: Shape) -> None:
         """Keep in the request text where a subscription went, if the index does not hold that as it was given."""
         text = self._state.texts.get(slot)
-        if text is not None and (text.region is not None or is_cut(shape, self.space)):
-            self._state.texts.put_one(slot, text._replace(region=shape).encoded())
+        if text is not None and (text.keeps_region or is_cut(shape, self.space)):
+            self._state.texts.put_one(slot, text._replace(keeps_region=True, region=shape).encoded())
 
     def _deliveries(
         self, pieces: Sequence[Piece], rejected: Rejected | None = None, published: Published | None = None
@@ -344,7 +344,8 @@ class Hub:
         if compiled.errors:
             raise compiled.errors[0][1]
         regions = Regions.from_shapes([value.region], self.space)
-        region = value.region if is_cut(value.region, self.space) or len(compiled.code_start) == 1 else None
+        keeps_region = is_cut(value.region, self.space) or len(compiled.code_start) == 1  # the index need not know it
+        text = RequestText(value.query, keeps_region=keeps_region, region=value.region if keeps_region else None)
         columns = Subscriptions.of(
             compiled.clause_start,
             compiled.code_start,
@@ -353,7 +354,7 @@ class Hub:
             ids=pa.array([value.id]),
             expires=np.array([microseconds_of(value.expires)]),
         )
-        return replace(columns, texts=_texts_of(RequestText(value.query, region=region)))
+        return replace(columns, texts=_texts_of(text))
 
     # Messages
 
