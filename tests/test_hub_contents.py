@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from nearcast import Area, Box, Circle, Hub, Message, Similar, TopK, Within, engine
+from nearcast import hub as hub_module
 from nearcast._ids import MIXED_IDS
 from nearcast.errors import InvalidColumns, InvalidMessage, InvalidQuery, UnknownSubscription
 
@@ -132,6 +133,8 @@ def test_a_moved_subscription_is_where_it_went():
     hub.move("polygon", Area(FIJI))
     hub.move("fiji", Area(SQUARE))
     hub.move("both", (7, 8))
+    hub.move("nowhere", Box(1, 1, 2, 2))
+    assert hub.get("nowhere").region == Box(1, 1, 2, 2)
 
     assert hub.get("circle") == Within("circle", "Ramen", Circle(3, 4, 800), expires=EXPIRES)
     assert hub.get("contradiction") == Within("contradiction", "a AND NOT a", Circle(5, 6, 3))
@@ -215,18 +218,19 @@ def test_texts_that_went_do_not_fill_memory():
     assert hub.get(2).query == long
 
 
-def test_ids_are_iterated_over_as_they_were():
-    """Iterating takes the ids there are; changes on the way do not disturb it."""
+def test_ids_are_iterated_over_as_they_were(monkeypatch):
+    """Iterating takes the ids there are, some at a time; changes on the way do not disturb it."""
+    monkeypatch.setattr(hub_module, "_BLOCK", 8)
     hub = Hub("plane")
-    hub.subscribe_many([Within(i, "a") for i in range(5000)])
+    hub.subscribe_many([Within(i, "a") for i in range(50)])
     seen = []
     for id_ in hub:
         if id_ % 2 == 0:
             hub.unsubscribe(id_)
         seen.append(id_)
 
-    assert list(range(5000)) == seen
-    assert list(range(1, 5000, 2)) == list(hub)
+    assert list(range(50)) == seen
+    assert list(range(1, 50, 2)) == list(hub)
 
 
 @pytest.mark.parametrize("form", [list, iter, pa.array, lambda ids: pa.table({"id": ids}), pa.chunked_array])

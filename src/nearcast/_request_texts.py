@@ -39,11 +39,15 @@ _SPARE_BYTES = 1 << 20
 
 
 class RequestText(NamedTuple):
-    """What a subscription said that its columns do not tell: words as written, and what was left open or cut."""
+    """What a subscription said that its columns do not tell: words as written, and what was left open or cut.
+
+    With `keeps_region` the region is that told here, None for anywhere; else that of the index.
+    """
 
     query: str
     terms: tuple[str, ...] | None = None
     has_distance: bool = True
+    keeps_region: bool = False
     region: Shape | None = None
 
     def encoded(self) -> bytes:
@@ -51,7 +55,7 @@ class RequestText(NamedTuple):
         terms = self.terms or ()
         words = self.query if not terms else "".join((self.query, *terms))
         is_plain = self.terms != () and TERMS_MARK not in words and TERM_MARK not in words
-        if self.region is not None or not is_plain:
+        if self.keeps_region or not is_plain:
             return bytes([_JSON]) + json.dumps(self._as_json(), ensure_ascii=False).encode()
         flags = (0 if self.has_distance else _NO_DISTANCE) | (_HAS_TERMS if terms else 0)
         text = self.query + (TERMS_MARK + TERM_MARK.join(terms) if terms else "")
@@ -65,7 +69,7 @@ class RequestText(NamedTuple):
             shape: Any = [region.x_min, region.y_min, region.x_max, region.y_max]
         else:
             shape = None if region is None else region.to_geojson()
-        return {"query": self.query, "terms": self.terms, "has_distance": self.has_distance, "region": shape}
+        return self._asdict() | {"region": shape}
 
     @classmethod
     def decoded(cls, data: bytes) -> RequestText:
@@ -92,6 +96,7 @@ class RequestText(NamedTuple):
             said["query"],
             None if terms is None else tuple(terms),
             said["has_distance"],
+            said["keeps_region"],
             None if region is None else shape_from(region),
         )
 

@@ -278,8 +278,8 @@ class Hub:
         It has the region where the index does not hold that as it was given.
         """
         text = self._state.texts.get(slot)
-        if text is not None and (text.region is not None or is_cut(shape, self.space)):
-            return text._replace(region=shape).encoded()
+        if text is not None and (text.keeps_region or is_cut(shape, self.space)):
+            return text._replace(keeps_region=True, region=shape).encoded()
         return None
 
     def _deliveries(self, rejected: Rejected | None = None, published: Published | None = None) -> Deliveries:
@@ -357,7 +357,8 @@ class Hub:
         if compiled.errors:
             raise compiled.errors[0][1]
         regions = Regions.from_shapes([value.region], self.space)
-        region = value.region if is_cut(value.region, self.space) or len(compiled.code_start) == 1 else None
+        keeps_region = is_cut(value.region, self.space) or len(compiled.code_start) == 1  # the index need not know it
+        text = RequestText(value.query, keeps_region=keeps_region, region=value.region if keeps_region else None)
         columns = Subscriptions.of(
             compiled.clause_start,
             compiled.code_start,
@@ -366,7 +367,7 @@ class Hub:
             ids=_arrow.one_id(value.id),
             expires=np.array([microseconds_of(value.expires)]),
         )
-        return replace(columns, texts=_texts_of(RequestText(value.query, region=region)))
+        return replace(columns, texts=_texts_of(text))
 
     # Messages
 

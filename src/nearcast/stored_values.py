@@ -31,7 +31,7 @@ def value_of(state: State, slot: int) -> Subscription:
     id_ = state.ids.snapshot().value(slot)
     expires = datetime_of(int(_expires(state, np.array([slot]))[0]))
     if held.kind[0] == WITHIN:
-        region = held.regions.shape_of(0) if text.region is None else text.region
+        region = text.region if text.keeps_region else held.regions.shape_of(0)
         return Within(id_, text.query, region, expires=expires)
     assert held.scoring is not None
     scoring, place = held.scoring, tuple(held.regions.part[0, :2].tolist())

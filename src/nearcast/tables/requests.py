@@ -26,7 +26,7 @@ def within_texts(rows: TableRows, queries: pa.ChunkedArray, regions: Regions, is
     texts = _plain(queries)
     others = {row: regions.shape_of(row) for row in np.flatnonzero(is_empty & ~rows.faults.is_bad).tolist()}
     others.update(_cut_areas(rows, regions, space))
-    found = {row: RequestText(_text_at(queries, row), region=shape) for row, shape in others.items()}
+    found = {row: RequestText(_text_at(queries, row), keeps_region=True, region=shape) for row, shape in others.items()}
     return _replaced(texts, found)
 
 
