@@ -283,7 +283,7 @@ class Hub:
         return None
 
     def _deliveries(self, rejected: Rejected | None = None, published: Published | None = None) -> Deliveries:
-        """Return all that waits to be delivered; it waits on if the call is interrupted before it returns."""
+        """Return all that waits to be delivered; from the last line on it is the caller's, and waits no more."""
         state = self._state
         deliveries = Deliveries(state.waiting or [], rejected, published)
         self._counters.delivered += len(deliveries)
