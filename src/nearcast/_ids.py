@@ -63,7 +63,7 @@ def id_of(key: str) -> Id:
 def keys_of(ids: pa.Array) -> pa.Array:
     """Return the keys of a column of ids."""
     if len(ids) == 1 and ids[0].is_valid:
-        return pa.array([key_of(ids[0].as_py())], pa.string())
+        return _arrow.strings([key_of(ids[0].as_py())])
     if pa.types.is_integer(ids.type):
         return pc.binary_join_element_wise(INTEGER_MARK, ids.cast(pa.string()), "")
     is_marked = pc.starts_with(ids, INTEGER_MARK)

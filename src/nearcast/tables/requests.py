@@ -64,7 +64,8 @@ def _with_marks(
 
 
 def _plain(queries: pa.ChunkedArray) -> pa.Array:
-    return joined(queries.cast(pa.large_string())).cast(_BYTES).fill_null(b"")
+    texts = joined(queries.cast(pa.large_string())).cast(_BYTES)
+    return texts.fill_null(_arrow.strings([""]).cast(_BYTES)[0]) if texts.null_count else texts
 
 
 def _text_at(queries: pa.ChunkedArray, row: int) -> str:
