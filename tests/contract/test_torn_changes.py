@@ -288,6 +288,7 @@ def test_calls_cut_short_twice(spec, left_alone):
 def unmerged(monkeypatch):
     """Merge nothing in the background."""
     monkeypatch.setattr(TriggerIndex, "_merge_if_due", lambda _: None)
+    monkeypatch.setattr(TriggerIndex, "settle", lambda _: None)
 
 
 def grown(kinds, seed, every=1, **more):
