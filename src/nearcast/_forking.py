@@ -36,7 +36,7 @@ def _take_locks() -> None:
     _take(_hubs_lock)
     _held_hubs.extend(_hubs)
     for hub in _held_hubs:
-        for lock in hub.locks():
+        for lock in hub._locks():
             _take(lock)
     # Last, as in a call: whoever compiles a kernel or asks a polygon is inside an index already.
     _take(PREPARED_LOCK)
@@ -57,7 +57,7 @@ def _release_locks() -> None:
 def _begin_child() -> None:
     """Forget the threads that the child does not have."""
     for hub in _held_hubs:
-        hub.begin_child()
+        hub._begin_child()
     _release_locks()
 
 

@@ -356,25 +356,28 @@ def move(
     regions: Regions,
     steps: NDArray[np.int64] | None = None,
     text: bytes | None = None,
+    held: Subscriptions | None = None,
 ) -> list[Piece]:
     """Give the subscriptions with these ids other regions, all of them or none; return how top-k answers differ.
 
-    `text` is the new request text of a single subscription, where its place changes that.
+    `text` is the new request text of a single subscription, where its place changes that. `held` is what the index
+    holds of them, where that is known.
     """
     slots = _known_slots(state, ids)
     is_step = state.topk is not None or steps is not None
-    held = state.index.subscriptions(slots) if state.n_weighed or is_step else None
-    kind = np.full(len(slots), WITHIN) if held is None else held.kind
+    held = state.index.subscriptions(slots) if held is None else held
+    moved_there = held.with_regions(regions)
+    kind = held.kind
     for row in np.flatnonzero((kind != WITHIN) & ~_is_point(regions))[:1].tolist():
         raise InvalidSubscription(
             f"subscription {ids[row].as_py()!r} is scored by the distance to a point; move it to a point (x, y)",
             field="place",
         )
     if not is_step and text is None:
-        state.index.move(slots, regions)  # there is nothing else to change
+        state.index.replace(slots, moved_there)  # there is nothing else to change
         return []
     state.torn = Stored.before(state, ids[:0], slots, held)
-    state.index.move(slots, regions)
+    state.index.replace(slots, moved_there)
     if text is not None:
         state.texts.put_one(int(slots[0]), text)
     pieces: list[Piece] = []

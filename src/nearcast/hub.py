@@ -125,11 +125,11 @@ class Hub:
         engine.make_good(self._state)
         return self._state
 
-    def locks(self) -> list[threading.RLock]:
+    def _locks(self) -> list[threading.RLock]:
         """Return the locks that a call takes, in this order: whoever holds them all is alone in the hub."""
         return [self._lock, self._state.index.lock]
 
-    def begin_child(self) -> None:
+    def _begin_child(self) -> None:
         """Forget, in a process that was forked, the threads that stayed in its parent."""
         self._state.index.begin_child()
 
@@ -265,11 +265,12 @@ class Hub:
         """
         with self._lock:
             slot = self._whole().slot(subscription_id)
-            shape = self._moved(slot, place)
+            held = self._state.index.subscriptions(np.array([slot], np.int32))
+            shape = self._moved(slot, held, place)
             shape.check(self.space)
             regions = Regions.from_shapes([shape], self.space)
             text = self._text_at(slot, shape)
-            engine.move(self._state, _arrow.one_id(subscription_id), regions, text=text)
+            engine.move(self._state, _arrow.one_id(subscription_id), regions, text=text, held=held)
             return self._deliveries()
 
     def _text_at(self, slot: int, shape: Shape) -> bytes | None:
@@ -326,12 +327,11 @@ class Hub:
             for rank, (id_, score, time) in enumerate(zip(ids, scores.tolist(), times, strict=True), 1)
         ]
 
-    def _moved(self, slot: int, place: Any) -> Shape:
-        """Return where a subscription is after its move to `place`."""
+    def _moved(self, slot: int, held: Subscriptions, place: Any) -> Shape:
+        """Return where a subscription, which the index holds as `held`, is after its move to `place`."""
         point = _point(place)
         if point is None:
             return shape_from(place, self.space)
-        held = self._state.index.subscriptions(np.array([slot], np.int32))
         text = self._state.texts.get(slot) if held.kind[0] == WITHIN else None
         if text is not None and text.region is not None:
             return moved_to(text.region, *point, self.space)

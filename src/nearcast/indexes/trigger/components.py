@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +87,10 @@ class SegmentComponent:
         return take_rows(self.segment.rows, keep)
 
 
+#: Up to this many slots are searched for one by one.
+_FEW = 8
+
+
 class _SortedSlots:
     """Binary search in `slot[by_slot]` without making that array."""
 
@@ -93,9 +98,17 @@ class _SortedSlots:
         self._slot, self._by_slot = slot, by_slot
 
     def bounds(self, wanted: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return self._first_at_least(wanted.astype(np.int64)), self._first_at_least(wanted.astype(np.int64) + 1)
+        """Return the first position of each wanted slot and the first behind it."""
+        search = self._search_few if len(wanted) <= _FEW else self._search_many
+        return search(wanted.astype(np.int64)), search(wanted.astype(np.int64) + 1)
 
-    def _first_at_least(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _search_few(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where each wanted slot would be inserted."""
+        found = [bisect_left(self._by_slot, slot, key=self._slot.__getitem__) for slot in wanted.tolist()]
+        return np.array(found, np.int64)
+
+    def _search_many(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where each wanted slot would be inserted, all of them halving side by side."""
         low, high = np.zeros(len(wanted), np.int64), np.full(len(wanted), len(self._by_slot), np.int64)
         while (open_ := low < high).any():
             middle = np.where(open_, (low + high) // 2, 0)
