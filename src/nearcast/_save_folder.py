@@ -47,7 +47,10 @@ _TRIES = 5
 
 
 class HeadForm(NamedTuple):
-    """The name and format version of a head; `old_format` is a version without checksums, its files in `old_files`."""
+    """The name and format version of a head.
+
+    `old_format` is a version that is only replaced, never read: it had no checksums, and `old_files` beside the head.
+    """
 
     name: str
     format: int
@@ -106,8 +109,6 @@ def _open(
     folder: Path, form: HeadForm, head_bytes: bytes, read: Callable[[Path, dict[str, Any]], Opened], verify: bool | None
 ) -> Opened:
     head = _read_head(folder, form, head_bytes)
-    if head["format"] == form.old_format:
-        return read(folder, head)
     files: Contents = contents_from(head["files"], f"{folder / form.name}")
     data = folder / head["folder"]
     if not data.is_dir():
@@ -125,16 +126,12 @@ def _head_bytes(folder: Path, form: HeadForm) -> bytes:
 
 
 def _read_head(folder: Path, form: HeadForm, data: bytes) -> dict[str, Any]:
-    """Return the head; one of the old format has no digest, and no list of files."""
+    """Return the head; one of the old format has no digest."""
     called = f"{folder / form.name}"
     version = _format_of(data)
-    if version == form.old_format and not is_signed(data):
-        return dict(json.loads(data))
-    content = read_signed(data, called)
+    content = {} if version == form.old_format and not is_signed(data) else read_signed(data, called)
     if version != form.format:
-        raise IncompatibleStore(
-            f"{folder} has format {version!r}, this version reads {form.old_format} and {form.format}; save it again"
-        )
+        raise IncompatibleStore(f"{folder} has format {version!r}, this version reads {form.format}; save it again")
     if not _DATA.fullmatch(str(content.get("folder"))):
         raise damaged(called, "it names no folder of data")
     return content

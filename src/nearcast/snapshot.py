@@ -19,7 +19,7 @@ from nearcast.sliding import Window
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.words import WordTable
 
-#: Format 1 had its files beside the head, without checksums.
+#: Format 1 had its files beside the head, without checksums, and words by other rules.
 _HUB = HeadForm(
     "hub.json", 2, 1, ("index", "words", "vocabulary", "ids", "topk", r"expires\.npy", r"slot_[a-z_]+\.npy")
 )
