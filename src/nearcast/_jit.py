@@ -35,6 +35,7 @@ WITHOUT_KERNELS = (
     "spark",
     "testing",
     "warming.py",
+    "word_compaction.py",
 )
 #: `NEARCAST_CACHE=0` turns the compilation cache off, for the day a cluster misbehaves.
 _CACHE_ON = os.environ.get("NEARCAST_CACHE", "1") != "0"

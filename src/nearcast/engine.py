@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _NEVER = np.iinfo(np.int64).max
 #: Dead slots tolerated beside as many as are alive.
 SPARE_SLOTS = 1 << 20
+#: Words that no subscription uses, tolerated beside as many as are in use.
+SPARE_WORDS = 100_000
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,8 @@ class State:
     #: The index knows the weights of the terms below this; none while nothing is scored.
     n_weighed: int = 0
     needs_totals: bool = False
+    #: How many words there were when `compact_words` last counted those in use.
+    n_words_counted: int = 0
     #: What was delivered and nobody has taken yet, None where whoever calls takes what is returned.
     waiting: list[Piece] | None = None
     #: The record of a change under way, or of one that was interrupted.
@@ -605,6 +609,30 @@ def renumber_if_sparse(state: State) -> None:
     state.torn = record
     state.index.renumber()
     record.mend(state)
+
+
+@_whole
+def compact_words(state: State) -> None:
+    """Forget the words that no subscription uses any more, when they are most of those known.
+
+    Words get other numbers by that: to be called when nothing is encoded that is still to be stored or published. Words
+    in use are counted when there are twice as many in all as the last time, so that most calls cost nothing.
+    """
+    if len(state.words) <= 2 * state.n_words_counted + SPARE_WORDS:
+        return
+    from nearcast.word_compaction import compacted, used_words
+
+    replaced = state.index
+    try:
+        is_used = used_words(state)
+        if len(is_used) > 2 * int(is_used.sum()) + SPARE_WORDS:
+            state.torn = compacted(state, is_used)
+    except MemoryError:
+        pass  # there is no room for a second index: the words stay until the next count
+    make_good(state)
+    if state.index is not replaced:
+        replaced.abandon()
+    state.n_words_counted = len(state.words)
 
 
 def _forget(state: State, slots: NDArray[np.int32], **then: Any) -> None:

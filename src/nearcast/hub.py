@@ -125,9 +125,13 @@ class Hub:
         engine.make_good(self._state)
         return self._state
 
-    def _locks(self) -> list[threading.RLock]:
-        """Return the locks that a call takes, in this order: whoever holds them all is alone in the hub."""
-        return [self._lock, self._state.index.lock]
+    def _locks(self) -> Iterator[threading.RLock]:
+        """Yield the locks that a call takes, in this order: whoever holds them all is alone in the hub.
+
+        The first is to be taken before the next is asked for: until then a call may put another index in place.
+        """
+        yield self._lock
+        yield self._state.index.lock
 
     def _begin_child(self) -> None:
         """Forget, in a process that was forked, the threads that stayed in its parent."""
@@ -177,6 +181,7 @@ class Hub:
         if isinstance(value, TopK) and self.window is None:
             raise InvalidSubscription(NO_WINDOW, field="kind")
         with self._lock:
+            engine.compact_words(self._state)  # now, before the words of this one are encoded
             if value.expires is not None and microseconds_of(value.expires) <= self._state.now:
                 raise InvalidSubscription(why_expired(microseconds_of(value.expires), self._state.now), field="expires")
             engine.subscribe(self._state, self._columns_of(value, self._state.words))
@@ -214,6 +219,7 @@ class Hub:
             subscriptions = subscriptions_table(subscriptions, self.space, rejected=rejected, source=source)
         with self._lock:
             state = self._state
+            engine.compact_words(state)
             for part in parts_of_one_id_type(subscriptions, source, rejected):
                 columns = read_subscriptions(
                     part,

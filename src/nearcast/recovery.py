@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from nearcast._request_texts import RequestTexts
     from nearcast.columns import Subscriptions
     from nearcast.engine import State
+    from nearcast.indexes import Index
     from nearcast.text.weights import TermWeights
     from nearcast.topk.checkpoint import Checkpoint
     from nearcast.topk.holding import Holding
     from nearcast.topk.keeper import Keeper
+    from nearcast.topk.words import WindowWords
 
 
 class Record(Protocol):
@@ -168,3 +170,22 @@ class Renumbered:
         if state.topk is not None and self.holding is not None:
             state.topk.holding = self.holding
         state.commit(torn=None, ids=self.ids, texts=self.texts, expires=self.expires, by_slot=self.by_slot)
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """Redo record of a compaction of the word table: what was built beside the state takes the place of what it had.
+
+    `then` are all attributes of the state that change; `holding` and `words` are those of a window.
+    """
+
+    index: Index
+    holding: Holding | None
+    words: WindowWords | None
+    then: dict[str, Any]
+
+    def mend(self, state: State) -> None:
+        """Complete the change."""
+        if state.topk is not None:
+            state.topk.__dict__.update(index=self.index, holding=self.holding, words=self.words)  # in one step
+        state.commit(torn=None, index=self.index, **self.then)

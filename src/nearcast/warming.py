@@ -25,6 +25,7 @@ from nearcast.tables import Rejected, messages_table, read_messages, read_subscr
 from nearcast.tables.names import ROW_COLUMN
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.words import WordTable
+from nearcast.word_compaction import compacted, used_words
 
 _WORDS = [f"word{i}" for i in range(200)]
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -72,6 +73,7 @@ def _live(info: IndexInfo, kind: str, space: str) -> None:
     hub.subscribe(wanted[4])
     hub.move(wanted[5].id, (1.0, 1.0))
     hub.unsubscribe(wanted[6].id)
+    _compact_words(hub)
     vocabulary = Vocabulary()
     vocabulary.learn_texts(pa.array([each.text for each in said]), Analyzer())
     hub.use_vocabulary(vocabulary)
@@ -99,6 +101,11 @@ def _say(hub: Hub, said: list[Message]) -> None:
 
 def _settle(hub: Hub) -> None:
     getattr(hub._state.index, "settle", lambda: None)()
+
+
+def _compact_words(hub: Hub) -> None:
+    """Do what a hub does when most of its words are those of subscriptions that went."""
+    compacted(hub._state, used_words(hub._state)).index.abandon()
 
 
 def _plan() -> None:

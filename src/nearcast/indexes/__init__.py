@@ -21,6 +21,8 @@ The contract, in the order a life goes:
 - `learn(messages)` shows an index that lays itself out by it what messages will be like; answers never depend on it.
 - `stats()` counts what is held; `explain(messages, row, slot)` tells how the index came to its answer.
 - `save(folder)` writes plain arrays that `open_index(folder)` maps without copying.
+- `empty()` returns an empty index of the same name and options, to be filled when terms get other numbers; the old one
+  is then given up by `abandon()`.
 
 A call that raises, whatever the exception and wherever it strikes (Ctrl-C, `MemoryError`, an error of its own), has
 changed nothing that a later call could see. What it had begun is undone at once or, if that is interrupted too, before
@@ -150,6 +152,8 @@ class Index(ABC):
 
     def __init__(self, space: Space):
         self.space = space
+        #: The options it was made with; a subclass that takes some notes them here.
+        self._options: dict[str, Any] = {}
         #: How top-k subscriptions are kept by whoever sets their thresholds.
         self.topk_options = dict(TOPK_OPTIONS)
         self._lock = threading.RLock()
@@ -262,6 +266,15 @@ class Index(ABC):
 
     def close(self) -> None:  # noqa: B027 - most indexes have nothing to wait for
         """Wait for what runs in the background."""
+
+    def empty(self) -> Index:
+        """Return an index of the same name, options and space that holds nothing."""
+        fresh = type(self)(self.space, **self._options)
+        fresh.topk_options = self.topk_options
+        return fresh
+
+    def abandon(self) -> None:  # noqa: B027 - most indexes have no threads
+        """Stop what runs in the background, without its result: another index has taken over, and nobody asks here."""
 
     def set_thresholds(self, slots: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         """Set the score a message must reach (top-k only)."""

@@ -1,10 +1,12 @@
 """Codes of queries in another numbering of words, and back as trees; their form is told by `CompiledQueries`."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from nearcast._jit import kernel
+from nearcast.columns import WITHIN, Subscriptions
 from nearcast.query import NOT, NOT_PHRASE, PHRASE, And, Everything, Not, Or, Phrase, Query, Word
 
 
@@ -35,6 +37,15 @@ def _parts(code: Sequence[int], word: Callable[[int], str]) -> Iterator[Query]:
             phrase = Phrase(tuple(word(term) for term in code[at + 2 : last]))
             yield phrase if mark == PHRASE else Not(phrase)
             at = last
+
+
+def translated(subscriptions: Subscriptions, term_of: np.ndarray) -> Subscriptions:
+    """Return the same subscriptions with term `term_of[t]` in place of each term t."""
+    n_clauses = np.diff(subscriptions.clause_start)
+    is_sorted = np.repeat(subscriptions.kind == WITHIN, n_clauses)
+    code = np.empty_like(subscriptions.code)
+    translate(subscriptions.code_start, subscriptions.code, term_of, is_sorted, code)
+    return replace(subscriptions, code=code)
 
 
 @kernel

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast import _arrow
-from nearcast.columns import WITHIN
 from nearcast.errors import IncompatibleStore
-from nearcast.query.codes import mark_terms, translate
+from nearcast.query.codes import mark_terms, translated
 from nearcast.spark import pickled
 
 if TYPE_CHECKING:
@@ -38,11 +37,11 @@ class Carried:
         number_of = np.zeros(len(table), np.int32)
         number_of[terms] = np.arange(len(terms), dtype=np.int32)
         words = table.words().take(_arrow.numbers(terms))
-        return cls(_translated(subscriptions, number_of), words)
+        return cls(translated(subscriptions, number_of), words)
 
     def into(self, table: WordTable) -> Subscriptions:
         """Return the subscriptions with the terms of a table, to which their words are added."""
-        return _translated(self.subscriptions, table.ids_of_column(self.words, add=True))
+        return translated(self.subscriptions, table.ids_of_column(self.words, add=True))
 
     def take(self, rows: NDArray[np.int64]) -> Carried:
         """Return these rows; all words come along."""
@@ -59,12 +58,3 @@ class Carried:
         if not isinstance(found, cls):
             raise IncompatibleStore(f"{path} holds no subscriptions; restore the checkpoint from a copy")
         return found
-
-
-def _translated(subscriptions: Subscriptions, term_of: NDArray[np.int32]) -> Subscriptions:
-    """Return the same subscriptions with other numbers for their words."""
-    n_clauses = np.diff(subscriptions.clause_start)
-    is_sorted = np.repeat(subscriptions.kind == WITHIN, n_clauses)
-    code = np.empty_like(subscriptions.code)
-    translate(subscriptions.code_start, subscriptions.code, term_of, is_sorted, code)
-    return replace(subscriptions, code=code)

@@ -19,7 +19,7 @@ class WindowWords:
     """Word ids of a window, and which of them the terms of the subscriptions are.
 
     A message's words must be known by name even if no subscription has them yet: the next one may. They are not added
-    to the words of the subscriptions, which are never forgotten.
+    to the words of the subscriptions, which go with the subscriptions and not with the messages.
     """
 
     def __init__(self, known: WordTable):
@@ -46,6 +46,13 @@ class WindowWords:
     def of_terms(self, terms: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the words that these terms are, -1 for those that no message says."""
         words: NDArray[np.int32] = self._word_of_term[terms]
+        return words
+
+    def with_terms_of(self, known: WordTable) -> WindowWords:
+        """Return the same words, mapped to the terms of another table of the subscriptions' words."""
+        words = WindowWords(known)
+        words.table = self.table
+        words.follow()
         return words
 
     def kept(self, is_used: NDArray[np.bool_]) -> tuple[WindowWords, NDArray[np.int32]]:

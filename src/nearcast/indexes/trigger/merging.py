@@ -69,6 +69,16 @@ class MergingIndex(Index):
         """Wait until no merge is due, and none runs."""
         self.settle()
 
+    def abandon(self) -> None:
+        """Leave the merging thread nothing to merge, and wait for its end; a merge under way is thrown away."""
+        with self._lock:
+            self._undo.roll_back()
+            self._discard_merges()
+            self._components, self._delta = [], None
+        merger = self._merger
+        if merger is not None and merger.is_alive():
+            merger.join()
+
     def begin_child(self) -> None:
         """Forget the merging thread, which stayed in the parent process; the next change starts another."""
         self._merger = None
