@@ -290,7 +290,7 @@ def test_the_index_that_is_left_merges_no_more():
 def test_a_fork_waits_for_the_lock_of_the_index_there_is():
     """The lock of the index is asked for when that of the hub is held: until then another index may come."""
     hub = few_of_many()
-    locks = hub.locks()
+    locks = hub._locks()
     first = next(locks)
     engine.compact_words(hub._state)
 
