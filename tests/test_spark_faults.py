@@ -367,7 +367,7 @@ def test_no_room_for_what_workers_write(faulty, small_files, size):
 
 @pytest.mark.parametrize("kind", ["manifests", "sequences"])
 def test_no_room_for_what_the_driver_writes(faulty, monkeypatch, kind):
-    sync = places._sync
+    sync = places.sync
 
     def full(path):
         if path.parent.name == kind and f"{HALF + 1:08d}" in path.name:
@@ -375,7 +375,7 @@ def test_no_room_for_what_the_driver_writes(faulty, monkeypatch, kind):
         sync(path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(places, "_sync", full)
+        patched.setattr(places, "sync", full)
         assert "make room" in faulty.fails()
     faulty.recovers()
 

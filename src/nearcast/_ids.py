@@ -249,9 +249,13 @@ class IdTable:
         if len(ids) == 1:
             value = ids[0].as_py()
             return np.array([_NO_SLOT if value is None else self.slot(value)], np.int32)
-        keys = self._keys.ids_of_column(keys_of(ids), add=False)
+        return self.slots_of_keys(keys_of(ids))
+
+    def slots_of_keys(self, names: pa.Array) -> NDArray[np.int32]:
+        """Return the slots of a column of keys, as a snapshot gives them, -1 where there is none."""
+        keys = self._keys.ids_of_column(names, add=False)
         known = (keys >= 0) & (keys < len(self._slot_of_key))
-        found = np.full(len(ids), _NO_SLOT, np.int32)
+        found = np.full(len(names), _NO_SLOT, np.int32)
         found[known] = self._slot_of_key[keys[known]]
         return found
 

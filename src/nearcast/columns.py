@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Stands for "not given" in a column of times.
 NO_TIME = np.iinfo(np.int64).min
+#: The most results a top-k subscription may keep.
+MAX_K = 1000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

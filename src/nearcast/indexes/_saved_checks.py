@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import SIMILAR, TOPK, WITHIN, gathered
+from nearcast.columns import MAX_K, SIMILAR, TOPK, WITHIN, gathered
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
-from nearcast.model import MAX_K
 from nearcast.query import NOT, NOT_PHRASE
 from nearcast.similarity import TFIDF
 

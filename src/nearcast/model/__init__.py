@@ -14,6 +14,7 @@ from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 from nearcast._nesting import MAX_DEPTH, has_half_character, is_deep, is_encodable
+from nearcast.columns import MAX_K
 from nearcast.errors import InvalidInput, InvalidMessage, InvalidQuery, InvalidSubscription, NearcastError
 from nearcast.geo.shapes import Shape, as_float, is_number, shape_from, shorten
 from nearcast.geo.space import Space
@@ -39,8 +40,6 @@ Rectangle = tuple[float, float, float, float]
 
 #: How `Similar` compares words.
 SIMILARITIES = ("tsim", "overlap", "jaccard", "dice", "cosine")
-#: The most results a `TopK` may keep.
-MAX_K = 1000
 
 _INT64 = range(-(2**63), 2**63)
 _OPERATORS = re.compile(r'(?<![^\s()])(?:AND|OR|NOT)(?![^\s()])|["“”„]')

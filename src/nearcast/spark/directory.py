@@ -73,6 +73,10 @@ class Directory:
         """Return the places of a column of ids, -1 where there is none."""
         return self._ids.slots(ids)
 
+    def places_of_keys(self, keys: pa.Array) -> NDArray[np.int32]:
+        """Return the places of a column of keys of `_ids`, -1 where there is none."""
+        return self._ids.slots_of_keys(keys)
+
     def add(self, ids: pa.Array, **columns: NDArray[Any]) -> NDArray[np.int64]:
         """Register new subscriptions in order; return their places."""
         n = len(ids)

@@ -106,7 +106,8 @@ class Share:
                 engine.subscribe(state, stored)
             else:
                 engine.adopt(state, stored)
-        slots = state.ids.slots(subscriptions.ids.take(_arrow.numbers(to_engine)))
+        ids = subscriptions.ids.take(_arrow.numbers(to_engine))
+        slots = state.ids.slots(ids) if pa.types.is_integer(ids.type) else state.ids.slots_of_keys(ids)
         to_engine, slots = to_engine[slots >= 0], slots[slots >= 0]  # what had expired already is gone again
         copies = np.zeros(len(self), np.uint64) if self.copies is None else self.copies
         partition.note(

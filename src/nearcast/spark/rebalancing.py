@@ -225,7 +225,7 @@ def _exported(standing: Standing, runner: Runner, claims: str | None) -> list[st
 
 def _move_homes(directory: Directory, share: Share, placement: Placement) -> None:
     """Note the new homes and copies of all subscriptions."""
-    places = directory.places(share.subscriptions.subscriptions.ids).astype(np.int64)
+    places = directory.places_of_keys(share.subscriptions.subscriptions.ids).astype(np.int64)
     is_known = len(places) == len(directory) and bool((places >= 0).all())
     if not is_known or (directory.number[places] != share.number).any():
         raise IncompatibleStore(

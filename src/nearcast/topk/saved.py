@@ -15,8 +15,8 @@ from nearcast._ids import id_of, key_of
 from nearcast._jit import kernel
 from nearcast._saved import save_array, save_text
 from nearcast._saved_arrays import SavedArrays
+from nearcast.columns import MAX_K
 from nearcast.errors import IncompatibleStore
-from nearcast.model import MAX_K
 from nearcast.skyband.entries import DOMINATOR_BITS
 from nearcast.skyband.holders import HOLDER_TYPES, NOBODY, Holders, relink
 from nearcast.skyband.pool import SLAB_SIZES, array_of, class_for, grown, place_of, take_slab

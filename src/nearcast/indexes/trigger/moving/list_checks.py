@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearcast.columns import MAX_K
 from nearcast.indexes._saved_checks import check_points
 from nearcast.indexes.trigger.moving.bounds import BLOCK, CORNERS, Blocks, Entries, new_blocks, new_entries
 from nearcast.indexes.trigger.moving.frame import FIELDS, SCALE, UNIT
@@ -20,7 +21,6 @@ from nearcast.indexes.trigger.moving.rows import (
     X,
     Y,
 )
-from nearcast.model import MAX_K
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
