@@ -55,11 +55,13 @@ def rehearsals(indexes: list[str] | None = None) -> Iterator[Rehearsal]:
 
 
 def _live(info: IndexInfo, kind: str, space: str) -> None:
-    """Let a hub with subscriptions of one kind live through everything."""
+    """Let a hub with subscriptions of one kind, and a few boolean ones, live through everything."""
     rng = random.Random(1)
     window: int | str | None = ("1h" if space == "plane" else 50) if kind == "topk" else None
     hub = Hub(space, index=_SMALL.get(info.name, info.name), max_distance=5.0, window=window)
     wanted = [_subscription(kind, number, rng) for number in range(_N_SUBSCRIPTIONS)]
+    if "within" in info.kinds:  # matches of several kinds are merged
+        wanted += [_subscription("within", _N_SUBSCRIPTIONS + number, rng) for number in range(8)]
     said = [_message(number, rng) for number in range(_N_MESSAGES)]
     for each in wanted[:3]:
         hub.subscribe(each)
