@@ -130,7 +130,7 @@ class TableRows:
 
     def ids(self) -> pa.Array:
         """Return the ids as string or int64; null, which is a fault, where a row has none."""
-        column = self.column("id") if self.has("id") else pa.chunked_array([pa.array([], pa.string())])
+        column = self.column("id") if self.has("id") else pa.chunked_array([_arrow.strings([])])
         if pa.types.is_integer(column.type):
             ids = self._integer_ids(column)
         elif is_text(column.type) or pa.types.is_null(column.type):
@@ -267,7 +267,7 @@ class TableRows:
         """Return the start of each row's list of words and all words in order; null lists are empty."""
         n = len(self)
         if not self.has(name):
-            return np.zeros(n + 1, np.int64), pa.chunked_array([pa.array([], pa.string())])
+            return np.zeros(n + 1, np.int64), pa.chunked_array([_arrow.strings([])])
         column = self.column(name)
         if self.cells(name):
             column = pa.chunked_array([self._parsed_lists(name, column)])
