@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -668,3 +669,19 @@ def test_the_command(nearcast, tmp_path):
     damaged = nearcast("inspect", tmp_path / "K")
     assert damaged.status == 1
     assert "00000008.json is damaged" in damaged.complaint
+
+
+def test_a_folder_that_is_removed_while_it_is_listed_counts_nothing(tmp_path, monkeypatch):
+    """A stream that begins lists the store while the last worker of the one before removes what it wrote."""
+    store = Store(tmp_path)
+    store.put_folder("a/b", lambda folder: (folder / "c").write_text("c"))
+    looks, scandir = [], os.scandir
+
+    def removed_at_the_second_look(path):
+        looks.append(path if isinstance(path, int) else Path(path))  # `rmtree` looks by descriptors
+        if looks.count(tmp_path / "a" / "b") == 2 and looks[-1] == tmp_path / "a" / "b":
+            shutil.rmtree(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", removed_at_the_second_look)
+    assert {"a/b": 0} == store.sizes()

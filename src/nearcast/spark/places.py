@@ -249,8 +249,9 @@ def sum_in_name(name: str) -> str | None:
 
 
 def _size_of(folder: Path) -> int:
-    sizes = [_size_or_none(path) or 0 for path in folder.rglob("*") if path.is_file()]
-    return sum(sizes) - (_size_or_none(folder / CONTENTS) or 0)
+    """Return the bytes of the files of a folder, as far as nobody removes them meanwhile."""
+    sizes = [_size_or_none(Path(inner, file)) or 0 for inner, _, files in os.walk(folder) for file in files]
+    return max(0, sum(sizes) - (_size_or_none(folder / CONTENTS) or 0))
 
 
 def _size_or_none(path: Path) -> int | None:
