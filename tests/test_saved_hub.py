@@ -16,6 +16,7 @@ import pytest
 from nearcast import Hub
 from nearcast._contents import read_signed
 from nearcast.errors import IncompatibleStore
+from saved_damage import harmed
 
 #: Makes a hub with subscriptions of all kinds, polygons and a window that has moved on; `n` makes it another.
 BUILD = """
@@ -301,16 +302,6 @@ def test_a_save_cut_short_leaves_the_old_save_whole(tmp_path, script):
 
 
 # Damage
-
-
-def harmed(data, how, at):
-    """Return the bytes of a file with damage at a place."""
-    if how == "flipped":
-        return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
-    if how == "zeroed":
-        zeros = bytes(min(64, len(data) - at))
-        return data[:at] + (zeros if data[at : at + 64] != zeros else b"\1" * len(zeros)) + data[at + 64 :]
-    return data[:at]
 
 
 @pytest.mark.modes

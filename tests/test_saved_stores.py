@@ -19,21 +19,10 @@ from nearcast.spark.settings import Settings
 from nearcast.spark.sinks import sink_of
 from nearcast.spark.store import Store
 from nearcast.spark.tasks import forget_all
+from saved_damage import HARM, harmed
 from streams import World
 
 SETTINGS = Settings(Space.plane(), window=Window.of(9), partitions=2, plan="trigger")
-
-HARM = ("flipped", "zeroed", "cut off")
-
-
-def harmed(data, how, at):
-    """Return the bytes of a file with damage at a place."""
-    if how == "flipped":
-        return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
-    if how == "zeroed":
-        zeros = bytes(min(64, len(data) - at))
-        return data[:at] + (zeros if data[at : at + 64] != zeros else b"\1" * len(zeros)) + data[at + 64 :]
-    return data[:at]
 
 
 def pipeline_of(folder):

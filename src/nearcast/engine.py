@@ -23,7 +23,7 @@ from nearcast.errors import InvalidMessage, InvalidSubscription, UnknownSubscrip
 from nearcast.geo import BOX
 from nearcast.indexes import Index, Matches
 from nearcast.indexes._scored import needs_totals
-from nearcast.recovery import Arrived, Record, Removed, Renumbered, Stored, Weighed
+from nearcast.recovery import ArrivalUndo, ChangeRecord, RemovalRedo, RenumberingRedo, StoringUndo, WeighingUndo
 from nearcast.skyband.holders import NOBODY
 from nearcast.sliding import Window
 from nearcast.text import Analyzer, Vocabulary
@@ -138,7 +138,7 @@ class State:
     #: What was delivered and nobody has taken yet, None where whoever calls takes what is returned.
     waiting: list[Piece] | None = None
     #: The record of a change under way, or of one that was interrupted.
-    torn: Record | None = None
+    torn: ChangeRecord | None = None
 
     def __post_init__(self) -> None:
         self.vocabulary = _pinned(self.vocabulary)
@@ -232,12 +232,12 @@ def subscribe(
     return pieces
 
 
-def _held_no_more(state: State, slots: NDArray[np.int32]) -> Record | None:
+def _held_no_more(state: State, slots: NDArray[np.int32]) -> ChangeRecord | None:
     """Return the record that releases the top-k subscriptions of these slots, which are of another kind now."""
     if state.topk is None:
         return None
     held = slots[state.topk.holding.of_slots(slots) != NOBODY]
-    return Removed(held, -1) if len(held) else None
+    return RemovalRedo(held, -1) if len(held) else None
 
 
 @_whole
@@ -255,7 +255,7 @@ def _store(state: State, subscriptions: Subscriptions) -> tuple[NDArray[np.int32
     slots = state.ids.slots(subscriptions.ids)
     known, new = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
     fresh = subscriptions if len(new) == len(slots) else subscriptions.take(new)
-    state.torn = Stored.before(state, fresh.ids, slots[known])
+    state.torn = StoringUndo.before(state, fresh.ids, slots[known])
     if len(new):
         slots[new] = state.index.insert(fresh)
         state.ids.bind(fresh.ids, slots[new])
@@ -337,7 +337,7 @@ def use_vocabulary(state: State, vocabulary: Vocabulary, threads: int = 1) -> li
     """Weigh all words by a snapshot of this vocabulary, from now on; return how top-k answers differ, in one step."""
     pinned = _pinned(vocabulary)
     weights, n_weighed = TermWeights(state.words, pinned), 0
-    state.torn = Weighed(state.weights)
+    state.torn = WeighingUndo(state.weights)
     if state.n_weighed:
         n_weighed = len(state.words)
         state.index.set_weights(weights.from_term(0))
@@ -380,7 +380,7 @@ def move(
     if not is_step and text is None:
         state.index.replace(slots, moved_there)  # there is nothing else to change
         return []
-    state.torn = Stored.before(state, ids[:0], slots, held)
+    state.torn = StoringUndo.before(state, ids[:0], slots, held)
     state.index.replace(slots, moved_there)
     if text is not None:
         state.texts.put_one(int(slots[0]), text)
@@ -459,7 +459,7 @@ def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: Ma
         matches = match(part, first)
         if clock[-1] >= state.next_expiry:
             matches = without_expired(state, matches, clock)
-        state.torn = Arrived(before)
+        state.torn = ArrivalUndo(before)
         pieces.append(_publish_portion(state, topk, part, clock, steps[first:last], matches))
         now = int(clock[-1])
     _count_published(state, pieces, messages, now)
@@ -530,7 +530,7 @@ def advance(state: State, time: int) -> list[Piece]:
         state.commit(now=now)
         _forget_expired(state)
         return []
-    state.torn = Arrived(state.topk.checkpoint(state.next_step))
+    state.torn = ArrivalUndo(state.topk.checkpoint(state.next_step))
     events, named = _before_expiry(state, *state.topk.advance(now, state.next_step), np.array([now]))
     pieces = _pieces_named(state, events, named, now, state.vocabulary.version)
     state.commit(pieces, torn=None, now=now, next_step=_step_after(state, 1))
@@ -598,7 +598,7 @@ def renumber_if_sparse(state: State) -> None:
     if state.index.n_slots <= 2 * len(state.index) + SPARE_SLOTS:
         return
     old = state.ids.in_use()
-    record = Renumbered(
+    record = RenumberingRedo(
         state.index.n_slots,
         state.ids.renumbered(old),
         state.texts.renumbered(old),
@@ -638,7 +638,7 @@ def compact_words(state: State) -> None:
 def _forget(state: State, slots: NDArray[np.int32], **then: Any) -> None:
     """Forget subscriptions, and set these attributes with the last step; what the index has removed stays removed."""
     if len(slots):
-        state.torn = Removed(slots, len(state.index), then)
+        state.torn = RemovalRedo(slots, len(state.index), then)
         state.index.remove(slots)
         if state.topk is not None:
             state.topk.release(slots)

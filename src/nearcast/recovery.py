@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nearcast.topk.words import WindowWords
 
 
-class Record(Protocol):
+class ChangeRecord(Protocol):
     """What is known of a change under way."""
 
     def mend(self, state: State) -> None:
@@ -39,7 +39,7 @@ class Record(Protocol):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoringUndo:
     """Undo record of subscriptions stored or moved: new ids get none of it, known ones what they had.
 
     `n_slots` and `n_live` are those of the index before, `kinds` those of the ids. `held` is what the slots `replaced`
@@ -58,7 +58,7 @@ class Stored:
     @classmethod
     def before(
         cls, state: State, new_ids: pa.Array, replaced: NDArray[np.int32], held: Subscriptions | None = None
-    ) -> Stored:
+    ) -> StoringUndo:
         """Return the record of a change that is about to begin; `held` saves a look where that is known."""
         if held is None and len(replaced):
             held = state.index.subscriptions(replaced)
@@ -96,7 +96,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Arrived:
+class ArrivalUndo:
     """Undo record of messages that arrive in a window, or of its clock."""
 
     before: Checkpoint
@@ -109,7 +109,7 @@ class Arrived:
 
 
 @dataclass(frozen=True)
-class Weighed:
+class WeighingUndo:
     """Undo record of a change of vocabulary, by the weights of before."""
 
     weights: TermWeights
@@ -124,7 +124,7 @@ class Weighed:
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovalRedo:
     """Redo record of subscriptions that go: when the index has removed them, the rest follows.
 
     `n_live` is that of the index before, -1 if it is not to remove anything; `then` are attributes of the state to be
@@ -149,7 +149,7 @@ class Removed:
 
 
 @dataclass(frozen=True)
-class Renumbered:
+class RenumberingRedo:
     """Redo record of slots that get other numbers: when the index has them, everything else follows in one step.
 
     `n_slots` is that of the index before; the rest is as it is to be afterwards.
@@ -173,7 +173,7 @@ class Renumbered:
 
 
 @dataclass(frozen=True)
-class Compacted:
+class CompactionRedo:
     """Redo record of a compaction of the word table: what was built beside the state takes the place of what it had.
 
     `then` are all attributes of the state that change; `holding` and `words` are those of a window.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.query.codes import mark_terms, translated
-from nearcast.recovery import Compacted
+from nearcast.recovery import CompactionRedo
 from nearcast.text.weights import TermWeights
 from nearcast.text.words import WordTable
 
@@ -35,7 +35,7 @@ def used_words(state: State) -> NDArray[np.bool_]:
     return is_used
 
 
-def compacted(state: State, is_used: NDArray[np.bool_]) -> Compacted:
+def compacted(state: State, is_used: NDArray[np.bool_]) -> CompactionRedo:
     """Return the record that leaves a state with these words alone; the state itself is only read.
 
     Words keep their order, subscriptions their order of registration and their thresholds.
@@ -49,7 +49,7 @@ def compacted(state: State, is_used: NDArray[np.bool_]) -> Compacted:
     if len(slots):
         index.insert(translated(state.index.subscriptions(slots), term_of))
     topk = state.topk
-    return Compacted(
+    return CompactionRedo(
         index,
         None if topk is None else topk.holding.renumbered(slots),
         None if topk is None else topk.words.with_terms_of(words),
