@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast._jit import kernel
+from nearcast._nesting import is_encodable
 from nearcast._saved import save_array
 from nearcast._saved_arrays import SavedArrays
 from nearcast.errors import InvalidColumns
-from nearcast.text.words import WordTable, is_encodable
+from nearcast.text.words import WordTable, copy_spans
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,7 +194,7 @@ class IdSnapshot(NamedTuple):
         offsets = np.zeros(len(keys) + 1, np.int64)
         np.cumsum(self.start[keys + 1] - self.start[keys], out=offsets[1:])
         content = np.empty(int(offsets[-1]), np.uint8)
-        _gather(self.blob, self.start, keys, offsets, content)
+        copy_spans(self.blob, self.start[keys], offsets, content)
         return offsets, content
 
     def _integers(self, slots: NDArray[np.int32]) -> pa.Array:
@@ -239,7 +240,7 @@ class IdTable:
 
     def slot(self, value: Id) -> int:
         """Return the slot of an id, -1 if it has none."""
-        if isinstance(value, str) and not value.isascii() and not is_encodable(value):
+        if isinstance(value, str) and not is_encodable(value):
             return _NO_SLOT  # the table of words would take half a character for another one
         key = self._keys.id_of(key_of(value))
         return int(self._slot_of_key[key]) if 0 <= key < len(self._slot_of_key) else _NO_SLOT
@@ -381,15 +382,6 @@ def _with_room(column: NDArray[np.int32], n: int) -> NDArray[np.int32]:
     grown = np.full(n if not len(column) else max(n, len(column) * 3 // 2), _NO_SLOT, np.int32)
     grown[: len(column)] = column
     return grown
-
-
-@kernel
-def _gather(blob, start, keys, offsets, content):
-    """Copy the bytes of each key to `content`."""
-    for i in range(keys.size):
-        first = start[keys[i]]
-        for k in range(start[keys[i] + 1] - first):
-            content[offsets[i] + k] = blob[first + k]
 
 
 @kernel

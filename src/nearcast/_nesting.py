@@ -38,14 +38,16 @@ def is_deep(value: Any) -> bool:
 def has_half_character(value: Any) -> bool:
     """Tell whether text within a value, which is not deep, holds half of a surrogate pair: no file can store it."""
     if isinstance(value, str):
-        return not value.isascii() and not is_encodable(value)
+        return not is_encodable(value)
     if isinstance(value, Mapping):
         return any(has_half_character(each) for pair in value.items() for each in pair)
     return isinstance(value, list | tuple) and any(map(has_half_character, value))
 
 
 def is_encodable(text: str) -> bool:
-    """Tell whether text can be written in UTF-8."""
+    """Tell whether text can be written in UTF-8: half of a surrogate pair cannot."""
+    if text.isascii():  # at once, without a copy
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast._jit import kernel
 from nearcast._saved import load_array, save_array
 from nearcast.errors import IncompatibleStore
+from nearcast.text.words import copy_spans
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -205,7 +205,7 @@ class RequestTexts:
         offsets = np.zeros(len(span) + 1, np.int64)
         np.cumsum(span & _SIZE_MASK, out=offsets[1:])
         content = np.empty(int(offsets[-1]), np.uint8)
-        _copy_spans(self._blob, span >> _SIZE_BITS, offsets, content)
+        copy_spans(self._blob, span >> _SIZE_BITS, offsets, content)
         return offsets, content
 
     @property
@@ -253,12 +253,3 @@ class RequestTexts:
 
 
 _NO_BYTES, _NO_ENDS = np.empty(0, np.uint8), np.zeros(1, np.int64)
-
-
-@kernel
-def _copy_spans(blob, first, offsets, content):
-    """Copy to `content` the bytes that begin at each `first` and fill the place between two offsets."""
-    for i in range(first.size):
-        at = offsets[i]
-        for k in range(offsets[i + 1] - at):
-            content[at + k] = blob[first[i] + k]

@@ -337,7 +337,7 @@ def _checked_id(value: Any, error: type[InvalidInput]) -> Id:
 
 
 def _check_encodable(value: str, name: str, error: type[InvalidInput]) -> None:
-    if not value.isascii() and not is_encodable(value):
+    if not is_encodable(value):
         raise error(f"{name} {shorten(value)} holds half a character and cannot be stored; correct it", field=name)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from nearcast._arrow import array_of
 from nearcast._contents import damaged
 from nearcast._jit import kernel, step
+from nearcast._nesting import is_encodable
 from nearcast._saved import save_array
 from nearcast._saved_arrays import SavedArrays
 from nearcast.errors import InvalidColumns
@@ -309,9 +310,13 @@ def utf8(word: str) -> bytes:
         return word.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-def is_encodable(word: str) -> bool:
-    """Tell whether a word has a form in UTF-8: one with a lone surrogate is stored as another word."""
-    return word.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in word)
+@kernel
+def copy_spans(blob, first, offsets, content):
+    """Copy to `content` the bytes that begin at each `first` and fill the place between two offsets."""
+    for i in range(first.size):
+        at = offsets[i]
+        for k in range(offsets[i + 1] - at):
+            content[at + k] = blob[first[i] + k]
 
 
 class WordTable:
