@@ -28,7 +28,16 @@ def strings(values: Sequence[str]) -> pa.Array:
 
 def one_id(id_: int | str) -> pa.Array:
     """Return a column of one id."""
-    return strings([id_]) if isinstance(id_, str) else numbers(np.array([id_], np.int64))
+    if not isinstance(id_, str):
+        return numbers(np.array([id_], np.int64))
+    content = id_.encode()
+    return pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, len(content)], np.int32)), pa.py_buffer(content))
+
+
+def one_binary(content: bytes) -> pa.Array:
+    """Return a column (large_binary) of one byte string."""
+    offsets = pa.py_buffer(np.array([0, len(content)]))
+    return pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, pa.py_buffer(content)])
 
 
 def times(microseconds: NDArray[np.int64], is_given: NDArray[np.bool_]) -> pa.Array:

@@ -271,10 +271,13 @@ class IdTable:
         if not len(ids):
             return
         self._kinds |= {bool(pa.types.is_integer(ids.type))}
-        self._bind(keys_of(ids), slots)
+        if len(ids) == 1:
+            keys = np.array([self._keys.id_of(key_of(ids[0].as_py()), add=True)], np.int32)
+        else:
+            keys = self._keys.ids_of_column(keys_of(ids), add=True)
+        self._bind(keys, slots)
 
-    def _bind(self, names: pa.Array, slots: NDArray[np.int32]) -> None:
-        keys = self._keys.ids_of_column(names, add=True)
+    def _bind(self, keys: NDArray[np.int32], slots: NDArray[np.int32]) -> None:
         self._slot_of_key = _with_room(self._slot_of_key, len(self._keys))
         self._key_of_slot = _with_room(self._key_of_slot, int(slots.max(initial=-1)) + 1)
         self._slot_of_key[keys] = slots
@@ -323,7 +326,8 @@ class IdTable:
         kept = np.flatnonzero(self._slot_of_key[: len(self._keys)] != _NO_SLOT)
         fresh = IdTable()
         fresh._key_of_slot = np.full(len(self._key_of_slot), _NO_SLOT, np.int32)
-        fresh._bind(self._keys.words().take(_arrow.numbers(kept)), self._slot_of_key[kept])
+        words = self._keys.words().take(_arrow.numbers(kept))
+        fresh._bind(fresh._keys.ids_of_column(words, add=True), self._slot_of_key[kept])
         fresh._kinds = self.snapshot().kinds_of(self._slot_of_key[kept])
         self.__dict__.update(fresh.__dict__)
 

@@ -215,14 +215,14 @@ def subscribe(
     state: State, subscriptions: Subscriptions, threads: int = 1, steps: NDArray[np.int64] | None = None
 ) -> list[Piece]:
     """Store subscriptions, replacing those whose id is known; return the first answers of those of kind `topk`."""
-    is_topk = subscriptions.kind == TOPK
-    if state.topk is None and is_topk.any():
+    has_topk = subscriptions.scoring is not None and bool((subscriptions.kind == TOPK).any())
+    if state.topk is None and has_topk:
         raise InvalidSubscription("a top-k subscription needs a window, and there is none here", field="kind")
     slots, known = _store(state, subscriptions)
-    pieces = _first_answers(state, slots, subscriptions, threads, steps) if is_topk.any() else []
+    pieces = _first_answers(state, slots, subscriptions, threads, steps) if has_topk else []
     next_step = _step_after(state, len(subscriptions), steps)
     next_expiry = _next_expiry(state, subscriptions.expires)
-    others = _held_no_more(state, slots[known][~is_topk[known]])
+    others = _held_no_more(state, slots[known], subscriptions.kind[known])
     state.commit(pieces, torn=others, next_step=next_step, next_expiry=next_expiry)
     make_good(state)
     if state.texts.is_sparse:
@@ -232,10 +232,11 @@ def subscribe(
     return pieces
 
 
-def _held_no_more(state: State, slots: NDArray[np.int32]) -> ChangeRecord | None:
-    """Return the record that releases the top-k subscriptions of these slots, which are of another kind now."""
+def _held_no_more(state: State, slots: NDArray[np.int32], kind: NDArray[np.uint8]) -> ChangeRecord | None:
+    """Return the record that releases the top-k subscriptions of these slots that are of another kind now."""
     if state.topk is None:
         return None
+    slots = slots[kind != TOPK]
     held = slots[state.topk.holding.of_slots(slots) != NOBODY]
     return RemovalRedo(held, -1) if len(held) else None
 
@@ -360,19 +361,22 @@ def move(
     regions: Regions,
     steps: NDArray[np.int64] | None = None,
     text: bytes | None = None,
-    held: Subscriptions | None = None,
+    known: tuple[NDArray[np.int32], Subscriptions] | None = None,
 ) -> list[Piece]:
     """Give the subscriptions with these ids other regions, all of them or none; return how top-k answers differ.
 
-    `text` is the new request text of a single subscription, where its place changes that. `held` is what the index
-    holds of them, where that is known.
+    `text` is the new request text of a single subscription, where its place changes that. `known` are their slots
+    and what the index holds there, from whoever has looked already.
     """
-    slots = _known_slots(state, ids)
+    if known is None:
+        slots = _known_slots(state, ids)
+        known = slots, state.index.subscriptions(slots)
+    slots, held = known
     is_step = state.topk is not None or steps is not None
-    held = state.index.subscriptions(slots) if held is None else held
     moved_there = held.with_regions(regions)
     kind = held.kind
-    for row in np.flatnonzero((kind != WITHIN) & ~_is_point(regions))[:1].tolist():
+    if held.scoring is not None and (is_misplaced := (kind != WITHIN) & ~_is_point(regions)).any():
+        row = int(np.argmax(is_misplaced))
         raise InvalidSubscription(
             f"subscription {ids[row].as_py()!r} is scored by the distance to a point; move it to a point (x, y)",
             field="place",
@@ -589,6 +593,8 @@ def _set_expiry(state: State, slots: NDArray[np.int32], expires: NDArray[np.int6
 
 def _next_expiry(state: State, expires: NDArray[np.int64]) -> int:
     """Return before when nobody expires, with those who do at these times as well."""
+    if len(expires) == 1:
+        return state.next_expiry if expires[0] == NO_TIME else min(state.next_expiry, int(expires[0]))
     return min(state.next_expiry, int(expires[expires != NO_TIME].min(initial=_NEVER)))
 
 

@@ -271,12 +271,13 @@ class Hub:
         """
         with self._lock:
             slot = self._whole().slot(subscription_id)
-            held = self._state.index.subscriptions(np.array([slot], np.int32))
+            slots = np.array([slot], np.int32)
+            held = self._state.index.subscriptions(slots)
             shape = self._moved(slot, held, place)
             shape.check(self.space)
             regions = Regions.from_shapes([shape], self.space)
             text = self._text_at(slot, shape)
-            engine.move(self._state, _arrow.one_id(subscription_id), regions, text=text, held=held)
+            engine.move(self._state, _arrow.one_id(subscription_id), regions, text=text, known=(slots, held))
             return self._deliveries()
 
     def _text_at(self, slot: int, shape: Shape) -> bytes | None:
@@ -356,24 +357,24 @@ class Hub:
         analyzer = self._state.analyzer
         if isinstance(value, Similar | TopK):
             columns = columns_of(value, self.space, words, analyzer, self.max_distance)
-            return replace(
-                columns, texts=_texts_of(RequestText(value.query, value.terms, value.max_distance is not None))
-            )
+            text = RequestText(value.query, value.terms, value.max_distance is not None)
+            return replace(columns, texts=_arrow.one_binary(text.encoded()))
         compiled = compile_query(value.query, words, analyzer=analyzer, has_region=value.region is not None)
         if compiled.errors:
             raise compiled.errors[0][1]
         regions = Regions.from_shapes([value.region], self.space)
         keeps_region = is_cut(value.region, self.space) or len(compiled.code_start) == 1  # the index need not know it
         text = RequestText(value.query, keeps_region=keeps_region, region=value.region if keeps_region else None)
-        columns = Subscriptions.of(
+        return Subscriptions(
+            _arrow.one_id(value.id),
+            np.array([WITHIN], np.uint8),
             compiled.clause_start,
             compiled.code_start,
             compiled.code,
             regions,
-            ids=_arrow.one_id(value.id),
-            expires=np.array([microseconds_of(value.expires)]),
+            np.array([microseconds_of(value.expires)]),
+            texts=_arrow.one_binary(text.encoded()),
         )
-        return replace(columns, texts=_texts_of(text))
 
     # Messages
 
@@ -654,10 +655,6 @@ class Counters:
     delivered: int = 0
     rejected: int = 0
     late: int = 0
-
-
-def _texts_of(text: RequestText) -> pa.Array:
-    return pa.array([text.encoded()], pa.large_binary())
 
 
 def _no_such(subscription_id: Id) -> str:

@@ -1,5 +1,6 @@
 """From columns of numbers and GeoJSON to checked regions and the boxes that cover them."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -210,6 +211,29 @@ def covering_parts(
         first[row], *second_side = polygon_parts(geometry)
         more += [(np.array([row]), np.array([side])) for side in second_side]
     return _interleaved(first, more)
+
+
+def only_part(shape: Shape | None, space: Space) -> Floats | None:
+    """Return the one box that covers a single box or circle, as `covering_parts` would.
+
+    None where there is more to it: a fault, a dateline, another kind of shape. A column of one row took twenty times
+    as long, a fifth of a whole `subscribe`.
+    """
+    if isinstance(shape, Box):
+        x_min, y_min, x_max, y_max = shape.x_min, shape.y_min, shape.x_max, shape.y_max
+        fits = not space.is_earth or (x_min >= -180.0 and x_max <= 180.0 and y_min >= -90.0 and y_max <= 90.0)
+        return np.array([[x_min, y_min, x_max, y_max]]) if fits and x_min <= x_max and y_min <= y_max else None
+    if not isinstance(shape, Circle):
+        return None
+    x, y, radius = shape.x, shape.y, shape.radius
+    if not space.is_earth:
+        reach = radius * (1 + _RELATIVE_PAD)
+        low = math.nextafter(x - reach, -math.inf), math.nextafter(y - reach, -math.inf)
+        return np.array([[*low, math.nextafter(x + reach, math.inf), math.nextafter(y + reach, math.inf)]])
+    if abs(x) > 180.0 or abs(y) > 90.0:
+        return None
+    box = _cap_boxes(np.array([x]), np.array([y]), np.array([radius]))
+    return box if box[0, 0] <= box[0, 2] else None
 
 
 def _cut_boxes(boxes: Floats, over: npt.NDArray[np.intp]) -> Floats:

@@ -19,6 +19,7 @@ from nearcast.geo.parts import (
     covering_parts,
     enter_shape,
     number_faults,
+    only_part,
     read_polygons,
 )
 from nearcast.geo.shapes import Area, Box, Circle, Shape
@@ -66,6 +67,8 @@ class Regions:
     @classmethod
     def from_shapes(cls, shapes: Sequence[Shape | None], space: Space) -> "Regions":
         """Return one row for each shape, None meaning anywhere; raise `InvalidRegion` for one that does not fit."""
+        if len(shapes) == 1 and (part := only_part(shapes[0], space)) is not None:
+            return _one_row(shapes[0], part)
         kinds, values = np.zeros(len(shapes), np.uint8), np.zeros((len(shapes), 4))
         geometries: dict[int, Any] = {}
         for row, shape in enumerate(shapes):
@@ -175,6 +178,14 @@ def _assembled(
         np.ascontiguousarray(circle, np.float64).reshape(-1, 3),
         geometry,
     )
+
+
+def _one_row(shape: Shape | None, part: Floats) -> Regions:
+    """Return the regions of one box or circle, which `part` covers."""
+    is_circle = isinstance(shape, Circle)
+    circle = np.array([[shape.x, shape.y, shape.radius]]) if isinstance(shape, Circle) else np.empty((0, 3))
+    kind, at = np.array([CIRCLE if is_circle else BOX], np.uint8), np.array([0 if is_circle else -1], np.int32)
+    return Regions(kind, np.array([0, 1]), part, at, circle, np.empty(0, object))
 
 
 def _gathered(start: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> tuple[Any, Any]:

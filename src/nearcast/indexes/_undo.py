@@ -16,7 +16,7 @@ Rules for whoever writes a change:
 
 The alternatives: copies of the arrays (a million slots a call), copy-on-write of everything (trees and chains would
 have to be persistent), or an `except` clause without notes (it is cut short by the second Ctrl-C). The price of this
-one is about a microsecond for each note.
+one is a small tuple for each note.
 """
 
 from __future__ import annotations

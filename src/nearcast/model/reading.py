@@ -35,12 +35,15 @@ _SCORED_FIELDS = {
 }
 _SUBSCRIPTION_NAMES = (*_SUBSCRIPTION_FIELDS, "region", "place", *_EARTH_NAMES, *_PLANE_NAMES)
 _SCORED = ("similar", "topk")
+_KINDS = ("within", *_SCORED)
 #: The kinds that use a name which not all use.
 KINDS_OF = {
     **dict.fromkeys(("terms", "text_weight", "max_distance_m", "max_distance"), _SCORED),
     **dict.fromkeys(("threshold", "similarity"), ("similar",)),
     "k": ("topk",),
 }
+#: The same for values, which may have a place instead of coordinates.
+_KINDS_OF_VALUES = (*KINDS_OF.items(), ("place", _SCORED))
 
 
 def read_message(value: Any, space: Space | None = None) -> Message:
@@ -117,7 +120,7 @@ def read_subscription(value: Any, given: Space | None = None) -> Subscription:
     row = _with_geometry(row, feature, given or _EARTH) if feature is not None else row
     kind = row.get("kind")
     kind = "within" if kind is None else kind
-    if not isinstance(kind, str) or kind not in ("within", *_SCORED_FIELDS):
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise InvalidSubscription(f"kind is {shorten(kind)}; expected within, similar or topk", field="kind")
     _require_id(row, InvalidSubscription)
     _refuse_of_other_kinds(row, kind)
@@ -145,7 +148,7 @@ def _refuse_unknown(row: Mapping[str, Any], *, is_feature: bool) -> None:
 
 
 def _refuse_of_other_kinds(row: Mapping[str, Any], kind: str) -> None:
-    for name, kinds in (*KINDS_OF.items(), ("place", _SCORED)):
+    for name, kinds in _KINDS_OF_VALUES:
         if row.get(name) is not None and kind not in kinds:
             known = f"kind {kind} does not use" if row.get("kind") else "a subscription without kind does not use"
             raise InvalidSubscription(

@@ -4,8 +4,9 @@
 lark parses some 14,000 queries a second where ours must read, normalise *and* expand more than that.
 """
 
+import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,12 +73,17 @@ def parse(query: str | Mapping[str, Any] | Query, analyzer: Analyzer = _DEFAULT_
     if isinstance(query, str):
         if not query.isascii() and any("\ud800" <= letter <= "\udfff" for letter in query):
             raise InvalidQuery("the query holds half a character (a lone surrogate); correct it", query=query)
-        return parse_text(query, WordReader(analyzer))
+        return _read(query, analyzer)
     if isinstance(query, Mapping):
         return parse_json(query, WordReader(analyzer))
     if isinstance(query, Query):
         return query
     raise InvalidQuery(f"a query is text or a JSON object, got {type(query).__name__}: give a str or a dict")
+
+
+@functools.lru_cache(maxsize=64)  # a subscription is read when its value is made, and again when it is stored
+def _read(query: str, analyzer: Analyzer) -> Query:
+    return parse_text(query, WordReader(analyzer))
 
 
 @dataclass
@@ -125,15 +131,19 @@ def compile_query(
     It calls no kernel: those for columns would take a second to compile before the first subscription of a new
     installation.
     """
-    compiler = _Compiler(table, analyzer)
-    answers = [_clauses_or_error(query, compiler.reader)]
-    return _joined([compiler.encoded([query], answers, np.array([has_region]), np.arange(1))])
+    answer = _checked(query, _clauses_or_error(query, lambda text: _read(text, analyzer)), has_region)
+    if isinstance(answer, InvalidQuery):
+        return CompiledQueries(np.zeros(2, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32), [(0, answer)])
+    words = list(_words_of(answer))
+    ids = dict(zip(words, table.ids_of(words, add=True).tolist(), strict=True))
+    code, ends = _codes(answer, ids)
+    return CompiledQueries(np.array([0, len(answer)]), np.array([0, *ends]), np.array(code, np.int32), [])
 
 
 def compile_trees(queries: Sequence[Query], table: WordTable, *, has_region: np.ndarray) -> CompiledQueries:
     """Return the codes of queries already parsed, as `compile_queries` does for text; words are taken as they are."""
     compiler = _Compiler(table, _DEFAULT_ANALYZER)
-    answers = [_clauses_or_error(query, compiler.reader) for query in queries]
+    answers = [_clauses_or_error(query, parse) for query in queries]
     texts, numbers = [str(query) for query in queries], np.arange(len(queries))
     return _joined([compiler.encoded(texts, answers, np.asarray(has_region, bool), numbers)])
 
@@ -191,7 +201,7 @@ class _Compiler:
         known: dict[str, _Answer] = {}
         for text in texts:
             if text not in known:
-                known[text] = _clauses_or_error(text, self.reader)
+                known[text] = _clauses_or_error(text, functools.partial(parse_text, reader=self.reader))
         return [known[text] for text in texts]
 
     def encoded(self, texts: list[str], answers: list[_Answer], has_region: np.ndarray, numbers: np.ndarray) -> _Block:
@@ -199,18 +209,13 @@ class _Compiler:
         errors: list[tuple[int, InvalidQuery]] = []
         found: list[tuple[Clause, ...]] = []
         for text, answer, bounded, number in zip(texts, answers, has_region.tolist(), numbers.tolist(), strict=True):
-            if isinstance(answer, tuple) and not bounded and not all(clause.words for clause in answer):
-                answer = _region_needed(text)
+            answer = _checked(text, answer, bounded)
             if isinstance(answer, InvalidQuery):
                 errors.append((number, answer))
                 answer = ()
             found.append(answer)
         self._learn(found)
-        code: list[int] = []
-        ends: list[int] = []
-        for clause in itertools.chain.from_iterable(found):
-            _append_code(code, clause, self._ids)
-            ends.append(len(code))
+        code, ends = _codes(itertools.chain.from_iterable(found), self._ids)
         lengths = np.diff(np.array(ends, np.int64), prepend=np.int64(0))
         counts = np.array([len(clauses) for clauses in found], np.int64)
         return _Block(counts, lengths, np.array(code, np.int32), errors)
@@ -220,22 +225,43 @@ class _Compiler:
         if len(self._ids) > _REMEMBERED_WORDS:
             self._ids.clear()
             self.reader.known.clear()
-        ids = self._ids
-        new: dict[str, None] = {}  # not a set: ids must not depend on the hashes of one process
-        for clause in itertools.chain.from_iterable(found):
-            for words in (clause.words, clause.not_words, *clause.not_phrases):
-                for word in words:
-                    if word not in ids:
-                        new[word] = None
-        ids.update(zip(new, self._table.ids_of(list(new), add=True).tolist(), strict=True))
+        new = [word for word in _words_of(itertools.chain.from_iterable(found)) if word not in self._ids]
+        self._ids.update(zip(new, self._table.ids_of(new, add=True).tolist(), strict=True))
 
 
-def _clauses_or_error(query: str | Query, reader: WordReader) -> _Answer:
+def _clauses_or_error(query: str | Query, read: Callable[[str], Query]) -> _Answer:
     try:
-        return clauses_of(query if isinstance(query, Query) else parse_text(query, reader), MAX_CLAUSES)
+        return clauses_of(query if isinstance(query, Query) else read(query), MAX_CLAUSES)
     except InvalidQuery as error:
         error.query = str(query)
         return error.with_traceback(None)  # it outlives this call, the frames need not
+
+
+def _checked(text: str, answer: _Answer, has_region: bool) -> _Answer:
+    """Return the clauses, or the error of a query that can be true without any word and has no region."""
+    if isinstance(answer, tuple) and not has_region and not all(clause.words for clause in answer):
+        return _region_needed(text)
+    return answer
+
+
+def _words_of(clauses: Iterable[Clause]) -> dict[str, None]:
+    """Return the words of clauses, in order: ids must not depend on the hashes of one process."""
+    return {
+        word: None
+        for clause in clauses
+        for words in (clause.words, clause.not_words, *clause.not_phrases)
+        for word in words
+    }
+
+
+def _codes(clauses: Iterable[Clause], ids: dict[str, int]) -> tuple[list[int], list[int]]:
+    """Return the codes of clauses, one after the other, and where each ends."""
+    code: list[int] = []
+    ends: list[int] = []
+    for clause in clauses:
+        _append_code(code, clause, ids)
+        ends.append(len(code))
+    return code, ends
 
 
 def _region_needed(text: str) -> InvalidQuery:

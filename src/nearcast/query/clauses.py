@@ -4,6 +4,7 @@ An alternative is a Python integer used as a set of literals: bit 2i says "liter
 AND is then `|`, "a implies b" is `a & b == b`, and a contradiction is a bit next to its twin.
 """
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ from nearcast.errors import InvalidQuery
 from nearcast.query.tree import Clause, Everything, Not, Or, Phrase, Query, Word
 
 
+@functools.lru_cache(maxsize=64)  # asked for when a value is made, and again when it is stored
 def clauses_of(query: Query, limit: int) -> tuple[Clause, ...]:
     """Return the simplified alternatives of `query` in the order they are written; over `limit` raise InvalidQuery."""
     expansion = _Expansion(limit)

@@ -352,8 +352,9 @@ class WordTable:
 
         A negative length means "no word": -1, and nothing is added.
         """
-        data = read_only(data)
-        start, length = writable(start, np.int64), writable(length, np.int32)
+        return self._ids(read_only(data), writable(start, np.int64), writable(length, np.int32), add)
+
+    def _ids(self, data: np.ndarray, start: np.ndarray, length: np.ndarray, add: bool) -> np.ndarray:
         out = np.empty(len(start), np.int32)
         if self._is_adding:
             self._fill(self._blob[: self._start[self._n]], self._start[: self._n + 1].copy())
@@ -405,15 +406,15 @@ class WordTable:
                 return np.array([UNKNOWN if term is None else term for term in found], np.int32)
         return self._ids_of_encoded([utf8(word) for word in words], add)
 
-    def id_of(self, word: str) -> int:
-        """Return the id of one word, -1 if it is unknown; keeps no dictionary."""
-        return int(self._ids_of_encoded([utf8(word)], False)[0])
+    def id_of(self, word: str, *, add: bool = False) -> int:
+        """Return the id of one word; -1 if it is unknown, or the next id when `add`; keeps no dictionary."""
+        return int(self._ids_of_encoded([utf8(word)], add)[0])
 
     def _ids_of_encoded(self, encoded: list[bytes], add: bool) -> np.ndarray:
         length = np.fromiter(map(len, encoded), np.int32, len(encoded))
         start = np.zeros(len(encoded), np.int64)
         np.cumsum(length[:-1], out=start[1:])
-        return self.ids(np.frombuffer(b"".join(encoded), np.uint8), start, length, add=add)
+        return self._ids(np.frombuffer(b"".join(encoded), np.uint8), start, length, add)  # already as kernels want them
 
     def _catch_up(self) -> None:
         """Enter words added since the last time into the dictionary."""

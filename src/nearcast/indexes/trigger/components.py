@@ -157,8 +157,8 @@ class DeltaComponent:
 
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the rows of these slots that were not killed."""
-        live: NDArray[np.int64] = self.delta.live_rows()
-        return live[np.isin(self.delta.rows.slot[live], slots)]
+        held, is_alive = self.delta.rows.slot[: self.delta.n_rows], self.delta.chains.is_alive[: self.delta.n_rows] == 1
+        return np.flatnonzero((held == slots[0] if len(slots) == 1 else np.isin(held, slots)) & is_alive)
 
     def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32], undo: UndoLog) -> None:
         """Give every row the new number of its slot."""

@@ -77,7 +77,7 @@ class Delta:
         most_triggers = TRIGGERS_PER_ROW * capacity
         places = 1 << (2 * most_triggers).bit_length()
         self.capacity = capacity
-        self.n_rows = self.n_triggers = 0
+        self.n_rows = self.n_triggers = self.n_circles = 0
         self.geometry: NDArray[np.object_] = np.empty(0, object)
         self.chains = Chains(
             np.full(places, _NONE, np.int32),
@@ -112,14 +112,11 @@ class Delta:
         """
         first, n = self.n_rows, len(rows.slot)
         undo.call(self._unchain, self.n_triggers)
-        undo.attributes(self, "rows", "geometry", "n_rows", "n_triggers")
+        undo.attributes(self, "rows", "geometry", "n_rows", "n_triggers", "n_circles")
+        shape = self._shapes_here(rows)
         self._append_code(rows)
+        self._append_circles(rows.circle)
         mine = self.rows
-        shape = rows.shape.copy()
-        shape[shape >= 0] += np.where(shape[shape >= 0] % 2 == 0, 2 * len(mine.circle), 2 * len(self.geometry)).astype(
-            np.int32
-        )
-        shape[shape <= SCORED] -= len(mine.score)
         for column, values in (
             (mine.slot, rows.slot),
             (mine.part, rows.part),
@@ -128,8 +125,6 @@ class Delta:
             (mine.side, rows.side),
         ):
             column[first : first + n] = values
-        if len(rows.circle):
-            self.rows = mine = mine._replace(circle=np.concatenate([mine.circle, rows.circle]))
         if len(rows.score):
             self.rows = mine._replace(score=np.concatenate([mine.score, rows.score]))
         if len(geometry):
@@ -139,6 +134,21 @@ class Delta:
         _chain(self.chains, triggers.term, triggers.row, self.n_triggers, first)
         self.n_rows = first + n
         self.n_triggers += len(triggers.row)
+
+    def _shapes_here(self, rows: Rows) -> NDArray[np.int32]:
+        """Return the shapes of rows that are about to come, numbered behind those that are here."""
+        shape, n_scored = rows.shape, len(self.rows.score)
+        base = np.where(shape % 2 == 0, 2 * self.n_circles, 2 * len(self.geometry))
+        return np.where(shape >= 0, shape + base, np.where(shape <= SCORED, shape - n_scored, shape)).astype(np.int32)
+
+    def _append_circles(self, circles: NDArray[np.float64]) -> None:
+        mine, needed = self.rows.circle, self.n_circles + len(circles)
+        if needed > len(mine):
+            grown = np.empty((max(needed, 2 * len(mine)), 3))
+            grown[: self.n_circles] = mine[: self.n_circles]
+            self.rows = self.rows._replace(circle=grown)
+        self.rows.circle[self.n_circles : needed] = circles
+        self.n_circles = needed
 
     def _append_code(self, rows: Rows) -> None:
         mine, first, n = self.rows, self.n_rows, len(rows.slot)

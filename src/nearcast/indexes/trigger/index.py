@@ -27,7 +27,7 @@ from nearcast.indexes.trigger.components import (
 from nearcast.indexes.trigger.delta import TRIGGERS_PER_ROW, Delta, Triggers, triggers_of
 from nearcast.indexes.trigger.matching import Held, Matcher
 from nearcast.indexes.trigger.merging import MOVING, NOBODY, MergingIndex
-from nearcast.indexes.trigger.rows import Rows, count_terms, join_rows, rows_of, subscriptions_of
+from nearcast.indexes.trigger.rows import Rows, count_terms, join_rows, rows_of, subscription_of_row, subscriptions_of
 from nearcast.indexes.trigger.segment import Segment, build_segment
 
 if TYPE_CHECKING:
@@ -348,7 +348,12 @@ class TriggerIndex(MergingIndex):
         for component in self._components:
             mine = slots[self._owner[slots] == component.number]
             if len(mine):
-                pieces.append((component.taken(component.rows_of_slots(mine)), component.geometry))
+                rows = component.rows_of_slots(mine)
+                if len(slots) == len(rows) == 1:
+                    alone = subscription_of_row(component.rows, component.geometry, int(rows[0]), slots)
+                    if alone is not None:
+                        return alone
+                pieces.append((component.taken(rows), component.geometry))
         if not pieces:
             pieces = [rows_of(slots[:0], _no_subscriptions(), self._weights)]
         ascending = np.sort(slots)

@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast._jit import kernel
-from nearcast.columns import SIMILAR, WITHIN, Scoring, Subscriptions, gathered, joined
+from nearcast.columns import NO_TIME, SIMILAR, WITHIN, Scoring, Subscriptions, gathered, joined
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
 from nearcast.indexes._expanded import expanded, shape_codes
 from nearcast.indexes._filters import term_bit
@@ -56,6 +56,9 @@ def rows_of(
 ) -> tuple[Rows, NDArray[np.object_]]:
     """Expand subscriptions to rows; return them and the polygons their shapes point to."""
     regions = subscriptions.regions
+    is_one_row = len(slots) == len(regions.part) == len(subscriptions.code_start) - 1 == 1
+    if is_one_row and subscriptions.scoring is None:
+        return _one_row(slots, subscriptions), regions.geometry
     circle = np.ascontiguousarray(regions.circle).reshape(-1, 3)
     shape = shape_codes(regions)
     score = np.empty((0, SCORE_COLUMNS))
@@ -68,6 +71,23 @@ def rows_of(
     shapes = shape if parts.owner is None else shape[parts.owner]
     rows = Rows(own, parts.code_start, parts.code, parts.box, shapes, parts.clause, parts.side, circle, score)
     return rows, regions.geometry
+
+
+def _one_row(slots: NDArray[np.int32], subscriptions: Subscriptions) -> Rows:
+    """Return the row of one boolean subscription with one clause and one rectangle: that of a single change."""
+    regions = subscriptions.regions
+    shape = int(regions.shape[0]) * 2 + (regions.kind[0] == POLYGON) if regions.shape[0] >= 0 else NO_SHAPE
+    return Rows(
+        slots,
+        subscriptions.code_start,
+        subscriptions.code,
+        regions.part,
+        np.array([shape], np.int32),
+        np.zeros(1, np.uint16),
+        np.zeros(1, np.uint8),
+        regions.circle,
+        np.empty((0, SCORE_COLUMNS)),
+    )
 
 
 def _score_columns(
@@ -187,6 +207,40 @@ def subscriptions_of(rows: Rows, geometry: NDArray[np.object_], slots: NDArray[n
         ids=_arrow.numbers(slots),
         kind=asked,
         scoring=scoring,
+    )
+
+
+def subscription_of_row(
+    rows: Rows, geometry: NDArray[np.object_], row: int, slots: NDArray[np.int32]
+) -> Subscriptions | None:
+    """Put one subscription together that has this row and no other, as `subscriptions_of` would; None if it is scored.
+
+    Whoever moves asks for this before every move.
+    """
+    shape = int(rows.shape[row])
+    if shape <= SCORED:
+        return None
+    code = rows.code[rows.code_start[row] : rows.code_start[row + 1]].copy()
+    part = rows.part[row : row + 1].copy()
+    at = np.array([shape // 2 if shape >= 0 else 0])
+    is_circle, is_polygon = shape >= 0 and shape % 2 == 0, shape >= 0 and shape % 2 == 1
+    kind = CIRCLE if is_circle else POLYGON if is_polygon else ANYWHERE if part[0, 0] == -np.inf else BOX
+    regions = Regions(
+        np.array([kind], np.uint8),
+        np.array([0, 1]),
+        part,
+        np.array([0 if shape >= 0 else -1], np.int32),
+        rows.circle[at[:is_circle]],
+        geometry[at[:is_polygon]],
+    )
+    return Subscriptions(
+        _arrow.numbers(slots),
+        np.array([WITHIN], np.uint8),
+        np.array([0, 1]),
+        np.array([0, len(code)]),
+        code,
+        regions,
+        np.array([NO_TIME]),
     )
 
 
