@@ -8,11 +8,10 @@ of them afterwards. A fork waits for the calls that are under way.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
-
-from numba.core.compiler_lock import global_compiler_lock
 
 from nearcast.geo.regions import PREPARED_LOCK
 
@@ -40,7 +39,10 @@ def _take_locks() -> None:
             _take(lock)
     # Last, as in a call: whoever compiles a kernel or asks a polygon is inside an index already.
     _take(PREPARED_LOCK)
-    _take(global_compiler_lock)
+    if "numba" in sys.modules:  # imported by the first kernel
+        from numba.core.compiler_lock import global_compiler_lock
+
+        _take(global_compiler_lock)
 
 
 def _take(lock: Any) -> None:

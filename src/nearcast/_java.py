@@ -90,7 +90,7 @@ def _output(executable: Path, *arguments: str) -> str:
 
 def _wrapped(java: _Java) -> Path:
     """Return a folder in the user's cache whose `bin/java` starts `java` without the module it lacks."""
-    from nearcast._jit import cache_root  # costs the import of Numba, which only this path should pay
+    from nearcast._jit import cache_root
 
     executable = str(java.home / "bin" / "java")
     # One folder for each runtime: two environments must not rewrite each other's launcher.

@@ -1,4 +1,4 @@
-"""The one place that names Numba options."""
+"""The one place that names Numba options. Numba, half a second to import, is imported by the first kernel that runs."""
 
 import functools
 import hashlib
@@ -7,10 +7,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
-
-import numba
-
-from nearcast._compiling import give_notice
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,10 +35,10 @@ WITHOUT_KERNELS = (
 )
 #: `NEARCAST_CACHE=0` turns the compilation cache off, for the day a cluster misbehaves.
 _CACHE_ON = os.environ.get("NEARCAST_CACHE", "1") != "0"
-#: Numba's folder is a global setting; dispatchers of steps are made in any thread.
+#: Numba's own switch, for tests: kernels are run as the Python they are written in.
+_INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+#: Numba's folder is a global setting; dispatchers are made in any thread.
 _naming_the_cache = threading.Lock()
-
-give_notice(is_kept=_CACHE_ON)
 
 
 def cache_root() -> Path:
@@ -55,7 +51,18 @@ def cache_root() -> Path:
 
 def compiles() -> bool:
     """Tell whether kernels are compiled and kept for other processes."""
-    return _CACHE_ON and not numba.config.DISABLE_JIT
+    return _CACHE_ON and not _INTERPRETED
+
+
+@functools.cache
+def _numba() -> Any:
+    """Import Numba, and listen to it from then on."""
+    import numba
+
+    from nearcast._compiling import give_notice
+
+    give_notice(is_kept=_CACHE_ON)
+    return numba
 
 
 @functools.cache
@@ -71,13 +78,13 @@ def _source_key() -> str:
             continue
         digest.update(name.as_posix().encode())
         digest.update(path.read_bytes())
-    digest.update(f"{numba.__version__} {numba.config.BOUNDSCHECK}".encode())
+    digest.update(f"{_numba().__version__} {_numba().config.BOUNDSCHECK}".encode())
     return digest.hexdigest()
 
 
 def kernel(function: F) -> F:
     """Compile `function` without the interpreter and off its lock, cached under a key of all our sources."""
-    return _compiled(function)  # type: ignore[no-any-return]
+    return function if _INTERPRETED else _Kernel(function)  # type: ignore[return-value]
 
 
 def hot_kernel(function: F) -> F:
@@ -86,7 +93,7 @@ def hot_kernel(function: F) -> F:
     Without allocation there is nothing to count references for, and counting them for every array of a
     NamedTuple at every use took three times as long as the matching itself.
     """
-    return _compiled(function, _nrt=False)  # type: ignore[no-any-return]
+    return function if _INTERPRETED else _Kernel(function, _nrt=False)  # type: ignore[return-value]
 
 
 def step(function: F) -> F:
@@ -94,27 +101,44 @@ def step(function: F) -> F:
 
     Numba passes a NamedTuple of arrays by value, some hundred words at every call that is not inlined.
     """
-    return function if numba.config.DISABLE_JIT else _Step(function)  # type: ignore[return-value]
+    return function if _INTERPRETED else _Step(function, _nrt=False)  # type: ignore[return-value]
 
 
-class _Step:
-    """A function that kernels inline, compiled without the entry from Python; a call from Python compiles a twin.
+class _Kernel:
+    """A function whose dispatcher is made when Python first calls it, or a kernel that names it is compiled.
 
-    Every entry from Python unpacks all arrays of all NamedTuples. To generate, optimise and store one for each step,
-    which nobody ever enters, took as long again as compiling the kernels themselves. Both dispatchers are made when
-    first needed: a program that finds its kernels in the cache makes none.
+    Numba asks for sources and folders whenever it makes one: a program pays for the kernels it runs, not for all that
+    it imports.
     """
 
-    def __init__(self, function: Callable[..., Any]):
+    def __init__(self, function: Callable[..., Any], **options: Any):
         functools.update_wrapper(self, function)
-        self.py_func = function
+        self.py_func, self._options = function, options
 
     def __call__(self, *args: Any) -> Any:
         return self._called(*args)
 
     @functools.cached_property
     def _called(self) -> Any:
-        return _compiled(self.py_func, _nrt=False)
+        return _compiled(self.py_func, **self._options)
+
+    @property
+    def signatures(self) -> list[Any]:
+        """Return what it was compiled or loaded for, called from Python or by kernels."""
+        return list(self._called.signatures)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """Return what Numba takes this function for where a kernel names it."""
+        return self._called._numba_type_
+
+
+class _Step(_Kernel):
+    """A function that kernels inline, compiled without the entry from Python; a call from Python compiles a twin.
+
+    Every entry from Python unpacks all arrays of all NamedTuples. To generate, optimise and store one for each step,
+    which nobody ever enters, took as long again as compiling the kernels themselves.
+    """
 
     @functools.cached_property
     def _inlined(self) -> Any:
@@ -123,24 +147,29 @@ class _Step:
         return _compiled(self.py_func, "steps", _nrt=False, forceinline=True, **wrappers)
 
     @property
+    def signatures(self) -> list[Any]:
+        """Return what it was compiled for on behalf of kernels."""
+        return list(self._inlined.signatures)
+
+    @property
     def _numba_type_(self) -> Any:
         """Return what Numba takes this step for where a kernel names it."""
         return self._inlined._numba_type_
 
 
 def _compiled(function: Any, folder: str = "", **options: Any) -> Any:
+    numba = _numba()
     with _naming_the_cache:
         saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_root() / _source_key() / folder)
         try:
             compiled = numba.njit(cache=_CACHE_ON, nogil=True, **options)(function)
         finally:
             numba.config.CACHE_DIR = saved
-    if not numba.config.DISABLE_JIT:
-        _take_constants_as_values(compiled)
+    _take_constants_as_values(compiled, numba.types.unliteral)
     return compiled
 
 
-def _take_constants_as_values(dispatcher: Any) -> None:
+def _take_constants_as_values(dispatcher: Any, unliteral: Callable[[Any], Any]) -> None:
     """Compile a kernel that other kernels call once for all integers and booleans, not once for each constant.
 
     Numba would compile `f(x, 0)`, `f(x, 1)` and `f(x, n)` apart. What is inlined knows its constants anyway.
@@ -148,6 +177,6 @@ def _take_constants_as_values(dispatcher: Any) -> None:
     resolved = dispatcher.get_call_template
 
     def resolve(args: Any, kws: Any) -> Any:
-        return resolved(tuple(map(numba.types.unliteral, args)), kws)
+        return resolved(tuple(map(unliteral, args)), kws)
 
     dispatcher.get_call_template = resolve

@@ -16,6 +16,7 @@ from numba import types
 import nearcast
 from contract.conftest import SPECS_BY_KINDS
 from contract.worlds import EARTH, PLANE, world
+from nearcast import _jit
 from nearcast.indexes import create, open_index
 from nearcast.model import Similar, TopK
 from nearcast.testing import IndexActor
@@ -91,8 +92,10 @@ def compiled():
     counts = {}
     for module in pkgutil.walk_packages(nearcast.__path__, "nearcast."):
         for name, value in vars(sys.modules.get(module.name, object)).items():
-            signatures = getattr(value, "signatures", [])
-            if not signatures or value.py_func.__module__ != module.name or value.targetoptions.get("forceinline"):
+            if not isinstance(value, _jit._Kernel) or isinstance(value, _jit._Step) or "_called" not in vars(value):
+                continue
+            signatures = value.signatures
+            if not signatures or value.py_func.__module__ != module.name:
                 continue
             if takes_arrays(signatures[0]):
                 counts[f"{module.name}.{name}"] = len(signatures)
