@@ -26,11 +26,12 @@ PATHS = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 #: Prints the kernels that were called, by module and name.
 CALLED = """
 import json, sys
+from nearcast._jit import _Kernel
 called = sorted(
     f"{name}.{value.py_func.__name__}"
     for name, module in list(sys.modules.items()) if name.startswith("nearcast.")
     for value in list(vars(module).values())
-    if getattr(value, "signatures", None) and value.py_func.__module__ == name
+    if isinstance(value, _Kernel) and "_called" in vars(value) and value.py_func.__module__ == name
 )
 print(json.dumps(called))
 """

@@ -1,10 +1,11 @@
 """The one place that names Numba options. Numba, half a second to import, is imported by the first kernel that runs."""
 
+import contextlib
 import functools
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -158,15 +159,22 @@ class _Step(_Kernel):
 
 
 def _compiled(function: Any, folder: str = "", **options: Any) -> Any:
-    numba = _numba()
-    with _naming_the_cache:
-        saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_root() / _source_key() / folder)
-        try:
-            compiled = numba.njit(cache=_CACHE_ON, nogil=True, **options)(function)
-        finally:
-            numba.config.CACHE_DIR = saved
+    numba, kept = _numba(), cache_root() / _source_key() / folder
+    with _naming_the_cache, _cache_folder(numba.config, str(kept)):
+        compiled = numba.njit(cache=_CACHE_ON, nogil=True, **options)(function)
     _take_constants_as_values(compiled, numba.types.unliteral)
     return compiled
+
+
+@contextlib.contextmanager
+def _cache_folder(config: Any, folder: str) -> Iterator[None]:
+    """Let dispatchers that are made inside the `with` statement keep what they compile in this folder."""
+    saved = config.CACHE_DIR
+    try:
+        config.CACHE_DIR = folder
+        yield
+    finally:
+        config.CACHE_DIR = saved
 
 
 def _take_constants_as_values(dispatcher: Any, unliteral: Callable[[Any], Any]) -> None:
