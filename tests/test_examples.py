@@ -1,0 +1,60 @@
+"""The programs in `examples/`: each runs as a reader would run it, and prints what stands here."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from waiting import run
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+#: What each example prints; those on Spark are in the group of tests that run one after the other.
+PRINTED = {
+    "hub_in_ten_lines.py": """\
+anna gets m1
+bert gets m1
+cleo gets m1
+""",
+    "own_index.py": """\
+message 1 reaches [207, 208]
+outside the box (207, 0) to (217, 10) by 33
+20 random scripts: the answers are those of scan
+""",
+    "stream_from_files.py": """\
+deliveries after the morning: 2
+deliveries after the evening: 4
+08:00 anna gets m1
+08:05 bert gets m2
+20:00 anna gets m3
+20:00 bert gets m3
+""",
+    "tables.py": """\
+[('cleo', 'query')]
+anna          Ramen for two
+bert Coffee, freshly ground
+bert            Ramen again
+[('anna', 1), ('bert', 2)]
+west Ramen for two POINT (13.401 52.521)
+east Coffee, freshly ground POINT (13.449 52.501)
+[('anna', 'Ramen for two'), ('bert', 'Coffee, freshly ground'), ('bert', 'Ramen again')]
+""",
+}
+ON_SPARK = {"stream_from_files.py"}
+CASES = [pytest.param(name, marks=[pytest.mark.xdist_group("spark")] * (name in ON_SPARK), id=name) for name in PRINTED]
+
+
+def test_every_example_is_run_and_says_how():
+    """No example is forgotten, and the head of each names the command that runs it."""
+    heads = {path.name: path.read_text().split('"""')[1] for path in EXAMPLES.glob("*.py")}
+
+    assert sorted(PRINTED) == sorted(heads)
+    assert [] == [name for name, head in heads.items() if f"Run it: python examples/{name}" not in head]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_example_prints_what_it_shows(name, tmp_path):
+    """It runs in any folder, to its end, without a warning."""
+    ran = run([sys.executable, "-W", "error", EXAMPLES / name], cwd=tmp_path)
+
+    assert (0, PRINTED[name]) == (ran.returncode, ran.stdout), ran.stderr
