@@ -1,5 +1,6 @@
 """What the documents say is true: their Python runs, their commands run, their links lead somewhere."""
 
+import code
 import doctest
 import os
 import re
@@ -12,6 +13,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+
+
+def programs_of(page):
+    """Return the blocks of Python without prompts, each with the text block after it: what it prints."""
+    blocks = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", page.read_text(), re.DOTALL)
+    return [(program, expected) for program, expected in blocks if not program.startswith(">>>")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -22,14 +30,26 @@ def test_python_in_a_page_gives_the_output_shown(page):
     assert failed == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != TUTORIAL], ids=lambda page: page.name)
 def test_python_to_paste_prints_what_stands_below_it(page, capsys):
     """A block without prompts is a program of its own; the text block after it is its output."""
-    blocks = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", page.read_text(), re.DOTALL)
-    for code, expected in blocks:
-        if not code.startswith(">>>"):
-            exec(compile(code, page.name, "exec"), {})
-            assert expected == capsys.readouterr().out
+    for program, expected in programs_of(page):
+        exec(compile(program, page.name, "exec"), {})
+        assert expected == capsys.readouterr().out
+
+
+def test_the_tutorial_can_be_pasted_into_one_session(capsys, monkeypatch, tmp_path):
+    """Its blocks are typed line by line into one interactive session, which prints what stands below each of them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "displayhook", lambda _: None)  # the page says that echoed values are left out
+    session = code.InteractiveConsole()
+    programs = programs_of(TUTORIAL)
+    assert len(programs) > 10
+
+    for program, expected in programs:
+        for line in (*program.splitlines(), ""):
+            is_unfinished = session.push(line)
+        assert (False, expected, "") == (is_unfinished, *capsys.readouterr())
 
 
 def test_commands_of_the_readme_run(tmp_path):
@@ -64,6 +84,11 @@ def test_no_file_names_a_machine():
     """Nothing committed holds a path of the machine it was written on."""
     pattern = re.compile(r"(?<![\w.])/(work|root|home|tmp)/")
     here = Path(__file__).name
-    pages = [p for folder in ("src", "tests", "docs") for p in (ROOT / folder).rglob("*") if p.suffix in {".py", ".md"}]
+    pages = [
+        p
+        for folder in ("src", "tests", "docs", "examples")
+        for p in (ROOT / folder).rglob("*")
+        if p.suffix in {".py", ".md"}
+    ]
 
     assert [str(p) for p in [*pages, *ROOT.glob("*.md")] if p.name != here and pattern.search(p.read_text())] == []
