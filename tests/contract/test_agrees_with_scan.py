@@ -11,6 +11,7 @@ from hypothesis import example, given
 from contract.conftest import SPECS_BY_KINDS, is_ours
 from contract.naive import Naive, as_pairs
 from contract.worlds import EARTH, PLANE, random_said, random_thresholds, random_wanted, random_weights, world
+from nearcast.columns import Scoring
 from nearcast.geo import Box, Circle
 from nearcast.indexes import create
 from nearcast.model import Similar, TopK
@@ -223,6 +224,17 @@ def random_changes(rng, space, live, kinds):
     return [("replace", replaced, others), ("move", movers, regions), ("remove", gone)]
 
 
+def plain_values(columns):
+    """Return columns as plain values, ids left out: an index makes up its own. No scoring is the same as zeros."""
+    scoring = Scoring.none(len(columns)) if columns.scoring is None else columns.scoring
+    regions = columns.regions
+    return [
+        *(array.tolist() for array in (columns.kind, columns.clause_start, columns.code_start, columns.code)),
+        *(array.tolist() for array in (regions.kind, regions.part_start, regions.part, regions.shape)),
+        *(array.tolist() for array in (regions.circle, regions.geometry, columns.expires, *scoring.columns())),
+    ]
+
+
 @pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])
 @pytest.mark.parametrize(("kinds", "spec"), LIVES, ids=["-".join((*kinds, spec)) for kinds, spec in LIVES])
 def test_slots_give_back_what_they_hold(kinds, spec, space):
@@ -240,7 +252,11 @@ def test_slots_give_back_what_they_hold(kinds, spec, space):
     asked = random.Random(1).sample(slots, 40)
     twin = IndexActor(create("scan", space), words=index.words, weights=index.weights)
     twin.messages(said)
-    twin.index.insert(index.index.subscriptions(np.array(asked, np.int32)))
+    columns = index.index.subscriptions(np.array(asked, np.int32))
+    for row, slot in enumerate(asked[:10]):
+        alone, among = index.index.subscriptions(np.array([slot], np.int32)), columns.take(np.array([row]))
+        assert plain_values(among) == plain_values(alone)
+    twin.index.insert(columns)
     messages = index.messages(said)
     expected = [[pair for pair in found if pair[0] in asked] for found in as_pairs(index.index.match(messages))]
     assert sum(map(len, expected)) > 20
