@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from nearcast.cli import _console, main
-from spark_session import spark
+from support.spark_session import spark
 
 __all__ = ["spark"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from waiting import run
+from support.waiting import run
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numba
 import pytest
 
-from nearcast import _compiling
+from nearcast import compile_notice
 from nearcast.bench.first_use import FIRST_SCREEN
-from waiting import run, wait_until
+from support.waiting import run, wait_until
 
 compiled_only = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -39,8 +39,8 @@ print(json.dumps(called))
 #: Compiles two small kernels, with no patience at all.
 COMPILES = """
 import numpy as np
-from nearcast import _compiling
-_compiling.PATIENCE_S = 0.0
+from nearcast import compile_notice
+compile_notice.PATIENCE_S = 0.0
 from nearcast.indexes.trigger.rows import count_terms
 from nearcast.query.plain import sort_distinct
 count_terms(np.zeros(1, np.int32), np.zeros(1, np.int32))
@@ -61,8 +61,8 @@ def test_the_first_screen_that_is_timed_is_that_of_the_readme():
 
 def test_an_import_loads_nothing_that_a_plain_hub_does_not_use():
     """Commands, tables of other libraries, Spark, drawing and top-k wait until they are asked for."""
-    heavy = ("IPython", "matplotlib", "nearcast.topk", "nearcast.window", "pandas", "pyarrow.parquet", "pyspark")
-    heavy += ("rich", "scipy", "shapely", "typer")
+    heavy = ("IPython", "matplotlib", "nearcast.topk.keeper", "nearcast.topk.window.registry", "pandas")
+    heavy += ("pyarrow.parquet", "pyspark", "rich", "scipy", "shapely", "typer")
     loaded = json.loads(python("import json, sys, nearcast; print(json.dumps(sorted(sys.modules)))").stdout)
 
     assert "nearcast.hub" in loaded
@@ -139,7 +139,7 @@ def test_short_compiling_passes_without_a_word(monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
-    notice = _compiling._Notice(is_kept=True)
+    notice = compile_notice._Notice(is_kept=True)
     notice(None, 0.9)
     assert "" == terminal.getvalue()
     for seconds in (1.1, 2.0, 30.0):
@@ -154,7 +154,7 @@ def test_a_notebook_is_watched_and_another_shell_by_its_terminal(monkeypatch, sh
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
 
-    assert watched == _compiling.somebody_watches()
+    assert watched == compile_notice.somebody_watches()
 
 
 def test_a_closed_stderr_is_watched_by_nobody(monkeypatch):
@@ -163,14 +163,14 @@ def test_a_closed_stderr_is_watched_by_nobody(monkeypatch):
     closed.close()
     for each in (None, closed):
         monkeypatch.setattr(sys, "stderr", each)
-        assert not _compiling.somebody_watches()
+        assert not compile_notice.somebody_watches()
 
 
 #: Rehearses all, then lives as `contract.kernel_mix` does; prints the kernels that only that life called.
 REHEARSED = """
 import json, sys, tempfile
 from pathlib import Path
-from nearcast.warming import rehearsals
+from nearcast.warmup import rehearsals
 for rehearsal in rehearsals():
     rehearsal.run()
 from contract.kernel_mix import compiled, work

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from nearcast.indexes._scored import Scored
-from nearcast.indexes.stamp.bounds import prefix_of
+from nearcast.indexes.papers.stamp.bounds import prefix_of
+from nearcast.indexes.shared.scores import Scored
 from nearcast.similarity import (
     COSINE,
     DICE,

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-import waiting
-from waiting import join, wait_until
+from support import waiting
+from support.waiting import join, wait_until
 
 
 def test_what_happened_is_returned_at_once():

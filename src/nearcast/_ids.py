@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast._jit import kernel
-from nearcast._nesting import is_encodable
 from nearcast._saved import save_array
-from nearcast._saved_arrays import SavedArrays
 from nearcast.errors import InvalidColumns
+from nearcast.nesting import is_encodable
+from nearcast.saved_files.arrays import SavedArrays
 from nearcast.text.words import WordTable, copy_spans
 
 if TYPE_CHECKING:

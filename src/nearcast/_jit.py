@@ -16,23 +16,19 @@ _SOURCES = Path(__file__).parent
 WITHOUT_KERNELS = (
     "bench",
     "cli",
-    "_forking.py",
+    "deliveries.py",
     "demo",
-    "engine.py",
-    "estimate.py",
-    "explain.py",
-    "explain_topk.py",
+    "engine",
+    "estimate",
+    "explain",
     "files",
+    "fork_locks.py",
     "hub.py",
     "model",
-    "moves.py",
-    "recent.py",
-    "recovery.py",
-    "snapshot.py",
+    "pipeline",
     "spark",
     "testing",
-    "warming.py",
-    "word_compaction.py",
+    "warmup.py",
 )
 #: `NEARCAST_CACHE=0` turns the compilation cache off, for the day a cluster misbehaves.
 _CACHE_ON = os.environ.get("NEARCAST_CACHE", "1") != "0"
@@ -60,7 +56,7 @@ def _numba() -> Any:
     """Import Numba, and listen to it from then on."""
     import numba
 
-    from nearcast._compiling import give_notice
+    from nearcast.compile_notice import give_notice
 
     give_notice(is_kept=_CACHE_ON)
     return numba

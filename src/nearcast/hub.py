@@ -16,19 +16,21 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow, engine
-from nearcast._forking import watch
 from nearcast._ids import first_times, listed_ids
-from nearcast._request_texts import RequestText
-from nearcast.ahead import MaxAhead, why_expired
 from nearcast.columns import NO_TIME, TOPK, WITHIN, Messages, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
+from nearcast.engine.moves import moved_row, moved_to
+from nearcast.engine.snapshot import open_state, save_state
+from nearcast.engine.stored_values import table_of, value_of
 from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate, joined_messages
+from nearcast.estimate.recent_messages import Recent
 from nearcast.explain import Explanation, Question, Standing, Step, explain
+from nearcast.fork_locks import watch
 from nearcast.geo import Regions, Shape, Space, shape_from
 from nearcast.geo.shapes import is_number, shorten
 from nearcast.indexes import DEFAULT_INDEX, create
-from nearcast.indexes._scored import needs_totals
+from nearcast.indexes.shared.scores import needs_totals
 from nearcast.model import (
     Delivery,
     Message,
@@ -39,21 +41,19 @@ from nearcast.model import (
     message_from,
     subscription_from,
 )
-from nearcast.moves import moved_row, moved_to
 from nearcast.query import compile_query
-from nearcast.recent import Recent
-from nearcast.sliding import Window
-from nearcast.snapshot import open_state, save_state
-from nearcast.stored_values import table_of, value_of
+from nearcast.request_texts import RequestText
 from nearcast.tables import Rejected, messages_table, read_messages, read_subscriptions, subscriptions_table
 from nearcast.tables.inputs import table_or_values
 from nearcast.tables.message_limits import check_bytes, check_words
 from nearcast.tables.mixed_ids import parts_of_one_id_type
 from nearcast.tables.requests import is_cut
-from nearcast.tables.scored import NO_WINDOW, columns_of
+from nearcast.tables.scored_rows import NO_WINDOW, columns_of
+from nearcast.tables.time_limits import MaxAhead, why_expired
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
 from nearcast.text.words import UNKNOWN, WordTable
+from nearcast.topk.window.sliding import Window
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

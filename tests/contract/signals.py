@@ -18,7 +18,7 @@ from nearcast.indexes import create
 from nearcast.model import TopK
 from nearcast.testing import IndexActor, check_index
 from nearcast.testing.values import is_scored, moved, point_box
-from unsafe_frames import is_unsafe
+from support.unsafe_frames import is_unsafe
 
 #: Subscriptions beyond which some go.
 MOST = 80

@@ -11,15 +11,15 @@ import pytest
 from contract.conftest import EVERY, kinds_of
 from contract.naive import as_lists, as_pairs
 from contract.worlds import EARTH, PLANE, SMALL, point, world
-from nearcast._contents import read_signed, signed
 from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.geo import Space
 from nearcast.indexes import create, open_index
 from nearcast.indexes.trigger.components import arrays_of
 from nearcast.model import TopK
+from nearcast.saved_files.contents import read_signed, signed
 from nearcast.testing import IndexActor, check_index
 from nearcast.testing.values import point_box
-from waiting import run
+from support.waiting import run
 
 #: What a second process does with a saved index: match, change, match again, and tell.
 ELSEWHERE = """

@@ -7,7 +7,7 @@ import sys
 import numba
 import pytest
 
-from waiting import run
+from support.waiting import run
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -15,13 +15,13 @@ EXPECTED = {
     "nearcast.indexes.scan._score_rows",
     "nearcast.indexes.scan._score_topk_rows",
     "nearcast.indexes.scan._try_clauses",
-    "nearcast.indexes._scored.own_amounts",
+    "nearcast.indexes.shared.scores.own_amounts",
     "nearcast.indexes.trigger.search.search_segment",
     "nearcast.indexes.trigger.delta.search_delta",
     "nearcast.indexes.trigger.delta.search_scored_delta",
     "nearcast.indexes.trigger.segment._spread",
-    "nearcast.indexes.trigger.merging._hand_over",
-    "nearcast.indexes._gather.merge_found",
+    "nearcast.indexes.trigger.background_merge._hand_over",
+    "nearcast.indexes.shared.gather.merge_found",
 }
 
 

@@ -28,7 +28,7 @@ from contract.worlds import (
 from nearcast.errors import UnknownSubscription
 from nearcast.geo import Regions
 from nearcast.indexes import create, open_index
-from nearcast.indexes._undo import UndoLog
+from nearcast.indexes.shared.undo import UndoLog
 from nearcast.indexes.trigger import TriggerIndex
 from nearcast.model import TopK
 from nearcast.query import parse

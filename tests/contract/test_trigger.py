@@ -15,7 +15,7 @@ from nearcast.indexes.trigger import index as trigger_module
 from nearcast.indexes.trigger.components import SegmentComponent
 from nearcast.query import parse
 from nearcast.testing import IndexActor, check_index, replay, scripts
-from waiting import PATIENCE_S, join
+from support.waiting import PATIENCE_S, join
 
 UNIT = Box(0, 0, 1, 1)
 A = parse("a")

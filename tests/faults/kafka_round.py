@@ -8,7 +8,7 @@ from nearcast.geo import Space
 from nearcast.spark.session import session
 from nearcast.spark.stream import stream
 from nearcast.tables import Rejected, subscriptions_table
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 
 def main(server, package, folder):

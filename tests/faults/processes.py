@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from waiting import PATIENCE_S, wait_until
+from support.waiting import PATIENCE_S, wait_until
 
 _PROGRAM = Path(__file__).with_name("run_stream.py")
 _TESTS = Path(__file__).parents[1]

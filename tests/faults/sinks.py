@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from nearcast.spark.sinks import FileSink, Stager
+from nearcast.pipeline.sinks import FileSink, Stager
 
 
 class DriverEnded(Exception):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from nearcast.bench.workloads import Workload
+    from nearcast.bench.data.workloads import Workload
     from nearcast.columns import Messages, Subscriptions
     from nearcast.geo import Space
     from nearcast.text import Analyzer, Vocabulary

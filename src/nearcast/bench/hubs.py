@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from nearcast.bench.timing import PASSES, Say, cpu_us, singles_within, spread
 
 if TYPE_CHECKING:
+    from nearcast.bench.data.workloads import Workload
     from nearcast.bench.encoding import Encoded
-    from nearcast.bench.workloads import Workload
     from nearcast.geo import Space
     from nearcast.hub import Hub
     from nearcast.model import Message

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nearcast.bench.answers import Answers, answers_of_scan, is_scan
-from nearcast.bench.distances import MaxDistance
+from nearcast.bench.data.distances import MaxDistance
 from nearcast.bench.encoding import Encoded, encoded, must_be_of_kind
 from nearcast.bench.timing import Say, built, changes_per_s, copy_us, passes_us, single_call_us
 
 if TYPE_CHECKING:
-    from nearcast.bench.workloads import Workload
+    from nearcast.bench.data.workloads import Workload
     from nearcast.indexes import Matches
 
 QUESTIONS = {

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast.bench.answers import answers_of_scan
 from nearcast.bench.encoding import Encoded, encoded, must_be_of_kind
-from nearcast.bench.figures.measuring import first_rows
-from nearcast.bench.figures.racing import matching
+from nearcast.bench.figures.measurement import first_rows
+from nearcast.bench.figures.race import matching
 from nearcast.bench.limits import Expectation, free_memory, note_trial
 from nearcast.bench.run import QUESTIONS
 from nearcast.bench.timing import Say, built
 
 if TYPE_CHECKING:
     from nearcast.bench.answers import Answers
-    from nearcast.bench.workloads import Workload
+    from nearcast.bench.data.workloads import Workload
 
 _FIGURES = (
     "messages",

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from nearcast.bench.encoding import learned, must_be_of_kind
 from nearcast.errors import InvalidColumns, InvalidInput
-from nearcast.sliding import Window
+from nearcast.topk.window.sliding import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nearcast.bench.workloads import Workload
+    from nearcast.bench.data.workloads import Workload
     from nearcast.columns import Messages, Subscriptions
     from nearcast.engine import State
     from nearcast.geo import Space

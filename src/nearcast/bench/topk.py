@@ -19,14 +19,14 @@ import numpy as np
 from nearcast.bench.stopwatch import Stopwatch
 from nearcast.bench.streams import Stream, stream_of
 from nearcast.bench.timing import Say, change_s, settle
-from nearcast.bench.told import Told, check_sample
+from nearcast.bench.topk_digest import Told, check_sample
 
 if TYPE_CHECKING:
-    from nearcast.bench.distances import MaxDistance
-    from nearcast.bench.workloads import Workload
+    from nearcast.bench.data.distances import MaxDistance
+    from nearcast.bench.data.workloads import Workload
     from nearcast.engine import State
     from nearcast.indexes import Index, Matches
-    from nearcast.sliding import Window
+    from nearcast.topk.window.sliding import Window
 
 QUESTION = "What does a message cost that arrives in a full window, and which top-k answers does it change?"
 #: Subscriptions taken in at once: what they find is looked at and let go before the next.
@@ -113,7 +113,7 @@ class _Counts:
 def _try_out(stream: Stream, spec: str, say: Say) -> None:
     """Go once through every step with a few rows, so that compilation is not timed."""
     from nearcast.engine import publish, subscribe
-    from nearcast.sliding import Window
+    from nearcast.topk.window.sliding import Window
 
     say(f"{spec}: warming up")
     n = min(_TRIAL, stream.messages.num_rows)

@@ -14,9 +14,9 @@ import typer
 from nearcast.cli._console import UsageMistake
 
 if TYPE_CHECKING:
-    from nearcast.bench.sources import Source
-    from nearcast.bench.workloads import Recipe, Workload
-    from nearcast.sliding import Window
+    from nearcast.bench.data.sources import Source
+    from nearcast.bench.data.workloads import Recipe, Workload
+    from nearcast.topk.window.sliding import Window
 
 SUBSCRIPTIONS = 100_000
 #: More subscriptions or messages do not fit into memory.
@@ -67,7 +67,7 @@ class DataChoice:
 
     def workload(self, recipe: Recipe | None = None) -> Workload:
         """Open the workload, or draw or generate it by a recipe."""
-        from nearcast.bench.workloads import Recipe, open_workload
+        from nearcast.bench.data.workloads import Recipe, open_workload
 
         if self.folder is None:
             sizes = self.subscriptions or SUBSCRIPTIONS, self.messages or self.usual_messages
@@ -81,8 +81,8 @@ class DataChoice:
 
         Of a data file no more than three quarters of the rows become messages.
         """
+        from nearcast.bench.data.workloads import Recipe, open_workload
         from nearcast.bench.streams import usual_warm_up, usual_window
-        from nearcast.bench.workloads import Recipe, open_workload
 
         if self.folder is not None:
             if self.source or self.subscriptions:
@@ -103,7 +103,7 @@ class DataChoice:
 
     def drawer(self) -> Callable[[Recipe, int, int], Workload]:
         """Return what makes a workload of a recipe and two sizes; a data file is read once."""
-        from nearcast.bench.workloads import drawn_from, generated
+        from nearcast.bench.data.workloads import drawn_from, generated
 
         source = self._source
         if source is None:
@@ -132,7 +132,7 @@ class DataChoice:
     @cached_property
     def _source(self) -> Source | None:
         """Return the rows of the data file, None where the workload is generated."""
-        from nearcast.bench.sources import read_source
+        from nearcast.bench.data.sources import read_source
 
         return None if self.source in (None, "synthetic") else read_source(self._source_file(str(self.source)))
 
@@ -178,8 +178,8 @@ def must_fit(option: str, n: int) -> None:
 
 def _filling(window: Window, most: int | None) -> int:
     """Return how many messages come before the others: by time all that may, or as many as fill it several times."""
+    from nearcast.bench.data.workloads import GENERATED_PER_S
     from nearcast.bench.streams import TURNS
-    from nearcast.bench.workloads import GENERATED_PER_S
 
     if window.count is not None:
         return window.count

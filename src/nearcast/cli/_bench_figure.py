@@ -13,9 +13,9 @@ from nearcast.cli._bench_options import check_scale
 from nearcast.cli._console import Steps, UsageMistake, complain, stdout
 
 if TYPE_CHECKING:
+    from nearcast.bench.data.workloads import Workload
     from nearcast.bench.figures.figure import Figure
-    from nearcast.bench.figures.measuring import Draw
-    from nearcast.bench.workloads import Workload
+    from nearcast.bench.figures.measurement import Draw
     from nearcast.cli._bench_data import DataChoice
 
 
@@ -112,8 +112,8 @@ def draw_figure(
     figure: Figure, choice: DataChoice, prepare: Callable[[Workload], Workload], out: Path, command: str
 ) -> dict[str, Any]:
     """Measure a figure and write its picture and table; return the report."""
-    from nearcast.bench.figures.drawing import must_be_able_to_draw, write_figure
-    from nearcast.bench.figures.measuring import Data
+    from nearcast.bench.figures.measurement import Data
+    from nearcast.bench.figures.plot import must_be_able_to_draw, write_figure
     from nearcast.bench.report import machine
 
     if not out.is_dir():
@@ -197,7 +197,7 @@ def _exceptions(report: dict[str, Any]) -> list[str]:
 
 def _by_x(rows: Sequence[dict[str, Any]], column: str) -> list[dict[str, Any]]:
     """Return a row for each x, with the value that a column has for each series."""
-    from nearcast.bench.figures.drawing import plain_number
+    from nearcast.bench.figures.plot import plain_number
 
     found: dict[Any, dict[str, Any]] = {}
     for row in rows:

@@ -12,8 +12,8 @@ from nearcast.cli._bench_data import MOST_ROWS
 from nearcast.cli._console import UsageMistake
 
 if TYPE_CHECKING:
-    from nearcast.bench.distances import MaxDistance
-    from nearcast.sliding import Window
+    from nearcast.bench.data.distances import MaxDistance
+    from nearcast.topk.window.sliding import Window
 
 JsonFileOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the report here.")]
 ChurnOption = Annotated[
@@ -45,7 +45,7 @@ def every_index(kind: str) -> str:
 def window_of(given: str | None, *, is_figure: bool) -> Window | None:
     """Return the window that was asked for; that of a figure is a number of messages."""
     from nearcast.errors import InvalidInput
-    from nearcast.sliding import Window
+    from nearcast.topk.window.sliding import Window
 
     if given is None:
         return None
@@ -86,7 +86,7 @@ def split_indexes(given: str, kind: str) -> list[str]:
 
 def reach_of(distance: float | None, share: float | None, usual_share: float | None = None) -> MaxDistance:
     """Return what is said about `max_distance`, which must be above 0 and finite."""
-    from nearcast.bench.distances import DEFAULT_SHARE, MaxDistance
+    from nearcast.bench.data.distances import DEFAULT_SHARE, MaxDistance
 
     if distance is not None and share is not None:
         raise UsageMistake("--max-distance and --max-distance-share say the same; give one")

@@ -27,11 +27,11 @@ def match_on_spark(
     master: str | None,
 ) -> dict[str, Any]:
     """Match everything into `out`; return the counts."""
+    from nearcast.pipeline.file_match import FileMatch
+    from nearcast.pipeline.settings import Settings
     from nearcast.plans import parse_spec
-    from nearcast.spark.filematch import FileMatch
     from nearcast.spark.runner import SparkRunner
     from nearcast.spark.session import session
-    from nearcast.spark.settings import Settings
     from nearcast.tables import first_topk
     from nearcast.text import Vocabulary
 
@@ -54,7 +54,7 @@ def match_on_spark(
 
 
 def _in_pieces(job: Job, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path) -> dict[str, Any]:
-    from nearcast.spark.filematch import put_together
+    from nearcast.pipeline.file_match import put_together
 
     messages = job.messages.batches(job.rejected)
     parts, counts = run.run(subscriptions, messages, given, job.rejected, suffix=out.suffix.lower())

@@ -31,8 +31,8 @@ from nearcast.cli._console import Steps, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 
 if TYPE_CHECKING:
-    from nearcast.bench.recipe import Recipe, Share
-    from nearcast.bench.workloads import Workload
+    from nearcast.bench.data.recipe import Recipe, Share
+    from nearcast.bench.data.workloads import Workload
 
 MESSAGES, INDEXES, LIMIT_S = 5_000, "trigger,scan", 60.0
 
@@ -198,7 +198,7 @@ def _sizes(given: str) -> list[int]:
 
 
 def _recipe(region_area: str | None) -> Recipe:
-    from nearcast.bench.recipe import Recipe
+    from nearcast.bench.data.recipe import Recipe
 
     return Recipe() if region_area is None else Recipe(region_area=_area(region_area))
 

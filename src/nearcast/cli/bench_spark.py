@@ -25,10 +25,10 @@ from nearcast.cli._console import Steps, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 
 if TYPE_CHECKING:
-    from nearcast.bench.distances import MaxDistance
+    from nearcast.bench.data.distances import MaxDistance
     from nearcast.bench.figures.figure import Figure
-    from nearcast.bench.spark_data import Prepared
-    from nearcast.sliding import Window
+    from nearcast.bench.spark.data import Prepared
+    from nearcast.topk.window.sliding import Window
 
 MESSAGES, TOPK_MESSAGES, BATCH, TOPK_BATCH = 200_000, 10_000, 50_000, 1_000
 _LOCAL = re.compile(r"local\[(\d+|\*)(,\d+)?\]")
@@ -95,7 +95,7 @@ def spark(
     ] = None,
 ) -> int:
     """Time the stream beside the local engine on the same files, answers compared; or draw a --figure; or --soak."""
-    from nearcast.bench.distances import MaxDistance
+    from nearcast.bench.data.distances import MaxDistance
     from nearcast.plans import parse_spec
 
     if figure == "list":
@@ -169,8 +169,8 @@ def _run(
     with_steps: bool,
 ) -> dict[str, Any]:
     from nearcast.bench.report import machine
-    from nearcast.bench.spark import QUESTION, run_spark
-    from nearcast.bench.spark_report import print_spark
+    from nearcast.bench.spark.comparison import QUESTION, run_spark
+    from nearcast.bench.spark.report import print_spark
 
     with Steps() as steps, tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder:
         steps.begin("preparing the workload")
@@ -200,7 +200,7 @@ def _prepared(
     files: int,
     folder: Path,
 ) -> tuple[Prepared, dict[str, Any]]:
-    from nearcast.bench.spark_data import prepared
+    from nearcast.bench.spark.data import prepared
 
     window, n_warm_up = lengths
     if choice.kind != "topk":
@@ -229,7 +229,7 @@ def _prepared(
 
 def _window(given: str | None) -> Window | None:
     from nearcast.errors import InvalidInput
-    from nearcast.sliding import Window
+    from nearcast.topk.window.sliding import Window
 
     if given is None:
         return None
@@ -243,7 +243,7 @@ def _window(given: str | None) -> Window | None:
 
 
 def _list_figures() -> int:
-    from nearcast.bench.figures.spark import FIGURES
+    from nearcast.bench.spark.figures import FIGURES
 
     for figure in FIGURES:
         typer.echo(f"{figure.name:20}{figure.paper:30}{figure.title}")
@@ -251,7 +251,7 @@ def _list_figures() -> int:
 
 
 def _figure(name: str, subscriptions: int | None, messages: int | None, scale: float | None) -> Figure:
-    from nearcast.bench.figures.spark import FIGURES
+    from nearcast.bench.spark.figures import FIGURES
 
     known = {figure.name: figure for figure in FIGURES}
     if name not in known:
@@ -272,9 +272,9 @@ def _soak(
     out: Path,
     command: str,
 ) -> dict[str, Any]:
-    from nearcast.bench.figures.drawing import must_be_able_to_draw
+    from nearcast.bench.figures.plot import must_be_able_to_draw
     from nearcast.bench.report import machine
-    from nearcast.bench.spark_soak import Soak, draw_soak, summary
+    from nearcast.bench.spark.soak import Soak, draw_soak, summary
 
     if not 1 <= seconds < float("inf"):
         raise UsageMistake(f"--soak {seconds}: give seconds, 1 or more")

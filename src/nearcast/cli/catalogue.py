@@ -48,7 +48,7 @@ def demo(
 ) -> int:
     """Match an evening of messages in a made-up city, as a stream and in one process, and explain a few answers."""
     from nearcast.demo import run
-    from nearcast.demo.streaming import has_spark
+    from nearcast.demo.stream import has_spark
 
     on_spark = engine is EngineName.SPARK or (engine is None and has_spark())
     run(stdout(), subscriptions=subscriptions, messages=messages, seed=seed, on_spark=on_spark)

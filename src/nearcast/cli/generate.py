@@ -33,7 +33,7 @@ def generate(
     space: Annotated[SpaceName | None, typer.Option(help="Where generated places lie; plane unless given.")] = None,
 ) -> int:
     """Write a seeded workload: Zipf words and clustered places, or words and places of a data file."""
-    from nearcast.bench import workloads
+    from nearcast.bench.data import workloads
 
     if out.exists() and not out.is_dir():
         raise UsageMistake(f"{out} is a file; name a folder")

@@ -27,7 +27,7 @@ def inspect(
 ) -> int:
     """Tell what the checkpoint of a stream holds: versions, sizes, plan, counts, and the load of each partition."""
     from nearcast.errors import InvalidInput
-    from nearcast.spark.inspect import inspect_checkpoint
+    from nearcast.pipeline.store.checkpoint_report import inspect_checkpoint
 
     try:
         found = inspect_checkpoint(checkpoint)

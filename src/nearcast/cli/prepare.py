@@ -36,12 +36,12 @@ def prepare(
 ) -> int:
     """Check raw data, learn words and a plan, and build the partitions, as Spark jobs; exit 3 if rows were rejected."""
     from nearcast.files import read_batches
+    from nearcast.pipeline.preparation.prepared_store import prepare as run
+    from nearcast.pipeline.preparation.prepared_store import raw_files
+    from nearcast.pipeline.settings import Settings
     from nearcast.plans import parse_spec
-    from nearcast.spark.prepare import prepare as run
-    from nearcast.spark.prepare import raw_files
     from nearcast.spark.runner import SparkRunner
     from nearcast.spark.session import session
-    from nearcast.spark.settings import Settings
     from nearcast.tables import Rejected, rename_known, space_of
     from nearcast.text import Vocabulary
 

@@ -24,7 +24,7 @@ def rebalance(
 ) -> int:
     """Ask a stream to spread its subscriptions anew when its next batch begins; nothing is lost or told twice."""
     from nearcast.errors import InvalidInput
-    from nearcast.spark.rebalancing import ask_checkpoint
+    from nearcast.pipeline.driver.rebalance import ask_checkpoint
 
     try:
         asked = ask_checkpoint(checkpoint, plan, partitions)

@@ -173,8 +173,8 @@ def _every(trigger: str) -> str:
 
 def _max_ahead(given: str | None) -> str | None:
     """Return the option as it was given; a usage mistake if it is no stretch of time."""
-    from nearcast.ahead import MaxAhead
     from nearcast.errors import InvalidInput
+    from nearcast.tables.time_limits import MaxAhead
 
     try:
         MaxAhead.of(given)

@@ -22,8 +22,8 @@ def warm(
     image is made, with NEARCAST_CACHE_DIR pointing into the image. Interrupted, it goes on from there the next time.
     """
     from nearcast import _jit
-    from nearcast._compiling import listening
-    from nearcast.warming import rehearsals
+    from nearcast.compile_notice import listening
+    from nearcast.warmup import rehearsals
 
     if not _jit.compiles():
         raise UsageMistake("nothing is kept: NEARCAST_CACHE=0 or NUMBA_DISABLE_JIT=1 is set; unset it and try again")

@@ -58,7 +58,7 @@ def run(
 
 def _stream(console: Console, city: _city.City) -> pa.Table:
     """Let the evening go through a stream on Spark first; return what it delivered."""
-    from nearcast.demo.streaming import FILES, stream_evening
+    from nearcast.demo.stream import FILES, stream_evening
 
     _say(console, "[bold]As a stream[/bold] on Spark, embedded in this process: files arrive, part files come out")
     with console.status("starting") as status:

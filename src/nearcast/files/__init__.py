@@ -23,7 +23,7 @@ from nearcast.files.writer import DeliveryWriter
 from nearcast.geo.shapes import shorten
 from nearcast.tables.cells import is_text, plain
 from nearcast.tables.names import CELLS, JSON_CELLS, ROW_COLUMN
-from nearcast.tables.rejected import Rejected
+from nearcast.tables.rejected_rows import Rejected
 from nearcast.tables.spaces import rename as renamed
 
 __all__ = ["READABLE", "DeliveryWriter", "read_batches", "read_lines", "read_table", "total_rows", "united"]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from nearcast.errors import InvalidColumns
 from nearcast.tables.names import CELLS, CSV_CELLS, ROW_COLUMN
-from nearcast.tables.rejected import Rejected
+from nearcast.tables.rejected_rows import Rejected
 
 #: A polygon may be long; the module's own limit is 128 KiB a cell.
 _LONGEST_CELL = 1 << 30

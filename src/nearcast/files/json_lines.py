@@ -15,14 +15,14 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearcast._nesting import MAX_DEPTH, has_half_character, is_deep, is_deep_json
 from nearcast.errors import InvalidColumns, InvalidInput, InvalidMessage
 from nearcast.geo.shapes import shorten
+from nearcast.model.dicts import TWO_IDS, has_two_ids
 from nearcast.model.places import place_of_feature
-from nearcast.model.reading import TWO_IDS, has_two_ids
+from nearcast.nesting import MAX_DEPTH, has_half_character, is_deep, is_deep_json
 from nearcast.tables.cells import is_id, is_list, is_number, is_text
 from nearcast.tables.names import CELLS, GEOMETRY_COLUMN, JSON_CELLS, NUMBER_NAMES, ROW_COLUMN, TEXT_NAMES
-from nearcast.tables.rejected import Rejected
+from nearcast.tables.rejected_rows import Rejected
 
 _RECORD_SEPARATOR = b"\x1e"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

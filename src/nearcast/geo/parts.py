@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nearcast._nesting import is_deep_json
 from nearcast.errors import InvalidRegion
 from nearcast.geo.shapes import Area, Box, Circle, Shape, shape_from
 from nearcast.geo.space import EARTH_RADIUS_M, Floats, Space
+from nearcast.nesting import is_deep_json
 
 ANYWHERE, BOX, CIRCLE, POLYGON = 0, 1, 2, 3
 

@@ -29,7 +29,7 @@ changed nothing that a later call could see. What it had begun is undone at once
 the next call begins. This holds for `match` as well, where it builds or tightens something, and for merges in the
 background. One case remains: an interrupt that arrives when the work is done and the call is about to return finds the
 change made; `n_slots` and `len()` tell. Every method therefore begins under the lock with `self._undo.roll_back()`, and
-every change runs inside `with self._undo:` and notes there what it overwrites (`_undo` has the rules).
+every change runs inside `with self._undo:` and notes there what it overwrites (`shared.undo` has the rules).
 
 Whoever calls `insert` encodes words with one `WordTable`, and messages with the same one: an index
 knows term ids only. Threads: any method may be called from any thread; changes and matching exclude
@@ -52,11 +52,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from nearcast._contents import is_signed, read_signed, signed
 from nearcast._saved import save_text
 from nearcast.errors import IncompatibleStore, NotSupported, UnknownIndex
-from nearcast.indexes._slots import same_length
-from nearcast.indexes._undo import UndoLog
+from nearcast.indexes.shared.slot_checks import same_length
+from nearcast.indexes.shared.undo import UndoLog
+from nearcast.saved_files.contents import is_signed, read_signed, signed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,20 +75,20 @@ TOPK_OPTIONS: dict[str, Any] = {"buffer": "cskyband", "kmax": 60, "ratio": 0.95,
 
 #: Modules that register indexes; imported when a name is first asked for, so that `import nearcast` stays light.
 _MODULES = (
-    "nearcast.indexes.ap_tree",
-    "nearcast.indexes.ciq",
-    "nearcast.indexes.fast",
-    "nearcast.indexes.inverted",
-    "nearcast.indexes.ir_similar",
-    "nearcast.indexes.ir_tree",
-    "nearcast.indexes.keyword_first",
-    "nearcast.indexes.quad",
-    "nearcast.indexes.rt_similar",
-    "nearcast.indexes.rt_tree",
+    "nearcast.indexes.papers.ap_tree",
+    "nearcast.indexes.papers.ciq",
+    "nearcast.indexes.papers.fast",
+    "nearcast.indexes.papers.inverted",
+    "nearcast.indexes.papers.ir_similar",
+    "nearcast.indexes.papers.ir_tree",
+    "nearcast.indexes.papers.keyword_first",
+    "nearcast.indexes.papers.quad",
+    "nearcast.indexes.papers.rt_similar",
+    "nearcast.indexes.papers.rt_tree",
     "nearcast.indexes.scan",
-    "nearcast.indexes.skype",
-    "nearcast.indexes.spatial_first",
-    "nearcast.indexes.stamp",
+    "nearcast.indexes.papers.skype",
+    "nearcast.indexes.papers.spatial_first",
+    "nearcast.indexes.papers.stamp",
     "nearcast.indexes.trigger",
 )
 
@@ -315,9 +315,9 @@ def available() -> list[IndexInfo]:
 
 def _find(name: str) -> IndexInfo | None:
     """Return the index registered under `name`, if any; importing all modules takes half a second, its own a tenth."""
-    module = f"{__name__}.{name.replace('-', '_')}"
-    if name not in _registry and module in _MODULES:
-        importlib.import_module(module)
+    own = [module for module in _MODULES if module.rpartition(".")[2] == name.replace("-", "_")]
+    if name not in _registry and own:
+        importlib.import_module(own[0])
     if name not in _registry:
         available()
     return _registry.get(name)
@@ -341,7 +341,7 @@ def create(spec: str, space: Space) -> Index:
 
 def _check_topk(options: dict[str, Any]) -> None:
     """Raise `UnknownIndex` for options that no top-k subscription can be kept with."""
-    from nearcast.topk import TopKOptions
+    from nearcast.topk.options import TopKOptions
 
     TopKOptions.of(options)
 

@@ -10,15 +10,15 @@ from nearcast._jit import hot_kernel
 from nearcast.columns import SIMILAR, TOPK, WITHIN
 from nearcast.geo import ANYWHERE, CIRCLE, POLYGON, circle_holds, polygons_touch
 from nearcast.indexes import Matches, register
-from nearcast.indexes._scored import count_words, forget_words, full_score, topk_score, totals_for
-from nearcast.indexes._stored import StoredIndex
-from nearcast.indexes._verify import boxes_overlap, clause_holds, mark_terms, message_parts
+from nearcast.indexes.shared.predicates import boxes_overlap, clause_holds, mark_terms, message_parts
+from nearcast.indexes.shared.scores import count_words, forget_words, full_score, topk_score, totals_for
+from nearcast.indexes.shared.stored_index import StoredIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages, Subscriptions
-    from nearcast.indexes._scored import Scored
+    from nearcast.indexes.shared.scores import Scored
 
 
 class _Asked(NamedTuple):

@@ -13,12 +13,12 @@ from datetime import UTC, date, datetime
 from numbers import Integral
 from typing import Any, ClassVar, Literal
 
-from nearcast._nesting import MAX_DEPTH, has_half_character, is_deep, is_encodable
 from nearcast.columns import MAX_K
 from nearcast.errors import InvalidInput, InvalidMessage, InvalidQuery, InvalidSubscription, NearcastError
 from nearcast.geo.shapes import Shape, as_float, is_number, shape_from, shorten
 from nearcast.geo.space import Space
 from nearcast.model.places import check_place, place_from
+from nearcast.nesting import MAX_DEPTH, has_half_character, is_deep, is_encodable
 from nearcast.query import Query, parse
 
 __all__ = [
@@ -279,7 +279,7 @@ def message_from(value: Any, space: Space | None = None) -> Message:
     >>> message_from({"id": 7, "text": "free coffee", "lon": 13.4, "lat": 52.5, "shop": "Roast"})
     Message(id=7, text='free coffee', place=(13.4, 52.5), attributes={'shop': 'Roast'})
     """
-    from nearcast.model.reading import read_message
+    from nearcast.model.dicts import read_message
 
     if isinstance(value, Message):
         return value
@@ -300,7 +300,7 @@ def subscription_from(value: Any, space: Space | None = None) -> Subscription:
     >>> subscription_from({"id": "s1", "query": "coffee", "lon": 13.4, "lat": 52.5, "radius_m": 800})
     Within(id='s1', query='coffee', region=Circle(x=13.4, y=52.5, radius=800.0))
     """
-    from nearcast.model.reading import read_subscription
+    from nearcast.model.dicts import read_subscription
 
     if isinstance(value, Within | Similar | TopK):
         return value

@@ -4,7 +4,7 @@ Importing it loads nothing of Spark; that happens when something here is used.
 """
 
 # Not lazily: a submodule that somebody imports first would stand in the way of the function of its name.
-from nearcast.spark.match import match, match_against, rejected_messages
+from nearcast.spark.dataframe.match import match, match_against, rejected_messages
 from nearcast.spark.session import session, warm
 from nearcast.spark.stream import Stream, stream
 

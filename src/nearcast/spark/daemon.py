@@ -14,7 +14,7 @@ import io
 import socket
 import sys
 
-from nearcast.spark.frozen import freeze_once
+from nearcast.spark.gc_freeze import freeze_once
 
 __all__ = ["freeze_once", "leave_quietly", "prepare"]
 
@@ -31,7 +31,7 @@ def prepare() -> None:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         with contextlib.suppress(Exception):
-            from nearcast.spark._warm import warm_kernels
+            from nearcast.spark.warmup import warm_kernels
 
             warm_kernels()
     gc.collect()

@@ -1,56 +1,22 @@
-"""Run tasks one after the other in this process, or as one Spark job; whoever asks for it cannot tell which.
-
-A task is an importable function of one payload. Payloads and results are small and can be pickled: they travel with
-the job, while data lies in files. Imports pyspark only when a job runs.
-"""
+"""The runner that runs the tasks of the pipeline as one Spark job. Imports pyspark only when a job runs."""
 
 from __future__ import annotations
 
 import pickle
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nearcast.errors import NearcastError
+from nearcast.pipeline.runner import Prefer, Task
 from nearcast.spark.claims import Claims
 from nearcast.spark.failures import in_one_line
-from nearcast.spark.frozen import freeze_once
+from nearcast.spark.gc_freeze import freeze_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Task = Callable[[Any], Any]
-Prefer = Callable[[list[Any]], list[int]]
-
-
-class Runner(Protocol):
-    """Whatever runs a task for each of some payloads."""
-
-    def map(
-        self, task: Task, payloads: list[Any], *, claims: str | None = None, prefer: Prefer | None = None
-    ) -> list[Any]:
-        """Return what `task` returns for each payload, in the order of payloads.
-
-        With `claims`, a folder of this job alone that all workers see, a worker picks its payload by `prefer`, which
-        says which of them it is fit for, best first.
-        """
-
-
-class LocalRunner:
-    """Runs tasks in this process, one after the other."""
-
-    def map(
-        self,
-        task: Task,
-        payloads: list[Any],
-        *,
-        claims: str | None = None,
-        prefer: Prefer | None = None,
-    ) -> list[Any]:
-        """Return what `task` returns for each payload."""
-        return [task(payload) for payload in payloads]
 
 
 class SparkRunner:

@@ -127,8 +127,8 @@ def use_checkpoint(spark: SparkSession, location: str | Path) -> None:
 
 def warm(spark: SparkSession) -> None:
     """Compile the kernels, or load them, here and in the workers, so that the first batch need not wait for it."""
-    from nearcast.spark._warm import warm_kernels
     from nearcast.spark.runner import SparkRunner
+    from nearcast.spark.warmup import warm_kernels
 
     warm_kernels()
     slots = spark.sparkContext.defaultParallelism
@@ -143,7 +143,7 @@ def _warm_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _warm_worker(_: int) -> None:
-    from nearcast.spark._warm import warm_kernels
+    from nearcast.spark.warmup import warm_kernels
 
     warm_kernels()
 

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from nearcast.errors import InvalidInput
-from nearcast.spark.pipeline import Given
+from nearcast.pipeline.driver.pipeline import Given
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from nearcast.spark.intake import Kind
+    from nearcast.pipeline.worker.source_reader import Kind
 
 #: The columns of every source: what a row is, where it stands, and either a file or the row itself.
 COLUMNS = ("kind", "source", "position", "path", "length", "arrived", "row")

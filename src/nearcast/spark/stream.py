@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from nearcast.ahead import MaxAhead
 from nearcast.errors import IncompatibleStore, InvalidInput, NearcastError
+from nearcast.pipeline.driver.pipeline import Pipeline, Report
+from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
+from nearcast.pipeline.store.store import Store
 from nearcast.plans import parse_spec
-from nearcast.sliding import Window
-from nearcast.spark.pipeline import Pipeline, Report
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.session import session, use_checkpoint
-from nearcast.spark.settings import Settings
-from nearcast.spark.sinks import FileSink, RejectedSink, sink_of
 from nearcast.spark.sources import arrived, source_frame, with_wall_clock
-from nearcast.spark.store import Store
 from nearcast.tables import Rejected, space_of
+from nearcast.tables.time_limits import MaxAhead
 from nearcast.text import Analyzer, Vocabulary
+from nearcast.topk.window.sliding import Window
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from nearcast.geo import Space
-    from nearcast.spark.standing import Snapshots
+    from nearcast.pipeline.driver.state import Snapshots
 
 #: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
 SNAPSHOT_EVERY = 20
@@ -340,7 +340,7 @@ def _table(given: Any) -> pa.Table:
 
 
 def _prepared(folder: str | Path) -> dict[str, Any]:
-    from nearcast.spark.prepare import about_prepared
+    from nearcast.pipeline.preparation.prepared_store import about_prepared
 
     about = about_prepared(folder)
     if about is None:

@@ -5,7 +5,7 @@ cannot serve raises `InvalidColumns` for the whole table; a bad value rejects it
 """
 
 from nearcast.tables.messages import read_messages
-from nearcast.tables.rejected import Rejected, RejectedRow
+from nearcast.tables.rejected_rows import Rejected, RejectedRow
 from nearcast.tables.spaces import first_topk, rename, rename_known, space_of
 from nearcast.tables.subscriptions import read_subscriptions
 from nearcast.tables.values import messages_table, subscriptions_table

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast._nesting import is_encodable
 from nearcast.columns import NO_TIME
 from nearcast.errors import InvalidColumns
 from nearcast.geo.shapes import shorten
+from nearcast.nesting import is_encodable
 from nearcast.tables.names import CELLS, CSV_CELLS, JSON_CELLS, ROW_COLUMN
-from nearcast.tables.rejected import Faults, Mask, Rejected, Rows
+from nearcast.tables.rejected_rows import Faults, Mask, Rejected, Rows
 
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]

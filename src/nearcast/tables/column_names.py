@@ -10,11 +10,11 @@ import numpy as np
 from nearcast.columns import KIND_NAMES
 from nearcast.errors import InvalidColumns
 from nearcast.geo.space import Space
-from nearcast.model.reading import KINDS_OF
+from nearcast.model.dicts import KINDS_OF
 from nearcast.model.spelling import one_edit_away
 from nearcast.tables.cells import TableRows, as_mask
 from nearcast.tables.names import EARTH_NAMES, EARTH_PLACE, PLANE_NAMES, PLANE_PLACE
-from nearcast.tables.rejected import Mask, Rejected
+from nearcast.tables.rejected_rows import Mask, Rejected
 
 #: Columns of messages and of subscriptions that belong to both spaces.
 MESSAGE_NAMES = ("id", "text", "terms", "time", "expires", "geometry")

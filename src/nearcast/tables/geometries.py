@@ -17,7 +17,7 @@ from nearcast.geo.space import Space
 from nearcast.tables.cells import joined, plain
 from nearcast.tables.crs import check_crs, crs_of_extension
 from nearcast.tables.names import EARTH_PLACE, GEOMETRY_COLUMN, PLANE_PLACE, ROW_COLUMN
-from nearcast.tables.rejected import Mask, Rejected
+from nearcast.tables.rejected_rows import Mask, Rejected
 
 Geometries = npt.NDArray[np.object_]
 

@@ -12,7 +12,7 @@ from nearcast import _arrow
 from nearcast.columns import NO_TIME, datetime_of
 from nearcast.errors import InvalidMessage
 from nearcast.tables.cells import TableRows, Times
-from nearcast.tables.rejected import Mask
+from nearcast.tables.rejected_rows import Mask
 from nearcast.text import Analyzer
 
 

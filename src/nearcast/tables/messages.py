@@ -16,8 +16,8 @@ from nearcast.tables.column_names import check_message_names
 from nearcast.tables.geometries import with_places
 from nearcast.tables.message_limits import refuse_expired, refuse_long, refuse_wordy
 from nearcast.tables.names import EARTH_PLACE, GEOMETRY_COLUMN, PLANE_PLACE, ROW_COLUMN
-from nearcast.tables.rejected import Mask, Rejected
-from nearcast.tables.scored import without_bad
+from nearcast.tables.rejected_rows import Mask, Rejected
+from nearcast.tables.scored_rows import without_bad
 from nearcast.text import Analyzer
 from nearcast.text.weights import TermWeights, message_totals
 from nearcast.text.words import UNKNOWN, WordTable

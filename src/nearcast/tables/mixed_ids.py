@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from nearcast._ids import MIXED_IDS, ids_column, kinds_of
 from nearcast.tables.names import ROW_COLUMN
-from nearcast.tables.rejected import Rejected
+from nearcast.tables.rejected_rows import Rejected
 
 
 def parts_of_one_id_type(table: pa.Table, source: str, rejected: Rejected) -> Iterator[pa.Table]:

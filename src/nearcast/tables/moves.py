@@ -10,8 +10,8 @@ from nearcast.geo.space import Space
 from nearcast.tables.cells import Floats, TableRows, as_mask
 from nearcast.tables.geometries import with_places
 from nearcast.tables.names import EARTH_BOX, EARTH_CIRCLE, GEOMETRY_COLUMN, PLANE_BOX, PLANE_CIRCLE
-from nearcast.tables.rejected import Mask, Rejected
-from nearcast.tables.scored import subscription_names
+from nearcast.tables.rejected_rows import Mask, Rejected
+from nearcast.tables.scored_rows import subscription_names
 from nearcast.tables.subscriptions import check_columns, read_regions
 
 

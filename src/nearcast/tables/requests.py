@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast._request_texts import TERM_MARK, TERMS_MARK, RequestText, short_prefixes
 from nearcast.errors import InvalidRegion
 from nearcast.geo import POLYGON, Area, Regions, Shape, Space, shape_from
+from nearcast.request_texts import TERM_MARK, TERMS_MARK, RequestText, short_prefixes
 from nearcast.tables.cells import TableRows, as_mask, joined
 from nearcast.tables.names import GEOMETRY_COLUMN
-from nearcast.tables.rejected import Mask
+from nearcast.tables.rejected_rows import Mask
 
 _BYTES = pa.large_binary()
 

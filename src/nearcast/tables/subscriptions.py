@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast.ahead import why_expired
 from nearcast.columns import KIND_NAMES, NO_TIME, SIMILAR, TOPK, WITHIN, Subscriptions
 from nearcast.errors import InvalidColumns, InvalidQuery
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
@@ -38,9 +37,10 @@ from nearcast.tables.names import (
     PLANE_CIRCLE,
     PLANE_NAMES,
 )
-from nearcast.tables.rejected import Mask, Rejected, one_line
+from nearcast.tables.rejected_rows import Mask, Rejected, one_line
 from nearcast.tables.requests import within_texts
-from nearcast.tables.scored import NO_WINDOW, read_scored, subscription_names, without_bad
+from nearcast.tables.scored_rows import NO_WINDOW, read_scored, subscription_names, without_bad
+from nearcast.tables.time_limits import why_expired
 from nearcast.text import Analyzer
 from nearcast.text.words import WordTable
 

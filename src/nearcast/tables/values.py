@@ -10,7 +10,7 @@ import pyarrow as pa
 from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription
 from nearcast.geo.shapes import Box, Circle, shorten
 from nearcast.geo.space import Space
-from nearcast.model.reading import TWO_IDS, has_two_ids
+from nearcast.model.dicts import TWO_IDS, has_two_ids
 from nearcast.tables.column_names import check_message_names
 from nearcast.tables.messages import MESSAGE_FIELDS
 from nearcast.tables.names import (
@@ -24,7 +24,7 @@ from nearcast.tables.names import (
     PLANE_PLACE,
     ROW_COLUMN,
 )
-from nearcast.tables.rejected import Rejected, one_line
+from nearcast.tables.rejected_rows import Rejected, one_line
 
 _TIME = pa.timestamp("us", "UTC")
 _TEXT = pa.string()

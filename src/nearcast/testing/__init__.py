@@ -47,7 +47,7 @@ from nearcast.text.words import WordTable
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from nearcast.indexes._stored import StoredIndex
+    from nearcast.indexes.shared.stored_index import StoredIndex
 
 __all__ = [
     "Actor",
@@ -266,8 +266,8 @@ def check_index(index: Index) -> None:
     Every index: its counts. One that keeps a table: its slots and rows. `skype`, `ipt`, `ciq` and `trigger`: every
     promise of their arrays, after `settle` or while nothing changes them.
     """
-    from nearcast.indexes._stored import StoredIndex
-    from nearcast.indexes.skype.segmented import SegmentedIndex
+    from nearcast.indexes.shared.segmented_index import SegmentedIndex
+    from nearcast.indexes.shared.stored_index import StoredIndex
     from nearcast.indexes.trigger import TriggerIndex
     from nearcast.testing.skype import check_segmented
     from nearcast.testing.trigger import check_trigger

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.indexes.skype.bounds import member_key
-from nearcast.indexes.skype.groups import ALPHA, KEY, MOST, SUFFIX_ALPHA, SUFFIX_KEY, SUFFIX_MOST
+from nearcast.indexes.papers.skype.bounds import member_key
+from nearcast.indexes.papers.skype.groups import ALPHA, KEY, MOST, SUFFIX_ALPHA, SUFFIX_KEY, SUFFIX_MOST
 from nearcast.similarity import near_needed
 
 if TYPE_CHECKING:
-    from nearcast.indexes._scored import Scored
-    from nearcast.indexes.ciq.lists import Covered
-    from nearcast.indexes.skype.segment import Segment
-    from nearcast.indexes.skype.segmented import SegmentedIndex
+    from nearcast.indexes.papers.ciq.lists import Covered
+    from nearcast.indexes.papers.skype.segment import Segment
+    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.shared.segmented_index import SegmentedIndex
 
 
 def check_segmented(index: SegmentedIndex) -> None:

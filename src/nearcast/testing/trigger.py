@@ -9,7 +9,7 @@ import numpy as np
 
 from nearcast.indexes.trigger.components import DeltaComponent, SegmentComponent
 from nearcast.testing.discs import check_discs, check_scored_rows, check_terms, is_scored_row
-from nearcast.testing.moving import check_moving
+from nearcast.testing.thresholds import check_moving
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

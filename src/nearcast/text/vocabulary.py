@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast._contents import damaged, is_signed, read_signed, signed
 from nearcast._jit import kernel
 from nearcast._saved import replace_file, save_array, save_text
-from nearcast._saved_arrays import SavedArrays
 from nearcast.errors import IncompatibleStore, InvalidColumns, InvalidInput, NotSupported
+from nearcast.saved_files.arrays import SavedArrays
+from nearcast.saved_files.contents import damaged, is_signed, read_signed, signed
 from nearcast.text.words import WordTable, string_spans, writable
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._arrow import array_of
-from nearcast._contents import damaged
 from nearcast._jit import kernel, step
-from nearcast._nesting import is_encodable
 from nearcast._saved import save_array
-from nearcast._saved_arrays import SavedArrays
 from nearcast.errors import InvalidColumns
+from nearcast.nesting import is_encodable
+from nearcast.saved_files.arrays import SavedArrays
+from nearcast.saved_files.contents import damaged
 
 #: What `WordTable` answers for a word it does not hold.
 UNKNOWN = -1

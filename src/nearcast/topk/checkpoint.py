@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from nearcast.sliding import RowNames, WindowMark
-    from nearcast.window import Batch
+    from nearcast.topk.window.registry import Batch
+    from nearcast.topk.window.sliding import RowNames, WindowMark
 
 
 class Dropped(NamedTuple):

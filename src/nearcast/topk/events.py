@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import kernel
-from nearcast.skyband.entries import DOMINATOR_BITS
-from nearcast.skyband.pool import array_of, place_of
+from nearcast.topk.buffers.entries import DOMINATOR_BITS
+from nearcast.topk.buffers.pool import array_of, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.skyband.holders import Holders
-    from nearcast.skyband.pool import Slabs
+    from nearcast.topk.buffers.holders import Holders
+    from nearcast.topk.buffers.pool import Slabs
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ import numpy as np
 
 from nearcast.columns import NO_TIME
 from nearcast.indexes import Matches
-from nearcast.indexes._scored import scored_of
-from nearcast.skyband.fill import Filling, fill
-from nearcast.skyband.holders import NOBODY, Holders, relink_all
-from nearcast.skyband.pool import Slabs, bytes_cut, grown, new_slabs
-from nearcast.skyband.walk import (
+from nearcast.indexes.shared.scores import scored_of
+from nearcast.text.weights import squared_lengths
+from nearcast.topk.buffers.fill import Filling, fill
+from nearcast.topk.buffers.holders import NOBODY, Holders, relink_all
+from nearcast.topk.buffers.pool import Slabs, bytes_cut, grown, new_slabs
+from nearcast.topk.buffers.walk import (
     DONE,
     MORE_SLABS,
     N_TOUCHED,
@@ -25,16 +26,15 @@ from nearcast.skyband.walk import (
     new_progress,
     walk,
 )
-from nearcast.sliding import SlidingWindow, Window
-from nearcast.text.weights import squared_lengths
 from nearcast.topk.checkpoint import Checkpoint, Dropped
 from nearcast.topk.events import Events, difference, tops_of
-from nearcast.topk.holding import Holding
+from nearcast.topk.holder_numbers import Holding
 from nearcast.topk.options import TopKOptions
 from nearcast.topk.progress import events_of, with_more, with_room
-from nearcast.topk.searching import Searcher, asked_of
-from nearcast.topk.words import WindowWords, distinct_words
-from nearcast.window import Alive, Asked, Batch, MessageIndex, message_index
+from nearcast.topk.refill import Searcher, asked_of
+from nearcast.topk.window.registry import Alive, Asked, Batch, MessageIndex, message_index
+from nearcast.topk.window.sliding import SlidingWindow, Window
+from nearcast.topk.window_words import WindowWords, distinct_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

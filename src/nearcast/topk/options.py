@@ -7,8 +7,8 @@ from typing import Any
 
 from nearcast.errors import UnknownIndex
 from nearcast.indexes import TOPK_OPTIONS
-from nearcast.skyband.holders import POLICIES
-from nearcast.window import MESSAGE_INDEXES
+from nearcast.topk.buffers.holders import POLICIES
+from nearcast.topk.window.registry import MESSAGE_INDEXES
 
 
 @dataclass(frozen=True)

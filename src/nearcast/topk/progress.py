@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.skyband.walk import (
+from nearcast.topk.buffers.walk import (
     MORE_EVENTS,
     MORE_OLD,
     N_EVENTS,

@@ -1,9 +1,9 @@
 """The papers' experiments, measured anew and drawn: `nearcast bench KIND --figure NAME`.
 
 A figure (`figure.Figure`) is a list of series × points and a measuring function: the points say how the data or the
-indexes change along the axis, the series which indexes are compared, the panels what is drawn. `measuring` has the
-functions and the data they ask for, `racing` those of boolean subscriptions and `streaming` those of top-k ones,
-`drawing` the one look of all pictures. `boolean` has the figures of the Rt-tree and the AP-Tree, `similar` those of
+indexes change along the axis, the series which indexes are compared, the panels what is drawn. `measurement` has the
+functions and the data they ask for, `race` those of boolean subscriptions, `topk_measurement` those of top-k ones,
+`plot` the one look of all pictures. `boolean` has the figures of the Rt-tree and the AP-Tree, `similar` those of
 STAMP and `topk` those of Skype. A figure of another kind is a module with a tuple of them, named in `_MODULES`.
 """
 

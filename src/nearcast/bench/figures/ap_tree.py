@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from nearcast.bench.data.workloads import Recipe
 from nearcast.bench.figures.boolean_parts import (
     BUILD,
     BYTES,
@@ -24,8 +25,7 @@ from nearcast.bench.figures.boolean_parts import (
     named,
 )
 from nearcast.bench.figures.figure import SOURCE, Figure, Panel, Point, Series
-from nearcast.bench.figures.racing import race_after_changes, race_along_messages
-from nearcast.bench.workloads import Recipe
+from nearcast.bench.figures.race import race_after_changes, race_along_messages
 
 _INSERT = Panel("insert_us", "µs per inserted subscription", is_log=True)
 _REMOVE = Panel("remove_us", "µs per removed subscription", is_log=True)

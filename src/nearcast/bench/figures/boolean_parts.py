@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nearcast.bench.data.workloads import Recipe
 from nearcast.bench.figures.figure import Figure, Panel, Point, Series
-from nearcast.bench.figures.racing import race
-from nearcast.bench.workloads import Recipe
+from nearcast.bench.figures.race import race
 
 TIME = Panel("us_per_message", "µs per message", is_log=True)
 CANDIDATES = Panel("candidates_per_message", "entries looked at per message", is_log=True)

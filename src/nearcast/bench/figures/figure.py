@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from nearcast.bench.workloads import Recipe
+from nearcast.bench.data.workloads import Recipe
 
 if TYPE_CHECKING:
-    from nearcast.bench.figures.measuring import Data
+    from nearcast.bench.figures.measurement import Data
     from nearcast.bench.timing import Say
 
 #: A series at a point: `x`, `series`, `index`, the sizes, and what the measuring function found; keys are columns.

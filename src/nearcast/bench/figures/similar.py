@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nearcast.bench.data.workloads import Recipe
 from nearcast.bench.figures.figure import Figure, Panel, Point, Series
-from nearcast.bench.figures.measuring import over_inserts, over_points
-from nearcast.bench.workloads import Recipe
+from nearcast.bench.figures.measurement import over_inserts, over_points
 from nearcast.similarity import SIMILARITY_NAMES
 
 _TIME = Panel("ms_per_message", "ms per message", is_log=True)

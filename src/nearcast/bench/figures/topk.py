@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nearcast.bench.data.workloads import Recipe
 from nearcast.bench.figures.figure import SOURCE, WINDOW, Figure, Panel, Point, Series
-from nearcast.bench.figures.streaming import over_streams
-from nearcast.bench.workloads import Recipe
+from nearcast.bench.figures.topk_measurement import over_streams
 
 _ALL = Panel("us_per_message", "µs per message", is_log=True)
 _AMP = Panel("amp_us", "AMP: µs per message", is_log=True)

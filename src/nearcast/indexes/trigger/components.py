@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast._saved import save_array
-from nearcast._saved_arrays import SavedArrays
 from nearcast.indexes.trigger.delta import Delta, search_delta, search_scored_delta
 from nearcast.indexes.trigger.disc_search import search_discs
 from nearcast.indexes.trigger.rows import Rows, take_rows
@@ -19,12 +18,13 @@ from nearcast.indexes.trigger.search import search_segment
 from nearcast.indexes.trigger.segment import Segment
 from nearcast.indexes.trigger.segment_checks import check_segment, map_segment
 from nearcast.indexes.trigger.work import Batch, Work
+from nearcast.saved_files.arrays import SavedArrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
-    from nearcast.indexes._undo import UndoLog
+    from nearcast.indexes.shared.undo import UndoLog
 
 
 @dataclass(eq=False)

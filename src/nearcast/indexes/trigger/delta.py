@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
-from nearcast.indexes._verify import boxes_overlap, clause_holds, message_parts
+from nearcast.indexes.shared.predicates import boxes_overlap, clause_holds, message_parts
 from nearcast.indexes.trigger.disc_search import score_here
 from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
 from nearcast.indexes.trigger.rows import SCORE_COLUMNS, SCORED, THRESHOLD, Rows, rarest_terms, take_rows
@@ -27,7 +27,7 @@ from nearcast.indexes.trigger.work import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes._undo import UndoLog
+    from nearcast.indexes.shared.undo import UndoLog
 
 _NONE = -1
 #: Triggers there is room for, for each row.

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast._saved import new_folder, save_array
-from nearcast._saved_arrays import SavedArrays
 from nearcast.columns import TOPK, Subscriptions
 from nearcast.errors import UnknownIndex
 from nearcast.indexes import Matches, read_manifest, register, write_manifest
-from nearcast.indexes._saved_checks import check_weights
-from nearcast.indexes._scored import needs_totals, totals_for
-from nearcast.indexes._slots import checked_slots, only_kinds, same_length
+from nearcast.indexes.shared.saved_checks import check_weights
+from nearcast.indexes.shared.scores import needs_totals, totals_for
+from nearcast.indexes.shared.slot_checks import checked_slots, only_kinds, same_length
+from nearcast.indexes.trigger.background_merge import MOVING, NOBODY, MergingIndex
+from nearcast.indexes.trigger.batch_match import Held, Matcher
 from nearcast.indexes.trigger.components import (
     Component,
     DeltaComponent,
@@ -25,17 +26,16 @@ from nearcast.indexes.trigger.components import (
     save_segment,
 )
 from nearcast.indexes.trigger.delta import TRIGGERS_PER_ROW, Delta, Triggers, triggers_of
-from nearcast.indexes.trigger.matching import Held, Matcher
-from nearcast.indexes.trigger.merging import MOVING, NOBODY, MergingIndex
 from nearcast.indexes.trigger.rows import Rows, count_terms, join_rows, rows_of, subscription_of_row, subscriptions_of
 from nearcast.indexes.trigger.segment import Segment, build_segment
+from nearcast.saved_files.arrays import SavedArrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages
     from nearcast.geo import Space
-    from nearcast.indexes.trigger.moving import ListsComponent, Moving, MovingRows
+    from nearcast.indexes.trigger.thresholds import ListsComponent, Moving, MovingRows
 
 _NO_SHAPES = np.empty(0, object)
 #: Attributes that a change of subscriptions replaces.
@@ -71,7 +71,7 @@ class TriggerIndex(MergingIndex):
     Every clause waits for its rarest term in the cells its region touches; a 64-bit signature of its other terms and a
     rectangle of 4 x 15 bits leave almost only true matches to verify. A scored subscription waits for each word of its
     prefix within a disc: how near a message must be whose first of these words is this one. A top-k subscription has a
-    threshold that moves, and is held by a part of its own (`moving`).
+    threshold that moves, and is held by a part of its own (`thresholds`).
 
     `owner[slot]` names the one component that holds a slot's present version: removing is one write, and whatever
     older components still list is skipped.
@@ -225,7 +225,7 @@ class TriggerIndex(MergingIndex):
     def _moving_part(self) -> Moving:
         """Return the part for subscriptions of kind `topk`, made when the first one comes."""
         if self._moving is None:
-            from nearcast.indexes.trigger.moving import Moving
+            from nearcast.indexes.trigger.thresholds import Moving
 
             self._moving = Moving(self.space, self._options["delta_rows"], self._undo)
         return self._moving
@@ -314,7 +314,7 @@ class TriggerIndex(MergingIndex):
             return self._match_standing(messages, totals, threads)
 
     def _match_all_kinds(self, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
-        from nearcast.indexes.trigger.moving import merged
+        from nearcast.indexes.trigger.thresholds import merged
 
         assert self._moving is not None
         moving = self._moving.match(messages, totals, self._weights, threads)

@@ -10,10 +10,10 @@ from nearcast import _arrow
 from nearcast._jit import kernel
 from nearcast.columns import NO_TIME, SIMILAR, WITHIN, Scoring, Subscriptions, gathered, joined
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
-from nearcast.indexes._expanded import expanded, shape_codes
-from nearcast.indexes._filters import term_bit
-from nearcast.indexes._scored import own_amounts
-from nearcast.indexes._verify import NO_SHAPE
+from nearcast.indexes.shared.clause_rows import expanded, shape_codes
+from nearcast.indexes.shared.filters import term_bit
+from nearcast.indexes.shared.predicates import NO_SHAPE
+from nearcast.indexes.shared.scores import own_amounts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,7 +6,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, step
 from nearcast.geo import circle_holds
-from nearcast.indexes._verify import boxes_overlap, clause_holds, message_parts
+from nearcast.indexes.shared.predicates import boxes_overlap, clause_holds, message_parts
 from nearcast.indexes.trigger.places import EVERYWHERE, GUARD, ONE_STEP, cell_of, cells_of, message_word
 from nearcast.indexes.trigger.reach import WILDCARD
 from nearcast.indexes.trigger.segment import BLOCK

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.indexes._saved_checks import check_boxes, check_codes, check_points
+from nearcast.indexes.shared.saved_checks import check_boxes, check_codes, check_points
 from nearcast.indexes.trigger.discs import Discs
 from nearcast.indexes.trigger.places import LEAF, Places, empty_stack
 from nearcast.indexes.trigger.rows import (
@@ -28,8 +28,8 @@ from nearcast.similarity import COSINE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast._saved_arrays import SavedArrays
     from nearcast.geo import Space
+    from nearcast.saved_files.arrays import SavedArrays
 
 #: Types of the arrays of each tuple, and the lengths of their rows.
 _PLACES: tuple[tuple[Any, ...], ...] = (

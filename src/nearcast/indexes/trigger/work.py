@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
-from nearcast.indexes._filters import term_bit
+from nearcast.indexes.shared.filters import term_bit
 from nearcast.indexes.trigger.places import empty_stack
 
 if TYPE_CHECKING:

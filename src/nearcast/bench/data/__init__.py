@@ -1,0 +1,1 @@
+"""What benchmarks run on: workloads drawn from a seed or from data files."""

@@ -1,0 +1,143 @@
+"""A workload as files that a stream reads: those that warm up, those that are measured, and tiny ones after them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearcast import _arrow
+from nearcast.bench.encoding import learned
+from nearcast.errors import InvalidInput
+from nearcast.tables import space_of
+from nearcast.text import Analyzer, Vocabulary
+
+if TYPE_CHECKING:
+    from nearcast.bench.data.workloads import Workload
+    from nearcast.geo import Space
+    from nearcast.topk.window.sliding import Window
+
+#: Batches of full size before the measured ones; messages of a tiny batch, tiny batches to warm up and to measure.
+WARM_BATCHES, TINY, TINY_WARM, TINY_MEASURED = 2, 10, 5, 15
+#: Messages that a plan is learned from.
+SAMPLE = 20_000
+
+Batch = list[Path]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Subscriptions, and batches of files with messages in the order they come in.
+
+    `filling` fills the window of top-k subscriptions; without one it is empty.
+    """
+
+    kind: str
+    space: Space
+    subscriptions: pa.Table
+    vocabulary: Vocabulary
+    window: Window | None
+    folder: Path
+    sample: pa.Table
+    filling: list[Path]
+    warming: list[Batch]
+    measured: list[Batch]
+    tiny: list[Batch]
+    files_per_batch: int
+    n_measured: int
+
+    @property
+    def n_before(self) -> int:
+        """Return the number of the first batch that is measured."""
+        return len(self.filling) // self.files_per_batch + len(self.warming)
+
+
+def prepared(
+    workload: Workload,
+    folder: Path,
+    *,
+    kind: str,
+    batch: int,
+    files_per_batch: int,
+    window: Window | None = None,
+    n_before: int = 0,
+    n_warm_up: int = 0,
+    space: str | None = None,
+) -> Prepared:
+    """Write the messages of a workload into a folder that a stream reads, batch by batch.
+
+    With a window the first `n_before` messages fill it, `n_warm_up` warm up and the others are measured; without one
+    all are measured, and some of them warm up beforehand.
+    """
+    messages = workload.messages
+    found = space_of([*workload.subscriptions.column_names, *messages.column_names], space)
+    if window is not None and messages.num_rows <= n_before + n_warm_up:
+        raise InvalidInput(f"{messages.num_rows:,} messages leave none to measure; give more, or a shorter --window")
+    scored = kind != "within"
+    vocabulary = learned(messages, found, Analyzer()).snapshot() if scored else Vocabulary().snapshot()
+    folder.mkdir(parents=True)
+    writer = _Writer(folder, files_per_batch)
+    measured = messages.slice(n_before + n_warm_up)
+    warming = messages.slice(n_before, n_warm_up) if window is not None else _repeated(measured, WARM_BATCHES * batch)
+    return Prepared(
+        kind,
+        found,
+        workload.subscriptions,
+        vocabulary,
+        window,
+        folder,
+        messages.take(
+            _arrow.numbers(np.linspace(0, messages.num_rows - 1, min(SAMPLE, messages.num_rows)).astype(int))
+        ),
+        [path for each in writer.batches(messages.slice(0, n_before), batch) for path in each],
+        list(writer.batches(warming, batch)),
+        list(writer.batches(measured, batch)),
+        list(writer.batches(_renamed(_repeated(measured, TINY * (TINY_WARM + TINY_MEASURED))), TINY)),
+        files_per_batch,
+        measured.num_rows,
+    )
+
+
+class _Writer:
+    """Writes files whose times of modification say in which order they came: that is how Spark takes them."""
+
+    def __init__(self, folder: Path, files_per_batch: int):
+        self._folder, self._files, self._n = folder, files_per_batch, 0
+        self._first_time = time.time() - 86_400
+
+    def batches(self, messages: pa.Table, rows: int) -> Iterator[Batch]:
+        """Write messages in batches of so many rows, each batch in the same number of files."""
+        for first in range(0, messages.num_rows, rows):
+            part = messages.slice(first, rows)
+            ends = np.linspace(0, part.num_rows, self._files + 1).astype(int).tolist()
+            yield [self._write(part.slice(low, high - low)) for low, high in pairwise(ends)]
+
+    def _write(self, rows: pa.Table) -> Path:
+        path = self._folder / f"{self._n:06d}.parquet"
+        pq.write_table(rows, path)
+        stamp = self._first_time + self._n * 0.1
+        os.utime(path, (stamp, stamp))
+        self._n += 1
+        return path
+
+
+def _repeated(messages: pa.Table, rows: int) -> pa.Table:
+    return messages.take(_arrow.numbers(np.arange(rows) % messages.num_rows))
+
+
+def _renamed(messages: pa.Table) -> pa.Table:
+    """Return messages under ids of their own."""
+    at = messages.column_names.index("id")
+    if pa.types.is_integer(messages.schema.field("id").type):
+        ids: pa.Array = _arrow.numbers(np.arange(messages.num_rows, dtype=np.int64) - (1 << 62))
+    else:
+        ids = _arrow.strings([f"tiny {row}" for row in range(messages.num_rows)])
+    return messages.set_column(at, "id", ids)

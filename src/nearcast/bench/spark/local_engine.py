@@ -1,0 +1,91 @@
+"""The local engine on the files that a stream reads: what a stream is compared with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import _arrow
+from nearcast.files import DeliveryWriter, read_table
+
+if TYPE_CHECKING:
+    from nearcast.bench.spark.data import Prepared
+    from nearcast.hub import Hub
+
+#: As `nearcast match` does: messages published at once, so many that their deliveries fit into memory.
+_FIRST_PORTION, _LARGEST_PORTION, _MOST_DELIVERIES = 1 << 10, 1 << 16, 1 << 22
+
+
+@dataclass(frozen=True)
+class Locally:
+    """Seconds to read, match and write; deliveries by batch, of top-k subscriptions what is left of it."""
+
+    seconds: float
+    cpu_s: float
+    deliveries: list[int]
+
+
+def local_hub(prepared: Prepared) -> Hub:
+    """Return a hub with the subscriptions that has seen all messages before the measured ones.
+
+    Subscriptions come first, as in a stream: buffers that grew with the window are not those that a search fills.
+    """
+    from nearcast.hub import Hub
+
+    hub = Hub(prepared.space, vocabulary=prepared.vocabulary, window=prepared.window)
+    hub.subscribe_many(prepared.subscriptions)
+    for path in (*prepared.filling, *(path for batch in prepared.warming for path in batch)):
+        hub.publish_many(read_table(path))
+    return hub
+
+
+def run_locally(
+    hub: Hub, batches: Sequence[Sequence[Path]], out: Path, threads: int, *, is_topk: bool = False
+) -> Locally:
+    """Read files, publish their messages and write what they deliver into one file."""
+    cpu, began = time.process_time(), time.perf_counter()
+    counted: list[list[pa.Table]] = []
+    deliveries = []
+    done = told = 0
+    with DeliveryWriter(out) as writer:
+        for batch in batches:
+            n = 0
+            kept: list[pa.Table] = []
+            for path in batch:
+                table = read_table(path)
+                first = 0
+                while first < table.num_rows:
+                    piece = table.slice(first, _portion(done, told))
+                    found = hub.publish_many(piece, threads=threads)
+                    for rows in found.tables():
+                        writer.write(rows)
+                        if is_topk:
+                            kept.append(rows.select(["subscription_id", "message_id", "change"]))
+                    n += len(found)
+                    done, told, first = done + piece.num_rows, told + len(found), first + piece.num_rows
+            deliveries.append(n)
+            counted.append(kept)
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    if is_topk:
+        deliveries = [_net(kept) for kept in counted]
+    return Locally(seconds, cpu, deliveries)
+
+
+def _portion(messages: int, deliveries: int) -> int:
+    if not messages:
+        return _FIRST_PORTION
+    return max(1, min(_LARGEST_PORTION, _MOST_DELIVERIES * messages // max(deliveries, 1)))
+
+
+def _net(tables: Sequence[pa.Table]) -> int:
+    """Return how many pairs of subscription and message changed an odd number of times."""
+    if not tables:
+        return 0
+    rows = pa.concat_tables(tables).group_by(["subscription_id", "message_id"]).aggregate([("change", "count")])
+    return int(np.count_nonzero(_arrow.array_of(rows.column("change_count").combine_chunks()) % 2))

@@ -1,0 +1,178 @@
+"""A soak: messages and changes of subscriptions arrive for long, and the memory of every process is watched."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearcast import _arrow
+from nearcast._saved import replace_file
+from nearcast.bench.encoding import learned
+from nearcast.bench.spark.processes import ROLES, resident
+from nearcast.tables import space_of
+from nearcast.text import Analyzer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from nearcast.bench.data.workloads import Workload
+    from nearcast.bench.timing import Say
+    from nearcast.topk.window.sliding import Window
+
+#: Messages and changes that arrive each second, half of these new subscriptions and half taken back.
+MESSAGES_PER_S, CHANGES_PER_S = 500, 50
+SAMPLE_EVERY_S = 2.0
+#: The share of the soak that warms up and says nothing about growth; less growth than this share of the mean is flat.
+WARM_SHARE, FLAT = 1 / 3, 0.05
+_POINTS = 12
+
+Sample = dict[str, Any]
+
+
+class Soak:
+    """Files that arrive in two folders, and the stream that reads them."""
+
+    def __init__(self, workload: Workload, folder: Path, window: Window | None, space: str | None):
+        self._workload, self._folder, self._window = workload, folder, window
+        names = [*workload.subscriptions.column_names, *workload.messages.column_names]
+        self._space = space_of(names, space)
+        for name in ("messages", "changes"):
+            (folder / name).mkdir()
+        self._n_files = self._n_messages = self._n_changes = 0
+
+    def run(self, spark: SparkSession, seconds: float, *, plan: str, partitions: int, say: Say) -> list[Sample]:
+        """Return what was seen every few seconds: the time, resident MB by role, and what was done by then."""
+        from nearcast.spark.stream import stream
+
+        done = {"batches": 0, "messages_done": 0, "changes_done": 0, "deliveries": 0}
+
+        def on_batch(progress: Any) -> None:
+            report = progress.report
+            done["batches"] += 1
+            done["messages_done"] += report.messages
+            done["changes_done"] += report.changes
+            done["deliveries"] += report.deliveries
+
+        vocabulary = learned(self._workload.messages, self._space, Analyzer()).snapshot()
+        running = stream(
+            self._folder / "messages",
+            self._workload.subscriptions,
+            out=self._folder / "out",
+            checkpoint=self._folder / "K",
+            changes=self._folder / "changes",
+            window=self._window,
+            plan=plan,
+            partitions=partitions,
+            vocabulary=vocabulary,
+            space=self._space,
+            sample=self._workload.messages.slice(0, 20_000),
+            spark=spark,
+            on_batch=on_batch,
+        )
+        stopped = Event()
+        feeder = Thread(target=self._feed, args=(stopped,), name="nearcast soak", daemon=True)
+        feeder.start()
+        samples: list[Sample] = []
+        began = time.monotonic()
+        try:
+            while (since := time.monotonic() - began) < seconds:
+                if running.wait(min(SAMPLE_EVERY_S, seconds - since)):
+                    break
+                taken = {f"{role}_mb": round(size / 1e6, 1) for role, size in resident().items()}
+                samples.append({"seconds": round(time.monotonic() - began, 1), **taken, **done, **self._given()})
+                say(f"soak: {samples[-1]['seconds']:,.0f} s, {done['batches']:,} batches")
+        finally:
+            stopped.set()
+            feeder.join()
+            running.stop()
+        return samples
+
+    def _given(self) -> dict[str, int]:
+        return {"messages_given": self._n_messages, "changes_given": self._n_changes}
+
+    def _feed(self, stopped: Event) -> None:
+        while not stopped.wait(1.0):
+            self._put("messages", self._messages())
+            self._put("changes", self._changes())
+
+    def _messages(self) -> pa.Table:
+        table = _part(self._workload.messages, self._n_messages, MESSAGES_PER_S)
+        ids = [f"soak {self._n_messages + row}" for row in range(MESSAGES_PER_S)]
+        self._n_messages += MESSAGES_PER_S
+        return table.set_column(table.column_names.index("id"), "id", _arrow.strings(ids))
+
+    def _changes(self) -> pa.Table:
+        """Return subscriptions that come back under their own id, after others were taken back before them."""
+        half = CHANGES_PER_S // 2
+        table = _part(self._workload.subscriptions, self._n_changes, 2 * half)
+        self._n_changes += 2 * half
+        ops = ["unsubscribe"] * half + ["subscribe"] * half
+        return table.append_column("op", _arrow.strings(ops))
+
+    def _put(self, folder: str, table: pa.Table) -> None:
+        path = self._folder / folder / f"{self._n_files:08d}.parquet"
+        self._n_files += 1
+        hidden = path.with_name(f".{path.name}")
+        pq.write_table(table, hidden)
+        os.replace(hidden, path)
+
+
+def _part(table: pa.Table, first: int, rows: int) -> pa.Table:
+    return table.take(_arrow.numbers((first + np.arange(rows)) % table.num_rows))
+
+
+def summary(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Return the growth of each role's memory in MB an hour after the warm-up, and whether that is flat."""
+    found: dict[str, Any] = {"samples": len(samples), **(samples[-1] if samples else {})}
+    late = list(samples)[int(len(samples) * WARM_SHARE) :]
+    if len(late) < 3:
+        return found | {"is_flat": None, "verdict": "too short to tell"}
+    at = np.array([each["seconds"] for each in late])
+    grown = []
+    for role in ROLES:
+        size = np.array([each[f"{role}_mb"] for each in late])
+        slope = float(np.polyfit(at, size, 1)[0])
+        found[f"{role}_mb_per_hour"] = round(slope * 3600, 2)
+        if slope * (at[-1] - at[0]) > FLAT * float(size.mean()):
+            grown.append(role)
+    found["is_flat"] = not grown
+    rates = ", ".join(f"{role} {found[f'{role}_mb_per_hour']:+,.0f} MB/h" for role in ROLES)
+    verdict = f"memory grew in {', '.join(grown)}" if grown else "memory is flat"
+    return found | {"verdict": f"{verdict} ({rates} after the first third)"}
+
+
+def draw_soak(samples: Sequence[Sample], report: dict[str, Any], out: Path) -> list[Path]:
+    """Write spark-soak.csv, with every sample, and spark-soak.png, with a dozen of them."""
+    from nearcast.bench.figures.figure import Figure, Panel, Point, Series
+    from nearcast.bench.figures.plot import draw
+
+    picture, table = out / "spark-soak.png", out / "spark-soak.csv"
+    replace_file(table, lambda path: _write(samples, path))
+    chosen = [samples[at] for at in np.unique(np.linspace(0, len(samples) - 1, _POINTS).astype(int)).tolist()]
+    rows = [
+        {"x": round(each["seconds"]), "series": role, "mb": each[f"{role}_mb"]} for each in chosen for role in ROLES
+    ]
+    series = [Series(role, role) for role in ROLES]
+    title, panels = "Memory of a stream with changes", [Panel("mb", "resident MB")]
+    figure = Figure("soak", "soak", title, "seconds", [Point(0)], series, panels, lambda *_: iter(()))
+    on, about = report["machine"], report["workload"]
+    pace = f"{MESSAGES_PER_S} messages and {CHANGES_PER_S} changes a second"
+    note = f"{about['subscriptions']:,} subscriptions, {pace}; {on['cores']} cores"
+    replace_file(picture, lambda path: draw(figure, rows, note, path))
+    return [picture, table]
+
+
+def _write(samples: Sequence[Sample], path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(samples[0]))
+        writer.writeheader()
+        writer.writerows(samples)

@@ -1,0 +1,127 @@
+"""A real stream over prepared files, and what each of its batches took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.bench.spark.data import TINY_WARM
+from nearcast.bench.spark.processes import cpu_seconds, private_of_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from nearcast.bench.spark.data import Prepared
+    from nearcast.bench.timing import Say
+    from nearcast.pipeline.driver.pipeline import Pipeline, Report
+    from nearcast.spark.stream import Progress
+
+
+@dataclass
+class Watched:
+    """What a stream was seen to do, batch by batch; CPU seconds are by process and as they stood after each batch."""
+
+    reports: list[Report] = field(default_factory=list)
+    cpu: list[dict[str, float]] = field(default_factory=list)
+    segment_bytes: list[int] = field(default_factory=list)
+    private: list[int] = field(default_factory=list)
+    triggers: dict[int, float] = field(default_factory=dict)
+    replication: float = 1.0
+
+
+def run_stream(spark: SparkSession, given: Prepared, folder: Path, *, plan: str, partitions: int, say: Say) -> Watched:
+    """Take all batches through a Structured Streaming query, one after the other."""
+    from nearcast.spark.stream import stream
+
+    watched = Watched()
+    last_measured = given.n_before + len(given.measured) - 1
+    total = given.n_before + len(given.measured) + len(given.tiny)
+
+    def on_batch(progress: Progress) -> None:
+        watched.reports.append(progress.report)
+        watched.cpu.append(cpu_seconds())
+        watched.segment_bytes.append(_segment_bytes(running.pipeline))
+        if progress.report.batch == last_measured:
+            watched.private = private_of_workers()
+        say(f"stream: batch {progress.report.batch + 1} of {total}")
+
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", total + 10)
+    say("stream: storing subscriptions")
+    running = stream(
+        given.folder,
+        given.subscriptions,
+        out=folder / "out",
+        checkpoint=folder / "K",
+        window=given.window,
+        plan=plan,
+        partitions=partitions,
+        vocabulary=given.vocabulary,
+        space=given.space,
+        sample=given.sample,
+        once=True,
+        at_once=given.files_per_batch,
+        spark=spark,
+        on_batch=on_batch,
+    )
+    running.wait()
+    assert running.query is not None
+    for progress in running.query.recentProgress:
+        if "addBatch" in progress["durationMs"]:
+            watched.triggers[progress["batchId"]] = progress["durationMs"]["triggerExecution"] / 1e3
+    watched.replication = replication(running.pipeline)
+    return watched
+
+
+def _segment_bytes(pipeline: Pipeline) -> int:
+    store = pipeline.store
+    return sum(store.local(name).stat().st_size for name in pipeline.standing.history[-1].segments)
+
+
+def replication(pipeline: Pipeline) -> float:
+    """Return how many copies there are of a subscription, on the average."""
+    copies = pipeline.standing.directory.copies
+    if not len(copies) or not pipeline.standing.router.plan.has_copies:
+        return 1.0
+    return float(np.bitwise_count(copies).sum() / len(copies))
+
+
+def figures(given: Prepared, watched: Watched) -> dict[str, Any]:
+    """Return the figures of the measured batches and of the tiny ones."""
+    first, n = given.n_before, len(given.measured)
+    chosen = range(first, first + n)
+    reports = [watched.reports[batch] for batch in chosen]
+    messages = sum(report.messages for report in reports)
+    tuples = sum(report.tuples for report in reports)
+    seconds = [watched.triggers[batch] for batch in chosen]
+    in_pipeline = sum(report.seconds for report in reports)
+    cpu = {role: watched.cpu[first + n - 1][role] - watched.cpu[first - 1][role] for role in watched.cpu[0]}
+    load = np.array([[each["seconds"] for each in report.load] for report in reports]).sum(axis=0)
+    routed = np.array([[each["messages"] for each in report.load] for report in reports]).sum(axis=0)
+    tiny = [watched.triggers[batch] for batch in sorted(watched.triggers) if batch >= first + n + TINY_WARM]
+    return {
+        "batches": n,
+        "messages": messages,
+        "deliveries": sum(report.deliveries for report in reports),
+        "seconds": round(sum(seconds), 3),
+        "messages_per_s": round(messages / sum(seconds), 1),
+        "batch_s_median": round(median(seconds), 3),
+        "batch_s_max": round(max(seconds), 3),
+        "pipeline_s": round(in_pipeline, 3),
+        "busiest_s": round(float(load.max()), 3),
+        **{f"cpu_{role}_s": round(value, 2) for role, value in cpu.items()},
+        "cpu_us_per_message": round(cpu["all"] * 1e6 / messages, 3),
+        "cpu_us_per_tuple": round(cpu["all"] * 1e6 / max(tuples, 1), 3),
+        "tuples_per_message": round(tuples / messages, 3),
+        "replication": round(watched.replication, 3),
+        "balance_seconds": round(float(load.max() / load.mean()), 3),
+        "balance_messages": round(float(routed.max() / max(routed.mean(), 1e-9)), 3),
+        "segment_bytes_per_message": round(sum(watched.segment_bytes[batch] for batch in chosen) / messages, 1),
+        "tiny_batch_ms": round(median(tiny) * 1e3, 1),
+        "tiny_batch_ms_max": round(max(tiny) * 1e3, 1),
+        "tiny_batches": len(tiny),
+        "worker_private_mb": [round(each / 1e6, 1) for each in watched.private],
+    }

@@ -1,0 +1,191 @@
+"""Undo and redo records: how an engine keeps every change whole, whatever interrupts it.
+
+A change that takes several writes first stores a record in `State.torn`, and its last write, which is one step, takes
+the record away. Whoever finds a record there, be it the call that was interrupted or the next one, lets it `mend` the
+state: a change that had not come to its end is undone, one that cannot be undone any more is completed. Mending may be
+interrupted as well, so all of it can be done again. Calls of an index are whole by themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.columns import NO_TIME, TOPK
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast._ids import IdTable, Kinds
+    from nearcast.columns import Subscriptions
+    from nearcast.engine import State
+    from nearcast.indexes import Index
+    from nearcast.request_texts import RequestTexts
+    from nearcast.text.weights import TermWeights
+    from nearcast.topk.checkpoint import Checkpoint
+    from nearcast.topk.holder_numbers import Holding
+    from nearcast.topk.keeper import Keeper
+    from nearcast.topk.window_words import WindowWords
+
+
+class ChangeRecord(Protocol):
+    """What is known of a change under way."""
+
+    def mend(self, state: State) -> None:
+        """Undo the change or complete it, and take the record away in the last step."""
+
+
+@dataclass(frozen=True)
+class StoringUndo:
+    """Undo record of subscriptions stored or moved: new ids get none of it, known ones what they had.
+
+    `n_slots` and `n_live` are those of the index before, `kinds` those of the ids. `held` is what the slots `replaced`
+    held, `expires` when that expires, and `texts` where its request texts lie.
+    """
+
+    n_slots: int
+    n_live: int
+    new_ids: pa.Array
+    kinds: Kinds
+    replaced: NDArray[np.int32]
+    held: Subscriptions | None
+    expires: NDArray[np.int64]
+    texts: NDArray[np.int64]
+
+    @classmethod
+    def before(
+        cls, state: State, new_ids: pa.Array, replaced: NDArray[np.int32], held: Subscriptions | None = None
+    ) -> StoringUndo:
+        """Return the record of a change that is about to begin; `held` saves a look where that is known."""
+        if held is None and len(replaced):
+            held = state.index.subscriptions(replaced)
+        expires = np.full(len(replaced), NO_TIME)
+        has_expiry = replaced < len(state.expires)
+        expires[has_expiry] = state.expires[replaced[has_expiry]]
+        texts, kinds = state.texts.spans(replaced), state.ids.kinds
+        return cls(state.index.n_slots, len(state.index), new_ids, kinds, replaced, held, expires, texts)
+
+    def mend(self, state: State) -> None:
+        """Undo the change."""
+        index = state.index
+        added = np.arange(self.n_slots, index.n_slots, dtype=np.int32)
+        if len(index) > self.n_live:
+            index.remove(added)
+        if self.held is not None:
+            index.replace(self.replaced, self.held)
+        if len(self.new_ids):
+            state.ids.unbind(self.new_ids, self.kinds)
+        state.expires[added[added < len(state.expires)]] = NO_TIME
+        has_expiry = self.replaced < len(state.expires)
+        state.expires[self.replaced[has_expiry]] = self.expires[has_expiry]
+        state.texts.put_back(self.replaced, self.texts)
+        if state.topk is not None:
+            self._put_back(state.topk, added)
+        state.commit(torn=None)
+
+    def _put_back(self, topk: Keeper, added: NDArray[np.int32]) -> None:
+        """Let the same slots be top-k subscriptions as before, with the k they had."""
+        is_topk, k = np.zeros(len(self.replaced), np.bool_), np.empty(0, np.int32)
+        if self.held is not None and self.held.scoring is not None:
+            is_topk = self.held.kind == TOPK
+            k = self.held.scoring.k[is_topk]
+        topk.put_back(np.append(added, self.replaced[~is_topk]), self.replaced[is_topk], k)
+
+
+@dataclass(frozen=True)
+class ArrivalUndo:
+    """Undo record of messages that arrive in a window, or of its clock."""
+
+    before: Checkpoint
+
+    def mend(self, state: State) -> None:
+        """Undo the change."""
+        assert state.topk is not None
+        state.topk.roll_back(self.before)
+        state.commit(torn=None)
+
+
+@dataclass(frozen=True)
+class WeighingUndo:
+    """Undo record of a change of vocabulary, by the weights of before."""
+
+    weights: TermWeights
+
+    def mend(self, state: State) -> None:
+        """Undo the change."""
+        if state.n_weighed:
+            state.index.set_weights(self.weights.from_term(0))
+        if state.topk is not None:
+            state.topk.look_again_at_all(self.weights)
+        state.commit(torn=None)
+
+
+@dataclass(frozen=True)
+class RemovalRedo:
+    """Redo record of subscriptions that go: when the index has removed them, the rest follows.
+
+    `n_live` is that of the index before, -1 if it is not to remove anything; `then` are attributes of the state to be
+    set in the last step.
+    """
+
+    slots: NDArray[np.int32]
+    n_live: int
+    then: dict[str, Any] = field(default_factory=dict)
+
+    def mend(self, state: State) -> None:
+        """Complete the change if the index has made its part of it, else drop it."""
+        if len(state.index) == self.n_live:
+            state.commit(torn=None)
+            return
+        if state.topk is not None:
+            state.topk.release_again(self.slots)
+        if self.n_live >= 0:
+            state.ids.release_again(self.slots)
+            state.expires[self.slots[self.slots < len(state.expires)]] = NO_TIME
+        state.commit(torn=None, **self.then)
+
+
+@dataclass(frozen=True)
+class RenumberingRedo:
+    """Redo record of slots that get other numbers: when the index has them, everything else follows in one step.
+
+    `n_slots` is that of the index before; the rest is as it is to be afterwards.
+    """
+
+    n_slots: int
+    ids: IdTable
+    texts: RequestTexts
+    holding: Holding | None
+    expires: NDArray[np.int64]
+    by_slot: dict[str, NDArray[Any]]
+
+    def mend(self, state: State) -> None:
+        """Complete the change if the index has made its part of it, else drop it."""
+        if state.index.n_slots == self.n_slots:
+            state.commit(torn=None)
+            return
+        if state.topk is not None and self.holding is not None:
+            state.topk.holding = self.holding
+        state.commit(torn=None, ids=self.ids, texts=self.texts, expires=self.expires, by_slot=self.by_slot)
+
+
+@dataclass(frozen=True)
+class CompactionRedo:
+    """Redo record of a compaction of the word table: what was built beside the state takes the place of what it had.
+
+    `then` are all attributes of the state that change; `holding` and `words` are those of a window.
+    """
+
+    index: Index
+    holding: Holding | None
+    words: WindowWords | None
+    then: dict[str, Any]
+
+    def mend(self, state: State) -> None:
+        """Complete the change."""
+        if state.topk is not None:
+            state.topk.__dict__.update(index=self.index, holding=self.holding, words=self.words)  # in one step
+        state.commit(torn=None, index=self.index, **self.then)

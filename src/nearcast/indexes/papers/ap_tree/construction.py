@@ -1,0 +1,125 @@
+"""Building a tree, or a part of it, from the top down (paper, Algorithm 4).
+
+A task is a node and the atoms that came there. It ends as a leaf, or the node is parted and every child that is not
+empty becomes a task of its own. Tasks are a stack, and so are their atoms in one pool. A kernel that finds no room in
+an array writes what it needs and gives up; the task is still there when it is called again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import kernel
+from nearcast.indexes.papers.ap_tree.keywords import keyword_partition
+from nearcast.indexes.papers.ap_tree.layout import (
+    BY_SPACE,
+    BY_WORDS,
+    OFFSET_SHIFT,
+    PLACE,
+    STATE,
+    Tree,
+    resized,
+    with_room,
+)
+from nearcast.indexes.papers.ap_tree.node_kinds import (
+    NODE,
+    POOL_FIRST,
+    POOL_LAST,
+    SAID_FIRST,
+    SAID_LAST,
+    TASKS,
+    Work,
+    make_leaf,
+    part_by_space,
+    part_by_words,
+)
+from nearcast.indexes.papers.ap_tree.space import space_partition
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.indexes.papers.ap_tree.model import Model
+    from nearcast.indexes.shared.atoms import Atoms
+
+#: Values of `Settings.priority`.
+ADAPTIVE, KEYWORDS_FIRST, SPACE_FIRST = range(3)
+PRIORITIES = ("adaptive", "keyword", "space")
+
+
+class Settings(NamedTuple):
+    """What a tree is built with: f, θp, whether keyword partitions are optimal, and who is asked first."""
+
+    fan_out: int
+    leaf: int
+    is_optimal: bool
+    priority: int
+
+
+def work_of(nodes: NDArray[np.int64], members: list[NDArray[np.int32]], said: list[NDArray[np.int32]]) -> Work:
+    """Return a task for each node, with these atoms and these messages of the sample."""
+    task = np.zeros((len(nodes) + 64, 5), np.int64)
+    task[: len(nodes), NODE] = nodes
+    for column, lists in ((POOL_FIRST, members), (SAID_FIRST, said)):
+        last = np.cumsum([len(each) for each in lists])
+        task[: len(nodes), column + 1] = last
+        task[1 : len(nodes), column] = last[:-1]
+    nothing = np.empty(0, np.int32)
+    pool, heard = np.concatenate([nothing, *members]), np.concatenate([nothing, *said])
+    return Work(task, pool, heard, np.array([len(nodes), 0, 0]), np.zeros(3, np.int64))
+
+
+def grown(tree: Tree, work: Work, atoms: Atoms, ranks: NDArray[np.int32], model: Model, settings: Settings) -> Tree:
+    """Do all tasks; return the tree, perhaps in larger arrays. The nodes of the tasks must be empty leaves."""
+    while not _do_tasks(tree, work, atoms, ranks, model, settings):
+        tree = with_room(tree)
+        used, more = {"task": int(work.used[TASKS]), "pool": len(work.pool), "said": len(work.said)}, {}
+        for kind, name in enumerate(("task", "pool", "said")):
+            array = getattr(work, name)
+            if work.need[kind] > len(array):
+                more[name] = resized(array, int(work.need[kind]) + len(array) // 2, used[name])
+        work = work._replace(**more)
+    return tree
+
+
+@kernel
+def _do_tasks(tree, work, atoms, ranks, model, settings):
+    """Do tasks until none is left; False when room ran out."""
+    while work.used[TASKS] > 0:
+        if not _do_task(tree, work, atoms, ranks, model, settings):
+            return False
+    return True
+
+
+@kernel
+def _do_task(tree, work, atoms, ranks, model, settings):
+    """Make a leaf of the node of the last task, or part it by what costs less."""
+    task = work.task[work.used[TASKS] - 1]
+    node, members = task[NODE], work.pool[task[POOL_FIRST] : task[POOL_LAST]].copy()
+    state, as_leaf = tree.node[node, STATE], float(members.size)
+    may_words = (state & BY_WORDS) != 0 and members.size > settings.leaf
+    may_space = (state & BY_SPACE) != 0 and members.size > settings.leaf
+    asks_words_first = may_words and not (may_space and settings.priority == SPACE_FIRST)
+    cut, hit, cost = _by_words(asks_words_first, members, state, atoms, ranks, model, settings)
+    if may_space and not (settings.priority == KEYWORDS_FIRST and cost < as_leaf):
+        said = work.said[task[SAID_FIRST] : task[SAID_LAST]].copy()
+        x_line, y_line, met, space_cost = space_partition(
+            members, said, tree.node[node, PLACE], tree.region, atoms, model, settings.fan_out
+        )
+        if space_cost < as_leaf and space_cost <= cost:
+            return part_by_space(tree, work, atoms, members, x_line, y_line, met, model.point)
+    if not asks_words_first:
+        cut, hit, cost = _by_words(may_words, members, state, atoms, ranks, model, settings)
+    if cost < as_leaf:
+        return part_by_words(tree, work, atoms, ranks, members, cut, hit)
+    return make_leaf(tree, work, atoms, members, settings.leaf)
+
+
+@kernel
+def _by_words(may_words, members, state, atoms, ranks, model, settings):
+    """Return the keyword partition and its cost, infinite where there may be none."""
+    if not may_words:
+        return np.empty((0, 2), np.int32), np.empty(0), np.inf
+    offset = state >> OFFSET_SHIFT
+    return keyword_partition(members, offset, atoms, ranks, model, settings.fan_out, settings.is_optimal)

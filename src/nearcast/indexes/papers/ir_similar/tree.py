@@ -1,0 +1,102 @@
+"""The IR-tree in flat arrays: nodes, their bounds, and for every word the nodes and positions that have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import kernel
+from nearcast.indexes.papers.ir_similar.bounds import Bounds, bounds_of
+from nearcast.indexes.shared.forest import Forest, build_forest, taken
+from nearcast.indexes.shared.scores import Scored
+from nearcast.indexes.shared.word_lists import NEEDS, WordLists, ledger_of, lists_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Holders(NamedTuple):
+    """The nodes with term t below are `node[start[t]:start[t + 1]]`, ascending, roots apart."""
+
+    start: NDArray[np.int64]
+    node: NDArray[np.int32]
+
+
+class IrTree(NamedTuple):
+    """Trees over positions; position p is row `row[p]` of the table, and `scored` holds its columns by position.
+
+    The inverted file of a node is no array of its own: for a word it is the stretch of its `holders`, or in a leaf of
+    its `lists`, that lies among the children of the node.
+
+    `ledger` is by position. The positions of leaf i that need no word are
+    `wordless[wordless_first[i]:wordless_last[i]]`.
+    """
+
+    forest: Forest
+    bounds: Bounds
+    holders: Holders
+    lists: WordLists
+    row: NDArray[np.int64]
+    scored: Scored
+    ledger: NDArray[np.float32]
+    wordless: NDArray[np.int32]
+    wordless_first: NDArray[np.int64]
+    wordless_last: NDArray[np.int64]
+
+
+def build_ir_tree(
+    scored: Scored, rows: NDArray[np.int64], group: NDArray[np.int64], fan_out: int, n_terms: int
+) -> IrTree:
+    """Return a tree over each group of these rows."""
+    forest, order = build_forest(scored.point[rows], group, fan_out)
+    row = rows[order]
+    held = taken(scored, row)
+    ledger = ledger_of(held)
+    wordless = np.flatnonzero(ledger[:, NEEDS] <= 0.0)
+    lists = lists_of(held, np.arange(len(row)), n_terms)
+    return IrTree(
+        forest,
+        bounds_of(forest, held),
+        _holders(forest, lists),
+        lists,
+        row,
+        held,
+        ledger,
+        wordless.astype(np.int32),
+        np.searchsorted(wordless, forest.first),
+        np.searchsorted(wordless, forest.last),
+    )
+
+
+def _holders(forest: Forest, lists: WordLists) -> Holders:
+    """Return the nodes that have each word, but for roots."""
+    n_nodes = len(forest.box)
+    leaves = np.flatnonzero(forest.is_leaf)
+    leaf_of = np.repeat(leaves, (forest.last - forest.first)[leaves]).astype(np.int32)
+    seen = np.full(n_nodes, -1, np.int64)
+    start = np.zeros(len(lists.start), np.int64)
+    nothing = np.empty(0, np.int32)
+    _walk_up(forest.parent, lists.start, lists.row, leaf_of, seen, start[1:], nothing)
+    np.cumsum(start, out=start)
+    node = np.empty(int(start[-1]), np.int32)
+    seen[:] = -1
+    _walk_up(forest.parent, lists.start, lists.row, leaf_of, seen, start[:-1].copy(), node)
+    return Holders(start, node)
+
+
+@kernel
+def _walk_up(parent, list_start, listed, leaf_of, seen, at, nodes):
+    """Count in `at` the nodes above the positions of each word, or if there is room write them from `at` on, sorted."""
+    for term in range(list_start.size - 1):
+        first = at[term]
+        for i in range(list_start[term], list_start[term + 1]):
+            node = leaf_of[listed[i]]
+            while parent[node] >= 0 and seen[node] != term:
+                seen[node] = term
+                if nodes.size:
+                    nodes[at[term]] = node
+                at[term] += 1
+                node = parent[node]
+        if nodes.size:
+            nodes[first : at[term]].sort()

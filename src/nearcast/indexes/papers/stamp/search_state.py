@@ -1,0 +1,94 @@
+"""What a search works with: the index as kernels read it, the messages, working memory, and where answers go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.indexes.papers.stamp.lists import Entries, Late, Lists
+    from nearcast.indexes.papers.stamp.members import Members
+    from nearcast.indexes.shared.packed_rtree import RTree
+
+
+class Held(NamedTuple):
+    """The index as kernels read it; `level_total` is how many entries a leaf has on each level, here and beyond."""
+
+    tree: RTree
+    lists: Lists
+    entries: Entries
+    late: Late
+    members: Members
+    level_total: NDArray[np.int32]
+
+
+class Asked(NamedTuple):
+    """The messages to search for, as columns of `Messages`."""
+
+    term_start: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    box: NDArray[np.float64]
+    totals: NDArray[np.float64]
+
+
+class Scratch(NamedTuple):
+    """Working memory of a search, used again for every message.
+
+    `alive` and `cursor` go down the levels of regions. The columns of candidates are those of one leaf.
+    """
+
+    has: NDArray[np.uint8]
+    token: NDArray[np.int32]
+    alive: NDArray[np.int32]
+    n_alive: NDArray[np.int64]
+    cursor: NDArray[np.int64]
+    end: NDArray[np.int64]
+    found_list: NDArray[np.int32]
+    level_list: NDArray[np.int32]
+    resume: NDArray[np.int64]
+    place: NDArray[np.float64]
+    candidate: NDArray[np.int32]
+    distance: NDArray[np.float64]
+    amount: NDArray[np.float64]
+    n_common: NDArray[np.int32]
+    cost: NDArray[np.int32]
+    tally: NDArray[np.int64]
+    spare_slots: NDArray[np.int32]
+    spare_scores: NDArray[np.float64]
+    digits: NDArray[np.int64]
+
+
+class Found(NamedTuple):
+    """Where answers are written: slots and their scores, and the slot of every row of the table."""
+
+    slots: NDArray[np.int32]
+    scores: NDArray[np.float64]
+    slot_of: NDArray[np.int32]
+
+
+def new_scratch(n_terms: int, n_members: int, most_in_leaf: int, n_levels: int, n_tokens: int) -> Scratch:
+    """Return working memory for so many terms, members in all and in a leaf, levels of regions, tokens of a message."""
+    return Scratch(
+        has=np.zeros(n_terms, np.uint8),
+        token=np.empty(n_tokens, np.int32),
+        alive=np.empty((n_levels, n_tokens), np.int32),
+        n_alive=np.empty(n_levels, np.int64),
+        cursor=np.empty(n_levels, np.int64),
+        end=np.empty(n_levels, np.int64),
+        found_list=np.empty(n_tokens, np.int32),
+        level_list=np.empty(n_tokens, np.int32),
+        resume=np.empty(n_tokens, np.int64),
+        place=np.empty((2, 4)),
+        candidate=np.empty(most_in_leaf, np.int32),
+        distance=np.empty(most_in_leaf),
+        amount=np.empty(most_in_leaf),
+        n_common=np.empty(most_in_leaf, np.int32),
+        cost=np.empty(most_in_leaf, np.int32),
+        tally=np.zeros(2, np.int64),
+        spare_slots=np.empty(n_members, np.int32),
+        spare_scores=np.empty(n_members),
+        digits=np.empty(256, np.int64),
+    )

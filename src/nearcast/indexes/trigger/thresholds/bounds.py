@@ -1,0 +1,321 @@
+"""What a trigger can reach for a message, and what 64 of them can reach together.
+
+Trigger i waits for messages whose first common word with its subscription, in the order of all words, is its own.
+Such a message reaches at most
+
+    text[i]·u + rest[i]·after + place[i]·near[i]
+
+where text = w·p and rest = w·q, with p the share of the word in the unit vector of the subscription and q the length
+of what comes after it; u is the share of the word in the unit vector of the message, `after` the length of what comes
+after it there (Cauchy-Schwarz), and place = 1 - w. If the message has none of the later words, which a signature of
+32 bits may tell, `rest` counts for nothing. A trigger can fire if this is no less than its threshold.
+
+The most by which any of a block's triggers can pass its threshold is a maximum of linear functions of
+(u, after, near): convex, and growing in each. Between the corners of a grid it lies below what is interpolated from
+its values there, so a table of those values is a bound that is safe, and tight where the triggers of a block are alike.
+A threshold that rises leaves the table valid; one that falls raises it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import hot_kernel, step
+from nearcast.indexes.trigger.thresholds.frame import BEND, BEYOND, HALF, REACH
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Triggers in a block. A list of no more has no blocks.
+BLOCK = 64
+#: Triggers, or blocks, that are tried at once: one bit each.
+GROUP = 32
+#: Scores are held in multiples of this.
+_UNIT = np.float32(1.0 / 32768.0)
+_UNITS, _MOST_UNITS = 32768.0, 65535.0
+#: A block that is looked at in vain is worth a new table when so many of its thresholds have risen.
+STALE = 8
+#: Steps across a box.
+_STEPS = 65535.0
+#: A trigger fires if it misses by no more: far above what float32 loses.
+TOLERANCE = np.float32(-8e-6)
+
+#: The corners of the grid.
+U_LEVELS = np.array([0.0, 0.08, 0.16, 0.3, 0.55, 1.0], np.float32)
+AFTER_LEVELS = np.array([0.0, 0.2, 0.5, 1.0], np.float32)
+NEAR_LEVELS = np.array([0.0, 0.8, 0.95, 1.0], np.float32)
+_N_U, _N_AFTER, _N_NEAR = len(U_LEVELS), len(AFTER_LEVELS), len(NEAR_LEVELS)
+CORNERS = _N_U * _N_AFTER * _N_NEAR
+
+_U_OF, _AFTER_OF, _NEAR_OF = (
+    np.ascontiguousarray(levels.ravel()) for levels in np.meshgrid(U_LEVELS, AFTER_LEVELS, NEAR_LEVELS, indexing="ij")
+)
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_BARELY_HALF = np.float32(0.51)
+_NEAR_1, _NEAR_2 = NEAR_LEVELS[1], NEAR_LEVELS[2]
+_SPAN_1, _SPAN_2, _SPAN_3 = np.diff(NEAR_LEVELS)
+
+
+class Entries(NamedTuple):
+    """Triggers, a column each, in few bits: what a message reads of them decides how long it takes.
+
+    `text`, `rest` and `place` are rounded up to multiples of 1/32768, `threshold` down. `x`, `y` and `z` are rounded to
+    one of 65536 steps across the box of the block, or across the frame in a list without blocks. `steep` says how fast
+    nearness falls with the distance in the frame.
+    """
+
+    text: NDArray[np.uint16]
+    rest: NDArray[np.uint16]
+    place: NDArray[np.uint16]
+    threshold: NDArray[np.uint16]
+    x: NDArray[np.uint16]
+    y: NDArray[np.uint16]
+    z: NDArray[np.uint16]
+    steep: NDArray[np.float32]
+    signature: NDArray[np.uint32]
+    row: NDArray[np.int32]
+
+
+_ENTRY_TYPES = (*["u2"] * 7, "f4", "u4", "i4")
+
+
+class Blocks(NamedTuple):
+    """Blocks of triggers: corner c of block b is `table[c · n + b]`, side s of its box `box[s · n + b]`.
+
+    `steep` is the least of the block; `stale` counts the thresholds that have risen since the table was made.
+    """
+
+    table: NDArray[np.float32]
+    box: NDArray[np.float32]
+    steep: NDArray[np.float32]
+    stale: NDArray[np.uint8]
+
+
+def new_entries(n: int) -> Entries:
+    """Make room for n triggers."""
+    return Entries(*(np.zeros(n, kind) for kind in _ENTRY_TYPES))
+
+
+def new_blocks(n: int) -> Blocks:
+    """Make room for n blocks."""
+    table, box = np.empty(CORNERS * n, np.float32), np.empty(6 * n, np.float32)
+    return Blocks(table, box, np.empty(n, np.float32), np.zeros(n, np.uint8))
+
+
+@step
+def rounded_up(share):
+    """Return a share of a score as entries hold it, no less than it is."""
+    return np.uint16(min(_MOST_UNITS, math.ceil(float(share) * _UNITS)))
+
+
+@step
+def threshold_as_entry(threshold):
+    """Return a threshold as entries hold it, no more than it is; one of nearly 2 or more is reached by no message."""
+    return np.uint16(math.floor(min(max(float(threshold), 0.0) * _UNITS, _MOST_UNITS)))
+
+
+@step
+def stepped(value, low, high):
+    """Return the step between two sides of a box that is nearest to a value."""
+    if high <= low:
+        return np.uint16(0)
+    return np.uint16(min(max(math.floor((value - low) / (high - low) * _STEPS + 0.5), 0.0), _STEPS))
+
+
+@step
+def box_of_block(blocks, block):
+    """Return the low sides of the box of a block, and the size of a step on each axis."""
+    n, box = blocks.steep.size, blocks.box
+    x, y, z = box[block], box[2 * n + block], box[4 * n + block]
+    return x, y, z, _step(x, box[n + block]), _step(y, box[3 * n + block]), _step(z, box[5 * n + block])
+
+
+@step
+def box_of_frame(frame):
+    """Return the low sides of the box of a frame, and the size of a step on each axis."""
+    x, y, z = np.float32(frame[HALF]), np.float32(frame[HALF + 1]), np.float32(frame[HALF + 2])
+    return -x, -y, -z, _step(-x, x), _step(-y, y), _step(-z, z)
+
+
+@step
+def _step(low, high):
+    return (high - low) / np.float32(_STEPS)
+
+
+# Tables
+
+
+@step
+def _corner_value(entries, at, corner):
+    text, rest, place = np.float32(entries.text[at]), np.float32(entries.rest[at]), np.float32(entries.place[at])
+    reached = text * _U_OF[corner] + rest * _AFTER_OF[corner] + place * _NEAR_OF[corner]
+    return (reached - np.float32(entries.threshold[at])) * _UNIT
+
+
+@step
+def fill_table(entries, blocks, block, first, last, most):
+    """Make the table of a block, which is the triggers first to last; `most` is room for one table."""
+    n = blocks.steep.size
+    most[:] = np.float32(-4.0)
+    for at in range(first, last):
+        for corner in range(CORNERS):
+            value = _corner_value(entries, at, corner)
+            most[corner] = value if value > most[corner] else most[corner]
+    for corner in range(CORNERS):
+        blocks.table[corner * n + block] = most[corner]
+    blocks.stale[block] = 0
+
+
+@step
+def raise_table(entries, blocks, block, at):
+    """Let the table of a block be no less than one of its triggers asks."""
+    n = blocks.steep.size
+    for corner in range(CORNERS):
+        value = _corner_value(entries, at, corner)
+        if value > blocks.table[corner * n + block]:
+            blocks.table[corner * n + block] = value
+
+
+@step
+def _cell(levels, value):
+    """Return the cell of the grid that holds a value, and how far into it the value lies."""
+    cell = 0
+    while cell < levels.size - 2 and value > levels[cell + 1]:
+        cell += 1
+    return cell, (value - levels[cell]) / (levels[cell + 1] - levels[cell])
+
+
+@step
+def _near_of(squared, bend, bend_more, reach, steep):
+    """Return a bound on the nearness at a squared straight distance."""
+    away = math.sqrt(squared) * (_ONE + squared * (bend + bend_more * squared)) - reach
+    away = away if away > _ZERO else _ZERO
+    near = _ONE - away * steep
+    return near if near > _ZERO else _ZERO
+
+
+@step
+def _outside(low, high, value):
+    below, above = low - value, value - high
+    gap = below if below > above else above
+    return gap if gap > _ZERO else _ZERO
+
+
+@step
+def _at_near(table, c0, c1, c2, c3, f0, f1, f2, f3, at):
+    """Interpolate between the four corners around (u, after), at one level of nearness."""
+    return f0 * table[c0 + at] + f1 * table[c1 + at] + f2 * table[c2 + at] + f3 * table[c3 + at]
+
+
+@step
+def live_blocks(blocks, first, n_here, u, after, frame, view):
+    """Return a bit for each of up to 32 blocks from `first` on: set where one of its triggers may fire.
+
+    The table is convex along nearness, so the interpolation is the greatest of the lines through its neighbours.
+    """
+    n = np.uint64(blocks.steep.size)
+    bend, bend_more = np.float32(frame[BEND]), np.float32(frame[BEND + 1])
+    x, y, z = np.float32(view[0]), np.float32(view[1]), np.float32(view[2])
+    beyond, reach = np.float32(view[BEYOND]), np.float32(view[REACH])
+    i, fu = _cell(U_LEVELS, u)
+    j, fa = _cell(AFTER_LEVELS, after)
+    f0, f1, f2, f3 = (_ONE - fu) * (_ONE - fa), (_ONE - fu) * fa, fu * (_ONE - fa), fu * fa
+    c0 = np.uint64((i * _N_AFTER + j) * _N_NEAR) * n
+    c1 = c0 + np.uint64(_N_NEAR) * n
+    c2 = c0 + np.uint64(_N_AFTER * _N_NEAR) * n
+    c3 = c2 + np.uint64(_N_NEAR) * n
+    two, three, four, five = np.uint64(2) * n, np.uint64(3) * n, np.uint64(4) * n, np.uint64(5) * n
+    live = np.int64(0)
+    box, table = blocks.box, blocks.table
+    for bit in range(n_here):
+        at = np.uint64(first) + np.uint64(bit)
+        dx = _outside(box[at], box[n + at], x)
+        dy = _outside(box[two + at], box[three + at], y)
+        dz = _outside(box[four + at], box[five + at], z)
+        near = _near_of(dx * dx + dy * dy + dz * dz + beyond, bend, bend_more, reach, blocks.steep[at])
+        v0 = _at_near(table, c0, c1, c2, c3, f0, f1, f2, f3, at)
+        v1 = _at_near(table, c0, c1, c2, c3, f0, f1, f2, f3, n + at)
+        v2 = _at_near(table, c0, c1, c2, c3, f0, f1, f2, f3, two + at)
+        v3 = _at_near(table, c0, c1, c2, c3, f0, f1, f2, f3, three + at)
+        most = v0 + (v1 - v0) * (near / _SPAN_1)
+        line = v1 + (v2 - v1) * ((near - _NEAR_1) / _SPAN_2)
+        most = line if line > most else most
+        line = v2 + (v3 - v2) * ((near - _NEAR_2) / _SPAN_3)
+        most = line if line > most else most
+        live |= np.int64(most >= TOLERANCE) << np.int64(bit)
+    return live
+
+
+@step
+def _entry_near(entries, at, bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach):
+    """Return a bound on the nearness of a trigger; x, y and z lead from the message to the low sides of the box."""
+    dx = np.float32(entries.x[at]) * step_x + x
+    dy = np.float32(entries.y[at]) * step_y + y
+    dz = np.float32(entries.z[at]) * step_z + z
+    return _near_of(dx * dx + dy * dy + dz * dz + beyond, bend, bend_more, reach, entries.steep[at])
+
+
+@step
+def _seen_from(frame, view, box):
+    """Return what `_entry_near` asks; a place is off by no more than half a step on each axis."""
+    low_x, low_y, low_z, step_x, step_y, step_z = box
+    x, y, z = low_x - np.float32(view[0]), low_y - np.float32(view[1]), low_z - np.float32(view[2])
+    reach = np.float32(view[REACH]) + _BARELY_HALF * (step_x + step_y + step_z)
+    bend, bend_more, beyond = np.float32(frame[BEND]), np.float32(frame[BEND + 1]), np.float32(view[BEYOND])
+    return bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach
+
+
+@step
+def live_entries(entries, first, n_here, u, after, bits, is_lenient, frame, view, box):
+    """Return a bit for each of up to 32 triggers from `first` on: set where it may fire.
+
+    `bits` are the signature of the message's later words. Unless lenient, a trigger must share one of them. `box` is
+    what `box_of_block` or `box_of_frame` says.
+    """
+    bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach = _seen_from(frame, view, box)
+    live = np.int64(0)
+    for bit in range(n_here):
+        at = np.uint64(first) + np.uint64(bit)
+        near = _entry_near(entries, at, bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach)
+        shares = (entries.signature[at] & bits) != 0
+        rest = np.float32(entries.rest[at]) if shares else _ZERO
+        reached = np.float32(entries.text[at]) * u + rest * after + np.float32(entries.place[at]) * near
+        missed = (reached - np.float32(entries.threshold[at])) * _UNIT
+        fires = (missed >= TOLERANCE) & (shares | is_lenient)
+        live |= np.int64(fires) << np.int64(bit)
+    return live
+
+
+@step
+def still_fires(entries, at, u, after, frame, view, box):
+    """Tell whether a trigger may fire when those of the later words that it may have are this long in the message."""
+    bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach = _seen_from(frame, view, box)
+    near = _entry_near(entries, at, bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach)
+    reached = np.float32(entries.text[at]) * u + np.float32(entries.rest[at]) * after
+    reached += np.float32(entries.place[at]) * near
+    return (reached - np.float32(entries.threshold[at])) * _UNIT >= TOLERANCE
+
+
+_BRUIJN = 0x077CB531
+_BIT_OF = np.zeros(32, np.int64)
+for _bit in range(32):
+    _BIT_OF[((_BRUIJN << _bit) & 0xFFFFFFFF) >> 27] = _bit
+
+
+@step
+def lowest_bit(live):
+    """Return the number of the lowest bit that is set, by a de Bruijn sequence."""
+    return _BIT_OF[(((live & -live) * _BRUIJN) & 0xFFFFFFFF) >> 27]
+
+
+@hot_kernel
+def fill_blocks(entries, blocks, start, first_block, most):
+    """Make the tables of all blocks; list l is the triggers from `start[l]`, its blocks from `first_block[l]`."""
+    for number in range(start.size - 1):
+        for block in range(first_block[number], first_block[number + 1]):
+            first = start[number] + BLOCK * (block - first_block[number])
+            last = min(first + BLOCK, start[number + 1])
+            fill_table(entries, blocks, block, first, last, most)

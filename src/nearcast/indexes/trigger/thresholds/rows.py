@@ -1,0 +1,166 @@
+"""Top-k subscriptions as rows, and the exact score of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast import _arrow
+from nearcast._jit import kernel, step
+from nearcast.columns import TOPK, Scoring, Subscriptions, gathered, joined
+from nearcast.geo import BOX, Regions, place_distance
+from nearcast.indexes.shared.scores import own_amounts, tfidf_common
+from nearcast.similarity import TFIDF, near_of, score_of, tfidf_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Columns of `MovingRows.record`, one line of the processor's cache: a message scores rows from all over.
+#: The words of a row are `term[FIRST:LAST]`, in the order of their strings; OWN is the squared length of their vector.
+X, Y, TEXT_WEIGHT, THRESHOLD, MAX_DISTANCE, OWN, FIRST, LAST = range(8)
+_COLUMNS = 8
+#: The slot of a row that counts no longer.
+DEAD = -1
+
+
+class MovingRows(NamedTuple):
+    """Subscriptions of kind `topk`, one a row; a dead row has the slot -1 and a threshold of infinity."""
+
+    slot: NDArray[np.int32]
+    record: NDArray[np.float64]
+    k: NDArray[np.int32]
+    term: NDArray[np.int32]
+
+
+def rows_of(slots: NDArray[np.int32], subscriptions: Subscriptions, weight: NDArray[np.float64]) -> MovingRows:
+    """Return top-k subscriptions as rows."""
+    scoring = subscriptions.scoring
+    assert scoring is not None
+    start = subscriptions.code_start[subscriptions.clause_start]
+    term = np.array(subscriptions.code[start[0] : start[-1]], np.int32)
+    record = new_records(len(slots))
+    record[:, X : Y + 1] = subscriptions.regions.part[subscriptions.regions.part_start[:-1], :2]
+    record[:, TEXT_WEIGHT] = scoring.text_weight
+    record[:, THRESHOLD] = scoring.threshold
+    record[:, MAX_DISTANCE] = scoring.max_distance
+    _number_words(record, start - start[0])
+    rows = MovingRows(np.array(slots, np.int32), record, np.array(scoring.k, np.int32), term)
+    weigh(rows, weight)
+    return rows
+
+
+def new_records(n: int) -> NDArray[np.float64]:
+    """Return n records, each at the beginning of a line of the processor's cache."""
+    spare = np.empty((n + 1) * _COLUMNS)
+    first = -(spare.ctypes.data // spare.itemsize) % _COLUMNS
+    return spare[first : first + n * _COLUMNS].reshape(n, _COLUMNS)
+
+
+def _number_words(record: NDArray[np.float64], start: NDArray[np.int64]) -> None:
+    record[:, FIRST], record[:, LAST] = start[:-1], start[1:]
+
+
+def word_starts(rows: MovingRows) -> NDArray[np.int64]:
+    """Return where the words of each row begin, and where the last ones end."""
+    return np.append(rows.record[:, FIRST], rows.record[-1:, LAST]).astype(np.int64)
+
+
+def weigh(rows: MovingRows, weight: NDArray[np.float64]) -> None:
+    """Write what the words of each row amount to under these weights."""
+    own = np.empty(len(rows.slot))
+    if len(own):
+        own_amounts(word_starts(rows), rows.term, np.full(len(own), TFIDF, np.uint8), weight, own)
+    rows.record[:, OWN] = own
+
+
+def take_rows(rows: MovingRows, keep: NDArray[np.int64]) -> MovingRows:
+    """Return these rows, packed, in this order."""
+    record = np.take(rows.record, keep, axis=0, out=new_records(len(keep)), mode="clip")
+    start, positions = gathered(word_starts(rows), keep) if len(keep) else (np.zeros(1, np.int64), keep)
+    _number_words(record, start)
+    return MovingRows(rows.slot[keep], record, rows.k[keep], np.ascontiguousarray(rows.term[positions]))
+
+
+def join_rows(pieces: list[MovingRows]) -> MovingRows:
+    """Return all rows of all pieces."""
+    record = new_records(sum(len(piece.slot) for piece in pieces))
+    np.concatenate([piece.record for piece in pieces], out=record)
+    _number_words(
+        record, joined([word_starts(piece) if len(piece.slot) else np.zeros(1, np.int64) for piece in pieces])
+    )
+    return MovingRows(
+        np.concatenate([piece.slot for piece in pieces]),
+        record,
+        np.concatenate([piece.k for piece in pieces]),
+        np.concatenate([piece.term for piece in pieces]),
+    )
+
+
+def subscriptions_of(rows: MovingRows) -> Subscriptions:
+    """Return what these rows ask; ids are their slots."""
+    n, record = len(rows.slot), rows.record
+    each = np.arange(n + 1, dtype=np.int64)
+    point = record[:, [X, Y, X, Y]]
+    nothing = np.full(n, -1, np.int32)
+    regions = Regions(np.full(n, BOX, np.uint8), each, point, nothing, np.empty((0, 3)), np.empty(0, object))
+    scoring = Scoring(
+        record[:, TEXT_WEIGHT].copy(),
+        record[:, THRESHOLD].copy(),
+        record[:, MAX_DISTANCE].copy(),
+        np.full(n, TFIDF, np.uint8),
+        rows.k,
+    )
+    return Subscriptions.of(
+        each,
+        word_starts(rows) if n else np.zeros(1, np.int64),
+        rows.term,
+        regions,
+        ids=_arrow.numbers(rows.slot),
+        kind=np.full(n, TOPK, np.uint8),
+        scoring=scoring,
+    )
+
+
+@step
+def comes_before(term, other, weight):
+    """Tell whether a word stands before another in the order of all words: rare ones, which weigh most, first."""
+    return weight[term] > weight[other] or (weight[term] == weight[other] and term < other)
+
+
+@step
+def shares_earlier(rows, row, term, weight, count):
+    """Tell whether a row shares a word with the message that stands before `term`."""
+    for i in range(int(rows.record[row, FIRST]), int(rows.record[row, LAST])):
+        word = rows.term[i]
+        if word < count.size and count[word] > 0.0 and comes_before(word, term, weight):
+            return True
+    return False
+
+
+@step
+def exact_score(rows, row, weight, count, totals, is_earth, box, message):
+    """Return what `scores.topk_score` returns: the same functions of the same numbers, read from the record."""
+    record = rows.record
+    common = tfidf_common(rows.term, int(record[row, FIRST]), int(record[row, LAST]), weight, count)
+    if common < 0.0:
+        return -1.0
+    text = tfidf_of(common, record[row, OWN], totals[message, 2])
+    distance = place_distance(
+        is_earth,
+        record[row, X],
+        record[row, Y],
+        box[message, 0],
+        box[message, 1],
+        box[message, 2],
+        box[message, 3],
+    )
+    return score_of(record[row, TEXT_WEIGHT], text, near_of(distance, record[row, MAX_DISTANCE]))
+
+
+@kernel
+def enter_slots(slot, where, number):
+    """Write where each live row is: the number of its component and its row in one."""
+    for row in range(slot.size):
+        if slot[row] >= 0:
+            where[slot[row]] = (number << 32) | row

@@ -1,0 +1,316 @@
+"""Look messages up in lists of triggers, or in a delta, and score what may fire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import hot_kernel, step
+from nearcast.indexes.shared.scores import count_words, forget_words
+from nearcast.indexes.trigger.thresholds.bounds import (
+    BLOCK,
+    CORNERS,
+    GROUP,
+    STALE,
+    box_of_block,
+    box_of_frame,
+    fill_table,
+    live_blocks,
+    live_entries,
+    lowest_bit,
+    still_fires,
+)
+from nearcast.indexes.trigger.thresholds.frame import VIEW, set_view
+from nearcast.indexes.trigger.thresholds.layout import list_of, signature_bit
+from nearcast.indexes.trigger.thresholds.rows import FIRST, THRESHOLD, comes_before, exact_score, shares_earlier
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Fields of `Work.tally`.
+HITS, LOOKED_AT, VERIFIED, BLOCKS_TRIED, WAITING = 0, 1, 2, 3, 4
+
+#: Candidates that are collected before they are scored.
+_CANDIDATES = 1024
+_ANY_WORD = -1
+#: A trigger is asked again if no more than so many words of the message come after its own.
+_WORTH_ASKING = 64
+
+
+class Batch(NamedTuple):
+    """Messages as searches read them, and the weights of words; `earth` holds 1 on the earth."""
+
+    term_start: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    box: NDArray[np.float64]
+    totals: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    earth: NDArray[np.uint8]
+
+
+class Work(NamedTuple):
+    """Scratch space of one thread.
+
+    `counts` tells how often the message says each term. The first of `said`, `u`, `after` and `bits` are its words in
+    the order of all words: the share of each in the message's unit vector, the length of what comes after it, and the
+    signature of that. The first `tally[WAITING]` candidates are rows that may be concerned and the word each was found
+    through (-1: any). The first `tally[HITS]` hits are slot, score and message, by component.
+    """
+
+    counts: NDArray[np.float64]
+    said: NDArray[np.int32]
+    u: NDArray[np.float32]
+    after: NDArray[np.float32]
+    bits: NDArray[np.uint32]
+    seen: NDArray[np.float64]
+    candidate: NDArray[np.int32]
+    through: NDArray[np.int32]
+    first: NDArray[np.int64]
+    touched: NDArray[np.int32]
+    slot: NDArray[np.int32]
+    table: NDArray[np.float32]
+    hit_slot: NDArray[np.int32]
+    hit_score: NDArray[np.float64]
+    hit_message: NDArray[np.int32]
+    tally: NDArray[np.int64]
+
+
+def new_work(n_terms: int, longest: int, room: int) -> Work:
+    """Make scratch space for this many terms, words of a message, and hits."""
+    return Work(
+        np.zeros(n_terms),
+        np.empty(longest, np.int32),
+        np.empty(longest, np.float32),
+        np.empty(longest, np.float32),
+        np.empty(longest, np.uint32),
+        np.empty(VIEW),
+        np.empty(_CANDIDATES, np.int32),
+        np.empty(_CANDIDATES, np.int32),
+        np.empty(_CANDIDATES, np.int64),
+        np.empty(_CANDIDATES, np.int32),
+        np.empty(_CANDIDATES, np.int32),
+        np.empty(CORNERS, np.float32),
+        np.empty(room, np.int32),
+        np.empty(room),
+        np.empty(room, np.int32),
+        np.zeros(5, np.int64),
+    )
+
+
+@step
+def _list_words(batch, message, work):
+    """Write the distinct words that subscriptions may use to `work.said`; return how many."""
+    n = 0
+    for i in range(batch.term_start[message], batch.term_start[message + 1]):
+        term = batch.terms[i]
+        if 0 <= term < work.counts.size and work.counts[term] > 0.0:
+            # A word said often is listed once: its count is made negative until all are listed.
+            work.said[n] = term
+            work.counts[term] = -work.counts[term]
+            n += 1
+    for i in range(n):
+        work.counts[work.said[i]] = -work.counts[work.said[i]]
+    return n
+
+
+@step
+def _sort_words(said, n, weight):
+    """Put words into the order of all words; a Shell sort, since a message may have thousands."""
+    gap = n // 2
+    while gap > 0:
+        for i in range(gap, n):
+            term, j = said[i], i
+            while j >= gap and comes_before(term, said[j - gap], weight):
+                said[j] = said[j - gap]
+                j -= gap
+            said[j] = term
+        gap //= 2
+
+
+@step
+def prepare_words(batch, message, work):
+    """Count and order the words of a message and fill in what the bounds need; return how many words, and the length
+    of them all in the unit vector of the message."""
+    count_words(batch.terms, batch.term_start[message], batch.term_start[message + 1], work.counts)
+    n = _list_words(batch, message, work)
+    _sort_words(work.said, n, batch.weight)
+    total = batch.totals[message, 2]
+    squares, bits = 0.0, np.uint32(0)
+    for back in range(n):
+        i = n - 1 - back
+        term = work.said[i]
+        share = work.counts[term] * batch.weight[term]
+        u_squared = share * share / total if total > 0.0 else 0.0
+        work.u[i] = min(1.0, np.sqrt(u_squared))
+        work.after[i] = min(1.0, np.sqrt(squares))
+        work.bits[i] = bits
+        squares += u_squared
+        bits |= signature_bit(term)
+    return n, np.float32(min(1.0, np.sqrt(squares))), bits
+
+
+@step
+def _touch_candidates(rows, work):
+    """Read a little of every candidate: the processor waits for all of their memory at once, not for one by one."""
+    for c in range(work.tally[WAITING]):
+        work.first[c] = int(rows.record[work.candidate[c], FIRST])
+    for c in range(work.tally[WAITING]):
+        work.touched[c] = rows.term[min(work.first[c], rows.term.size - 1)]
+    for c in range(work.tally[WAITING]):
+        work.slot[c] = rows.slot[work.candidate[c]]
+
+
+@step
+def _score_candidates(rows, batch, message, work):
+    """Score the candidates that are found through their first common word; False for want of room for the hits."""
+    _touch_candidates(rows, work)
+    n, work.tally[WAITING] = work.tally[WAITING], 0
+    for c in range(n):
+        row, term = work.candidate[c], work.through[c]
+        if term != _ANY_WORD and shares_earlier(rows, row, term, batch.weight, work.counts):
+            continue
+        work.tally[VERIFIED] += 1
+        score = exact_score(rows, row, batch.weight, work.counts, batch.totals, batch.earth[0] == 1, batch.box, message)
+        if score >= 0.0 and score >= rows.record[row, THRESHOLD]:
+            at = work.tally[HITS]
+            if at == work.hit_slot.size:
+                return False
+            work.hit_slot[at], work.hit_score[at], work.hit_message[at] = work.slot[c], score, message
+            work.tally[HITS] = at + 1
+    return True
+
+
+@step
+def _later_length(work, i, n_words, signature):
+    """Return the length of those words after word i of the message that a signature may hold."""
+    squares = np.float32(0.0)
+    for j in range(i + 1, n_words):
+        if signature & signature_bit(work.said[j]):
+            squares += work.u[j] * work.u[j]
+    return np.float32(min(1.0, np.sqrt(squares)))
+
+
+@step
+def _keep_candidates(rows, entries, first, live, i, n_words, batch, message, work, frame, box):
+    """Collect the rows of the triggers whose bits are set, from `first` on; False for want of room for hits.
+
+    Those found through word i are asked once more, with only the later words that their signatures may hold.
+    """
+    if work.tally[WAITING] + GROUP > _CANDIDATES and not _score_candidates(rows, batch, message, work):
+        return False
+    kept = work.tally[WAITING]
+    ask_again = i != _ANY_WORD and n_words - i <= _WORTH_ASKING
+    while live != 0:
+        at = first + lowest_bit(live)
+        live &= live - 1
+        if ask_again:
+            after = _later_length(work, i, n_words, entries.signature[at])
+            if not still_fires(entries, at, work.u[i], after, frame, work.seen, box):
+                continue
+        work.candidate[kept], work.through[kept] = entries.row[at], work.said[i] if i != _ANY_WORD else _ANY_WORD
+        kept += 1
+    work.tally[WAITING] = kept
+    return True
+
+
+@step
+def _try_entries(rows, entries, first, last, i, n_words, batch, message, work, frame, box):
+    """Try the triggers first to last for word i of the message; -1 for want of room, else whether one fired."""
+    fired = 0
+    work.tally[LOOKED_AT] += last - first
+    for group in range(first, last, GROUP):
+        n_here = min(GROUP, last - group)
+        live = live_entries(entries, group, n_here, work.u[i], work.after[i], work.bits[i], True, frame, work.seen, box)
+        if live != 0:
+            fired = 1
+            if not _keep_candidates(rows, entries, group, live, i, n_words, batch, message, work, frame, box):
+                return -1
+    return fired
+
+
+@step
+def _try_blocks(rows, lists, number, i, n_words, batch, message, work):
+    """Try the blocks of a list for word i of the message; False for want of room."""
+    entries, blocks = lists.entries, lists.blocks
+    first_block, last_block = lists.first_block[number], lists.first_block[number + 1]
+    work.tally[BLOCKS_TRIED] += last_block - first_block
+    for group in range(first_block, last_block, GROUP):
+        n_here = min(GROUP, last_block - group)
+        live = live_blocks(blocks, group, n_here, work.u[i], work.after[i], lists.frame, work.seen)
+        while live != 0:
+            block = group + lowest_bit(live)
+            live &= live - 1
+            first = lists.start[number] + BLOCK * (block - first_block)
+            last = min(first + BLOCK, lists.start[number + 1])
+            box = box_of_block(blocks, block)
+            fired = _try_entries(rows, entries, first, last, i, n_words, batch, message, work, lists.frame, box)
+            if fired < 0:
+                return False
+            if fired == 0 and blocks.stale[block] >= STALE:
+                fill_table(entries, blocks, block, first, last, work.table)
+    return True
+
+
+@step
+def _try_lists(rows, lists, batch, message, n_words, work):
+    """Try the lists of the message's words; False for want of room."""
+    around = box_of_frame(lists.frame)
+    for i in range(n_words):
+        number = list_of(lists, work.said[i])
+        if number < 0:
+            continue
+        first, last = lists.start[number], lists.start[number + 1]
+        if lists.first_block[number] < lists.first_block[number + 1]:
+            if not _try_blocks(rows, lists, number, i, n_words, batch, message, work):
+                return False
+        elif _try_entries(rows, lists.entries, first, last, i, n_words, batch, message, work, lists.frame, around) < 0:
+            return False
+    return _score_candidates(rows, batch, message, work)
+
+
+@hot_kernel
+def search_lists(rows, lists, batch, first, last, work):
+    """Find the rows that the messages first to last concern; return the message that room ran out for, else `last`.
+
+    What was found for that message is forgotten again.
+    """
+    for message in range(first, last):
+        begun = work.tally[HITS]
+        n_words, _, _ = prepare_words(batch, message, work)
+        set_view(batch.earth[0] == 1, lists.frame, batch.box, message, work.seen)
+        done = _try_lists(rows, lists, batch, message, n_words, work)
+        forget_words(batch.terms, batch.term_start[message], batch.term_start[message + 1], work.counts)
+        if not done:
+            work.tally[HITS], work.tally[WAITING] = begun, 0
+            return message
+    return last
+
+
+@step
+def _try_delta(rows, entries, n_rows, frame, batch, message, length, bits, work):
+    work.tally[LOOKED_AT] += n_rows
+    box = box_of_frame(frame)
+    for group in range(0, n_rows, GROUP):
+        n_here = min(GROUP, n_rows - group)
+        live = live_entries(entries, group, n_here, np.float32(0.0), length, bits, False, frame, work.seen, box)
+        if live != 0 and not _keep_candidates(
+            rows, entries, group, live, _ANY_WORD, 0, batch, message, work, frame, box
+        ):
+            return False
+    return _score_candidates(rows, batch, message, work)
+
+
+@hot_kernel
+def search_delta(rows, entries, n_rows, frame, batch, first, last, work):
+    """Do what `search_lists` does in a delta, whose first `n_rows` rows have one entry each."""
+    for message in range(first, last):
+        begun = work.tally[HITS]
+        _, length, bits = prepare_words(batch, message, work)
+        set_view(batch.earth[0] == 1, frame, batch.box, message, work.seen)
+        done = _try_delta(rows, entries, n_rows, frame, batch, message, length, bits, work)
+        forget_words(batch.terms, batch.term_start[message], batch.term_start[message + 1], work.counts)
+        if not done:
+            work.tally[HITS], work.tally[WAITING] = begun, 0
+            return message
+    return last

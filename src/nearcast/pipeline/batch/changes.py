@@ -1,0 +1,154 @@
+"""Changes of subscriptions as a stream brings them: read from tables, then numbered and given to partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast import _arrow
+from nearcast.geo.shapes import shorten
+from nearcast.pipeline.batch.portable_subscriptions import Carried
+from nearcast.tables import Rejected, read_subscriptions
+from nearcast.tables.cells import TableRows
+from nearcast.tables.moves import Moves, read_moves
+from nearcast.tables.names import ROW_COLUMN
+from nearcast.text.words import WordTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.pipeline.settings import Settings
+
+SUBSCRIBE, UNSUBSCRIBE, MOVE = 0, 1, 2
+OPS = ("subscribe", "unsubscribe", "move")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes in the order of their source.
+
+    `at` is the row of each in `subscriptions` or in `moves`, whichever its `op` needs. `row` is its number in `source`.
+    """
+
+    source: str
+    op: NDArray[np.uint8]
+    ids: pa.Array
+    time: NDArray[np.int64]
+    row: NDArray[np.int64]
+    at: NDArray[np.int64]
+    subscriptions: Carried
+    moves: Moves
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+
+def read_changes(
+    table: pa.Table, settings: Settings, *, source: str, rejected: Rejected, only_subscribe: bool = False
+) -> Changes:
+    """Return the good rows of a table of changes, in order; the others are added to `rejected`.
+
+    With `only_subscribe` the table is one of subscriptions, without a column `op`.
+    """
+    rows = TableRows(table, source, 0)
+    if not only_subscribe:
+        rows.require("op")
+    op = np.full(len(rows), SUBSCRIBE) if only_subscribe else _ops(rows)
+    ids, time = rows.ids(), rows.times("time")
+    rows.report(rejected, ids)
+    is_good = ~rows.faults.is_bad
+    # Rows are numbered by their place in this table while others read them: what they reject is found again by it.
+    numbers = rows.numbers
+    table = _numbered(table)
+    found = Rejected()
+    words = WordTable()
+    wanted = {code: np.flatnonzero(is_good & (op == code)) for code in (SUBSCRIBE, UNSUBSCRIBE, MOVE)}
+    subscriptions = read_subscriptions(
+        table.take(_arrow.numbers(wanted[SUBSCRIBE])),
+        settings.space,
+        words,
+        settings.analyzer,
+        source=source,
+        max_distance=settings.max_distance,
+        has_window=settings.window is not None,
+        may_repeat=not only_subscribe,
+        rejected=found,
+    )
+    moves = read_moves(table.take(_arrow.numbers(wanted[MOVE])), settings.space, source=source, rejected=found)
+    for each in found:
+        is_good[each.row] = False
+        rejected.add(source, int(numbers[each.row]), each.id, each.field, each.reason)
+    at = np.full(len(rows), -1, np.int64)
+    for code in (SUBSCRIBE, MOVE):
+        left = wanted[code][is_good[wanted[code]]]
+        at[left] = np.arange(len(left))
+    good = np.flatnonzero(is_good)
+    kept = ids if len(good) == len(ids) else ids.take(_arrow.numbers(good))
+    carried = Carried.of(subscriptions, words)
+    return Changes(source, op[good].astype(np.uint8), kept, time[good], numbers[good], at[good], carried, moves)
+
+
+def _ops(rows: TableRows) -> NDArray[np.int64]:
+    if not len(rows):
+        return np.empty(0, np.int64)
+    column = rows.texts("op")
+    op = _arrow.array_of(pc.index_in(column.cast(pa.string()), _arrow.strings(OPS)), null=-1)
+    rows.faults.add_where(
+        op < 0, "op", lambda row: f"op is {shorten(column[row].as_py())}; expected one of {', '.join(OPS)}"
+    )
+    return op
+
+
+def _numbered(table: pa.Table) -> pa.Table:
+    numbers = _arrow.numbers(np.arange(table.num_rows))
+    if ROW_COLUMN in table.column_names:
+        return table.set_column(table.column_names.index(ROW_COLUMN), ROW_COLUMN, numbers)
+    return table.append_column(ROW_COLUMN, numbers)
+
+
+@dataclass(frozen=True)
+class Registered:
+    """The changes of one batch in order, each with the number of its subscription and the partitions it goes to.
+
+    `position` is the place of each among all changes and messages of the batch, `step` the number of its step, `clock`
+    event time at it. `number` is the registration: a subscription keeps it while it is replaced or moved. `home` is the
+    partition that owns it; bit p of `copies` tells that partition p holds it from now on, and of `held` that it did
+    before. `at` is as in `Changes`, for `subscriptions` and `moves` of the whole batch.
+    """
+
+    op: NDArray[np.uint8]
+    ids: pa.Array
+    row: NDArray[np.int64]
+    source: list[str]
+    position: NDArray[np.int64]
+    step: NDArray[np.int64]
+    clock: NDArray[np.int64]
+    number: NDArray[np.int64]
+    home: NDArray[np.int32]
+    copies: NDArray[np.uint64] | None
+    held: NDArray[np.uint64] | None
+    at: NDArray[np.int64]
+    subscriptions: Carried
+    moves: Moves
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    def has_copy(self, rows: NDArray[np.int64], partition: int) -> NDArray[np.bool_]:
+        """Tell which of these changes leave a copy, or the only one, in a partition."""
+        held: NDArray[np.bool_] = self.home[rows] == partition
+        if self.copies is not None:
+            held = (self.copies[rows] & np.uint64(1 << partition)) != 0
+        return held
+
+    def of_partition(self, partition: int) -> NDArray[np.int64]:
+        """Return which changes concern a partition."""
+        concerned = self.home == partition
+        if self.copies is not None and self.held is not None:
+            bit = np.uint64(1 << partition)
+            concerned = concerned | ((self.copies & bit) != 0) | ((self.held & bit) != 0)
+        return np.flatnonzero(concerned)

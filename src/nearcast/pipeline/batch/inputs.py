@@ -1,0 +1,151 @@
+"""What the files of a batch hold, as a partition reads them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.columns import gathered
+from nearcast.pipeline.batch.changes import Registered
+from nearcast.pipeline.batch.order import Sequenced
+from nearcast.pipeline.batch.router import NamedKeys, Router, encoded
+from nearcast.pipeline.batch.segments import Segment, concat
+from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.store import Store
+from nearcast.text import Vocabulary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Messages
+    from nearcast.engine import State
+    from nearcast.plans import Keys
+
+
+@dataclass(frozen=True)
+class BatchFiles:
+    """The files of a batch, and where it ends: the next step and event time after it.
+
+    `beat` is the time that the clock alone moves on to at the end, if there is a clock. `vocabulary` is a snapshot that
+    is used from this batch on, where that changes.
+    """
+
+    batch: int
+    segments: tuple[str, ...]
+    sequence: str | None
+    changes: str | None
+    growth: str | None
+    next_step: int
+    now: int
+    beat: int | None = None
+    vocabulary: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a manifest holds it."""
+        return {**self.__dict__, "segments": list(self.segments)}
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> BatchFiles:
+        """Return what `to_json` gave."""
+        return cls(**{**given, "segments": tuple(given["segments"])})
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The messages of a batch in order, their words as strings, and all its changes."""
+
+    files: BatchFiles
+    segment: Segment
+    position: NDArray[np.int64]
+    changes: Registered | None
+    growth: NamedKeys | None
+    vocabulary: Vocabulary | None = None
+
+    def __len__(self) -> int:
+        return len(self.segment)
+
+    def routed(self, partition: int, router: Router, own: Keys | None) -> NDArray[np.int64]:
+        """Return the messages that go to a partition; `own` are keys it has from this batch on."""
+        rows = self.segment.rows_of(partition)
+        if len(rows) == len(self):
+            return rows
+        for more in (self._grown(router), own):
+            if more is not None and len(more.word):
+                rows = np.union1d(rows, self._with_keys(router, more)[partition])
+        return rows
+
+    def masks(self, router: Router) -> NDArray[np.uint64]:
+        """Return for each message the partitions it goes to, as bits."""
+        everyone = np.uint64((1 << router.plan.partitions) - 1)
+        if self.segment.route is None or self.segment.route_start is None:
+            return np.full(len(self), everyone, np.uint64)
+        mask = np.zeros(len(self), np.uint64)
+        rows = np.repeat(np.arange(len(self)), np.diff(self.segment.route_start))
+        np.bitwise_or.at(mask, rows, np.uint64(1) << self.segment.route.astype(np.uint64))
+        grown = self._grown(router)
+        if grown is not None:
+            for partition, reached in enumerate(self._with_keys(router, grown)):
+                mask[reached] |= np.uint64(1 << partition)
+        return mask
+
+    def _grown(self, router: Router) -> Keys | None:
+        return None if self.growth is None else self.growth.into(router.plan)
+
+    def _with_keys(self, router: Router, keys: Keys) -> list[NDArray[np.int64]]:
+        """Return for each partition the messages that have one of its keys."""
+        routes = type(router.routes)(router.plan.partitions, router.plan.grid)
+        routes.add(keys)
+        start, partition = routes.route(encoded(self.segment, router.plan))
+        rows = np.repeat(np.arange(len(self)), np.diff(start))
+        return [rows[partition == each] for each in range(router.plan.partitions)]
+
+    def messages_for(self, state: State) -> Messages:
+        """Return the messages with the terms of a state, its window's words and totals where it needs them."""
+        messages, segment = self.segment.messages, self.segment
+        totals = messages.totals
+        if state.needs_totals and totals is None:
+            totals = segment.totals(state.weights)
+        window_terms = None
+        if state.topk is not None:
+            # Where the window is held elsewhere, only the words of subscriptions count here.
+            is_own = state.topk.words.table is not state.words
+            window_terms = segment.terms_in(state.topk.words.table, add=is_own)
+        return replace(messages, terms=segment.terms_in(state.words), totals=totals, window_terms=window_terms)
+
+
+def read_inputs(store: Store, files: BatchFiles) -> Inputs:
+    """Return what the files of a batch hold; the last few are kept in this process, for its other partitions."""
+    key = (store, files)
+    if key in _kept:
+        return _kept[key]
+    segment = concat([Segment.read(store.local(name)) for name in files.segments])
+    position = np.empty(0, np.int64)
+    if files.sequence is not None:
+        sequence = Sequenced.read(store.local(files.sequence))
+        if not (sequence.is_as_laid and len(sequence) == len(segment)):
+            segment = _reordered(segment, sequence.rows)
+        position = sequence.position
+        segment = replace(segment, messages=replace(segment.messages, steps=sequence.step, clock=sequence.clock))
+    changes = None if files.changes is None else pickles.read(store.local(files.changes))
+    assert changes is None or isinstance(changes, Registered)
+    growth = None if files.growth is None else NamedKeys.read(store.local(files.growth))
+    vocabulary = None if files.vocabulary is None else Vocabulary.open(store.local(files.vocabulary))
+    inputs = Inputs(files, segment, position, changes, growth, vocabulary)
+    _kept[key] = inputs
+    while len(_kept) > _MOST_KEPT:
+        _kept.popitem(last=False)
+    return inputs
+
+
+_kept: OrderedDict[tuple[Store, BatchFiles], Inputs] = OrderedDict()
+_MOST_KEPT = 2
+
+
+def _reordered(segment: Segment, rows: NDArray[np.int64]) -> Segment:
+    if segment.route is None or segment.route_start is None:
+        return replace(segment, messages=segment.messages.take(rows))
+    start, positions = gathered(segment.route_start, rows)
+    return Segment(segment.messages.take(rows), segment.words, start, segment.route[positions])

@@ -1,0 +1,143 @@
+"""One order for all that a batch brings: by time, changes before messages, then by source and row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.columns import NO_TIME
+from nearcast.errors import IncompatibleStore
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.tables.time_limits import MaxAhead
+    from nearcast.topk.window.sliding import Window
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows of one source, in its order: their times, and their numbers in it."""
+
+    name: str
+    time: NDArray[np.int64]
+    row: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Order:
+    """All rows of a batch in order.
+
+    `message` and `change` are the rows of all sources of messages, and of changes, laid end to end: numbers into that,
+    in the order of the batch. `position` of each is its place among both. `clock` is event time at it, which messages
+    alone move, and of these only those that are not `ahead`, that is from the future.
+    """
+
+    message: NDArray[np.int64]
+    message_position: NDArray[np.int64]
+    message_clock: NDArray[np.int64]
+    change: NDArray[np.int64]
+    change_position: NDArray[np.int64]
+    change_clock: NDArray[np.int64]
+    ahead: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How far messages may lie ahead, and of what: the wall clock as the batch was given it, else event time."""
+
+    most: MaxAhead
+    wall: int | None = None
+
+    def is_ahead(self, times: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
+        """Tell which messages, in the order of the batch, are from the future."""
+        return self.most.ahead_of_events(times, now) if self.wall is None else self.most.ahead_of(times, self.wall)
+
+    def why(self, time: int, clock: int) -> str:
+        """Return why a message is refused that comes at the event time `clock`."""
+        return self.most.why(time, clock) if self.wall is None else self.most.why(time, self.wall, "the wall clock")
+
+
+def put_in_order(
+    messages: Sequence[Source],
+    changes: Sequence[Source],
+    now: int,
+    *,
+    by_time: bool = True,
+    limit: Limit | None = None,
+) -> Order:
+    """Return the order of a batch that begins at event time `now`; without `by_time`, sources and rows alone decide.
+
+    Messages beyond the `limit` have a place in the order, and move no clock.
+    """
+    n_messages, n_changes = (sum(len(source.time) for source in group) for group in (messages, changes))
+    time = _joined([source.time for source in (*messages, *changes)])
+    is_message = np.arange(n_messages + n_changes) < n_messages
+    names = sorted({source.name for source in (*messages, *changes)})
+    rank = np.repeat(
+        np.array([names.index(source.name) for source in (*messages, *changes)], np.int64),
+        [len(source.time) for source in (*messages, *changes)],
+    )
+    row = _joined([source.row for source in (*messages, *changes)])
+    order = np.lexsort((row, rank, is_message, time if by_time else np.zeros(len(time))))
+    moves_clock = np.where(is_message[order], time[order], NO_TIME)
+    ahead = np.zeros(len(order), np.bool_) if limit is None else limit.is_ahead(moves_clock, now)
+    moves_clock[ahead] = NO_TIME
+    clock = np.maximum.accumulate(np.maximum(moves_clock, now)) if len(order) else moves_clock
+    at_message, at_change = np.flatnonzero(is_message[order]), np.flatnonzero(~is_message[order])
+    return Order(
+        order[at_message],
+        at_message,
+        clock[at_message],
+        order[at_change] - n_messages,
+        at_change,
+        clock[at_change],
+        ahead[at_message],
+    )
+
+
+def is_late(time: NDArray[np.int64], clock: NDArray[np.int64], window: Window | None) -> NDArray[np.bool_]:
+    """Tell which messages lie before the window of time as it is when they come."""
+    if window is None or window.length is None:
+        return np.zeros(len(time), np.bool_)
+    late: NDArray[np.bool_] = (time == NO_TIME) | (time <= clock - window.length)
+    return late
+
+
+def _joined(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate(columns) if columns else np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Sequenced:
+    """The messages of a batch that count, in order: rows of its segments laid end to end, and when each comes."""
+
+    rows: NDArray[np.int64]
+    position: NDArray[np.int64]
+    step: NDArray[np.int64]
+    clock: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def is_as_laid(self) -> bool:
+        """Tell whether these are all rows of the segments as they lie."""
+        return bool((self.rows == np.arange(len(self.rows))).all())
+
+    def write(self, path: Path) -> None:
+        """Write one file."""
+        with path.open("wb") as file:
+            np.save(file, np.stack([self.rows, self.position, self.step, self.clock]))
+
+    @classmethod
+    def read(cls, path: Path) -> Sequenced:
+        """Return what was written; `IncompatibleStore` if it is damaged."""
+        try:
+            return cls(*np.load(path))
+        except (OSError, ValueError, EOFError, TypeError) as error:
+            raise IncompatibleStore(f"{path} is missing or damaged ({error}); restore the checkpoint") from None

@@ -1,0 +1,117 @@
+"""Plan and routes as a stream uses them: learned once, and grown by what each batch brings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast import _arrow
+from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.store import Store
+from nearcast.plans import ANY_WORD, Keys, Placement, Plan, Routes, open_plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Messages
+    from nearcast.pipeline.batch.segments import Segment
+
+_ROUTES = "routes"
+
+
+class NamedKeys(NamedTuple):
+    """Keys with their words as strings, for processes that number words in their own way."""
+
+    words: pa.Array
+    keys: Keys
+
+    @classmethod
+    def of(cls, keys: Keys, plan: Plan) -> NamedKeys:
+        """Take keys out of the reach of a plan's table."""
+        terms, number = np.unique(keys.word[keys.word != ANY_WORD], return_inverse=True)
+        word = np.full(len(keys.word), ANY_WORD, np.int32)
+        word[keys.word != ANY_WORD] = number
+        return cls(plan.words.words().take(_arrow.numbers(terms.astype(np.int64))), keys._replace(word=word))
+
+    def into(self, plan: Plan) -> Keys:
+        """Return the keys as a plan has them; their words are added to its table."""
+        term_of = np.append(plan.words.ids_of_column(self.words, add=True), np.int32(ANY_WORD))
+        return self.keys._replace(word=term_of[self.keys.word])
+
+    def write(self, path: Path) -> None:
+        """Write them to a file that only `read` reads."""
+        pickles.write(path, self)
+
+    @classmethod
+    def read(cls, path: Path) -> NamedKeys:
+        """Return what was written."""
+        found = pickles.read(path)
+        assert isinstance(found, cls)
+        return found
+
+
+@dataclass(frozen=True)
+class PlanRef:
+    """Where a plan and its routes lie: a folder, and the files of keys that came since."""
+
+    store: Store
+    folder: str
+    growth: tuple[str, ...] = ()
+
+
+class Router:
+    """A plan, and the routes of all subscriptions placed by it so far."""
+
+    def __init__(self, plan: Plan, routes: Routes):
+        self.plan, self.routes = plan, routes
+        self.n_growth = 0
+
+    @classmethod
+    def of(cls, plan: Plan, placement: Placement) -> Router:
+        """Return a plan with the routes of the subscriptions that were placed first."""
+        routes = Routes(plan.partitions, plan.grid)
+        routes.add(placement.keys)
+        return cls(plan, routes)
+
+    def save(self, folder: Path) -> None:
+        """Write both into a folder."""
+        self.plan.save(folder)
+        self.routes.save(folder / _ROUTES)
+
+    @classmethod
+    def open(cls, folder: Path) -> Router:
+        """Return what was saved."""
+        return cls(open_plan(folder), Routes.open(folder / _ROUTES))
+
+    def follow(self, ref: PlanRef) -> None:
+        """Take in the keys that came since."""
+        for name in ref.growth[self.n_growth :]:
+            self.routes.add(NamedKeys.read(ref.store.local(name)).into(self.plan))
+            self.n_growth += 1
+
+    def route(self, segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
+        """Return the partitions each message goes to; None for all of them."""
+        return None if self.routes.is_everywhere else self.routes.route(encoded(segment, self.plan))
+
+
+def encoded(segment: Segment, plan: Plan) -> Messages:
+    """Return the messages of a segment with the terms of a plan."""
+    return replace(segment.messages, terms=segment.terms_in(plan.words))
+
+
+_opened: dict[tuple[Store, str], Router] = {}
+
+
+def router_of(ref: PlanRef) -> Router:
+    """Return the plan and the routes as they are by now; kept in this process, and grown by what is new."""
+    known = _opened.get((ref.store, ref.folder))
+    if known is None:
+        known = Router.open(ref.store.local(ref.folder))
+        _opened.clear()  # of a stream that was, or a plan that no longer holds
+        _opened[ref.store, ref.folder] = known
+    known.follow(ref)
+    return known

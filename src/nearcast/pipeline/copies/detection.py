@@ -1,0 +1,92 @@
+"""A batch as the copies of top-k subscriptions see it: they find whom messages concern, and their homes are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast import _arrow
+from nearcast.columns import TOPK
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE
+from nearcast.pipeline.worker.batch_matcher import Candidates
+from nearcast.pipeline.worker.partition import groups_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Messages, Subscriptions
+    from nearcast.pipeline.batch.changes import Registered
+    from nearcast.pipeline.batch.inputs import Inputs
+    from nearcast.pipeline.batch.router import Router
+    from nearcast.pipeline.worker.partition import Partition
+
+
+def detect(partition: Partition, inputs: Inputs, router: Router) -> dict[int, Candidates]:
+    """Take the copies of a partition through a batch; return by home whom its messages concern."""
+    rows = inputs.routed(partition.number, router, None)
+    changes = _changes(partition, inputs)
+    messages = inputs.messages_for(partition.state)  # when the words of new copies are known
+    found: dict[int, list[Candidates]] = {}
+    done = 0
+    for group, stored in changes:
+        assert inputs.changes is not None
+        last = int(np.searchsorted(inputs.position, inputs.changes.position[group[0]]))
+        _search(partition, messages, rows, done, last, found)
+        done = last
+        _change(partition, inputs.changes, stored, group)
+    _search(partition, messages, rows, done, len(messages), found)
+    partition.detector.forget_expired(inputs.files.now)
+    return {home: Candidates.concat(pieces) for home, pieces in found.items()}
+
+
+def follow(partition: Partition, inputs: Inputs) -> None:
+    """Take the copies of a partition through the changes of a batch whose messages are history."""
+    for group, stored in _changes(partition, inputs):
+        assert inputs.changes is not None
+        _change(partition, inputs.changes, stored, group)
+    partition.detector.forget_expired(inputs.files.now)
+
+
+def _changes(partition: Partition, inputs: Inputs) -> list[tuple[NDArray[np.int64], Subscriptions]]:
+    changes = inputs.changes
+    if changes is None or changes.copies is None:
+        return []
+    mine = changes.of_partition(partition.number)
+    stored = changes.subscriptions.into(partition.state.words)
+    return [(group, stored) for group in groups_of(changes, mine, inputs.position)]
+
+
+def _search(
+    partition: Partition,
+    messages: Messages,
+    rows: NDArray[np.int64],
+    first: int,
+    last: int,
+    found: dict[int, list[Candidates]],
+) -> None:
+    rows = rows[np.searchsorted(rows, first) : np.searchsorted(rows, last)]
+    if not len(partition.detector) or not len(rows):
+        return
+    matches, number, home = partition.detector.detect(messages.take(rows))
+    row = rows[matches.rows()]
+    for each in np.unique(home).tolist():
+        here = home == each
+        found.setdefault(each, []).append(Candidates(row[here], number[here], matches.score[here]))
+
+
+def _change(partition: Partition, changes: Registered, stored: Subscriptions, group: NDArray[np.int64]) -> None:
+    ids = changes.ids.take(_arrow.numbers(group))
+    op = int(changes.op[group[0]])
+    if op == MOVE:
+        partition.detector.move(ids, changes.moves.take(changes.at[group]))
+        return
+    partition.detector.remove(ids)
+    if op != SUBSCRIBE:
+        return
+    is_topk = stored.kind[changes.at[group]] == TOPK
+    here = group[is_topk & (changes.home[group] != partition.number) & changes.has_copy(group, partition.number)]
+    if len(here):
+        state = partition.state
+        copies = stored.take(changes.at[here])
+        partition.detector.put(copies, state.words, state.weights, changes.number[here], changes.home[here])

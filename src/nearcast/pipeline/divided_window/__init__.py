@@ -1,0 +1,1 @@
+"""A window divided over message partitions: its parts, and the view a home has of them."""

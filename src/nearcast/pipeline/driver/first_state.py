@@ -1,0 +1,144 @@
+"""The first state of a stream: subscriptions placed by a plan, a partition built of each share, one manifest."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import _arrow
+from nearcast.columns import Messages
+from nearcast.errors import InvalidColumns, InvalidInput
+from nearcast.pipeline.batch.changes import read_changes
+from nearcast.pipeline.batch.partition_deliveries import id_type
+from nearcast.pipeline.batch.portable_subscriptions import Carried
+from nearcast.pipeline.batch.router import Router
+from nearcast.pipeline.driver.directory import Directory, described
+from nearcast.pipeline.driver.state import Standing, new_line
+from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.local_place import CONTENTS
+from nearcast.pipeline.store.manifest import Manifest, Manifests
+from nearcast.pipeline.worker.share import Share
+from nearcast.pipeline.worker.tasks import Build, build_partition
+from nearcast.plans import learn
+from nearcast.tables import Rejected, read_messages
+from nearcast.text.weights import TermWeights
+from nearcast.text.words import WordTable
+
+if TYPE_CHECKING:
+    from nearcast.pipeline.runner import Runner
+    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.store.store import Store
+    from nearcast.text import Vocabulary
+
+#: The batch before the first.
+BEFORE = -1
+#: Messages that a plan is learned from at most.
+SAMPLE = 20_000
+
+
+def begin(
+    store: Store,
+    settings: Settings,
+    runner: Runner,
+    subscriptions: pa.Table,
+    vocabulary: Vocabulary,
+    *,
+    sample: pa.Table | None = None,
+    source: str = "subscriptions",
+    rejected: Rejected,
+) -> Standing:
+    """Store the subscriptions a stream begins with; the manifest that names them is the caller's to commit."""
+    changes = read_changes(subscriptions, settings, source=source, rejected=rejected, only_subscribe=True)
+    words = WordTable()
+    columns = changes.subscriptions.into(words)
+    weights = TermWeights(words, vocabulary)
+    messages = _sample(sample, settings, words)
+    spec, partitions = settings.plan, settings.partitions
+    plan = learn(spec, partitions, settings.space, words, columns, messages, weights.of_table(words, 0))
+    numbers = np.arange(len(columns))
+    placement = plan.place(columns, numbers, weights.of_table(words, 0))
+    router = Router.of(plan, placement)
+    directory = Directory()
+    copies = np.zeros(len(columns), np.uint64) if placement.copies is None else placement.copies
+    if len(columns):
+        directory.add(columns.ids, home=placement.home, copies=copies, **described(columns))
+    names = {
+        "vocabulary": store.unique("vocabularies", BEFORE),
+        "plan": store.unique("plans", BEFORE),
+        "directory": store.unique("directories", BEFORE),
+    }
+    store.put_folder(names["vocabulary"], vocabulary.save)
+    store.put_folder(names["plan"], router.save)
+    store.put_folder(names["directory"], directory.save)
+    share = Share(Carried.of(columns, words), numbers, placement.home, placement.copies, placement.threshold)
+    snapshots = build(runner, Build(store, settings, BEFORE, names["vocabulary"]), share)
+    manifest = Manifest(
+        BEFORE,
+        fingerprint={},
+        next_step=len(columns) if settings.window is not None else 0,
+        partitions=[{"snapshot": name, "snapshot_batch": BEFORE, "deltas": []} for name in snapshots],
+        plan={"name": spec, "partitions": partitions, "folder": names["plan"], "growth": [], "line": new_line()},
+        directory=names["directory"],
+        vocabulary={"version": vocabulary.version, "folder": names["vocabulary"]},
+        counts={"subscriptions": len(columns), "rejected": len(rejected)},
+        more={
+            "batches": [],
+            "directory_batch": BEFORE,
+            "id_types": [id_type(columns.ids.type) if len(columns) else None, None],
+        },
+    )
+    return Standing(store, settings, manifest, directory, router, vocabulary)
+
+
+def begin_from(prepared: Store, store: Store, settings: Settings) -> Standing:
+    """Begin with the partitions that `nearcast prepare` built; the manifest is the caller's to commit."""
+    manifests = Manifests(prepared)
+    manifest = manifests.last()
+    if manifest is None:
+        raise InvalidInput(f"{prepared.root} holds no partitions; prepare subscriptions along with the messages")
+    manifests.check(manifest, settings.fingerprint())
+    manifests.verify(manifest)
+    for name in sorted(manifests.files_in_use(manifest)):
+        path = prepared.local(name, verify=True)  # the copy gets checksums of its own
+        if path.is_dir():
+            store.put_folder(name, partial(_copy_files, path))
+        else:
+            store.put(name, partial(_copy_file, path))
+    return Standing.found(store, settings, manifest)
+
+
+def _copy_file(old: Path, new: Path) -> None:
+    shutil.copyfile(old, new)
+
+
+def _copy_files(old: Path, new: Path) -> None:
+    shutil.copytree(old, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(CONTENTS))
+
+
+def _sample(table: pa.Table | None, settings: Settings, words: WordTable) -> Messages:
+    """Return messages to learn a plan from; words that no subscription has are left out."""
+    if table is None:
+        return Messages.none()
+    if table.num_rows > SAMPLE:
+        table = table.take(_arrow.numbers(np.linspace(0, table.num_rows - 1, SAMPLE).astype(np.int64)))
+    try:
+        return read_messages(table, settings.space, words, settings.analyzer, source="sample", rejected=Rejected())
+    except InvalidColumns:
+        return _sample(None, settings, words)  # what is wrong with it is told when its batch comes
+
+
+def build(runner: Runner, first: Build, share: Share) -> list[str]:
+    """Build all partitions side by side, each of its share, the others as the first; return their snapshots' names."""
+    tasks = []
+    for number in range(first.settings.partitions):
+        name = pickles.put(first.store, "shares", first.batch, number, share.of_partition(number))
+        tasks.append(replace(first, number=number, subscriptions=name))
+    snapshots: list[str] = runner.map(build_partition, tasks)
+    first.store.delete([task.subscriptions for task in tasks])
+    return snapshots

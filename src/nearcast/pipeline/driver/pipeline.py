@@ -1,0 +1,603 @@
+"""A stream, batch by batch: read, put in order, match in every partition, commit, publish.
+
+The manifest of a batch is its commit: before it nothing of the batch counts, after it everything does. Plain Python
+over a `Runner`: Spark runs the tasks in a stream, this process does in tests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import engine
+from nearcast.columns import NO_TIME
+from nearcast.errors import IncompatibleStore
+from nearcast.pipeline.batch.changes import Changes, Registered
+from nearcast.pipeline.batch.inputs import BatchFiles
+from nearcast.pipeline.batch.order import Limit, Order, Sequenced, Source, is_late, put_in_order
+from nearcast.pipeline.batch.router import NamedKeys
+from nearcast.pipeline.divided_window.window_part import write_part
+from nearcast.pipeline.driver.first_state import begin, begin_from
+from nearcast.pipeline.driver.rebalance import balance_after, carried_out, recent_after, settle, wanted
+from nearcast.pipeline.driver.registrar import Pending, Registrar
+from nearcast.pipeline.driver.state import Snapshots, Standing
+from nearcast.pipeline.driver.window_rounds import (
+    NOTHING_ASKED,
+    Asked,
+    entries_after,
+    entries_of,
+    snapshot_tasks,
+    stepped_by,
+)
+from nearcast.pipeline.runner import LocalRunner
+from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.manifest import Manifest, Manifests
+from nearcast.pipeline.store.store import Store
+from nearcast.pipeline.worker.source_reader import Kind, Read, Taken, read_source
+from nearcast.pipeline.worker.tasks import Detect, Step, Stepped, detect_batch, held, write_snapshot
+from nearcast.plans import Keys
+from nearcast.tables import Rejected
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.pipeline.runner import Runner
+    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.sinks.base import Output, Sink
+    from nearcast.tables.time_limits import MaxAhead
+    from nearcast.text import Vocabulary
+
+#: Files smaller than this together are read by the driver: a job would take longer.
+SMALL_BYTES = 1 << 18
+#: Manifests that are kept: the last one, and the one a re-run of it would begin from.
+KEPT_MANIFESTS = 2
+#: Batches between two looks for files that are no longer needed.
+SWEEP_EVERY = 8
+
+
+@dataclass(frozen=True)
+class Given:
+    """A source of a batch: a file, or rows that came another way; `order` puts it before or after others."""
+
+    kind: Kind
+    source: str
+    path: str | None = None
+    rows: pa.Table | None = None
+    n_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a batch did."""
+
+    batch: int
+    messages: int
+    changes: int
+    deliveries: int
+    rejected: int
+    seconds: float
+    load: list[dict[str, Any]]
+    now: int
+    tuples: int
+    #: What partitions asked a divided window, and in how many further jobs they were answered.
+    asked: Asked = NOTHING_ASKED
+
+
+class Pipeline:
+    """Runs the batches of one stream, from where the last one ended."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        runner: Runner,
+        sink: Sink,
+        rejected_sink: Sink | None = None,
+        *,
+        claims: str | None = None,
+        rebalance_above: float | None = None,
+        max_ahead: MaxAhead | None = None,
+    ):
+        self.store, self.settings, self.runner = store, settings, runner
+        self.sink, self.rejected_sink = sink, rejected_sink
+        self.manifests = Manifests(store)
+        self._claims = claims
+        self._standing: Standing | None = None
+        self._vocabulary: Vocabulary | None = None
+        #: The Spark query this is the state of; None outside a stream.
+        self.query_id: str | None = None
+        #: Whether time puts the rows of a batch in order; else they come as they stand in their sources.
+        self.by_time = True
+        #: Whether what is staged can be merged into one order over all partitions.
+        self.with_keys = False
+        #: Told the rows that each batch rejects.
+        self.on_rejected: Callable[[Rejected], object] | None = None
+        self._rebalance_above = rebalance_above
+        self._max_ahead = max_ahead
+        #: Snapshots that are being written, or wait to be taken in.
+        self._in_the_making: Snapshots | None = None
+
+    # Beginning
+
+    @property
+    def standing(self) -> Standing:
+        """What is known after the last batch."""
+        if self._standing is None:
+            raise IncompatibleStore(f"{self.store.root} holds no stream yet; begin one first")
+        return self._standing
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what must not change while a stream goes on."""
+        mode = "partitioned" if self.settings.window_parts else None
+        return {**self.settings.fingerprint(), "sink": self.sink.name, "window_mode": mode}
+
+    def begin(
+        self,
+        subscriptions: pa.Table,
+        vocabulary: Vocabulary,
+        *,
+        sample: pa.Table | None = None,
+        source: str = "subscriptions",
+        rejected: Rejected | None = None,
+    ) -> Rejected:
+        """Store the subscriptions that a new stream begins with; return the rows that were not stored."""
+        rejected = Rejected() if rejected is None else rejected
+        self._check_sinks()
+        self.manifests.sweep([], at_start=True)  # of a beginning that was interrupted
+        standing = begin(
+            self.store,
+            self.settings,
+            self.runner,
+            subscriptions,
+            vocabulary,
+            sample=sample,
+            source=source,
+            rejected=rejected,
+        )
+        outputs = self._staged_rejected(standing.manifest.batch, rejected)
+        manifest = replace(standing.manifest, fingerprint=self.fingerprint(), outputs=outputs)
+        self._commit(standing, manifest)
+        return rejected
+
+    def _check_sinks(self) -> None:
+        """Refuse places that cannot be written to, or that hold what another stream wrote."""
+        for sink in (self.sink, self.rejected_sink):
+            if sink is not None:
+                sink.check()
+                sink.check_new()
+
+    def begin_from(self, prepared: str) -> None:
+        """Begin a new stream with what `nearcast prepare` built."""
+        self._check_sinks()
+        self.manifests.sweep([], at_start=True)
+        standing = begin_from(Store(prepared), self.store, self.settings)
+        plan = standing.manifest.plan
+        self.settings = replace(self.settings, plan=plan["name"], partitions=int(plan["partitions"]))
+        standing.settings = self.settings
+        self._commit(standing, replace(standing.manifest, fingerprint=self.fingerprint()))
+
+    def resume(self) -> bool:
+        """Go on where the stream ended; False if it has not begun."""
+        manifest = self.manifests.last()
+        if manifest is None:
+            return False
+        self.manifests.check(manifest, self.fingerprint(), self.query_id)
+        self.settings = replace(
+            self.settings,
+            plan=manifest.plan["name"],
+            partitions=int(manifest.plan["partitions"]),
+            window_parts=len(entries_of(manifest, self.settings.window_parts)),
+        )
+        self.manifests.verify(manifest)
+        self.manifests.sweep([manifest], at_start=True)
+        self.sink.check()
+        self.sink.sweep(manifest.outputs)
+        if self.rejected_sink is not None:
+            self.rejected_sink.sweep(manifest.outputs)
+        self._publish(manifest)
+        settle(self.store, manifest)
+        self._in_the_making = None
+        self._standing = Standing.found(self.store, self.settings, manifest)
+        return True
+
+    def use_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Weigh words by this vocabulary from the next batch on; it delivers the difference."""
+        if vocabulary.version != self.standing.vocabulary.version:
+            self._vocabulary = vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
+
+    # A batch
+
+    def run(
+        self, batch: int, given: Sequence[Given], *, beat: int | None = None, wall: int | None = None
+    ) -> Report | None:
+        """Take a batch in; None if it was committed before, when it is only published again.
+
+        `beat` is the time that the clock alone moves on to at the end. `wall` is the wall clock as the batch was given
+        it, in microseconds: messages may lie ahead of that, else of event time, by `max_ahead`.
+        """
+        standing = self.standing
+        if batch <= standing.manifest.batch:
+            self._publish(standing.manifest)
+            return None
+        if batch > standing.manifest.batch + 1:
+            raise IncompatibleStore(
+                f"{self.store.root} ends with batch {standing.manifest.batch}, and batch {batch} comes next: the states"
+                " of Spark and of nearcast are of two runs; bring back the right one, or choose another checkpoint"
+            )
+        # After an error in the middle, what the driver knows is of no batch: it is found again by `resume`.
+        self._standing = None
+        limit = None if self._max_ahead is None else Limit(self._max_ahead, wall)
+        return self._run(standing, batch, given, beat, limit)
+
+    def _run(
+        self, standing: Standing, batch: int, given: Sequence[Given], beat: int | None, limit: Limit | None
+    ) -> Report:
+        began = time.perf_counter()
+        rejected = Rejected()
+        standing = self._rebalanced(standing, batch)
+        vocabulary = self._new_vocabulary(standing, batch)
+        taken = self._read(standing, batch, given, vocabulary)
+        for each in taken:
+            rejected.extend(each.rejected)
+        files, registered, keys, n_messages = self._put_in_order(
+            standing, batch, taken, rejected, beat, vocabulary, limit
+        )
+        stepped, asked = self._match(standing, files)
+        growth = self._grow(standing, batch, stepped, keys)
+        outputs = [each.output for each in stepped if each.output is not None]
+        outputs += self._staged_rejected(batch, rejected)
+        seconds = time.perf_counter() - began
+        report = replace(_report(files, stepped, registered, n_messages, len(rejected), seconds), asked=asked)
+        manifest = self._manifest(standing, files, stepped, report, outputs, growth)
+        self._commit(standing, manifest)
+        if self.on_rejected is not None:
+            self.on_rejected(rejected)
+        return report
+
+    def _rebalanced(self, standing: Standing, batch: int) -> Standing:
+        """Go on with other partitions where that was asked for, or the load asks for it."""
+        request = wanted(self.store, standing.manifest, self._rebalance_above)
+        if request is None:
+            return standing
+        claims = None if self._claims is None else f"{self._claims}/{batch:08d}-export"
+        standing = carried_out(request, standing, self.runner, claims=claims)
+        self.settings, self._in_the_making = standing.settings, None
+        return standing
+
+    def _new_vocabulary(self, standing: Standing, batch: int) -> str | None:
+        """Take a vocabulary into use that was given since the last batch."""
+        if self._vocabulary is None:
+            return None
+        name = self.store.unique("vocabularies", batch)
+        self.store.put_folder(name, self._vocabulary.save)
+        standing.vocabulary = self._vocabulary
+        self._vocabulary = None
+        return name
+
+    def _read(self, standing: Standing, batch: int, given: Sequence[Given], vocabulary: str | None) -> list[Taken]:
+        needs_totals = self.settings.window is not None or bool((standing.directory.kind != 0).any())
+        folder = (vocabulary or standing.manifest.vocabulary["folder"]) if needs_totals else None
+        # Other weights need other keys, which homes work out during the batch: until then messages go to everybody.
+        plan = standing.plan_ref if self.settings.partitions > 1 and vocabulary is None else None
+        kinds = standing.manifest.more["id_types"]
+        tasks = [
+            Read(
+                self.store,
+                self.settings,
+                batch,
+                part,
+                each.kind,
+                each.source,
+                each.path,
+                plan,
+                folder,
+                each.rows,
+                kinds[0 if each.kind == "changes" else 1],
+            )
+            for part, each in enumerate(given)
+        ]
+        is_small = sum(each.n_bytes for each in given) < SMALL_BYTES and all(each.rows is None for each in given)
+        runner = LocalRunner() if is_small else self.runner
+        return runner.map(read_source, tasks)
+
+    def _put_in_order(
+        self,
+        standing: Standing,
+        batch: int,
+        taken: Sequence[Taken],
+        rejected: Rejected,
+        beat: int | None,
+        vocabulary: str | None,
+        limit: Limit | None,
+    ) -> tuple[BatchFiles, Registered | None, Keys, int]:
+        """Give every row its step; write the order of messages and the changes that stand."""
+        taken = self._of_one_id_type(standing, taken, rejected)
+        messages = [each for each in taken if each.kind == "messages" and each.segment is not None]
+        changes = [each for each in taken if each.changes is not None and len(each.changes)]
+        order = put_in_order(_sources(messages), _sources(changes), standing.now, by_time=self.by_time, limit=limit)
+        untimely = self._untimely(messages, order, limit, rejected)
+        registered, keys = self._register(standing, [each.changes for each in changes if each.changes], order, rejected)
+        has_window = self.settings.window is not None
+        first_step = standing.manifest.next_step + (vocabulary is not None and has_window)
+        kept = np.flatnonzero(~untimely)
+        position = order.message_position[kept]
+        message_step, change_step, next_step = _steps(position, registered, first_step, count_changes=has_window)
+        now = int(order.message_clock[-1]) if len(order.message_clock) else standing.now
+        if beat is not None:
+            now = max(now, beat)
+            next_step += has_window
+        sequenced = Sequenced(order.message[kept], position, message_step, order.message_clock[kept])
+        sequence = self._put("sequences", batch, sequenced.write, ".npy") if len(kept) else None
+        if registered is not None:
+            registered = replace(registered, step=change_step)
+        files = BatchFiles(
+            batch,
+            tuple(str(each.segment) for each in messages) if len(kept) else (),
+            sequence,
+            None if registered is None else pickles.put(self.store, "changes", batch, None, registered),
+            self._growth_of_copies(standing, batch, keys),
+            next_step,
+            now,
+            beat,
+            vocabulary,
+        )
+        standing.directory.forget_expired(now)
+        return files, registered, keys, len(kept)
+
+    def _put(self, kind: str, batch: int, write: Any, suffix: str = ".pickle") -> str:
+        return self.store.put_summed(self.store.unique(kind, batch, suffix=suffix), write).name
+
+    def _untimely(
+        self, messages: Sequence[Taken], order: Order, limit: Limit | None, rejected: Rejected
+    ) -> NDArray[np.bool_]:
+        """Reject the messages from the future, and those too late for the window; tell which these are, in order."""
+        time_of = np.concatenate([np.empty(0, np.int64), *(each.time for each in messages)])
+        late = is_late(time_of[order.message], order.message_clock, self.settings.window)
+        untimely: NDArray[np.bool_] = late | order.ahead
+        if untimely.any():
+            source = [(each.source, int(row)) for each in messages for row in each.row]
+            for i in np.flatnonzero(untimely).tolist():
+                at, clock = int(order.message[i]), int(order.message_clock[i])
+                if order.ahead[i]:
+                    assert limit is not None
+                    reason = limit.why(int(time_of[at]), clock)
+                else:
+                    assert self.settings.window is not None
+                    reason = engine.why_late(self.settings.window, int(time_of[at]))
+                rejected.add(*source[at], None, "time", reason)
+        return untimely
+
+    def _of_one_id_type(self, standing: Standing, taken: Sequence[Taken], rejected: Rejected) -> list[Taken]:
+        """Reject the rows of sources whose ids are not of the type of the first, which all ids of a stream have."""
+        kept = []
+        for each in taken:
+            at = 0 if each.kind == "changes" else 1
+            known = standing.manifest.more["id_types"]
+            if not len(each.time):
+                continue
+            if known[at] is None:
+                known[at] = each.id_type
+            if known[at] != each.id_type:
+                types = ("text", "an integer") if known[at] == "string" else ("integers", "text")
+                reason = f"ids in this stream are {types[0]}, as the first ones were; this one is {types[1]}"
+                for row in each.row.tolist():
+                    rejected.add(each.source, row, None, "id", reason)
+                continue
+            kept.append(each)
+        return kept
+
+    def _register(
+        self, standing: Standing, changes: list[Changes], order: Order, rejected: Rejected
+    ) -> tuple[Registered | None, Keys]:
+        if not changes:
+            return None, Keys.none()
+        pending = Pending.of(changes, standing.router.plan.words)
+        registrar = Registrar(standing.directory, standing.router.plan, standing.weights, rejected)
+        registered, keys = registrar.register(pending, order)
+        return (registered if len(registered) else None), keys
+
+    def _growth_of_copies(self, standing: Standing, batch: int, keys: Keys) -> str | None:
+        """Write the keys of what this batch places, for plans with copies: whoever holds one must know the others'."""
+        plan = standing.router.plan
+        if not plan.has_copies or not len(keys.word):
+            return None
+        return self._put("growth", batch, NamedKeys.of(keys, plan).write)
+
+    def _match(self, standing: Standing, files: BatchFiles) -> tuple[list[Stepped], Asked]:
+        refs = [standing.partition_ref(number) for number in range(self.settings.partitions)]
+        plan = standing.plan_ref
+        candidates: tuple[str, ...] = ()
+        claims = None if self._claims is None else f"{self._claims}/{files.batch:08d}"
+        # With another vocabulary homes see all messages themselves.
+        if standing.router.plan.has_copies and self.settings.window is not None and files.vocabulary is None:
+            deltas = tuple(entry["deltas"][-1] for entry in standing.manifest.partitions if entry["deltas"])
+            detects = [Detect(ref, plan, files, deltas) for ref in refs]
+            candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
+        kinds = tuple(each or "string" for each in standing.manifest.more["id_types"])
+        stager = self.sink.stager
+        steps = [Step(ref, plan, files, candidates, stager, kinds, self.with_keys) for ref in refs]  # type: ignore[arg-type]
+        stepped = stepped_by(self.runner, standing, files, steps, claims)
+        self.store.delete(candidates)
+        return stepped
+
+    def _grow(self, standing: Standing, batch: int, stepped: Sequence[Stepped], placed: Keys) -> list[str]:
+        """Let the routes know the keys that partitions need from now on, and those of copies placed in this batch."""
+        router = standing.router
+        keys = Keys.concat([each.keys.into(router.plan) for each in stepped if each.keys is not None])
+        if router.plan.has_copies:
+            router.routes.add(placed)
+        if not len(keys.word):
+            return []
+        router.routes.add(keys)
+        return [self._put("growth", batch, NamedKeys.of(keys, router.plan).write)]
+
+    def _manifest(
+        self,
+        standing: Standing,
+        files: BatchFiles,
+        stepped: Sequence[Stepped],
+        report: Report,
+        outputs: list[Output],
+        growth: list[str],
+    ) -> Manifest:
+        last = standing.manifest
+        partitions = standing.partitions_after([each.delta for each in stepped])
+        directory, directory_batch = standing.directory_after()
+        windows = entries_after(standing)
+        oldest = min([entry["snapshot_batch"] for entry in [*partitions, *windows]] + [directory_batch])
+        batches = [each.to_json() for each in [*standing.history, files] if each.batch > oldest]
+        counts = {
+            "messages": last.counts.get("messages", 0) + report.messages,
+            "changes": last.counts.get("changes", 0) + report.changes,
+            "deliveries": last.counts.get("deliveries", 0) + report.deliveries,
+            "rejected": last.counts.get("rejected", 0) + report.rejected,
+            "subscriptions": len(standing.directory),
+        }
+        vocabulary = last.vocabulary
+        if files.vocabulary is not None:
+            vocabulary = {"version": standing.vocabulary.version, "folder": files.vocabulary}
+        keys = [files.growth] if files.growth is not None else []
+        return replace(
+            last,
+            batch=files.batch,
+            query_id=self.query_id,
+            next_step=files.next_step,
+            messages=counts["messages"],
+            now=None if files.now == NO_TIME else files.now,
+            partitions=partitions,
+            plan=standing.plan_after([*keys, *growth]),
+            directory=directory,
+            vocabulary=vocabulary,
+            outputs=outputs,
+            counts=counts,
+            load=report.load,
+            seconds=round(report.seconds, 4),
+            more={
+                **last.more,
+                "batches": batches,
+                "windows": windows,
+                "directory_batch": directory_batch,
+                "recent": recent_after(last.more.get("recent", ()), files.segments),
+                "balance": balance_after(last.more.get("balance"), [each.seconds for each in stepped]),
+            },
+        )
+
+    def _commit(self, standing: Standing, manifest: Manifest) -> None:
+        manifest = replace(manifest, sizes=self._sizes(standing, manifest))
+        self.manifests.commit(manifest)
+        if standing.snapshots is not None:
+            self._in_the_making = None
+        standing.with_manifest(manifest)
+        self._standing = standing
+        self._publish(manifest)
+        settle(self.store, manifest)
+        kept = self.manifests.batches()[-KEPT_MANIFESTS:]
+        self.manifests.forget_before(kept[0])
+        if manifest.batch % SWEEP_EVERY == 0:
+            spare = [] if self._in_the_making is None else self._in_the_making.names
+            self.manifests.sweep([self.manifests.read(batch) for batch in kept], spare=spare)
+
+    def _sizes(self, standing: Standing, manifest: Manifest) -> dict[str, int]:
+        """Return the sizes of all that a manifest names, by which a start finds what was cut off since."""
+        known = standing.manifest.sizes
+        names = self.manifests.files_in_use(manifest)
+        new = {} if known.keys() >= names else self.store.sizes()
+        return {name: known.get(name, new.get(name, 0)) for name in sorted(names) if name in known or name in new}
+
+    def _publish(self, manifest: Manifest) -> None:
+        deliveries = [each for each in manifest.outputs if not each.get("is_rejected")]
+        self.sink.publish(manifest.batch, deliveries)
+        if self.rejected_sink is not None:
+            rows = [each for each in manifest.outputs if each.get("is_rejected")]
+            self.rejected_sink.publish(manifest.batch, rows)
+
+    def _staged_rejected(self, batch: int, rejected: Rejected) -> list[Output]:
+        if self.rejected_sink is None or not len(rejected):
+            return []
+        output = self.rejected_sink.stage(batch, None, [rejected.to_table()])
+        return [] if output is None else [{**output, "is_rejected": True}]
+
+    # Snapshots
+
+    def snapshots_due(self, after: int) -> bool:
+        """Tell whether a partition has come this many batches since its last snapshot."""
+        return any(len(entry["deltas"]) >= after for entry in self.standing.manifest.partitions)
+
+    def write_snapshots(self) -> Snapshots:
+        """Write the state of the stream as it is now; `take_snapshots` lets the next batch begin from it."""
+        return self.snapshots_to_write()()
+
+    def snapshots_to_write(self) -> Callable[[], Snapshots]:
+        """Save the directory and the routes as the last batch left them; return what writes the partitions beside.
+
+        To be called between two batches; what it returns may run while batches go on.
+        """
+        snapshots, tasks = self.standing.saved()
+        windows = snapshot_tasks(self.standing)
+        snapshots = replace(snapshots, windows=tuple(task.name for task in windows))
+        self._in_the_making = snapshots
+
+        def write() -> Snapshots:
+            self.runner.map(write_snapshot, tasks)
+            self.runner.map(write_part, windows)
+            return snapshots
+
+        return write
+
+    def take_snapshots(self, snapshots: Snapshots) -> bool:
+        """Let the next manifest name these snapshots in place of older ones and what came since.
+
+        False if they are of no use any more: partitions were balanced anew since, or newer snapshots taken.
+        """
+        if not self.standing.is_newer(snapshots):
+            return False
+        self.standing.snapshots = snapshots
+        return True
+
+
+def _of(claims: str | None, job: str) -> str | None:
+    return None if claims is None else f"{claims}-{job}"
+
+
+def _sources(taken: Sequence[Taken]) -> list[Source]:
+    return [Source(each.source, each.time, each.row) for each in taken]
+
+
+def _steps(
+    position: NDArray[np.int64], registered: Registered | None, first: int, *, count_changes: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Return the steps of messages and of changes, by position, and the next step after them."""
+    changes = np.empty(0, np.int64) if registered is None else registered.position
+    if count_changes:
+        merged = np.sort(np.concatenate([position, changes]))
+        steps = first + np.searchsorted(merged, position), first + np.searchsorted(merged, changes)
+        return *steps, first + len(merged)
+    numbers = first + np.arange(len(position))
+    return numbers, first + np.searchsorted(position, changes), first + len(position)
+
+
+def _report(
+    files: BatchFiles,
+    stepped: Sequence[Stepped],
+    registered: Registered | None,
+    messages: int,
+    rejected: int,
+    seconds: float,
+) -> Report:
+    load = [{"seconds": round(each.seconds, 4), "messages": each.routed} for each in stepped]
+    return Report(
+        files.batch,
+        messages,
+        0 if registered is None else len(registered),
+        sum(each.deliveries for each in stepped),
+        rejected,
+        seconds,
+        load,
+        files.now,
+        sum(each.routed for each in stepped),
+    )

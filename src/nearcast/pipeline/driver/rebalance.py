@@ -1,0 +1,261 @@
+"""Another plan, or other partitions, for a stream that goes on: everything moves between two batches.
+
+Old partitions write out what they hold, a plan is learned of that and of recent messages, and new partitions are built.
+Nothing of it counts before the next batch commits the manifest that names it: whoever stops in between goes on with the
+old ones, and the request is still there.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.columns import Messages
+from nearcast.errors import IncompatibleStore, InvalidInput
+from nearcast.pipeline.batch.router import Router
+from nearcast.pipeline.batch.segments import Segment, concat
+from nearcast.pipeline.driver.first_state import SAMPLE, build
+from nearcast.pipeline.driver.state import Standing, new_line
+from nearcast.pipeline.driver.window_rounds import batches_of_window
+from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.checkpoint_report import state_of
+from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.worker.partition import PLACED_BELOW
+from nearcast.pipeline.worker.share import Share
+from nearcast.pipeline.worker.tasks import SHARE, Build, Export, export_partition, held
+from nearcast.plans import learn, parse_spec
+from nearcast.text.weights import TermWeights
+from nearcast.text.words import WordTable
+
+if TYPE_CHECKING:
+    from nearcast.pipeline.driver.directory import Directory
+    from nearcast.pipeline.runner import Runner
+    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.store.manifest import Manifest
+    from nearcast.pipeline.store.store import Store
+    from nearcast.plans import Placement
+
+REQUEST = "requests/rebalance.json"
+#: Of so many sources the messages stay, for a plan to be learned from.
+RECENT = 32
+#: Batches that the average load of partitions reaches back, and after which it is trusted.
+_AVERAGED, _TRUSTED_AFTER = 10, 20
+
+
+# --- requests ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Request:
+    """Go on with this plan and so many partitions; None stands for those at present, learned anew."""
+
+    id: str
+    plan: str | None = None
+    partitions: int | None = None
+
+    def resolved(self, manifest: Manifest) -> tuple[str, int]:
+        """Return the plan and the partitions that are meant; `InvalidInput` if they do not go together."""
+        spec = manifest.plan["name"] if self.plan is None else self.plan
+        partitions = self.partitions
+        if partitions is None:
+            named = parse_spec(spec)
+            is_spelled_out = spec != named.name
+            partitions = named.first * named.second if is_spelled_out else int(manifest.plan["partitions"])
+        parse_spec(spec, partitions)
+        return spec, partitions
+
+
+def ask(store: Store, manifest: Manifest, plan: str | None, partitions: int | None) -> Request:
+    """Leave a request for the next batch, in place of one that waits; `InvalidInput` if it cannot be met."""
+    request = Request(secrets.token_hex(8), plan, partitions)
+    request.resolved(manifest)
+    store.put(REQUEST, lambda path: path.write_text(json.dumps(asdict(request))))
+    return request
+
+
+def ask_checkpoint(checkpoint: str, plan: str | None, partitions: int | None) -> dict[str, Any]:
+    """Leave a request in a checkpoint; return what was asked for, as plain values under keys that stay."""
+    store = state_of(checkpoint)
+    manifest = Manifests(store).last()
+    if manifest is None:
+        raise InvalidInput(f"{checkpoint} is a checkpoint, but no batch was finished yet; ask again later")
+    request = ask(store, manifest, plan, partitions)
+    spec, n = request.resolved(manifest)
+    return {
+        "checkpoint": checkpoint,
+        "request": request.id,
+        "plan": spec,
+        "partitions": n,
+        "after_batch": manifest.batch,
+        "was": {"plan": manifest.plan["name"], "partitions": manifest.plan["partitions"]},
+    }
+
+
+def waiting(store: Store) -> Request | None:
+    """Return the request that was left, whether it was met or not."""
+    if not store.exists(REQUEST):
+        return None
+    try:
+        return Request(**json.loads(store.read_bytes(REQUEST)))
+    except (ValueError, TypeError):
+        raise InvalidInput(f"{store.root}/{REQUEST} is no request; delete it and ask again") from None
+
+
+def wanted(store: Store, manifest: Manifest, above: float | None) -> Request | None:
+    """Return what the next batch is to begin with: a request that was not met yet, or, by the load, one of our own."""
+    request = waiting(store)
+    if request is not None and request.id != manifest.more.get("rebalance", {}).get("id"):
+        return request
+    if above is not None and is_uneven(manifest.more.get("balance"), above):
+        return Request(f"load-{manifest.batch}")
+    return None
+
+
+def settle(store: Store, manifest: Manifest) -> None:
+    """Remove the request that this manifest met."""
+    met = manifest.more.get("rebalance", {}).get("id")
+    if met is None:
+        return
+    request = waiting(store)
+    if request is not None and request.id == met:
+        store.delete([REQUEST])
+
+
+# --- load -------------------------------------------------------------------------------------------------------
+
+
+def balance_after(balance: dict[str, Any] | None, seconds: Sequence[float]) -> dict[str, Any]:
+    """Return the moving average of the seconds of each partition, and over how many batches, after one more."""
+    if balance is None or len(balance["seconds"]) != len(seconds):
+        balance = {"seconds": [0.0] * len(seconds), "batches": 0}
+    batches = balance["batches"] + 1
+    share = 1 / min(batches, _AVERAGED)
+    averages = [old + share * (new - old) for old, new in zip(balance["seconds"], seconds, strict=True)]
+    return {"seconds": [round(each, 6) for each in averages], "batches": batches}
+
+
+def is_uneven(balance: dict[str, Any] | None, above: float) -> bool:
+    """Tell whether the busiest partition is so many times as busy as the average, and has been watched for long."""
+    if balance is None or balance["batches"] < _TRUSTED_AFTER:
+        return False
+    seconds: list[float] = balance["seconds"]
+    mean = sum(seconds) / len(seconds)
+    return mean > 0.0 and max(seconds) > above * mean
+
+
+# --- rebalancing ------------------------------------------------------------------------------------------------
+
+
+def carried_out(request: Request, standing: Standing, runner: Runner, *, claims: str | None = None) -> Standing:
+    """Meet a request, and note that it was met; one that cannot be met is noted with the reason."""
+    try:
+        spec, partitions = request.resolved(standing.manifest)
+    except InvalidInput as error:
+        note: dict[str, Any] = {"id": request.id, "refused": str(error)}
+        more = {**standing.manifest.more, "rebalance": note, "balance": None}
+        standing.manifest = replace(standing.manifest, more=more)
+        return standing
+    batch = standing.manifest.batch
+    standing = rebalanced(standing, standing.settings, runner, spec, partitions, claims=claims)
+    note = {"id": request.id, "after_batch": batch, "plan": spec, "partitions": partitions}
+    standing.manifest = replace(standing.manifest, more={**standing.manifest.more, "rebalance": note})
+    return standing
+
+
+def rebalanced(
+    standing: Standing, settings: Settings, runner: Runner, spec: str, partitions: int, *, claims: str | None = None
+) -> Standing:
+    """Return the same stream at the same batch with all subscriptions in the partitions of a plan learned anew.
+
+    The manifest in it is for the next batch to go on from, and not to be committed itself.
+    """
+    store, manifest = standing.store, standing.manifest
+    exports = _exported(standing, runner, claims)
+    shares = [pickles.read(store.local(name) / SHARE) for name in exports]
+    words = WordTable()
+    share, columns = Share.joined([each for each in shares if isinstance(each, Share)], words)
+    weights = TermWeights(words, standing.vocabulary).of_table(words, 0)
+    thresholds = PLACED_BELOW * share.thresholds
+    sample = _recent_messages(store, manifest, words)
+    plan = learn(spec, partitions, settings.space, words, columns, sample, weights, thresholds=thresholds)
+    placement = plan.place(columns, share.number, weights, thresholds)
+    router = Router.of(plan, placement)
+    _move_homes(standing.directory, share, placement)
+    settings = replace(settings, plan=spec, partitions=partitions)
+    first = Build(
+        store,
+        settings,
+        manifest.batch,
+        manifest.vocabulary["folder"],
+        window=exports[0] if settings.window is not None else None,
+        next_step=manifest.next_step,
+        now=standing.now,
+        published=manifest.messages,
+    )
+    snapshots = build(runner, first, share.placed_by(placement))
+    folder, directory = store.unique("plans", manifest.batch), store.unique("directories", manifest.batch)
+    store.put_folder(folder, router.save)
+    store.put_folder(directory, standing.directory.save)
+    store.delete(exports)
+    batch = manifest.batch
+    manifest = replace(
+        manifest,
+        partitions=[{"snapshot": name, "snapshot_batch": batch, "deltas": []} for name in snapshots],
+        plan={"name": spec, "partitions": partitions, "folder": folder, "growth": [], "line": new_line()},
+        directory=directory,
+        load=[],
+        more={**manifest.more, "batches": batches_of_window(manifest), "directory_batch": batch, "balance": None},
+    )
+    return Standing(store, settings, manifest, standing.directory, router, standing.vocabulary)
+
+
+def _exported(standing: Standing, runner: Runner, claims: str | None) -> list[str]:
+    """Let all partitions write out what they hold; the first, the window too, which is the same everywhere."""
+    numbers = range(len(standing.manifest.partitions))
+    plan = standing.plan_ref
+    tasks = [Export(standing.partition_ref(number), plan, with_window=number == 0) for number in numbers]
+    exports: list[str] = runner.map(export_partition, tasks, claims=claims, prefer=held)
+    return exports
+
+
+def _move_homes(directory: Directory, share: Share, placement: Placement) -> None:
+    """Note the new homes and copies of all subscriptions."""
+    places = directory.places_of_keys(share.subscriptions.subscriptions.ids).astype(np.int64)
+    is_known = len(places) == len(directory) and bool((places >= 0).all())
+    if not is_known or (directory.number[places] != share.number).any():
+        raise IncompatibleStore(
+            f"the partitions hold {len(places):,} subscriptions, the directory names {len(directory):,}, and they are"
+            " not the same; restore the checkpoint from a copy"
+        )
+    copies = np.zeros(len(places), np.uint64) if placement.copies is None else placement.copies
+    directory.set(places, home=placement.home, copies=copies)
+
+
+# --- recent messages --------------------------------------------------------------------------------------------
+
+
+def recent_after(recent: Sequence[str], segments: Sequence[str]) -> list[str]:
+    """Return the segments that stay for a plan to be learned from, after a batch with these."""
+    return [*recent, *segments][-RECENT:]
+
+
+def _recent_messages(store: Store, manifest: Manifest, words: WordTable) -> Messages:
+    """Return the newest messages that are still at hand; words that no subscription has are left out."""
+    names = manifest.more.get("recent", [])
+    segments: list[Segment] = []
+    n = 0
+    for name in reversed(names):
+        segments.insert(0, Segment.read(store.local(name)))
+        n += len(segments[0])
+        if n >= SAMPLE:
+            break
+    if not n:
+        return Messages.none()
+    segment = concat(segments)
+    messages = replace(segment.messages, terms=segment.terms_in(words))
+    return messages if n <= SAMPLE else messages.take(np.linspace(0, n - 1, SAMPLE).astype(np.int64))

@@ -1,0 +1,1 @@
+"""From raw files to a prepared store: rows in interchange columns, vocabulary, plan, partitions."""

@@ -1,0 +1,287 @@
+"""From raw files to a store that streams and matches begin from, as Spark jobs.
+
+messages/, subscriptions/    Parquet in interchange columns, a part for each raw file
+rejected.parquet             rows that cannot be used, with reasons
+vocabulary.parquet           words and in how many messages each stands; its version is a hash of its content
+sample.parquet               messages that the plan was balanced by
+nearcast/                    the plan and a folder for each partition, as a stream begins from
+prepared.json                what there is, with the size and checksum of every file; written last
+
+The files of nearcast/ are not in that list: its own manifest and folders have theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearcast import _arrow
+from nearcast._saved import replace_file, sync
+from nearcast.errors import IncompatibleStore, InvalidColumns, InvalidInput
+from nearcast.files import READABLE, read_table, united
+from nearcast.pipeline.batch.changes import read_changes
+from nearcast.pipeline.driver.first_state import SAMPLE, begin
+from nearcast.pipeline.preparation.interchange_rows import is_subscriptions, message_rows, subscription_rows
+from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.store import Store
+from nearcast.pipeline.worker.source_reader import fetched
+from nearcast.saved_files.contents import (
+    FileSum,
+    check_contents,
+    contents_from,
+    damaged,
+    is_signed,
+    read_signed,
+    signed,
+    sum_of,
+)
+from nearcast.tables import Rejected, RejectedRow, read_messages, rename_known
+from nearcast.tables.cells import TableRows
+from nearcast.tables.geometries import with_places
+from nearcast.text import Vocabulary
+
+if TYPE_CHECKING:
+    from nearcast.pipeline.runner import Runner
+
+PREPARED = "prepared.json"
+#: Format 1 had no checksums.
+_FORMAT = 2
+Progress = Callable[[str, int], object]
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Prepare one raw file."""
+
+    path: str
+    source: str
+    out: str
+    part: int
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What became of a raw file: rows written to a file, and of messages their words by document and some to sample."""
+
+    kind: str
+    rows: int
+    rejected: list[RejectedRow]
+    written: dict[str, FileSum]
+    words: pa.Array | None = None
+    df: np.ndarray | None = None
+    sample: pa.Table | None = None
+
+
+def prepare_file(task: Raw) -> Prepared:
+    """Read a raw file and write its good rows in interchange columns."""
+    rejected, space = Rejected(), task.settings.space
+    try:
+        with fetched(task.path) as path:
+            table = read_table(path, source=task.source, rejected=rejected)
+        table = rename_known(table, task.settings.renames)
+        is_message = not is_subscriptions(table.column_names)
+        table = with_places(table, space, source=task.source, is_message=is_message, rejected=rejected)
+    except InvalidColumns as error:
+        rejected.add(task.source, 0, None, error.field, f"nothing of this file was used: {error}")
+        return Prepared("unreadable", 0, list(rejected), {})
+    if not is_message:
+        return _prepare_subscriptions(task, table, rejected)
+    return _prepare_messages(task, table, rejected)
+
+
+def _prepare_subscriptions(task: Raw, table: pa.Table, rejected: Rejected) -> Prepared:
+    found = Rejected()
+    changes = read_changes(table, task.settings, source=task.source, rejected=found, only_subscribe=True)
+    good = _good(table, task.source, found)
+    rejected.extend(found)
+    written = _write(task, "subscriptions", subscription_rows(table, changes.ids, good))
+    return Prepared("subscriptions", len(changes), list(rejected), written)
+
+
+def _prepare_messages(task: Raw, table: pa.Table, rejected: Rejected) -> Prepared:
+    found = Rejected()
+    vocabulary = Vocabulary()
+    settings = task.settings
+    messages = read_messages(
+        table,
+        settings.space,
+        vocabulary.table,
+        settings.analyzer,
+        source=task.source,
+        add_words=True,
+        rejected=found,
+    )
+    vocabulary.learn(messages.term_start, messages.terms)
+    rows = message_rows(table, messages, _good(table, task.source, found), settings.space)
+    rejected.extend(found)
+    written = _write(task, "messages", rows)
+    step = max(1, -(-rows.num_rows // SAMPLE))
+    sample = rows.take(_arrow.numbers(np.arange(0, rows.num_rows, step)))
+    df = vocabulary.df_by_term
+    return Prepared("messages", rows.num_rows, list(rejected), written, vocabulary.table.words(), df, sample)
+
+
+def _good(table: pa.Table, source: str, rejected: Rejected) -> np.ndarray:
+    bad = [row.row for row in rejected]
+    good: np.ndarray = ~np.isin(TableRows(table, source, 0).numbers, bad)
+    return good
+
+
+def _write(task: Raw, kind: str, rows: pa.Table) -> dict[str, FileSum]:
+    """Write rows as a part of a kind; return the name of the file in the store, with its sum."""
+    name = f"{kind}/part-{task.part:05d}.parquet"
+    path = Path(task.out) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, lambda temporary: pq.write_table(rows, temporary, compression="zstd"))
+    return {name: sum_of(path)}
+
+
+def raw_files(given: Iterable[str | Path]) -> list[Path]:
+    """Return the files given, and those of folders given, in order of their names; one line where there is none."""
+    found: list[Path] = []
+    for each in map(Path, given):
+        if each.is_dir() and each.suffix != ".parquet":
+            inside = sorted(path for path in each.rglob("*") if path.is_file() and _is_readable(path))
+            if not inside:
+                raise InvalidInput(f"{each} has no file that ends in {', '.join(READABLE)}")
+            found += inside
+        elif not each.exists():
+            raise InvalidInput(f"{each}: there is no such file or folder")
+        else:
+            found.append(each)
+    return found
+
+
+def _is_readable(path: Path) -> bool:
+    name = path.name.removesuffix(".gz")
+    return name[0] not in "._" and name.endswith(READABLE)
+
+
+def prepare(
+    raw: Iterable[str | Path],
+    out: str | Path,
+    settings: Settings,
+    runner: Runner,
+    *,
+    vocabulary: Vocabulary | None = None,
+    on_step: Progress | None = None,
+) -> dict[str, Any]:
+    """Prepare raw files into a new folder; return what there is, as `prepared.json` says it."""
+    files, out = raw_files(raw), Path(out)
+    if (out / PREPARED).exists():
+        raise InvalidInput(f"{out} is prepared already; choose another folder, or remove it")
+    if out.exists() and any(out.iterdir()):
+        raise InvalidInput(f"{out} is not empty and was not finished; remove it and prepare again")
+    out.mkdir(parents=True, exist_ok=True)
+    on_step = on_step or _say_nothing
+    on_step("reading raw files", len(files))
+    tasks = [Raw(str(path.resolve()), path.name, str(out.resolve()), at, settings) for at, path in enumerate(files)]
+    done: list[Prepared] = runner.map(prepare_file, tasks)
+    rejected = Rejected()
+    for each in done:
+        rejected.extend(each.rejected)
+    learned = _vocabulary(done) if vocabulary is None else vocabulary
+    learned.to_parquet(out / "vocabulary.parquet")
+    sample = _sample(done)
+    if sample is not None:
+        replace_file(out / "sample.parquet", lambda path: pq.write_table(sample, path))
+    subscriptions = _subscriptions(out, [path.name for path in files], rejected)
+    on_step("building partitions", settings.partitions)
+    if subscriptions is not None:
+        _build(out, settings, runner, subscriptions, learned, sample, rejected)
+    replace_file(out / "rejected.parquet", lambda path: pq.write_table(rejected.to_table(), path))
+    about = {
+        "format": _FORMAT,
+        "space": settings.space.kind,
+        "messages": sum(each.rows for each in done if each.kind == "messages"),
+        "subscriptions": 0 if subscriptions is None else subscriptions.num_rows,
+        "rejected": len(rejected),
+        "vocabulary_version": learned.snapshot().version if not learned.is_snapshot else learned.version,
+        "words": len(learned),
+        "plan": settings.plan,
+        "partitions": settings.partitions,
+    }
+    written = {name: each for part in done for name, each in part.written.items()}
+    written |= {path.name: sum_of(path) for path in out.glob("*.parquet")}
+    sync(out)  # the names of its folders, before anything says that they are complete
+    head = signed({**about, "files": {name: list(written[name]) for name in sorted(written)}}, indent=1)
+    replace_file(out / PREPARED, lambda path: path.write_bytes(head))
+    return about
+
+
+def _say_nothing(title: str, total: int) -> None:
+    """Report progress to nobody."""
+
+
+def _vocabulary(done: list[Prepared]) -> Vocabulary:
+    """Add up in how many messages each word stands."""
+    return Vocabulary.summed((each.words, each.df, each.rows) for each in done if each.df is not None)
+
+
+def _sample(done: list[Prepared]) -> pa.Table | None:
+    tables = [each.sample for each in done if each.sample is not None and each.sample.num_rows]
+    if not tables:
+        return None
+    whole = united(tables)
+    step = max(1, -(-whole.num_rows // SAMPLE))
+    return whole.take(_arrow.numbers(np.arange(0, whole.num_rows, step)))
+
+
+def _subscriptions(out: Path, sources: list[str], rejected: Rejected) -> pa.Table | None:
+    """Return the subscriptions of all files, whose ids must be of the type of the first; other files are rejected."""
+    tables: list[pa.Table] = []
+    for path in sorted((out / "subscriptions").glob("part-*.parquet")):
+        table = pq.read_table(path)
+        kinds = [each.schema.field("id").type for each in (*tables[:1], table)]
+        if kinds[0] == kinds[-1] or not table.num_rows:
+            tables.append(table)
+            continue
+        reason = f"nothing of this file was used: its ids are {kinds[1]}, those of the files before {kinds[0]}"
+        rejected.add(sources[int(path.stem.removeprefix("part-"))], 0, None, "id", reason)
+        path.unlink()
+    return united(tables) if tables else None
+
+
+def _build(
+    out: Path,
+    settings: Settings,
+    runner: Runner,
+    subscriptions: pa.Table,
+    vocabulary: Vocabulary,
+    sample: pa.Table | None,
+    rejected: Rejected,
+) -> None:
+    """Learn the plan and build a folder for each partition; the manifest that names them comes last."""
+    store = Store(str(out / "nearcast"))
+    snapshot = vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
+    standing = begin(store, settings, runner, subscriptions, snapshot, sample=sample, rejected=rejected)
+    Manifests(store).commit(replace(standing.manifest, fingerprint=settings.fingerprint()))
+
+
+def about_prepared(folder: str | Path) -> dict[str, Any] | None:
+    """Return what a prepared folder says of itself, None if it is none.
+
+    All its files must be there in their sizes, and up to `VERIFY_BYTES` with the contents that were written;
+    `IncompatibleStore` names one that is not. Those of nearcast/ are checked as they are read.
+    """
+    path = Path(folder) / PREPARED
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    if not is_signed(data):
+        raise IncompatibleStore(f"{path} is damaged, or of an older format than {_FORMAT}; prepare the data again")
+    about = read_signed(data, str(path))
+    if about.get("format") != _FORMAT:
+        raise IncompatibleStore(f"{path} has format {about.get('format')}, expected {_FORMAT}; prepare the data again")
+    if "files" not in about:
+        raise damaged(str(path), "it lists no files")
+    check_contents(path.parent, contents_from(about.pop("files"), str(path)))
+    return about

@@ -1,0 +1,51 @@
+"""What a stream was begun with, and cannot be changed while it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nearcast.errors import InvalidInput
+from nearcast.geo import Space
+from nearcast.indexes import DEFAULT_INDEX
+from nearcast.text import Analyzer
+from nearcast.topk.window.sliding import Window
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How messages and subscriptions are read and matched; the same in every process of a stream.
+
+    `max_distance` is for scored subscriptions that give none. `renames` is {new: old}, of columns on the way in.
+    """
+
+    space: Space
+    analyzer: Analyzer = field(default_factory=Analyzer)
+    index: str = DEFAULT_INDEX
+    window: Window | None = None
+    max_distance: float | None = None
+    plan: str = "trigger"
+    partitions: int = 1
+    renames: dict[str, str] = field(default_factory=dict)
+    #: Parts that the window is divided into; 0: every partition holds the whole of it.
+    window_parts: int = 0
+
+    def __post_init__(self) -> None:
+        if self.window_parts and self.window is None:
+            raise InvalidInput(
+                f"the window is to be divided into {self.window_parts} parts, and there is none; give one, such as 15m",
+                field="window",
+            )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what a checkpoint is compared by, as JSON has it."""
+        analyzer = self.analyzer.to_json()
+        names = ("language", "stem", "stop_words", "segmenter")
+        return {
+            "space": self.space.kind,
+            "window": None if self.window is None else str(self.window),
+            "index": self.index,
+            "max_distance": self.max_distance,
+            **{name: analyzer[name] for name in names},
+            "rules_of_words": analyzer["rules"],
+        }

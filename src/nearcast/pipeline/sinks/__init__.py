@@ -1,0 +1,63 @@
+"""Where deliveries go: files exactly once, Kafka and the user's function at least once, console and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nearcast.errors import InvalidInput
+from nearcast.pipeline.sinks.after_commit import CallableSink, ConsoleSink, KafkaSink, MemorySink
+from nearcast.pipeline.sinks.base import Output, Sink, Stager
+from nearcast.pipeline.sinks.files import FileSink, RejectedSink
+from nearcast.pipeline.store.remote_place import is_uri
+from nearcast.pipeline.store.store import Store
+
+__all__ = [
+    "CallableSink",
+    "ConsoleSink",
+    "FileSink",
+    "KafkaSink",
+    "MemorySink",
+    "Output",
+    "RejectedSink",
+    "Sink",
+    "Stager",
+    "sink_of",
+]
+
+_KAFKA = "kafka://"
+
+
+def sink_of(spec: str | Path | Sink | Callable[[Any, int], object], store: Store) -> Sink:
+    """Return the sink that is meant; `store`, that of the stream, holds what sinks that are no files are handed.
+
+    "console", "memory", "kafka://host:port/topic", a function of the deliveries and the number of the batch, or else
+    a folder of part files: JSON lines if its name ends in .jsonl or .ndjson, else Parquet.
+    """
+    if isinstance(spec, Sink):
+        return spec
+    if callable(spec):
+        return CallableSink(spec, store)
+    given = str(spec)
+    if given == "console":
+        return ConsoleSink(store)
+    if given == "memory":
+        return MemorySink(store)
+    return _kafka(given, store) if given.startswith(_KAFKA) else _files(given)
+
+
+def _kafka(given: str, store: Store) -> KafkaSink:
+    servers, _, topic = given.removeprefix(_KAFKA).partition("/")
+    if not servers or not topic or "/" in topic:
+        raise InvalidInput(f"{given} names no topic of Kafka; expected kafka://host:port/topic")
+    return KafkaSink(servers, topic, store)
+
+
+def _files(given: str) -> FileSink:
+    extension = Path(given).suffix.lower()
+    if extension in (".csv", ".json", ".geojson", ".gz"):
+        raise InvalidInput(f"{given}: a stream writes a folder of .parquet or .jsonl parts; name it like that")
+    if not is_uri(given) and Path(given).is_file():
+        raise InvalidInput(f"{given} is a file; a stream writes a folder of parts, choose another name")
+    return FileSink(given, "jsonl" if extension in (".jsonl", ".ndjson") else "parquet")

@@ -1,0 +1,128 @@
+"""What a sink is: workers stage what they deliver in files, the driver publishes them once the batch is committed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from nearcast.errors import InvalidColumns
+from nearcast.files import DeliveryWriter
+from nearcast.pipeline.store.store import Store
+
+#: {staged: name, final: name or None, rows}: what a manifest keeps of a staged file.
+Output = dict[str, Any]
+
+_ROWS_AT_ONCE = 1 << 17
+
+
+@dataclass(frozen=True)
+class Stager:
+    """The worker's half of a sink: it is small and can be pickled."""
+
+    store: Store
+    folder: str
+    extension: str
+    #: Whether files get a name under which they are published.
+    has_finals: bool = False
+
+    def stage(self, batch: int, partition: int | None, tables: Iterable[pa.Table]) -> Output | None:
+        """Write the rows to a file of this attempt's own that nobody reads yet; None where there are no rows.
+
+        The same rows make the same bytes, however they are cut into tables.
+        """
+        pieces = _even(tables)
+        first = next(pieces, None)
+        if first is None:
+            return None
+        staged = self.store.unique(self.folder, batch, partition, self.extension)
+        written: list[int] = []
+        self.store.put(staged, lambda path: written.append(_write(path, first, pieces)))
+        return {"staged": staged, "final": self._final(batch, partition), "rows": written[0]}
+
+    def _final(self, batch: int, partition: int | None) -> str | None:
+        of = "" if partition is None else f"-{partition:04d}"
+        name = f"{batch:08d}" if batch >= 0 else "begin"  # what comes before the first batch
+        return f"part-{name}{of}{self.extension}" if self.has_finals else None
+
+
+class Sink(ABC):
+    """The driver's half of a sink; `stager` is what workers get."""
+
+    #: What the sink writes to; another one is another stream.
+    name: str
+    stager: Stager
+
+    def stage(self, batch: int, partition: int | None, tables: Iterable[pa.Table]) -> Output | None:
+        """Write the rows to a file that nobody reads yet, as `stager` does in a worker."""
+        return self.stager.stage(batch, partition, tables)
+
+    @abstractmethod
+    def publish(self, batch: int, outputs: Sequence[Output]) -> None:
+        """Hand over what a committed batch staged; after a restart that of the last batch again."""
+
+    def check(self) -> None:  # noqa: B027 - most sinks have nothing to refuse
+        """Refuse, before the first batch, a place that cannot be written to."""
+
+    def check_new(self) -> None:  # noqa: B027 - as above
+        """Refuse a place that a new stream would spoil."""
+
+    def sweep(self, outputs: Iterable[Output] = ()) -> None:
+        """Remove, at the start, what was staged and will not be published; `outputs` will be."""
+        spared = {each["staged"] for each in outputs}
+        found = self.stager.store.sizes(f"{self.stager.folder}/", with_hidden=True)
+        self.stager.store.delete(name for name in found if name not in spared)
+
+
+def in_order(outputs: Iterable[Output]) -> list[Output]:
+    """Return the outputs by batch and partition."""
+    return sorted(outputs, key=lambda each: str(each["staged"]))
+
+
+def _write(path: Path, first: pa.Table, rest: Iterable[pa.Table]) -> int:
+    try:
+        with DeliveryWriter(path) as writer:
+            writer.write(first)
+            for table in rest:
+                writer.write(table)
+    except InvalidColumns as error:
+        # The store explains better what is wrong with a disk, and names the place, not a temporary file.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+    return writer.rows
+
+
+def _even(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows as tables of the same size but the last, each in one chunk."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        if table.num_rows:
+            waiting.append(table)
+            rows += table.num_rows
+        while rows >= _ROWS_AT_ONCE:
+            whole = _united(waiting)
+            yield whole.slice(0, _ROWS_AT_ONCE).combine_chunks()
+            waiting, rows = [whole.slice(_ROWS_AT_ONCE)], rows - _ROWS_AT_ONCE
+    if rows:
+        yield _united(waiting).combine_chunks()
+
+
+def _united(tables: list[pa.Table]) -> pa.Table:
+    """Return the rows of all tables, with ids as text where some are integers and some text."""
+    schema = tables[0].schema
+    for table in tables[1:]:
+        if table.schema != schema:
+            kinds = [_wider(field.type, table.schema.field(field.name).type) for field in schema]
+            schema = pa.schema([field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)])
+    return pa.concat_tables([table.cast(schema) for table in tables])
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    is_narrow = pa.types.is_null(one) or (pa.types.is_integer(one) and pa.types.is_string(other))
+    return other if is_narrow else one

@@ -1,0 +1,229 @@
+"""The files of a stream: put in place in one step, named once, mapped by whoever needs them."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from nearcast.errors import IncompatibleStore, InvalidInput
+from nearcast.pipeline.store.local_place import (
+    CONTENTS,
+    Entry,
+    StoreConflict,
+    StoreError,
+    Write,
+    explained,
+    read_contents,
+    sum_in_name,
+)
+from nearcast.pipeline.store.remote_place import Place, is_uri, open_place
+from nearcast.saved_files.contents import check_contents, damaged, sum_of, sum_of_bytes
+
+__all__ = ["Store", "StoreConflict", "StoreError", "batch_of"]
+
+_UNIQUE = re.compile(r"[a-z][a-z_]*/(-?\d+)-[^/]*[0-9a-f]{8}[^/]*")
+
+
+class Store:
+    """A folder of files by name: on a path, or at hdfs://, s3:// and whatever else Arrow or fsspec can open.
+
+    Names are relative POSIX paths. A store holds nothing but where it is, so it can be sent to workers; what must be
+    mapped from a remote place is downloaded once into a folder of the host (`cache`, else one in the folder for
+    temporary files).
+
+    >>> import tempfile
+    >>> store = Store(tempfile.mkdtemp())
+    >>> store.commit("manifests/00000001.json", b"{}")
+    >>> store.list("manifests/"), store.read_bytes("manifests/00000001.json")
+    (['manifests/00000001.json'], b'{}')
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, cache: str | None = None):
+        given = os.fspath(root)
+        # Workers may run in another folder.
+        self.root = given if is_uri(given) else os.path.abspath(given)  # noqa: PTH100 - links stay as given
+        self._given_cache = cache
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_opened, (self.root, self._given_cache))
+
+    def __repr__(self) -> str:
+        return f"Store({self.root!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Store) and self.root == other.root
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
+    @cached_property
+    def _place(self) -> Place:
+        return open_place(self.root, self._given_cache)
+
+    def within(self, folder: str) -> Store:
+        """Return the store of a folder of this one."""
+        return Store(f"{self.root.rstrip('/')}/{_checked(folder)}", cache=self._given_cache)
+
+    def url(self, name: str = "") -> str:
+        """Return what Spark and people call the file or folder."""
+        return self._place.url(name)
+
+    def put(self, name: str, write: Write) -> int:
+        """Let `write` write a file, put it in its place complete, and return its size in bytes."""
+        with explained(self._called(name), "written"):
+            return self._place.put(_checked(name), write).size
+
+    def put_summed(self, name: str, write: Write) -> Entry:
+        """Do what `put` does, under a name to which the checksum is added; return that name and the size in bytes.
+
+        Whoever reads the file by this name finds out whether it is what was written.
+        """
+        with explained(self._called(name), "written"):
+            return self._place.put(_checked(name), write, with_sum=True)
+
+    def put_folder(self, name: str, write: Write) -> int:
+        """Let `write` fill a new folder, put it in its place complete, and return the size of its files in bytes."""
+        with explained(self._called(name), "written"):
+            return self._place.put_folder(_checked(name), write)
+
+    def commit(self, name: str, data: bytes) -> None:
+        """Put these bytes in place in one step; StoreConflict if other bytes are there already."""
+        with explained(self._called(name), "written"):
+            if self._place.create(_checked(name), data) or self._place.read(name) == data:
+                return
+        raise StoreConflict(
+            f"{self._called(name)} is there already, with another content; two runs share this checkpoint: stop one"
+        )
+
+    def move(self, names: Mapping[str, str]) -> None:
+        """Give files other names, {old: new}, each in one step where the place can; what had these before is gone."""
+        for old, new in names.items():
+            with explained(self._called(old), "moved"):
+                self._place.rename(_checked(old), _checked(new))
+        with explained(self.root, "written"):
+            self._place.settle(names.values())
+
+    def local(self, name: str, *, verify: bool | None = None) -> Path:
+        """Return a path of this host under which the file or folder can be mapped.
+
+        `IncompatibleStore` names a file that is not what was written: a file is compared with the checksum in its name,
+        a folder with the list of its contents, as `check_contents` does with `verify`.
+        """
+        called = self._called(name)
+        with explained(called, "read"):
+            path = self._place.local(_checked(name))
+            try:
+                _check(path, called, verify)
+            except IncompatibleStore:
+                if not self._place.let_go(path):
+                    raise
+                path = self._place.local(name)  # the copy that was downloaded may be to blame, not what is there
+                _check(path, called, verify)
+            return path
+
+    def read_bytes(self, name: str) -> bytes:
+        """Return the content of a file; `IncompatibleStore` if it is not that of the checksum in its name."""
+        with explained(self._called(name), "read"):
+            data = self._place.read(_checked(name))
+        crc = sum_in_name(name)
+        if crc is not None and crc != sum_of_bytes(data).crc:
+            raise damaged(self._called(name), _OTHER_CONTENT)
+        return data
+
+    def exists(self, name: str) -> bool:
+        """Tell whether the file, or the complete folder, is there."""
+        with explained(self._called(name), "read"):
+            sizes = self._place.sizes_within(_checked(name))
+            return sizes is not None and ("" in sizes or CONTENTS in sizes)
+
+    def sizes(self, prefix: str = "", *, with_hidden: bool = False) -> dict[str, int]:
+        """Return the names that begin so, sorted, with their bytes: files, and folders that were put as one."""
+        with explained(self._called(prefix), "listed"):
+            found = dict(self._place.entries(prefix))
+        return {name: found[name] for name in sorted(found) if with_hidden or not _is_hidden(name)}
+
+    def list(self, prefix: str = "") -> list[str]:
+        """Return the names that begin so, sorted: of files, and of folders that were put as one."""
+        return [*self.sizes(prefix)]
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove files and folders; those that are not there are fine."""
+        for name in names:
+            with explained(self._called(name), "deleted"):
+                self._place.delete(_checked(name))
+
+    def problem(self, name: str, size: int | None = None) -> str | None:
+        """Return what is wrong with a file or folder, such as "is missing"; None if it is complete.
+
+        A folder is compared with the list of its contents, a file with `size` if given.
+        """
+        with explained(self._called(name), "read"):
+            sizes = self._place.sizes_within(_checked(name))
+        if sizes is None:
+            return "is missing"
+        if "" in sizes:
+            expected = {} if size is None else {"": size}
+        elif CONTENTS not in sizes:
+            return "is not complete"
+        else:
+            try:
+                listed = read_contents(self.read_bytes(f"{name}/{CONTENTS}"), CONTENTS)
+            except IncompatibleStore:
+                return f"is damaged: {CONTENTS} in it is cut off or was edited"
+            expected = {file: each.size for file, each in listed.items()}
+        for file, wanted in expected.items():
+            if file not in sizes:
+                return f"lacks {file}"
+            if sizes[file] != wanted:
+                at = f"{file} in it " if file else ""
+                return f"is damaged: {at}has {sizes[file]:,} bytes, not {wanted:,}"
+        return None
+
+    def unique(self, kind: str, batch: int, partition: int | None = None, suffix: str = "") -> str:
+        """Return a name that no other attempt gets, such as deltas/00000012-0003-1f2e3d4c.npz."""
+        of = "" if partition is None else f"-{partition:04d}"
+        return f"{kind}/{batch:08d}{of}-{secrets.token_hex(4)}{suffix}"
+
+    def _called(self, name: str) -> str:
+        return f"{self.root.rstrip('/')}/{name}".rstrip("/")
+
+
+_OTHER_CONTENT = "its content is not what was written (CRC-32)"
+
+
+def _check(path: Path, called: str, verify: bool | None) -> None:
+    """Compare a file with the checksum in its name, or a folder with the list of its contents."""
+    if path.is_dir():
+        if not (path / CONTENTS).exists():
+            raise damaged(called, f"{CONTENTS} is missing in it")
+        listed = read_contents((path / CONTENTS).read_bytes(), f"{called}/{CONTENTS}")
+        check_contents(path, listed, verify, called=called)
+        return
+    crc = sum_in_name(path.name)
+    if crc is not None and crc != sum_of(path).crc:
+        raise damaged(called, _OTHER_CONTENT)
+
+
+def batch_of(name: str) -> int | None:
+    """Return the batch in a name that `Store.unique` gave, or in a name below it; None for any other name."""
+    found = _UNIQUE.match(name)
+    return None if found is None else int(found[1])
+
+
+def _opened(root: str, cache: str | None) -> Store:
+    return Store(root, cache=cache)
+
+
+def _checked(name: str) -> str:
+    path = PurePosixPath(name)
+    if not name or path.is_absolute() or ".." in path.parts or str(path) != name:
+        raise InvalidInput(f"{name!r} is no name in a store; expected a relative path such as deltas/00000012.npz")
+    return name
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))

@@ -1,0 +1,1 @@
+"""What workers run: reading sources, matching a batch in a partition, writing its state."""

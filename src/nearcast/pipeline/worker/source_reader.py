@@ -1,0 +1,253 @@
+"""The first task of a batch: files, or rows from elsewhere, are read once; messages become segments."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import _arrow
+from nearcast.errors import InvalidColumns
+from nearcast.files import read_lines, read_table
+from nearcast.pipeline.batch.changes import Changes, read_changes
+from nearcast.pipeline.batch.partition_deliveries import id_type
+from nearcast.pipeline.batch.router import PlanRef, router_of
+from nearcast.pipeline.batch.segments import Segment
+from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.store.store import Store
+from nearcast.tables import Rejected, RejectedRow, read_messages, rename_known
+from nearcast.tables.cells import TableRows
+from nearcast.tables.names import ROW_COLUMN
+from nearcast.text import Vocabulary
+from nearcast.text.weights import TermWeights, message_totals
+from nearcast.text.words import WordTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Kind = Literal["messages", "changes"]
+
+
+@dataclass(frozen=True)
+class Read:
+    """Read one source of a batch: a file, or `rows` that came another way.
+
+    `source` is what it is called in `rejected`, `order` decides which of two sources comes first. With `vocabulary` the
+    totals of messages are worked out.
+    """
+
+    store: Store
+    settings: Settings
+    batch: int
+    part: int
+    kind: Kind
+    source: str
+    path: str | None
+    plan: PlanRef | None
+    vocabulary: str | None
+    rows: pa.Table | None = None
+    #: The type of ids that the stream has, once it has some.
+    id_type: str | None = None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was read: the segment of messages with their times and numbers in the source, or the changes."""
+
+    source: str
+    kind: Kind
+    segment: str | None
+    time: NDArray[np.int64]
+    row: NDArray[np.int64]
+    id_type: str
+    changes: Changes | None
+    rejected: list[RejectedRow]
+    seconds: float
+    n_bytes: int = 0
+
+
+#: What a source can be too broken for.
+_UNREADABLE = (InvalidColumns, pa.ArrowException, RecursionError)
+
+
+def read_source(task: Read) -> Taken:
+    """Read, check and encode one source; a file or record that cannot be read at all is rejected, and stops nothing."""
+    try:
+        return _read_source(task)
+    except _UNREADABLE as error:
+        if task.rows is None:
+            return _nothing_of(task, error)
+        if not _is_json(task.rows):
+            raise
+    rejected = Rejected()
+    good = _readable(task, task.rows, rejected)
+    taken = _read_source(replace(task, rows=pa.concat_tables(good) if good else task.rows.slice(0, 0)))
+    return replace(taken, rejected=[*rejected, *taken.rejected])
+
+
+def _nothing_of(task: Read, error: Exception) -> Taken:
+    rejected = Rejected()
+    field = getattr(error, "field", None)
+    rejected.add(task.source, 0, None, field, f"nothing of this source was used: {_said(error)}")
+    none = np.empty(0, np.int64)
+    return Taken(task.source, task.kind, None, none, none, "string", None, list(rejected), 0.0)
+
+
+def _said(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _readable(task: Read, rows: pa.Table, rejected: Rejected) -> list[pa.Table]:
+    """Return the records that can be read, in order; those that spoil the others are rejected one by one."""
+    try:
+        _check(replace(task, rows=rows))
+    except _UNREADABLE as error:
+        if rows.num_rows == 1:
+            position = rows.column("position")[0].as_py()
+            rejected.add(task.source, position, None, getattr(error, "field", None), _said(error))
+            return []
+        half = rows.num_rows // 2
+        parts = (rows.slice(0, half), rows.slice(half))
+        return [table for part in parts for table in _readable(task, part, rejected)]
+    return [rows]
+
+
+def _check(task: Read) -> None:
+    """Read records as `read_source` does, and leave nothing behind."""
+    found = Rejected()
+    table = _table(task, found)
+    if task.kind == "changes":
+        read_changes(table, task.settings, source=task.source, rejected=found)
+    else:
+        read_messages(
+            table, task.settings.space, WordTable(), task.settings.analyzer, source=task.source, rejected=found
+        )
+
+
+def _read_source(task: Read) -> Taken:
+    began = time.perf_counter()
+    rejected = Rejected()
+    table = _table(task, rejected)
+    if task.kind == "changes":
+        changes = read_changes(table, task.settings, source=task.source, rejected=rejected)
+        return Taken(
+            task.source,
+            task.kind,
+            None,
+            changes.time,
+            changes.row,
+            id_type(changes.ids.type),
+            changes,
+            list(rejected),
+            time.perf_counter() - began,
+        )
+    segment, rows = _segment(task, table, rejected)
+    ids = segment.messages.ids
+    assert isinstance(ids, pa.Array)
+    name, size = None, 0
+    if len(segment):
+        name, size = task.store.put_summed(
+            task.store.unique("segments", task.batch, task.part, ".arrow"), segment.write
+        )
+    return Taken(
+        task.source,
+        task.kind,
+        name,
+        segment.messages.time,
+        rows,
+        id_type(ids.type),
+        None,
+        list(rejected),
+        time.perf_counter() - began,
+        size,
+    )
+
+
+def _table(task: Read, rejected: Rejected) -> pa.Table:
+    if task.rows is not None:
+        table = _read_rows(task, task.rows, rejected) if _is_json(task.rows) else task.rows
+    else:
+        assert task.path is not None
+        with fetched(task.path) as path:
+            table = read_table(path, source=task.source, rejected=rejected)
+    return rename_known(table, task.settings.renames)
+
+
+def _is_json(rows: pa.Table) -> bool:
+    """Tell whether rows came as JSON, each with its position."""
+    return bool(rows.column_names == ["position", "line"])
+
+
+def _read_rows(task: Read, rows: pa.Table, rejected: Rejected) -> pa.Table:
+    """Return rows that came as JSON, numbered by their position; one that is no object is rejected."""
+    # A line end inside a JSON text stands between values, where a space does as well.
+    lines = [(text or "null").replace("\n", " ").lstrip("\x1e\ufeff") for text in rows.column("line").to_pylist()]
+    found, source = Rejected(), task.source
+    id_type = {"int64": int, "string": str, None: None}[task.id_type]
+    data = "\n".join(line if line.strip() else "null" for line in lines).encode()
+    table = read_lines(data, source=source, rejected=found, id_type=id_type)
+    position = _arrow.array_of(rows.column("position"))
+    for row in found:
+        rejected.add(source, int(position[row.row]), row.id, row.field, row.reason)
+    numbers = _arrow.numbers(position[_arrow.array_of(table[ROW_COLUMN])])
+    return table.set_column(table.column_names.index(ROW_COLUMN), ROW_COLUMN, numbers)
+
+
+@contextmanager
+def fetched(path: str) -> Iterator[Path]:
+    """Give the path of a file on this host: the file itself, or a copy of one that lies elsewhere."""
+    if "://" not in path:
+        yield Path(path)
+        return
+    from pyarrow import fs
+
+    place, inside = fs.FileSystem.from_uri(path)
+    with tempfile.TemporaryDirectory(prefix="nearcast-") as folder:
+        copy = Path(folder) / Path(inside).name
+        fs.copy_files(inside, str(copy), source_filesystem=place, destination_filesystem=fs.LocalFileSystem())
+        yield copy
+
+
+def _segment(task: Read, table: pa.Table, rejected: Rejected) -> tuple[Segment, NDArray[np.int64]]:
+    """Return the good messages of a source, and their numbers in it."""
+    words, found = WordTable(), Rejected()
+    messages = read_messages(
+        table,
+        task.settings.space,
+        words,
+        task.settings.analyzer,
+        source=task.source,
+        add_words=True,
+        rejected=found,
+    )
+    messages = replace(messages, attributes=None)
+    rows = TableRows(table, task.source, 0).numbers
+    if len(found):
+        rejected.extend(found)
+        rows = rows[~np.isin(rows, [row.row for row in found])]
+    if task.vocabulary is not None and len(messages):
+        weights = TermWeights(words, _vocabulary(task.store, task.vocabulary))
+        messages = replace(messages, totals=message_totals(messages.term_start, messages.terms, words, weights))
+    segment = Segment(messages, words.words())
+    route = None if task.plan is None or not len(segment) else router_of(task.plan).route(segment)
+    if route is not None:
+        segment = replace(segment, route_start=route[0], route=route[1])
+    return segment, rows
+
+
+_vocabularies: dict[tuple[Store, str], Vocabulary] = {}
+
+
+def _vocabulary(store: Store, name: str) -> Vocabulary:
+    """Return a vocabulary of the store; the last one is kept in this process."""
+    if (store, name) not in _vocabularies:
+        _vocabularies.clear()
+        _vocabularies[store, name] = Vocabulary.open(store.local(name))
+    return _vocabularies[store, name]

@@ -1,0 +1,326 @@
+"""What runs in workers: each task brings the state of its partition to a version, and takes it from there.
+
+What a worker holds in memory is a cache and never the truth: a state is used if it is of the version asked for, or
+older and of the same line; else it is opened from its snapshot. Then it is taken through the batches that are missing.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nearcast.columns import NO_TIME
+from nearcast.errors import IncompatibleStore
+from nearcast.pipeline.batch.inputs import BatchFiles, Inputs, read_inputs
+from nearcast.pipeline.batch.partition_deliveries import count, keyed, net, schema_of, tables
+from nearcast.pipeline.batch.router import NamedKeys, PlanRef, Router, router_of
+from nearcast.pipeline.copies.detection import detect, follow
+from nearcast.pipeline.divided_window.remote_window import AskingIndex
+from nearcast.pipeline.divided_window.window_part import Round, answers_of, forget_parts
+from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.sinks.base import Output, Stager
+from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.store import Store
+from nearcast.pipeline.worker.batch_matcher import Candidates, Delta
+from nearcast.pipeline.worker.partition import Partition
+from nearcast.text import Vocabulary
+from nearcast.topk.saved_keeper import open_window, save_window
+
+
+@dataclass(frozen=True)
+class PartitionRef:
+    """Where the state of a partition lies: a snapshot, and the batches since with what each noted.
+
+    `line` tells snapshots of one line of history from those of another plan.
+    """
+
+    store: Store
+    settings: Settings
+    number: int
+    line: str
+    snapshot: str
+    snapshot_batch: int
+    history: tuple[tuple[BatchFiles, str], ...]
+
+    @property
+    def version(self) -> int:
+        """The batch whose end this is."""
+        return self.history[-1][0].batch if self.history else self.snapshot_batch
+
+
+@dataclass
+class _Cached:
+    line: str
+    version: int
+    detected: int
+    partition: Partition
+
+
+_cache: dict[tuple[Store, int], _Cached] = {}
+#: How many batches a state may lie untouched before its memory is given back: others have taken it over.
+_KEPT_BATCHES = 2
+
+
+def forget_all() -> None:
+    """Forget all states this process holds, as a new process would not have them."""
+    _cache.clear()
+    forget_parts()
+
+
+def held(payloads: list[Any]) -> list[int]:
+    """Return which payloads this worker has the state for: first those it can use as it is."""
+    exact: list[int] = []
+    near: list[int] = []
+    for at, payload in enumerate(payloads):
+        ref = payload.ref
+        known = _cache.get((ref.store, ref.number))
+        if known is not None and known.line == ref.line:
+            (exact if known.version == ref.version else near).append(at)
+    return exact + near
+
+
+def _state_of(ref: PartitionRef, router: Router) -> _Cached:
+    """Return the state of a partition as it is at the end of `ref`; it leaves the cache until it is put back."""
+    known = _cache.pop((ref.store, ref.number), None)
+    batches = [files.batch for files, _ in ref.history]
+    usable = known is not None and known.line == ref.line and known.version in (ref.snapshot_batch, *batches)
+    if known is None or not usable:
+        partition = Partition.open(ref.number, ref.settings, ref.store.local(ref.snapshot))
+        known = _Cached(ref.line, ref.snapshot_batch, ref.snapshot_batch, partition)
+    for files, delta in ref.history:
+        if files.batch > known.version:
+            _replay(known, read_inputs(ref.store, files), Delta.read(ref.store.local(delta)), router)
+    return known
+
+
+def _replay(known: _Cached, inputs: Inputs, delta: Delta, router: Router) -> None:
+    asking = known.partition.asking
+    if asking is not None:
+        asking.begin_batch(delta.answers or {})
+    _use_vocabulary(known.partition, inputs)
+    known.partition.run(inputs, router, recorded=delta)
+    if asking is not None and asking.questions:
+        raise IncompatibleStore(
+            f"batch {inputs.files.batch} cannot be gone through again: {len(asking.questions)} answers of the window"
+            " are not noted; bring the checkpoint back, or begin anew with another one"
+        )
+    if known.detected < inputs.files.batch:
+        follow(known.partition, inputs)
+    known.version = known.detected = inputs.files.batch
+
+
+def _use_vocabulary(partition: Partition, inputs: Inputs) -> None:
+    if inputs.vocabulary is not None:
+        partition.use_vocabulary(inputs.vocabulary)
+
+
+def _keep(ref: PartitionRef, known: _Cached) -> None:
+    for key, other in list(_cache.items()):
+        if key[0] == ref.store and other.version < known.version - _KEPT_BATCHES:
+            del _cache[key]
+    _cache[ref.store, ref.number] = known
+
+
+# --- a batch ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Detect:
+    """Let the copies in a partition look at a batch; `deltas` are what all homes noted in the batch before."""
+
+    ref: PartitionRef
+    plan: PlanRef
+    files: BatchFiles
+    deltas: tuple[str, ...]
+
+
+def detect_batch(task: Detect) -> str:
+    """Return the name of the file with the candidates that copies found, by home."""
+    store, router = task.ref.store, router_of(task.plan)
+    known = _state_of(task.ref, router)
+    for name in task.deltas:
+        delta = Delta.read(store.local(name))
+        known.partition.detector.set_thresholds(delta.copy_number, delta.copy_threshold)
+    inputs = read_inputs(store, task.files)
+    found = detect(known.partition, inputs, router)
+    known.detected = task.files.batch
+    name = pickles.put(store, "candidates", task.files.batch, task.ref.number, found)
+    _keep(task.ref, known)
+    return name
+
+
+@dataclass(frozen=True)
+class Step:
+    """Take a partition through a batch."""
+
+    ref: PartitionRef
+    plan: PlanRef
+    files: BatchFiles
+    candidates: tuple[str, ...]
+    stager: Stager
+    id_types: tuple[str, str]
+    #: Whether staged rows carry the numbers that put them in order among those of other partitions.
+    with_keys: bool = False
+    #: What was asked and answered in earlier runs of this batch, where the window is divided.
+    rounds: tuple[Round, ...] = ()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A partition has questions to the window, in a file: this run of the batch counts for nothing."""
+
+    questions: str
+    n: int
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What a batch left behind in a partition."""
+
+    delta: str
+    output: Output | None
+    keys: NamedKeys | None
+    deliveries: int
+    routed: int
+    seconds: float
+    subscriptions: int
+
+
+def step_batch(task: Step) -> Stepped | Waiting:
+    """Match a batch in one partition, write what it delivers and what it takes to do it again; or what it must ask."""
+    began = time.perf_counter()
+    store, number, batch = task.ref.store, task.ref.number, task.files.batch
+    router = router_of(task.plan)
+    known = _state_of(task.ref, router)
+    inputs = read_inputs(store, task.files)
+    asking = known.partition.asking
+    if asking is not None:
+        asking.begin_batch(answers_of(store, number, task.rounds, by_time=asking.by_time))
+    told = [] if inputs.vocabulary is None else known.partition.use_vocabulary(inputs.vocabulary)
+    outcome = known.partition.run(inputs, router, found=_candidates(store, task.candidates, number))
+    if asking is not None and asking.questions:
+        return _waiting(store, batch, number, asking)  # and the state is forgotten: it is of no batch
+    if known.detected < batch:
+        follow(known.partition, inputs)
+    known.version = known.detected = batch
+    told = net([*told, *outcome.told])
+    schema = schema_of(*task.id_types)
+    made = keyed(told, schema) if task.with_keys else tables(told, schema)
+    output = task.stager.stage(batch, number, made)
+    delta = pickles.put(store, "deltas", batch, number, outcome.delta)
+    keys = NamedKeys.of(outcome.keys, router.plan) if len(outcome.keys.word) else None
+    _keep(task.ref, known)
+    n_subscriptions = len(known.partition.state.index)
+    seconds = time.perf_counter() - began
+    return Stepped(delta, output, keys, count(told), outcome.routed, seconds, n_subscriptions)
+
+
+def _waiting(store: Store, batch: int, number: int, asking: AskingIndex) -> Waiting:
+    name = pickles.put(store, "questions", batch, number, asking.questions)
+    return Waiting(name, len(asking.questions))
+
+
+def _candidates(store: Store, names: tuple[str, ...], number: int) -> Candidates | None:
+    if not names:
+        return None
+    found = [pickles.read(store.local(name)) for name in names]
+    return Candidates.concat([each[number] for each in found if number in each])  # type: ignore[index,operator]
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Write the state of a partition as it is at the end of `ref` into a folder of this name."""
+
+    ref: PartitionRef
+    plan: PlanRef
+    name: str
+
+
+def write_snapshot(task: Snapshot) -> str:
+    """Return the name of the folder with the state of a partition."""
+    ref = task.ref
+    newer = _cache.get((ref.store, ref.number))
+    known = _state_of(ref, router_of(task.plan))
+    ref.store.put_folder(task.name, known.partition.save)
+    # The stream may have gone on meanwhile: then what is of use to it is kept.
+    is_newer = newer is not None and newer is not known and newer.line == ref.line and newer.version > known.version
+    _keep(ref, newer if newer is not None and is_newer else known)
+    return task.name
+
+
+# --- subscriptions that go from one partition to another --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write what others need to go on in place of a partition: its subscriptions, and with `with_window` the window."""
+
+    ref: PartitionRef
+    plan: PlanRef
+    with_window: bool
+
+
+def export_partition(task: Export) -> str:
+    """Return the name of the folder with what a partition held."""
+    from nearcast.pipeline.worker.share import share_of
+
+    ref = task.ref
+    known = _state_of(ref, router_of(task.plan))
+    state = known.partition.state
+
+    def write(folder: Path) -> None:
+        pickles.write(folder / SHARE, share_of(known.partition))
+        if task.with_window and state.topk is not None:
+            save_window(state.topk, folder / WINDOW)
+
+    name = ref.store.unique("exports", known.version, ref.number)
+    ref.store.put_folder(name, write)
+    _keep(ref, known)
+    return name
+
+
+#: In the folder of an export.
+SHARE, WINDOW = "share.pickle", "window"
+
+
+@dataclass(frozen=True)
+class Build:
+    """Make the first state of a partition, of the subscriptions in a file.
+
+    `window` is the export with the window they look at, `next_step`, `now` and `published` are where the stream is.
+    """
+
+    store: Store
+    settings: Settings
+    batch: int
+    vocabulary: str
+    number: int = 0
+    subscriptions: str = ""
+    window: str | None = None
+    next_step: int = 0
+    now: int = NO_TIME
+    published: int = 0
+
+
+def build_partition(task: Build) -> str:
+    """Return the name of the folder with the first state of a partition."""
+    from nearcast.pipeline.worker.share import Share
+
+    partition = Partition.empty(task.number, task.settings, Vocabulary.open(task.store.local(task.vocabulary)))
+    state = partition.state
+    if task.window is not None:
+        assert state.topk is not None
+        open_window(state.topk, task.store.local(task.window) / WINDOW, state.weights)
+        partition.with_window_elsewhere()
+    state.now, state.next_step, state.published = task.now, task.next_step, task.published
+    share = pickles.read(task.store.local(task.subscriptions))
+    assert isinstance(share, Share)
+    share.into(partition)
+    name = task.store.unique("snapshots", task.batch, task.number)
+    task.store.put_folder(name, partition.save)
+    return name

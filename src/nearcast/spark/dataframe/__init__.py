@@ -1,0 +1,1 @@
+"""DataFrames of messages against DataFrames of subscriptions, in batch."""

@@ -1,0 +1,173 @@
+"""DataFrames and ours: their columns checked before a job runs, their rows collected, their words counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import _arrow
+from nearcast.errors import InvalidColumns, NotSupported
+from nearcast.geo import Space
+from nearcast.spark.dataframe.matcher import STEP
+from nearcast.spark.gc_freeze import freeze_once
+from nearcast.tables import Rejected, first_topk, read_messages, read_subscriptions, space_of
+from nearcast.tables.names import EARTH_PLACE, PLANE_PLACE
+from nearcast.tables.scored_rows import subscription_names
+from nearcast.text import Analyzer, Vocabulary
+from nearcast.text.words import WordTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_MESSAGE_FIELDS = ("id", "text", "terms", "time", "expires")
+_HINT = re.compile(r"; [^;]*--(map|space)\b.*$")
+_COUNTS = "word string, documents long"
+REJECTED_SCHEMA = "seq long, id string, field string, reason string"
+
+
+def space_of_frames(messages: DataFrame, subscriptions: DataFrame | None, given: str | Space | None) -> Space:
+    """Return the space that the columns tell, or the one given, which must not contradict them."""
+    names = [*messages.columns, *([] if subscriptions is None else subscriptions.columns)]
+    try:
+        told = space_of(names, given.kind if isinstance(given, Space) else given)
+    except InvalidColumns as error:
+        raise _without_options(error, "give space='earth' or space='plane', or rename it: withColumnRenamed") from None
+    return given if isinstance(given, Space) else told
+
+
+def message_columns(messages: DataFrame, space: Space) -> DataFrame:
+    """Return the columns of messages that matching reads, checked: their names and their types."""
+    place = EARTH_PLACE if space.is_earth else PLANE_PLACE
+    read = _selected(messages, (*_MESSAGE_FIELDS, *place))
+    try:
+        read_messages(one_row_of_nulls(read), space, WordTable(), Analyzer(), rejected=Rejected())
+    except InvalidColumns as error:
+        raise _without_options(error, "rename one: withColumnRenamed") from None
+    return _selected(messages, read.columns, _steps(messages).alias(STEP))
+
+
+def _steps(messages: DataFrame) -> Column:
+    """Return the numbers of messages: their own, or some that are made."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+    from pyspark.sql.types import IntegralType
+
+    if STEP not in messages.columns:
+        if messages.isStreaming:
+            raise NotSupported(f"messages are a stream without a column {STEP} of integers; add one")
+        return F.monotonically_increasing_id()
+    kind = messages.schema[STEP].dataType
+    if not isinstance(kind, IntegralType):
+        raise InvalidColumns(f"messages: column {STEP} is {kind.simpleString()}; expected integers", field=STEP)
+    return F.coalesce(messages[STEP].cast("long"), F.lit(-1))
+
+
+def subscription_columns(subscriptions: DataFrame, space: Space) -> DataFrame:
+    """Return the columns of subscriptions that matching reads, checked: their names and their types."""
+    read = _selected(subscriptions, (*subscription_names(space), "expires"))
+    try:
+        read_subscriptions(one_row_of_nulls(read), space, WordTable(), Analyzer(), rejected=Rejected())
+    except InvalidColumns as error:
+        raise _without_options(error, "rename one: withColumnRenamed") from None
+    return read
+
+
+def id_type(frame: DataFrame) -> str:
+    """Return what Spark calls the type of ids that come from the column `id`."""
+    from pyspark.sql.types import IntegralType
+
+    return "long" if isinstance(frame.schema["id"].dataType, IntegralType) else "string"
+
+
+def _selected(frame: DataFrame, names: Iterable[str], *more: Column) -> DataFrame:
+    there = set(frame.columns)
+    # A name with a dot in it would be read as a field of a struct.
+    return frame.select([*(frame[f"`{name}`"] for name in names if name in there), *more])
+
+
+def one_row_of_nulls(frame: DataFrame) -> pa.Table:
+    """Return a table with the columns of a frame, to ask whether they can be read."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    if not len(schema):
+        return pa.table({"": pa.nulls(1)})
+    fields = [field.with_nullable(True) for field in schema]
+    return pa.table([pa.nulls(1, field.type) for field in fields], schema=pa.schema(fields))
+
+
+def _without_options(error: InvalidColumns, instead: str) -> InvalidColumns:
+    """Return the error with what to do on a DataFrame in the place of an option of the command."""
+    text = str(error)
+    return InvalidColumns(_HINT.sub(f"; {instead}", text), field=error.field)
+
+
+def refuse_topk(table: pa.Table) -> None:
+    """Raise where a subscription is of kind `topk`: what it gets depends on the order of messages."""
+    first = first_topk(table)
+    if first is not None:
+        raise NotSupported(
+            f"subscription {table['id'][first].as_py()!r} is of kind topk, whose answers depend on the order of"
+            " messages, and a DataFrame has none; use nearcast match --engine spark or nearcast stream"
+        )
+
+
+# Words.
+
+
+def learned_vocabulary(messages: DataFrame, space: Space, analyzer: Analyzer) -> Vocabulary:
+    """Return in how many messages each word stands, by a Spark job; `message_columns` has chosen the columns."""
+    counts = messages.mapInArrow(_CountWords(space, analyzer), _COUNTS).toArrow()
+    words, documents = counts["word"], _arrow.array_of(counts["documents"])
+    is_word = _arrow.array_of(words.is_valid())
+    return Vocabulary.summed([(words.filter(words.is_valid()), documents[is_word], int(documents[~is_word].sum()))])
+
+
+@dataclass(frozen=True)
+class _CountWords:
+    """Messages → each word and in how many of them it stands; null is the word that all of them have."""
+
+    space: Space
+    analyzer: Analyzer
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        vocabulary = Vocabulary()
+        for batch in batches:
+            table, rejected = pa.Table.from_batches([batch]), Rejected()
+            found = read_messages(table, self.space, vocabulary.table, self.analyzer, add_words=True, rejected=rejected)
+            vocabulary.learn(found.term_start, found.terms)
+        words = pa.concat_arrays([vocabulary.table.words().cast(pa.string()), pa.nulls(1, pa.string())])
+        counts = np.append(vocabulary.df_by_term, vocabulary.documents)
+        yield pa.record_batch([words, _arrow.numbers(counts)], ["word", "documents"])
+        freeze_once()
+
+
+# Rejected rows.
+
+
+@dataclass(frozen=True)
+class RejectedRows:
+    """Messages → those that cannot be used, with reasons."""
+
+    space: Space
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rejected rows of these batches."""
+        words = WordTable()
+        for batch in batches:
+            table, rejected = pa.Table.from_batches([batch]), Rejected()
+            read_messages(table, self.space, words, Analyzer(), rejected=rejected)
+            found: dict[str, list[Any]] = {"seq": [], "id": [], "field": [], "reason": []}
+            steps = table[STEP].to_pylist() if len(rejected) else []
+            for row in rejected:
+                found["seq"].append(steps[row.row])
+                found["id"].append(row.id)
+                found["field"].append(row.field)
+                found["reason"].append(row.reason)
+            schema = pa.schema([("seq", pa.int64()), *((name, pa.string()) for name in ("id", "field", "reason"))])
+            yield pa.record_batch(found, schema=schema)
+        freeze_once()

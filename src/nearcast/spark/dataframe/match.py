@@ -1,0 +1,180 @@
+"""Match a DataFrame of messages against a DataFrame of subscriptions.
+
+Importing this loads nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.columns import SIMILAR, Subscriptions
+from nearcast.errors import InvalidInput, NearcastError, NotSupported
+from nearcast.spark.dataframe import frames, stored_index
+from nearcast.spark.dataframe.matcher import Match, MatchRouted, Route
+from nearcast.spark.dataframe.stored_index import Encoding, Placed, Stored
+from nearcast.tables import Rejected, read_messages, read_subscriptions
+from nearcast.text import Analyzer, Vocabulary
+from nearcast.text.weights import TermWeights
+from nearcast.text.words import WordTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from nearcast.geo import Space
+
+#: Messages that a plan is learned from.
+_SAMPLE = 20_000
+
+
+def match(
+    messages: DataFrame,
+    subscriptions: DataFrame,
+    *,
+    plan: str | None = None,
+    partitions: int | None = None,
+    space: str | Space | None = None,
+    index: str = "trigger",
+    vocabulary: Vocabulary | None = None,
+    max_distance: float | None = None,
+    analyzer: Analyzer | None = None,
+    store: str | Path | None = None,
+    rejected: Rejected | None = None,
+) -> DataFrame:
+    """Return who gets which message: a DataFrame of deliveries, in no order, worked out when it is asked for.
+
+    Both have the interchange columns. Subscriptions are of the kinds `within` and `similar`: what a `topk` gets depends
+    on the order of messages, and a DataFrame has none. They are collected and indexed here and now; workers map the
+    indexes from a folder, one of this machine that is removed when this process ends, or `store`, a new folder that all
+    machines of a cluster see. Those that cannot be used are added to `rejected`; without it a warning counts them.
+    Messages that cannot be used deliver nothing; `rejected_messages` returns them.
+
+    Every worker sees all subscriptions, and messages stay where they are. With a `plan` ("hash", "location", "keyword",
+    "prefix", "space-first", "keyword-first", "trigger") subscriptions are spread over `partitions`, as many as there
+    are slots unless given, and messages are sent where they are needed. Words weigh by `vocabulary`; where there is
+    none, but a `similar`, it is learned from all messages by a job that runs now.
+
+    In `delivery_id` a message is told by its column `seq`, of integers, else by Spark's `monotonically_increasing_id`,
+    which depends on how the messages are partitioned. `time` is that of the message. A subscription that `expires`
+    gets messages with an earlier `time` and those without.
+    """
+    told = frames.space_of_frames(messages, subscriptions, space)
+    read = frames.message_columns(messages, told)
+    columns = frames.subscription_columns(subscriptions, told)
+    _check_options(max_distance, partitions, plan)
+    folder = _folder(messages, store)
+    encoding = Encoding(told, analyzer or Analyzer(), WordTable(), Vocabulary() if vocabulary is None else vocabulary)
+    found = _collected(columns, encoding, max_distance, rejected)
+    if vocabulary is None and (found.kind == SIMILAR).any():
+        if messages.isStreaming:
+            raise NotSupported("messages are a stream, and no vocabulary can be learned from it; give vocabulary=")
+        encoding = encoding._replace(vocabulary=frames.learned_vocabulary(read, told, encoding.analyzer))
+    encoding = encoding._replace(vocabulary=encoding.vocabulary.snapshot())
+    placed = None if plan is None else _placed(plan, partitions, read, found, encoding)
+    stored = stored_index.store(folder, found, encoding, index, placed)
+    ids = frames.id_type(columns)
+    return _deliveries(_matched(read, stored, ids, is_routed=plan is not None), stored.version, ids)
+
+
+def match_against(subscriptions: DataFrame, **options: Any) -> Callable[[DataFrame], DataFrame]:
+    """Return what `messages.transform` takes to match messages against these subscriptions; options as for `match`."""
+    return lambda messages: match(messages, subscriptions, **options)
+
+
+def rejected_messages(messages: DataFrame, *, space: str | Space | None = None) -> DataFrame:
+    """Return the messages that `match` cannot use: their `seq`, `id`, the `field` to blame and the `reason`."""
+    told = frames.space_of_frames(messages, None, space)
+    return frames.message_columns(messages, told).mapInArrow(frames.RejectedRows(told), frames.REJECTED_SCHEMA)
+
+
+def _check_options(max_distance: float | None, partitions: int | None, plan: str | None) -> None:
+    if max_distance is not None and not 0 < max_distance < math.inf:
+        raise InvalidInput(f"max_distance is {max_distance!r}; expected a finite number above 0", field="max_distance")
+    if plan is None and partitions is not None:
+        raise InvalidInput("partitions are given without a plan; give both or none", field="partitions")
+
+
+def _folder(messages: DataFrame, given: str | Path | None) -> Path:
+    """Return an empty folder for indexes; one of our own is removed when this process ends."""
+    if given is not None:
+        folder = Path(given).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise InvalidInput(f"store {folder} is not empty; give a new folder", field="store")
+        return folder
+    master = str(messages.sparkSession.sparkContext.master)
+    if not master.startswith("local"):
+        raise NearcastError(f"Spark runs on {master}; give store=, a new folder that all its machines see")
+    folder = Path(tempfile.mkdtemp(prefix="nearcast-match-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _collected(
+    columns: DataFrame, encoding: Encoding, max_distance: float | None, rejected: Rejected | None
+) -> Subscriptions:
+    """Return the subscriptions that can be used."""
+    table = columns.toArrow()
+    frames.refuse_topk(table)
+    space, analyzer, words, _ = encoding
+    refused = Rejected() if rejected is None else rejected
+    found = read_subscriptions(table, space, words, analyzer, max_distance=max_distance, rejected=refused)
+    if rejected is None and len(refused):
+        first = next(iter(refused))
+        warnings.warn(
+            f"{len(refused):,} of {table.num_rows:,} subscriptions cannot be used, the first with id {first.id}:"
+            f" {first.reason}; rejected=Rejected() collects them",
+            stacklevel=3,
+        )
+    return found
+
+
+def _placed(
+    plan: str, partitions: int | None, read: DataFrame, subscriptions: Subscriptions, encoding: Encoding
+) -> Placed:
+    """Return where a plan, learned from these subscriptions and some of the messages, puts the subscriptions."""
+    from nearcast.plans import learn, parse_spec
+
+    partitions = partitions or read.sparkSession.sparkContext.defaultParallelism
+    parse_spec(plan, partitions)
+    space, analyzer, words, vocabulary = encoding
+    weights = TermWeights(words, vocabulary).from_term(0)
+    sample = frames.one_row_of_nulls(read).slice(1) if read.isStreaming else read.limit(_SAMPLE).toArrow()
+    messages = read_messages(sample, space, words, analyzer, rejected=Rejected())
+    learned = learn(plan, partitions, space, words, subscriptions, messages, weights)
+    return Placed(learned, learned.place(subscriptions, np.arange(len(subscriptions)), weights))
+
+
+def _matched(read: DataFrame, stored: Stored, ids: str, *, is_routed: bool) -> DataFrame:
+    """Return a row for each match: as narrow as can be, for it travels from Python to Spark."""
+    schema = f"subscription_id {ids}, message_id {frames.id_type(read)}, score double, time timestamp, step long"
+    if not is_routed:
+        return read.mapInArrow(Match(stored), schema)
+    routed = read.mapInArrow(Route(stored), Route.SCHEMA).repartitionById(stored.partitions, "p")
+    return routed.mapInArrow(MatchRouted(stored), schema)
+
+
+def _deliveries(matched: DataFrame, version: str, ids: str) -> DataFrame:
+    """Return matches in the columns of deliveries; Spark leaves out those nobody asks for."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+    step, subscription = matched["step"].cast("string"), matched["subscription_id"].cast("string")
+    return matched.select(
+        "subscription_id",
+        "message_id",
+        F.lit("+").alias("change"),
+        "score",
+        F.lit(None).cast("int").alias("rank"),
+        matched["message_id"].alias("cause_id"),
+        "time",
+        F.concat(step, F.lit(":"), step, F.lit(":+:" if ids == "string" else ":+"), subscription).alias("delivery_id"),
+        F.lit(version).alias("version"),
+    )

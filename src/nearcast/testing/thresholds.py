@@ -1,0 +1,76 @@
+"""The invariant walk of the part of the trigger index that holds top-k subscriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.indexes.trigger.thresholds.bounds import AFTER_LEVELS, BLOCK, CORNERS, NEAR_LEVELS, U_LEVELS
+from nearcast.indexes.trigger.thresholds.components import ListsComponent
+from nearcast.indexes.trigger.thresholds.rows import FIRST, LAST, THRESHOLD
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.indexes.trigger.thresholds import Moving
+    from nearcast.indexes.trigger.thresholds.layout import Lists
+    from nearcast.indexes.trigger.thresholds.rows import MovingRows
+
+_UNITS = 32768.0
+_MOST = 65535.0 / _UNITS
+
+
+def check_moving(moving: Moving, owned: NDArray[np.int64]) -> None:
+    """Raise AssertionError where an array breaks its promise; `owned` are the slots the index says are held here."""
+    held = np.flatnonzero(moving._where >= 0)
+    assert held.tolist() == owned.tolist(), "the index and its moving part disagree on what is held there"
+    n_live = 0
+    for number, component in moving._components.items():
+        assert component.number == number, "a component is kept under another number"
+        live = component.live_rows()
+        n_live += len(live)
+        assert component.n_dead == component.n_rows - len(live), "the dead are counted wrong"
+        where = moving._where[component.rows.slot[live]]
+        assert (where == (number << 32) + live).all(), "a slot is not where its row is"
+        dead = np.setdiff1d(np.arange(component.n_rows), live)
+        assert np.isinf(component.rows.record[dead, THRESHOLD]).all(), "a dead row has a threshold"
+        if isinstance(component, ListsComponent):
+            check_lists(component.rows, component.lists)
+    assert n_live == len(held), "a slot is held nowhere"
+
+
+def check_lists(rows: MovingRows, lists: Lists) -> None:
+    """Every word has a trigger in the list of its term, with the threshold of its row, under a table that bounds it."""
+    entries = lists.entries
+    row_of = np.repeat(np.arange(len(rows.slot)), (rows.record[:, LAST] - rows.record[:, FIRST]).astype(int))
+    assert sorted(lists.trigger.tolist()) == list(range(len(rows.term))), "a word has no trigger of its own"
+    assert (entries.row[lists.trigger] == row_of).all(), "a trigger belongs to another row"
+    expected = np.floor(np.clip(rows.record[row_of, THRESHOLD], 0.0, _MOST) * _UNITS)
+    assert (entries.threshold[lists.trigger] == expected).all(), "a trigger has another threshold than its row"
+    number_of = {int(k): int(n) for k, n in zip(lists.key, lists.number, strict=True) if k >= 0}
+    numbers = np.array([number_of[term] for term in rows.term.tolist()], int)
+    inside = (lists.start[numbers] <= lists.trigger) & (lists.trigger < lists.start[numbers + 1])
+    assert inside.all(), "a trigger is in the list of another word"
+    for number in range(len(lists.start) - 1):
+        n, n_blocks = lists.start[number + 1] - lists.start[number], np.diff(lists.first_block)[number]
+        assert n_blocks == (-(-n // BLOCK) if n > BLOCK else 0), "a list has the wrong number of blocks"
+        for nth in range(n_blocks):
+            first = int(lists.start[number]) + BLOCK * nth
+            last = min(first + BLOCK, int(lists.start[number + 1]))
+            _check_block(lists, int(lists.first_block[number]) + nth, first, last)
+
+
+def _check_block(lists: Lists, block: int, first: int, last: int) -> None:
+    entries, blocks, n = lists.entries, lists.blocks, len(lists.blocks.steep)
+    assert (blocks.steep[block] <= entries.steep[first:last]).all(), "a block is steeper than one of its triggers"
+    text, rest, place, threshold = (
+        column[first:last] / _UNITS for column in (entries.text, entries.rest, entries.place, entries.threshold)
+    )
+    corners = [(u, after, near) for u in U_LEVELS for after in AFTER_LEVELS for near in NEAR_LEVELS]
+    for corner, (u, after, near) in enumerate(corners):
+        asked = text * u + rest * after + place * near - threshold
+        held = blocks.table[corner * n + block]
+        assert held >= asked.max() - 1e-6, "a table is below what a trigger of its block asks"
+        assert blocks.stale[block] or held <= asked.max() + 1e-6, "a table that is not stale is too high"
+    assert len(corners) == CORNERS, "the grid has other corners"

@@ -1,0 +1,123 @@
+"""Making a buffer from what a search of the window found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import hot_kernel, step
+from nearcast.columns import NO_TIME
+from nearcast.topk.buffers.entries import DOMINATOR_BITS, is_newer, put
+from nearcast.topk.buffers.holders import KMAX, relink, unlink
+from nearcast.topk.buffers.pool import array_of, class_for, give_slab, place_of, room_left, take_slab
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: No message is at or beyond this bound.
+NO_BOUND = -1
+
+
+class Filling(NamedTuple):
+    """What a search found for holders: the rows from `start` on, in rank order, and what lies beyond them.
+
+    `asked` is how many messages were looked for: so many found, there may be more, else not. Where `asked` is negative
+    all messages from score `least` on were looked for, and there may be others. `dominators` is scratch, by what was
+    found.
+    """
+
+    holder: NDArray[np.int32]
+    start: NDArray[np.int64]
+    row: NDArray[np.int64]
+    score: NDArray[np.float64]
+    asked: NDArray[np.int32]
+    least: NDArray[np.float64]
+    limit: NDArray[np.int32]
+    target: NDArray[np.int32]
+    dominators: NDArray[np.int64]
+
+
+@hot_kernel
+def fill(holders, slabs, rows, filling, first, policy):
+    """Make the buffers of `filling` from number `first` on; return the number of the first without room, or all."""
+    for i in range(first, filling.holder.size):
+        holder = filling.holder[i]
+        found = filling.start[i + 1] - filling.start[i]
+        kept = _mark_kept(rows, filling, i, holders.k[holder], policy)
+        size_class = class_for(slabs, max(kept + 1, 4))
+        if slabs.sizes[size_class] > room_left(slabs):
+            return i
+        unlink(holders, holder, rows)
+        if holders.slab[holder] < 0 or holders.size_class[holder] != size_class:
+            if holders.slab[holder] >= 0:
+                give_slab(slabs, holders.slab[holder], holders.size_class[holder])
+            holders.slab[holder] = take_slab(slabs, size_class)
+            holders.size_class[holder] = size_class
+        holders.limit[holder], holders.target[holder] = filling.limit[i], filling.target[i]
+        _set_bound(holders, rows, filling, i, holder, found)
+        _write(holders, slabs, filling, i, holder)
+        relink(holders, holder, rows, slabs)
+    return filling.holder.size
+
+
+@step
+def _set_bound(holders, rows, filling, i, holder, found):
+    asked = filling.asked[i]
+    holders.bound_row[holder], holders.bound_time[holder] = NO_BOUND, NO_TIME
+    if asked >= 0 and found < asked:
+        holders.is_whole[holder], holders.theta[holder] = 1, 0.0
+        return
+    holders.is_whole[holder] = 0
+    if asked < 0:
+        holders.theta[holder] = filling.least[i]
+        return
+    last = filling.start[i + 1] - 1
+    holders.theta[holder] = filling.score[last]
+    holders.bound_row[holder] = filling.row[last]
+    holders.bound_time[holder] = rows.time[filling.row[last] & rows.mask]
+
+
+@step
+def _mark_kept(rows, filling, i, k, policy):
+    """Count the dominators of what was found, up to k, in `filling.dominators`; return how many have fewer than k.
+
+    Only what is kept itself counts as a dominator: whoever k kept ones dominate is dominated by no fewer.
+    """
+    first, kept = filling.start[i], 0
+    for f in range(first, filling.start[i + 1]):
+        dominators = 0
+        if policy != KMAX:
+            for other in range(first, f):
+                if filling.dominators[other] < k and is_newer(rows, filling.row[other], filling.row[f]):
+                    dominators += 1
+                    if dominators == k:
+                        break
+        filling.dominators[f] = dominators
+        kept += dominators < k
+    return kept
+
+
+@step
+def _write(holders, slabs, filling, i, holder):
+    """Write the entries, without those that k before them dominate."""
+    slab = holders.slab[holder]
+    score, tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
+    size = 0
+    for f in range(filling.start[i], filling.start[i + 1]):
+        if filling.dominators[f] < holders.k[holder]:
+            new_tag = (filling.row[f] << DOMINATOR_BITS) | filling.dominators[f]
+            size = put(score, tag, first, size, size, filling.score[f], new_tag)
+    holders.size[holder] = size
+
+
+@hot_kernel
+def release(holders, slabs, rows, which):
+    """Let holders hold nothing for nobody."""
+    for i in range(which.size):
+        holder = which[i]
+        unlink(holders, holder, rows)
+        if holders.slab[holder] >= 0:
+            give_slab(slabs, holders.slab[holder], holders.size_class[holder])
+        holders.slab[holder], holders.size[holder], holders.slot[holder] = -1, 0, -1
+        holders.k[holder], holders.step[holder] = 0, -1

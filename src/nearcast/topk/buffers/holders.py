@@ -1,0 +1,164 @@
+"""A row of numbers for each top-k subscription: its k, its bound, and where its buffer is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import hot_kernel, step
+from nearcast.topk.buffers.entries import is_newer, oldest_of
+from nearcast.topk.buffers.pool import array_of, place_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Policies: what a buffer drops.
+KMAX, SKYBAND, CSKYBAND = 0, 1, 2
+POLICIES = ("kmax", "skyband", "cskyband")
+
+NOBODY = -1
+
+
+class Rows(NamedTuple):
+    """The messages of a window as buffers see them, in rings addressed by `row & mask`.
+
+    `head` begins the list of the holders whose oldest message this is. `time` plays a part only if `by_time`.
+    """
+
+    mask: int
+    by_time: bool
+    time: NDArray[np.int64]
+    head: NDArray[np.int32]
+
+
+class Holders(NamedTuple):
+    """Columns by holder.
+
+    A message is kept if it ranks before the bound: it scores more than `theta`, or as much and is newer than the
+    message (`bound_time`, `bound_row`). `is_whole`: nothing lies beyond the bound. A skyband longer than `limit` is cut
+    to `target`. `told` is the threshold that the index knows. `previous` and `next` link the holders with the same
+    `oldest` message. `step` is when it last changed.
+    """
+
+    slot: NDArray[np.int32]
+    k: NDArray[np.int32]
+    theta: NDArray[np.float64]
+    bound_time: NDArray[np.int64]
+    bound_row: NDArray[np.int64]
+    is_whole: NDArray[np.uint8]
+    limit: NDArray[np.int32]
+    target: NDArray[np.int32]
+    told: NDArray[np.float64]
+    is_untold: NDArray[np.uint8]
+    slab: NDArray[np.int64]
+    size_class: NDArray[np.uint8]
+    size: NDArray[np.int32]
+    oldest: NDArray[np.int64]
+    previous: NDArray[np.int32]
+    next: NDArray[np.int32]
+    step: NDArray[np.int64]
+    work: NDArray[np.int32]
+
+
+_FIRST = {"slot": NOBODY, "oldest": NOBODY, "previous": NOBODY, "next": NOBODY, "step": NOBODY, "slab": NOBODY}
+HOLDER_TYPES: dict[str, Any] = {
+    "slot": np.int32,
+    "k": np.int32,
+    "theta": np.float64,
+    "bound_time": np.int64,
+    "bound_row": np.int64,
+    "is_whole": np.uint8,
+    "limit": np.int32,
+    "target": np.int32,
+    "told": np.float64,
+    "is_untold": np.uint8,
+    "slab": np.int64,
+    "size_class": np.uint8,
+    "size": np.int32,
+    "oldest": np.int64,
+    "previous": np.int32,
+    "next": np.int32,
+    "step": np.int64,
+    "work": np.int32,
+}
+
+
+def new_holders(n: int) -> Holders:
+    """Return the columns of n holders that hold nothing for nobody."""
+    return Holders(**{name: np.full(n, _FIRST.get(name, 0), HOLDER_TYPES[name]) for name in Holders._fields})
+
+
+def grown_holders(holders: Holders, n: int) -> Holders:
+    """Return the columns with room for n."""
+    more = new_holders(n - len(holders.slot))
+    pairs: Any = zip(holders, more, strict=True)
+    return Holders(*map(np.concatenate, pairs))
+
+
+@step
+def is_kept(holders, holder, rows, score, row):
+    """Tell whether a message ranks before the bound of a holder."""
+    if score != holders.theta[holder]:
+        return score > holders.theta[holder]
+    if rows.by_time:
+        time = rows.time[row & rows.mask]
+        if time != holders.bound_time[holder]:
+            return time > holders.bound_time[holder]
+    return row > holders.bound_row[holder]
+
+
+@step
+def unlink(holders, holder, rows):
+    """Take a holder out of the list of its oldest message."""
+    oldest = holders.oldest[holder]
+    if oldest < 0:
+        return
+    before, after = holders.previous[holder], holders.next[holder]
+    if before >= 0:
+        holders.next[before] = after
+    else:
+        rows.head[oldest & rows.mask] = after
+    if after >= 0:
+        holders.previous[after] = before
+    holders.oldest[holder] = -1
+
+
+@step
+def link(holders, holder, rows, oldest):
+    """Put a holder into the list of a message."""
+    holders.oldest[holder] = oldest
+    if oldest < 0:
+        return
+    after = rows.head[oldest & rows.mask]
+    holders.previous[holder], holders.next[holder] = -1, after
+    if after >= 0:
+        holders.previous[after] = holder
+    rows.head[oldest & rows.mask] = holder
+
+
+@step
+def relink(holders, holder, rows, slabs):
+    """Put a holder into the list of what is its oldest message now."""
+    unlink(holders, holder, rows)
+    slab = holders.slab[holder]
+    tag = slabs.tag[array_of(slab)]
+    link(holders, holder, rows, oldest_of(rows, tag, place_of(slab), holders.size[holder]))
+
+
+@hot_kernel
+def relink_all(holders, rows, slabs):
+    """Put all holders into the lists of their oldest messages, where all lists are empty."""
+    for holder in range(holders.slot.size):
+        holders.oldest[holder] = -1
+        if holders.slab[holder] >= 0:
+            relink(holders, holder, rows, slabs)
+
+
+@step
+def link_if_older(holders, holder, rows, row):
+    """Follow the arrival of a message in a buffer: it may be its oldest."""
+    oldest = holders.oldest[holder]
+    if oldest < 0 or is_newer(rows, oldest, row):
+        unlink(holders, holder, rows)
+        link(holders, holder, rows, row)

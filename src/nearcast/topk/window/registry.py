@@ -1,0 +1,52 @@
+"""The messages of a sliding window, held so that the best ones for a subscription are found quickly.
+
+A subscription of kind `topk` that lost too much of its buffer, or is new, asks here. `scan` looks at every message and
+is the definition; `blocks` is ours and the default; `ir-tree` is what the Skype paper uses. All give the same answers
+to the last bit. What they promise is said in `contract`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nearcast.errors import UnknownIndex
+from nearcast.topk.window.blocks import BlockIndex
+from nearcast.topk.window.contract import Alive, Asked, Batch, Found, MessageIndex
+from nearcast.topk.window.ir_tree import IrTreeIndex
+from nearcast.topk.window.scan import ScanIndex
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nearcast.geo import Space
+
+__all__ = [
+    "DEFAULT_MESSAGE_INDEX",
+    "MESSAGE_INDEXES",
+    "Alive",
+    "Asked",
+    "Batch",
+    "Found",
+    "MessageIndex",
+    "message_index",
+    "open_message_index",
+]
+
+MESSAGE_INDEXES: dict[str, type[MessageIndex]] = {"blocks": BlockIndex, "ir-tree": IrTreeIndex, "scan": ScanIndex}
+DEFAULT_MESSAGE_INDEX = "blocks"
+
+
+def message_index(name: str, space: Space, by_time: bool) -> MessageIndex:
+    """Make an empty index; with `by_time`, of equal scores the message of the larger time comes first."""
+    return _class_of(name)(space, by_time)
+
+
+def open_message_index(name: str, folder: str | Path, space: Space) -> MessageIndex:
+    """Read what an index of any name saved; it is `IncompatibleStore` if that is damaged."""
+    return _class_of(name).open(folder, space)
+
+
+def _class_of(name: str) -> type[MessageIndex]:
+    if name not in MESSAGE_INDEXES:
+        raise UnknownIndex(f"there is no message index {name!r}; choose one of {', '.join(MESSAGE_INDEXES)}")
+    return MESSAGE_INDEXES[name]

@@ -1,0 +1,29 @@
+"""Looking at single messages: those in no segment, and those a search could not rule out."""
+
+from __future__ import annotations
+
+from nearcast._jit import step
+from nearcast.topk.window.best_heap import keep
+from nearcast.topk.window.scores import is_alive, near_to, row_of, score_with
+from nearcast.topk.window.word_plan import all_marks
+
+
+@step
+def offer(asked, which, held, place, near, floor, by_time, kept, n_kept, capacity):
+    """Score a message at this nearness and keep it if it is good enough; return how many are kept."""
+    score = score_with(asked, which, held, place, near)
+    if score < 0.0 or score < floor:
+        return n_kept
+    return keep(kept, n_kept, capacity, score, held.time[place] if by_time else 0, row_of(held, place))
+
+
+@step
+def look_at_tail(asked, which, held, tail, alive, floor, by_time, is_earth, plan, n_words, kept, capacity):
+    """Look at the messages from place `tail[0]` to `tail[1]`; return how many are kept."""
+    n_kept = 0
+    marks = all_marks(plan, n_words)
+    for place in range(tail[0], tail[1]):
+        if held.mark[place] & marks != 0 and is_alive(held, place, alive):
+            near = near_to(asked, which, held, place, is_earth)
+            n_kept = offer(asked, which, held, place, near, floor, by_time, kept, n_kept, capacity)
+    return n_kept

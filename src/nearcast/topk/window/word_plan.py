@@ -1,0 +1,75 @@
+"""The words of one of the asked, in the order in which a search takes them."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast._jit import step
+from nearcast.topk.window.scores import mark_of
+
+
+class Plan(NamedTuple):
+    """Words, the weightiest first and of equal ones the smaller id.
+
+    `unit` is the component of each in the unit vector of the asked, `rest` the length of all that follow, `mark` the
+    bit of each, and `before` the bits of those that stand before it. A message is found in the list of its first word.
+    `greatest` is the greatest component that a message has of a word, and `most` what all that follow can give at most;
+    the search that uses them fills them in.
+    """
+
+    word: NDArray[np.int32]
+    unit: NDArray[np.float64]
+    rest: NDArray[np.float64]
+    mark: NDArray[np.int64]
+    before: NDArray[np.int64]
+    greatest: NDArray[np.float64]
+    most: NDArray[np.float64]
+
+
+def new_plan(capacity: int) -> Plan:
+    """Return room for that many words."""
+    return Plan(
+        np.empty(capacity, np.int32),
+        np.empty(capacity),
+        np.empty(capacity),
+        np.empty(capacity, np.int64),
+        np.empty(capacity, np.int64),
+        np.empty(capacity),
+        np.empty(capacity),
+    )
+
+
+@step
+def make_plan(asked, which, plan):
+    """Plan the search for one of the asked; return how many of its words messages may have."""
+    n = 0
+    length = math.sqrt(asked.own[which])
+    for i in range(asked.word_start[which], asked.word_start[which + 1]):
+        word = asked.word[i]
+        if word < 0:
+            continue
+        unit = asked.weight[i] / length if length > 0.0 else 0.0
+        at = n
+        while at > 0 and (plan.unit[at - 1] < unit or (plan.unit[at - 1] == unit and plan.word[at - 1] > word)):
+            plan.word[at], plan.unit[at] = plan.word[at - 1], plan.unit[at - 1]
+            at -= 1
+        plan.word[at], plan.unit[at] = word, unit
+        n += 1
+    rest, before = 0.0, 0
+    for i in range(n):
+        plan.mark[i], plan.before[i] = mark_of(plan.word[i]), before
+        before |= plan.mark[i]
+    for i in range(n - 1, -1, -1):
+        plan.rest[i] = math.sqrt(rest)
+        rest += plan.unit[i] * plan.unit[i]
+    return n
+
+
+@step
+def all_marks(plan, n):
+    """Return the bits of all n words."""
+    return plan.before[n - 1] | plan.mark[n - 1] if n > 0 else 0

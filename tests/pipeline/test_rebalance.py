@@ -1,0 +1,502 @@
+"""Other plans and partitions for a stream that goes on, and snapshots: what is delivered is what a hub delivers."""
+
+import json
+import random
+
+import pyarrow.parquet as pq
+import pytest
+
+from nearcast import Hub, Vocabulary
+from nearcast.cli import main
+from nearcast.errors import InvalidInput, NearcastError
+from nearcast.geo import Space
+from nearcast.pipeline.driver.pipeline import Given, Pipeline
+from nearcast.pipeline.driver.rebalance import REQUEST, ask, balance_after, is_uneven
+from nearcast.pipeline.runner import LocalRunner
+from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.sinks import sink_of
+from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.store import Store
+from nearcast.pipeline.worker.tasks import forget_all
+from nearcast.tables import Rejected, subscriptions_table
+from nearcast.topk.window.sliding import Window
+from support.streams import COLUMNS, Oracle, World, write_files
+
+KINDS = [("within",), ("similar",), ("topk",), ("within", "similar", "topk")]
+WINDOWS = {"none": None, "count": Window.of(9), "time": Window.of("5s")}
+ROUTES = {
+    "hash-trigger": [("hash", 2), ("trigger", 2), ("trigger", 3)],
+    "trigger-prefix": [("trigger", 3), ("prefix", 4), ("keyword", 4)],
+    "prefix-location": [("prefix", 3), ("location", 3), ("space-first(2x2)", 4)],
+    "2-5-1": [("trigger", 2), ("trigger", 5), ("trigger", 1)],
+    "1-5-2": [("prefix", 1), ("keyword-first", 6), ("hash", 2)],
+}
+
+
+class Broken(Exception):
+    """What a runner raises that stands for a machine that goes down."""
+
+
+class BreakingRunner(LocalRunner):
+    """Goes down before, or after, its n-th job."""
+
+    def __init__(self, before=None, after=None):
+        self.before, self.after, self.jobs = before, after, 0
+
+    def map(self, task, payloads, *, claims=None, prefer=None):
+        self.jobs += 1
+        if self.jobs == self.before:
+            raise Broken
+        done = super().map(task, payloads)
+        if self.jobs == self.after:
+            raise Broken
+        return done
+
+
+class Stream:
+    """A pipeline over files in a folder, and a hub that is told the same."""
+
+    def __init__(self, folder, seed, plan, partitions, window, kinds, *, earth=False, n=8):
+        folder.mkdir(exist_ok=True)
+        self.folder, self.random = folder, random.Random(seed)
+        self.world, self.ids = World(seed, kinds=kinds, earth=earth), list(range(1, n + 5))
+        space = Space.earth() if earth else Space.plane()
+        self.settings = Settings(space, plan=plan, partitions=partitions, window=window)
+        first = [self.world.subscription(id_) for id_ in self.ids[:n]]
+        self.oracle = Oracle(Hub("earth" if earth else "plane", window=window))
+        self.oracle.begin(first)
+        self.checkpoint = folder / "K"
+        self.store = Store(str(self.checkpoint)).within("nearcast")
+        self.batch, self.rejected = 0, 0
+        self.pipeline = self.opened()
+        table = subscriptions_table(first, space, rejected=Rejected())
+        assert not len(self.pipeline.begin(table, Vocabulary().snapshot()))
+
+    def opened(self, runner=None, **options):
+        sink = sink_of(str(self.folder / "out"), self.store)
+        return Pipeline(self.store, self.settings, runner or LocalRunner(), sink, **options)
+
+    def restart(self, runner=None, **options):
+        """Go on as another process would."""
+        forget_all()
+        self.pipeline = self.opened(runner, **options)
+        assert self.pipeline.resume()
+
+    def files(self, n_messages=None, n_changes=None):
+        r = self.random
+        n_messages = r.randint(0, 12) if n_messages is None else n_messages
+        return self.world.batch(n_messages, r.choice([0, 0, 2, 5]) if n_changes is None else n_changes, self.ids)
+
+    def given(self, files):
+        folder = self.folder / f"batch-{self.batch}"
+        folder.mkdir(exist_ok=True)
+        kinds = {name: "messages" if name.startswith("messages") else "changes" for name in files}
+        return [Given(kinds[name], name, str(path)) for name, path in write_files(folder, files).items()]
+
+    def run(self, files=None):
+        """Run a batch and compare it with the hub's."""
+        files = self.files() if files is None else files
+        report = self.pipeline.run(self.batch, self.given(files))
+        self.check(files, report)
+
+    def run_broken(self, runner):
+        """Run a batch that breaks down somewhere, start again, and compare; tell whether it did break down."""
+        files = self.files(6)
+        self.restart(runner)
+        try:
+            self.check(files, self.pipeline.run(self.batch, self.given(files)))
+        except Broken:
+            before = self.manifest()
+            self.restart()
+            assert self.manifest() == before
+            self.check(files, self.pipeline.run(self.batch, self.given(files)))
+            return True
+        return False
+
+    def check(self, files, report):
+        expected = as_rows(self.oracle.run(files))
+        tables = self.parts(self.batch)
+        found = [row for table in tables for row in in_order(table)]
+        assert sorted(found, key=str) == sorted(expected, key=str), f"batch {self.batch}"
+        for table in tables:
+            places = [expected.index(row) for row in in_order(table)]
+            assert places == sorted(places)
+        self.rejected += report.rejected
+        assert self.rejected == self.oracle.rejected
+        self.batch += 1
+
+    def parts(self, batch):
+        return [pq.read_table(path) for path in sorted((self.folder / "out").glob(f"part-{batch:08d}-*.parquet"))]
+
+    def manifest(self):
+        return Manifests(self.store).last()
+
+    def ask(self, plan=None, partitions=None):
+        return ask(self.store, self.manifest(), plan, partitions)
+
+
+def in_order(table):
+    return [tuple(row[name] for name in COLUMNS) for row in table.to_pylist()]
+
+
+def as_rows(deliveries):
+    return [tuple(getattr(d, name) for name in COLUMNS) for d in deliveries]
+
+
+def window_for(kinds, name):
+    return WINDOWS[name] if "topk" in kinds else None
+
+
+# --- rebalancing --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _swept_at_every_batch(monkeypatch):
+    monkeypatch.setattr("nearcast.pipeline.driver.pipeline.SWEEP_EVERY", 1)
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids="+".join)
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_stream_goes_on_with_other_partitions(tmp_path, route, kinds):
+    seed = len(route) * 17 + len(kinds) * 5 + len(kinds[0])
+    window = ["count", "time"][seed % 2]
+    (plan, partitions), *others = ROUTES[route]
+    stream = Stream(tmp_path, seed, plan, partitions, window_for(kinds, window), kinds, earth=seed % 3 == 0)
+    for plan, partitions in others:
+        for _ in range(stream.random.randint(1, 3)):
+            stream.run()
+        stream.ask(plan, partitions)
+        if stream.random.random() < 0.3:
+            stream.restart()
+        if stream.random.random() < 0.3:
+            forget_all()
+        stream.run()
+        assert not stream.store.exists(REQUEST)
+        manifest = stream.manifest()
+        assert (manifest.plan["name"], len(manifest.partitions)) == (plan, partitions)
+        assert stream.pipeline.settings.partitions == partitions
+        if stream.random.random() < 0.5:
+            stream.restart()
+    for _ in range(3):
+        stream.run()
+
+
+@pytest.mark.parametrize("plan", ["trigger", "prefix", "keyword", "space-first", "location"])
+def test_thresholds_that_fall_in_a_batch_are_seen_to(tmp_path, plan):
+    stream = Stream(tmp_path, len(plan), "hash", 2, Window.of(6), ("topk",), n=20)
+    for _ in range(3):
+        stream.run(stream.files(12, 4))
+        stream.ask(plan, 4)
+        for _ in range(2):
+            stream.run(stream.files(30, 10))
+
+
+def test_the_present_plan_is_learned_anew(tmp_path):
+    stream = Stream(tmp_path, 3, "trigger", 3, WINDOWS["count"], KINDS[-1])
+    stream.run()
+    before = stream.manifest()
+    stream.ask()
+    stream.run()
+    after = stream.manifest()
+    assert after.plan["name"] == "trigger"
+    assert len(after.partitions) == 3
+    assert before.plan["line"] != after.plan["line"]
+    assert before.plan["folder"] != after.plan["folder"]
+    stream.run()
+    assert stream.manifest().plan["line"] == after.plan["line"]
+    stream.run()
+    kept = set(stream.store.list())
+    still_used = {*before.more["recent"], before.vocabulary["folder"]}
+    assert not (kept & Manifests(stream.store).files_in_use(before)) - still_used
+    assert not [name for name in kept if name.startswith(("exports", "shares"))]
+
+
+@pytest.mark.parametrize("plan", ["trigger", "prefix"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_at_any_job_loses_and_repeats_nothing(tmp_path, plan, when):
+    stream = Stream(tmp_path, 11, "trigger", 2, WINDOWS["count"], KINDS[-1])
+    stream.run()
+    job, partitions = 1, 3
+    while True:
+        stream.ask(plan, partitions)
+        broke = stream.run_broken(BreakingRunner(**{when: job}))
+        assert not stream.store.exists(REQUEST)
+        assert len(stream.manifest().partitions) == partitions
+        if not broke:
+            break
+        stream.run()
+        job, partitions = job + 1, 5 - partitions
+    assert job >= 4
+
+
+def test_a_request_is_met_once_even_if_it_could_not_be_removed(tmp_path, monkeypatch):
+    stream = Stream(tmp_path, 5, "trigger", 2, WINDOWS["time"], KINDS[-1])
+    stream.run()
+    stream.ask("prefix", 3)
+    delete = Store.delete
+
+    def refusing(store, names):
+        names = list(names)
+        if REQUEST in names:
+            raise Broken
+        delete(store, names)
+
+    files = stream.files(8)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "delete", refusing)
+        with pytest.raises(Broken):
+            stream.pipeline.run(stream.batch, stream.given(files))
+    assert stream.store.exists(REQUEST)
+    line = stream.manifest().plan["line"]
+    stream.restart()
+    assert not stream.store.exists(REQUEST)
+    assert stream.pipeline.run(stream.batch, stream.given(files)) is None
+    expected = as_rows(stream.oracle.run(files))
+    assert sorted((row for table in stream.parts(stream.batch) for row in in_order(table)), key=str) == sorted(
+        expected, key=str
+    )
+    stream.batch += 1
+    stream.rejected = stream.oracle.rejected
+    stream.run()
+    assert stream.manifest().plan["line"] == line
+
+
+def test_a_request_that_cannot_be_met_is_noted_and_dropped(tmp_path):
+    stream = Stream(tmp_path, 5, "trigger", 2, None, ("within",))
+    stream.run()
+    stream.store.put(REQUEST, lambda path: path.write_text(json.dumps({"id": "x", "plan": "by-moon"})))
+    stream.run()
+    assert "by-moon" in stream.manifest().more["rebalance"]["refused"]
+    assert not stream.store.exists(REQUEST)
+    stream.run()
+
+
+@pytest.mark.parametrize(("ids", "kind"), [((1, 2), "int64"), (("1", "b"), "string")])
+def test_ids_stay_what_they_are(tmp_path, ids, kind):
+    """Whoever registered before a rebalance is known by the same id after it."""
+    stream = Stream(tmp_path, 2, "hash", 3, None, ("within",))
+    stream.ids = list(ids)
+    stream.pipeline.standing.manifest.more["id_types"][0] = kind
+    stream.run({"changes-a": [{"op": "subscribe", **stream.world.subscription(id_)} for id_ in ids]})
+    stream.ask("trigger", 2)
+    stream.run({})
+    before = stream.rejected
+    stream.run({"changes-a": [{"op": "unsubscribe", "id": id_} for id_ in ids]})
+    assert before == stream.rejected
+
+
+# --- by the load --------------------------------------------------------------------------------------------------
+
+
+def test_the_load_is_averaged_and_trusted_after_a_while():
+    balance = None
+    for _ in range(19):
+        balance = balance_after(balance, [3.0, 1.0])
+    assert not is_uneven(balance, 1.2)
+    balance = balance_after(balance, [3.0, 1.0])
+    assert balance["seconds"] == pytest.approx([3.0, 1.0])
+    assert is_uneven(balance, 1.4)
+    assert not is_uneven(balance, 1.6)
+    for _ in range(30):
+        balance = balance_after(balance, [1.0, 1.0])
+    assert not is_uneven(balance, 1.2)
+    assert balance_after(balance, [1.0])["batches"] == 1
+    assert not is_uneven({"seconds": [0.0, 0.0], "batches": 50}, 1.0)
+
+
+def test_a_stream_of_uneven_load_is_balanced_by_itself(tmp_path):
+    stream = Stream(tmp_path, 8, "trigger", 3, WINDOWS["count"], KINDS[-1])
+    stream.restart(rebalance_above=1.0)
+    lines = []
+    for _ in range(23):
+        stream.run(stream.files(3, 0))
+        lines.append(stream.manifest().plan["line"])
+    assert len(set(lines[:20])) == 1
+    assert lines[20] != lines[19]
+    assert len(set(lines[20:])) == 1
+    assert stream.manifest().more["rebalance"]["id"] == "load-19"
+
+
+# --- snapshots ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("later", [0, 1, 3])
+@pytest.mark.parametrize("plan", ["trigger", "prefix", "hash"])
+def test_a_stream_goes_on_from_snapshots(tmp_path, plan, later):
+    seed = later * 3 + len(plan)
+    stream = Stream(tmp_path, seed, plan, 3, WINDOWS[["count", "time"][seed % 2]], KINDS[-1])
+    for _ in range(3):
+        stream.run()
+    assert stream.pipeline.snapshots_due(3)
+    assert not stream.pipeline.snapshots_due(4)
+    old = Manifests(stream.store).files_in_use(stream.manifest())
+    write = stream.pipeline.snapshots_to_write()
+    for _ in range(later):
+        stream.run()
+    snapshots = write()
+    assert stream.pipeline.take_snapshots(snapshots)
+    stream.run()
+    manifest = stream.manifest()
+    assert [entry["snapshot_batch"] for entry in manifest.partitions] == [2, 2, 2]
+    assert [len(entry["deltas"]) for entry in manifest.partitions] == [later + 1] * 3
+    assert [files["batch"] for files in manifest.more["batches"]] == list(range(3, 4 + later))
+    assert (manifest.directory, manifest.more["directory_batch"]) == (snapshots.directory, 2)
+    assert manifest.plan["folder"] == snapshots.plan
+    assert not set(manifest.plan["growth"]) & old
+    stream.run()
+    stream.restart()
+    recent = set(manifest.more["recent"])
+    left = old & set(stream.store.list())
+    assert left <= recent | {manifest.vocabulary["folder"]}
+    for _ in range(3):
+        stream.run()
+    assert not stream.pipeline.take_snapshots(snapshots)
+
+
+def test_snapshots_before_a_rebalance_are_of_no_use_after_it(tmp_path):
+    stream = Stream(tmp_path, 4, "trigger", 2, WINDOWS["count"], KINDS[-1])
+    stream.run()
+    snapshots = stream.pipeline.write_snapshots()
+    stream.ask("prefix", 3)
+    stream.run()
+    assert not stream.pipeline.take_snapshots(snapshots)
+    for _ in range(3):
+        stream.run()
+    assert not set(snapshots.names) & set(stream.store.list())
+    again = stream.pipeline.write_snapshots()
+    assert stream.pipeline.take_snapshots(again)
+    stream.ask("trigger", 2)
+    stream.run()
+    stream.restart()
+    for _ in range(2):
+        stream.run()
+
+
+def test_snapshots_that_nobody_takes_go_away_at_a_restart(tmp_path):
+    stream = Stream(tmp_path, 4, "trigger", 2, None, ("within",))
+    stream.run()
+    snapshots = stream.pipeline.write_snapshots()
+    stream.run()
+    assert set(snapshots.names) <= set(stream.store.list())
+    stream.restart()
+    assert not set(snapshots.names) & set(stream.store.list())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_everything_at_random(tmp_path, seed):
+    rng = random.Random(seed)
+    plans = ["hash", "location", "keyword", "prefix", "space-first", "keyword-first", "trigger"]
+    window = WINDOWS[rng.choice(["count", "time"])]
+    stream = Stream(tmp_path, seed, rng.choice(plans), rng.randint(1, 5), window, KINDS[-1], earth=seed % 2 == 1)
+    snapshots = None
+    for _ in range(14):
+        chance = rng.random()
+        if chance < 0.3:
+            stream.ask(rng.choice(plans), rng.randint(1, 5))
+        elif chance < 0.5:
+            snapshots = stream.pipeline.write_snapshots()
+        elif chance < 0.7 and snapshots is not None:
+            stream.pipeline.take_snapshots(snapshots)
+            snapshots = None
+        if rng.random() < 0.2:
+            stream.restart()
+            snapshots = None
+        if rng.random() < 0.2:
+            forget_all()
+        stream.run()
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def run_command(capsys, *arguments):
+    with pytest.raises(SystemExit) as left:
+        main(["rebalance", *map(str, arguments)])
+    out = capsys.readouterr()
+    return left.value.code, out.out, out.err
+
+
+@pytest.fixture
+def stream(tmp_path):
+    return Stream(tmp_path, 1, "trigger", 2, None, ("within",))
+
+
+def test_the_command_leaves_a_request(stream, capsys):
+    stream.run()
+    code, out, _ = run_command(capsys, stream.checkpoint, "--plan", "prefix", "--partitions", 3)
+    assert (code, out) == (0, f"{stream.checkpoint}: from the next batch on, plan prefix with 3 partitions\n")
+    code, out, _ = run_command(capsys, stream.checkpoint, "--plan", "space-first(2x3)", "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert answer.pop("request") == json.loads(stream.store.read_bytes(REQUEST))["id"]
+    assert answer == {
+        "checkpoint": str(stream.checkpoint),
+        "plan": "space-first(2x3)",
+        "partitions": 6,
+        "after_batch": 0,
+        "was": {"plan": "trigger", "partitions": 2},
+    }
+    stream.run()
+    assert stream.manifest().plan["name"] == "space-first(2x3)"
+    assert len(stream.manifest().partitions) == 6
+    assert run_command(capsys, stream.checkpoint)[0] == 0
+    stream.run()
+    assert len(stream.manifest().partitions) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--plan", "by-moon"], "plan is 'by-moon'; expected one of hash"),
+        (["--partitions", "0"], "partitions are 0; expected 1 or more"),
+        (["--partitions", "-3"], "partitions are -3; expected 1 or more"),
+        (["--plan", "prefix", "--partitions", "65"], "plans with copies allow 64 at most"),
+        (["--plan", "space-first(2x2)", "--partitions", "5"], "two numbers whose product is 5"),
+        (["--partitions", "many"], "valid integer"),
+    ],
+)
+def test_the_command_refuses_what_cannot_be(stream, capsys, options, reason):
+    code, out, err = run_command(capsys, stream.checkpoint, *options)
+    assert (code, out) == (2, "")
+    assert reason in err
+    assert err.count("\n") == 1
+    assert not stream.store.exists(REQUEST)
+
+
+def test_the_command_needs_a_checkpoint(tmp_path, capsys):
+    for there, reason in (
+        ("nowhere", "there is no such checkpoint"),
+        ("file", "is a file"),
+        ("empty", "no folder nearcast"),
+        ("new", "no batch was finished yet"),
+    ):
+        if there == "file":
+            (tmp_path / there).write_text("")
+        elif there != "nowhere":
+            (tmp_path / there / ("nearcast" if there == "new" else "")).mkdir(parents=True)
+        code, _, err = run_command(capsys, tmp_path / there)
+        assert code == 2
+        assert reason in err
+        assert err.count("\n") == 1
+
+
+def test_a_snapshot_in_the_making_is_not_swept_away(tmp_path):
+    stream = Stream(tmp_path, 4, "trigger", 2, None, ("within",))
+    stream.run()
+    snapshots = stream.pipeline.write_snapshots()
+    for _ in range(3):
+        stream.run()
+    assert stream.pipeline.take_snapshots(snapshots)
+    stream.run()
+    stream.restart()
+    stream.run()
+
+
+def test_a_damaged_request_stops_the_stream_in_one_line(stream):
+    stream.store.put(REQUEST, lambda path: path.write_text("{"))
+    with pytest.raises(InvalidInput, match="delete it and ask again") as error:
+        stream.pipeline.run(0, [])
+    assert isinstance(error.value, NearcastError)
+    stream.store.delete([REQUEST])
+    stream.restart()
+    stream.run()

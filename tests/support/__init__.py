@@ -1,0 +1,1 @@
+"""What tests share: waiting, streams and their oracle, sessions, damage, interruptions."""
