@@ -53,7 +53,7 @@ from nearcast.tables.time_limits import MaxAhead, why_expired
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
 from nearcast.text.words import UNKNOWN, WordTable
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,7 @@ from nearcast.bench.spark.local_engine import local_hub, run_locally
 from nearcast.bench.spark.plans import _must_tell_the_same, measured
 from nearcast.bench.spark.processes import cpu_seconds, private_bytes, processes, resident
 from nearcast.bench.spark.soak import summary
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 REACH = MaxDistance(usual_share=1.0)
 

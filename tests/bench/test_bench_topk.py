@@ -30,7 +30,7 @@ from nearcast.errors import InvalidColumns, InvalidInput
 from nearcast.geo import Space
 from nearcast.indexes import Matches, available, create, register
 from nearcast.indexes.scan import ScanIndex
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 FIGURES = [
     "index",

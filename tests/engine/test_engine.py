@@ -11,7 +11,7 @@ from nearcast.geo import Box, Circle, Regions, Space
 from nearcast.indexes import create
 from nearcast.tables import Rejected, read_messages, read_subscriptions
 from nearcast.text import Vocabulary
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 PLANE = Space.plane()
 

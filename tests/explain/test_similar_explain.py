@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast import Hub, Message, Similar, Vocabulary
-from nearcast.explain import _rounded_down
+from nearcast.explain.score import _rounded_down
 from nearcast.indexes import available
 from nearcast.similarity import SIMILARITY_NAMES
 

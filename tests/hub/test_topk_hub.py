@@ -7,7 +7,7 @@ import pytest
 
 from nearcast import Hub, InvalidInput, Message, Similar, TopK, Vocabulary, Within
 from nearcast.errors import IncompatibleStore, InvalidMessage, InvalidSubscription, UnknownIndex
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

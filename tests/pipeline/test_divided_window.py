@@ -20,7 +20,7 @@ from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import Settings
 from nearcast.pipeline.worker.tasks import forget_all
 from nearcast.topk.window.registry import Alive
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 from support.streams import WORDS, Oracle, World, net
 
 PLANS = ("trigger", "hash", "prefix")

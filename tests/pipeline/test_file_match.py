@@ -17,7 +17,7 @@ from nearcast.pipeline import file_match
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import Settings
 from nearcast.tables import Rejected
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 from support.streams import World
 
 

@@ -18,7 +18,7 @@ from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.tasks import forget_all
 from nearcast.tables import Rejected, subscriptions_table
 from nearcast.tables.time_limits import MaxAhead
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 from support.streams import COLUMNS, Oracle, World, moment, write_files
 
 PLANS = ("hash", "location", "keyword", "prefix", "space-first", "keyword-first", "trigger")

@@ -17,7 +17,7 @@ from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import Settings
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.store import Store
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 from support.streams import COLUMNS, Oracle, World
 
 SUBSCRIPTIONS = """id,kind,query,lon,lat,radius_m,k,text_weight,max_distance_m

@@ -19,7 +19,7 @@ from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.tasks import forget_all
 from nearcast.tables import Rejected, subscriptions_table
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 from support.streams import COLUMNS, Oracle, World, write_files
 
 KINDS = [("within",), ("similar",), ("topk",), ("within", "similar", "topk")]

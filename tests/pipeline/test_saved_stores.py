@@ -18,7 +18,7 @@ from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.tasks import forget_all
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 from support.saved_damage import HARM, harmed
 from support.streams import World
 

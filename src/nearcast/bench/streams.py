@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nearcast.bench.encoding import learned, must_be_of_kind
 from nearcast.errors import InvalidColumns, InvalidInput
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Workload
     from nearcast.engine import State
     from nearcast.indexes import Index, Matches
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
 QUESTION = "What does a message cost that arrives in a full window, and which top-k answers does it change?"
 #: Subscriptions taken in at once: what they find is looked at and let go before the next.
@@ -113,7 +113,7 @@ class _Counts:
 def _try_out(stream: Stream, spec: str, say: Say) -> None:
     """Go once through every step with a few rows, so that compilation is not timed."""
     from nearcast.engine import publish, subscribe
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
     say(f"{spec}: warming up")
     n = min(_TRIAL, stream.messages.num_rows)

@@ -16,7 +16,7 @@ from nearcast.cli._console import UsageMistake
 if TYPE_CHECKING:
     from nearcast.bench.data.sources import Source
     from nearcast.bench.data.workloads import Recipe, Workload
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
 SUBSCRIPTIONS = 100_000
 #: More subscriptions or messages do not fit into memory.

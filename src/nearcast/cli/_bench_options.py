@@ -13,7 +13,7 @@ from nearcast.cli._console import UsageMistake
 
 if TYPE_CHECKING:
     from nearcast.bench.data.distances import MaxDistance
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
 JsonFileOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the report here.")]
 ChurnOption = Annotated[
@@ -45,7 +45,7 @@ def every_index(kind: str) -> str:
 def window_of(given: str | None, *, is_figure: bool) -> Window | None:
     """Return the window that was asked for; that of a figure is a number of messages."""
     from nearcast.errors import InvalidInput
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
     if given is None:
         return None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
     from nearcast.tables import Rejected
     from nearcast.text import Vocabulary
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
 
 class Source:
@@ -121,7 +121,7 @@ def check_max_distance(given: float | None) -> None:
 def window_of(given: str | None) -> Window | None:
     """Return the window of an option; a usage mistake if it is none."""
     from nearcast.errors import InvalidInput
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
     try:
         return None if given is None else Window.of(given)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nearcast.bench.data.distances import MaxDistance
     from nearcast.bench.figures.figure import Figure
     from nearcast.bench.spark.data import Prepared
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
 MESSAGES, TOPK_MESSAGES, BATCH, TOPK_BATCH = 200_000, 10_000, 50_000, 1_000
 _LOCAL = re.compile(r"local\[(\d+|\*)(,\d+)?\]")
@@ -229,7 +229,7 @@ def _prepared(
 
 def _window(given: str | None) -> Window | None:
     from nearcast.errors import InvalidInput
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
     if given is None:
         return None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
     from nearcast.hub import Hub
     from nearcast.tables import Rejected
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
 #: Messages that are published at once, at first and at most, and deliveries that are to be in memory at once.
 _FIRST_PORTION, _LARGEST_PORTION, _MOST_DELIVERIES = 1 << 10, 1 << 16, 1 << 22

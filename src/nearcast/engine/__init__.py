@@ -28,7 +28,7 @@ from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
 from nearcast.text.words import WordTable
 from nearcast.topk.buffers.holders import NOBODY
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,8 +145,8 @@ class State:
         self.weights = TermWeights(self.words, self.vocabulary)
         if self.window is not None:
             # Here, as in the other places: `import nearcast` should not pay for what a hub without a window never uses.
+            from nearcast.indexes.topk_options import TopKOptions
             from nearcast.topk.keeper import Keeper
-            from nearcast.topk.options import TopKOptions
 
             self.topk = Keeper(self.index, self.window, self.words, TopKOptions.of(self.index.topk_options))
             self.needs_totals = True

@@ -17,7 +17,7 @@ from nearcast.saved_files.contents import damaged, read_signed, signed
 from nearcast.saved_files.folder import HeadForm, open_folder, save_folder
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.words import WordTable
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 #: Format 1 had its files beside the head, without checksums, and words by other rules.
 _HUB = HeadForm(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from nearcast.explain import (
-    Question,
+from nearcast.explain.question import Question, Standing, Step
+from nearcast.explain.score import (
     Score,
-    Standing,
-    Step,
     distance_that_would_do,
     explained_distance,
     explained_sum,

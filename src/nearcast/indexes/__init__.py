@@ -56,6 +56,7 @@ from nearcast._saved import save_text
 from nearcast.errors import IncompatibleStore, NotSupported, UnknownIndex
 from nearcast.indexes.shared.slot_checks import same_length
 from nearcast.indexes.shared.undo import UndoLog
+from nearcast.indexes.topk_options import TOPK_OPTIONS, TopKOptions
 from nearcast.saved_files.contents import is_signed, read_signed, signed
 
 if TYPE_CHECKING:
@@ -70,8 +71,6 @@ DEFAULT_INDEX = "trigger"
 #: A name for whichever index is best; docs/indexes.md says how that was found out, and that it is the default so far.
 AUTO = "auto"
 
-#: What every index for top-k subscriptions takes beside its own options, with the defaults; `nearcast.topk` reads them.
-TOPK_OPTIONS: dict[str, Any] = {"buffer": "cskyband", "kmax": 60, "ratio": 0.95, "messages": "blocks"}
 
 #: Modules that register indexes; imported when a name is first asked for, so that `import nearcast` stays light.
 _MODULES = (
@@ -333,17 +332,10 @@ def create(spec: str, space: Space) -> Index:
     options = _options(info, given)
     kept = {key: options.pop(key) for key in TOPK_OPTIONS if key in options and "topk" in info.kinds}
     if kept:
-        _check_topk(kept)
+        TopKOptions.of(kept)  # raises `UnknownIndex` for what no top-k subscription can be kept with
     index = info.factory(space, **options)
     index.topk_options |= kept
     return index
-
-
-def _check_topk(options: dict[str, Any]) -> None:
-    """Raise `UnknownIndex` for options that no top-k subscription can be kept with."""
-    from nearcast.topk.options import TopKOptions
-
-    TopKOptions.of(options)
 
 
 def _options(info: IndexInfo, given: str) -> dict[str, Any]:

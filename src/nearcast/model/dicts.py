@@ -1,15 +1,16 @@
 """From dicts with the interchange columns, GeoJSON Features and `__geo_interface__` to messages and subscriptions."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from nearcast.errors import InvalidInput, InvalidMessage, InvalidRegion, InvalidSubscription
+from nearcast.errors import InvalidInput, InvalidMessage, InvalidRegion, InvalidSubscription, NearcastError
 from nearcast.geo.shapes import Shape, as_float, box_from, check_position, circle_from, is_number, shape_from, shorten
 from nearcast.geo.space import Space
-from nearcast.model import Message, Similar, Subscription, TopK, Within
 from nearcast.model.places import place_of_feature
 from nearcast.model.spelling import did_you_mean, nearest, one_edit_away
+from nearcast.model.values import Message, Similar, Subscription, TopK, Within
 
 _EARTH = Space.earth()
 
@@ -276,3 +277,52 @@ def _given(row: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
 def _require_id(row: Mapping[str, Any], error: type[InvalidInput]) -> None:
     if row.get("id") is None:
         raise error("there is no id; give a str or an int", field="id")
+
+
+def message_from(value: Any, space: Space | None = None) -> Message:
+    """Return the message that `value` describes; raise `InvalidMessage` where it cannot be one.
+
+    Takes a Message; a dict with the columns `id`, `text`, `terms`, `lon`, `lat` (or `x`, `y`), for a rectangle also
+    `lon_max`, `lat_max` (or `x_max`, `y_max`), `time`, `expires`, all others becoming attributes; a GeoJSON Feature of
+    a Point, of a Polygon that is a rectangle along the axes, or of a `bbox` alone; or anything with
+    `__geo_interface__`. None means not given. Names tell the space: positions on the earth are checked, and names that
+    contradict `space` are refused.
+
+    >>> message_from({"id": 7, "text": "free coffee", "lon": 13.4, "lat": 52.5, "shop": "Roast"})
+    Message(id=7, text='free coffee', place=(13.4, 52.5), attributes={'shop': 'Roast'})
+    """
+    if isinstance(value, Message):
+        return value
+    with _odd_objects_as(InvalidMessage):
+        return read_message(value, space)
+
+
+def subscription_from(value: Any, space: Space | None = None) -> Subscription:
+    """Return the subscription that `value` describes; raise `InvalidSubscription` where it cannot be one.
+
+    Takes a subscription; a dict with `id`, `kind` (`within` unless given), `query`, and for `within` one complete
+    region form or none: `west`, `south`, `east`, `north`; `lon`, `lat`, `radius_m`; `region` (GeoJSON); on a plane
+    `x_min`, `y_min`, `x_max`, `y_max`; `x`, `y`, `radius`. For `similar` and `topk`: `lon`, `lat`, `max_distance_m` or
+    `x`, `y`, `max_distance`, with `text_weight`, `threshold`, `similarity`, `k`, `terms`. Or a GeoJSON Feature with
+    these as properties, or anything with `__geo_interface__`. None means not given; other names are refused,
+    except among the properties of a Feature, and so are names of another kind and of another space than `space`.
+
+    >>> subscription_from({"id": "s1", "query": "coffee", "lon": 13.4, "lat": 52.5, "radius_m": 800})
+    Within(id='s1', query='coffee', region=Circle(x=13.4, y=52.5, radius=800.0))
+    """
+    if isinstance(value, Within | Similar | TopK):
+        return value
+    with _odd_objects_as(InvalidSubscription):
+        return read_subscription(value, space)
+
+
+@contextmanager
+def _odd_objects_as(error: type[InvalidInput]) -> Iterator[None]:
+    """Turn what the methods of a user's object raise into an error about the value: bulk calls go on after it."""
+    try:
+        yield
+    except (NearcastError, MemoryError):
+        raise
+    except Exception as reason:
+        said = " ".join(str(reason).split())
+        raise error(f"it cannot be read ({type(reason).__name__}: {said}); give plain values") from reason

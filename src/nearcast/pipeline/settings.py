@@ -9,7 +9,7 @@ from nearcast.errors import InvalidInput
 from nearcast.geo import Space
 from nearcast.indexes import DEFAULT_INDEX
 from nearcast.text import Analyzer
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.errors import InvalidQuery
-from nearcast.query.clauses import clauses_of
+from nearcast.query.clauses import MAX_CLAUSES, Clause, clauses_of
 from nearcast.query.json_form import parse_json
 from nearcast.query.parser import (
     MAX_DEPTH,
@@ -24,7 +24,7 @@ from nearcast.query.parser import (
     parse_text,
 )
 from nearcast.query.plain import plain_codes
-from nearcast.query.tree import MAX_CLAUSES, And, Clause, Everything, Not, Or, Phrase, Query, Word
+from nearcast.query.tree import And, Everything, Not, Or, Phrase, Query, Word
 from nearcast.text import Analyzer
 from nearcast.text.words import Spans, WordTable, string_spans
 

@@ -4,20 +4,42 @@ An alternative is a Python integer used as a set of literals: bit 2i says "liter
 AND is then `|`, "a implies b" is `a & b == b`, and a contradiction is a bit next to its twin.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import NamedTuple, Protocol
 
 from nearcast.errors import InvalidQuery
-from nearcast.query.tree import Clause, Everything, Not, Or, Phrase, Query, Word
+
+#: A query that expands to more alternatives than this is refused.
+MAX_CLAUSES = 64
+
+
+class Clause(NamedTuple):
+    """One alternative of a query: all `words` present, no `not_words`, every phrase, none of `not_phrases`.
+
+    Words of `phrases` are in `words` too. Each tuple is free of repeats, in order of first appearance in the query.
+    """
+
+    words: tuple[str, ...] = ()
+    not_words: tuple[str, ...] = ()
+    phrases: tuple[tuple[str, ...], ...] = ()
+    not_phrases: tuple[tuple[str, ...], ...] = ()
+
+
+class Node(Protocol):
+    """What `clauses_of` expands: a query, whose nodes say what their alternatives are."""
+
+    def _alternatives(self, expansion: Expansion, negated: bool) -> list[int]: ...
 
 
 @functools.lru_cache(maxsize=64)  # asked for when a value is made, and again when it is stored
-def clauses_of(query: Query, limit: int) -> tuple[Clause, ...]:
+def clauses_of(query: Node, limit: int) -> tuple[Clause, ...]:
     """Return the simplified alternatives of `query` in the order they are written; over `limit` raise InvalidQuery."""
-    expansion = _Expansion(limit)
+    expansion = Expansion(limit)
     try:
-        alternatives = expansion.alternatives(query, False)
+        alternatives = query._alternatives(expansion, False)
     except _TooMany:
         raise InvalidQuery(
             f"the query expands to more than {limit} alternatives: split it into several subscriptions, or rewrite it"
@@ -31,7 +53,7 @@ class _TooMany(Exception):
     """The alternatives are over the limit."""
 
 
-class _Expansion:
+class Expansion:
     """The literals met so far and the way back from bits to words."""
 
     __slots__ = ("absent_phrases", "bits", "limit", "literals", "present")
@@ -52,19 +74,6 @@ class _Expansion:
             self.present |= bit
         return bit
 
-    def alternatives(self, node: Any, negated: bool) -> list[int]:
-        """Return the alternatives of `node`, or of its negation (De Morgan: AND and OR swap)."""
-        kind = type(node)
-        if kind is Word:
-            return [self.bit(node.text) << negated]
-        if kind is Not:
-            return self.alternatives(node.part, not negated)
-        if kind is Phrase:
-            return [self.phrase(node.words, negated)]
-        if kind is Everything:
-            return [] if negated else [0]
-        return self.any_of(node.parts, negated) if (kind is Or) != negated else self.all_of(node.parts, negated)
-
     def phrase(self, words: tuple[str, ...], negated: bool) -> int:
         """Return the literals of a phrase: where it is there, each of its words is there too."""
         literals = 0
@@ -76,11 +85,11 @@ class _Expansion:
         self.absent_phrases[bit << 1] = literals << 1
         return bit << 1
 
-    def all_of(self, parts: Iterable[Query], negated: bool) -> list[int]:
+    def all_of(self, parts: Iterable[Node], negated: bool) -> list[int]:
         """Return the product of the parts' alternatives, never holding more than limit² at a time."""
         common, choices = 0, []
         for part in parts:
-            alternatives = self.alternatives(part, negated)
+            alternatives = part._alternatives(self, negated)
             if len(alternatives) == 1:
                 common |= alternatives[0]
             else:
@@ -92,9 +101,9 @@ class _Expansion:
             product = self.simplified([left | right for left in product for right in choice])
         return product
 
-    def any_of(self, parts: Iterable[Query], negated: bool) -> list[int]:
+    def any_of(self, parts: Iterable[Node], negated: bool) -> list[int]:
         """Return the parts' alternatives together."""
-        return self.simplified([found for part in parts for found in self.alternatives(part, negated)])
+        return self.simplified([found for part in parts for found in part._alternatives(self, negated)])
 
     def simplified(self, alternatives: list[int]) -> list[int]:
         """Drop contradictions, repeats and what another alternative already covers; keep the order."""

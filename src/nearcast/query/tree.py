@@ -2,24 +2,10 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from nearcast.errors import InvalidQuery
-
-#: A query that expands to more alternatives than this is refused.
-MAX_CLAUSES = 64
-
-
-class Clause(NamedTuple):
-    """One alternative of a query: all `words` present, no `not_words`, every phrase, none of `not_phrases`.
-
-    Words of `phrases` are in `words` too. Each tuple is free of repeats, in order of first appearance in the query.
-    """
-
-    words: tuple[str, ...] = ()
-    not_words: tuple[str, ...] = ()
-    phrases: tuple[tuple[str, ...], ...] = ()
-    not_phrases: tuple[tuple[str, ...], ...] = ()
+from nearcast.query.clauses import MAX_CLAUSES, Clause, Expansion, clauses_of
 
 
 class Query:
@@ -47,8 +33,6 @@ class Query:
 
         Contradictions and alternatives implied by another are left out. More than `limit` raise InvalidQuery.
         """
-        from nearcast.query.clauses import clauses_of  # it walks the nodes below
-
         return clauses_of(self, limit)
 
     def holds(self, tokens: Sequence[str]) -> bool:
@@ -65,6 +49,10 @@ class Query:
     def _holds(self, tokens: Sequence[str], present: Collection[str]) -> bool:
         raise NotImplementedError
 
+    def _alternatives(self, expansion: Expansion, negated: bool) -> list[int]:
+        """Return the alternatives of this node, or of its negation, as `clauses` counts them."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True)
 class Everything(Query):
@@ -78,6 +66,9 @@ class Everything(Query):
 
     def _holds(self, tokens: Sequence[str], present: Collection[str]) -> bool:
         return True
+
+    def _alternatives(self, expansion: Expansion, negated: bool) -> list[int]:
+        return [] if negated else [0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +89,9 @@ class Word(Query):
 
     def _holds(self, tokens: Sequence[str], present: Collection[str]) -> bool:
         return self.text in present
+
+    def _alternatives(self, expansion: Expansion, negated: bool) -> list[int]:
+        return [expansion.bit(self.text) << negated]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +120,9 @@ class Phrase(Query):
         size, wanted = len(self.words), list(self.words)
         return any(token == wanted[0] and list(tokens[at : at + size]) == wanted for at, token in enumerate(tokens))
 
+    def _alternatives(self, expansion: Expansion, negated: bool) -> list[int]:
+        return [expansion.phrase(self.words, negated)]
+
 
 @dataclass(frozen=True, slots=True)
 class And(Query):
@@ -149,6 +146,9 @@ class And(Query):
 
     def _holds(self, tokens: Sequence[str], present: Collection[str]) -> bool:
         return all(part._holds(tokens, present) for part in self.parts)
+
+    def _alternatives(self, expansion: Expansion, negated: bool) -> list[int]:
+        return expansion.any_of(self.parts, True) if negated else expansion.all_of(self.parts, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +174,9 @@ class Or(Query):
     def _holds(self, tokens: Sequence[str], present: Collection[str]) -> bool:
         return any(part._holds(tokens, present) for part in self.parts)
 
+    def _alternatives(self, expansion: Expansion, negated: bool) -> list[int]:
+        return expansion.all_of(self.parts, True) if negated else expansion.any_of(self.parts, False)
+
 
 @dataclass(frozen=True, slots=True)
 class Not(Query):
@@ -197,6 +200,9 @@ class Not(Query):
 
     def _holds(self, tokens: Sequence[str], present: Collection[str]) -> bool:
         return not self.part._holds(tokens, present)
+
+    def _alternatives(self, expansion: Expansion, negated: bool) -> list[int]:
+        return self.part._alternatives(expansion, not negated)
 
 
 EVERYTHING = Everything()

@@ -25,7 +25,7 @@ from nearcast.spark.sources import arrived, source_frame, with_wall_clock
 from nearcast.tables import Rejected, space_of
 from nearcast.tables.time_limits import MaxAhead
 from nearcast.text import Analyzer, Vocabulary
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 if TYPE_CHECKING:
     from datetime import timedelta

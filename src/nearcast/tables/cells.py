@@ -6,7 +6,7 @@ fault of the row.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -401,3 +401,10 @@ def microseconds(text: str) -> int:
 
     at = datetime.fromisoformat(text.upper()).astimezone(UTC)
     return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a nested value as it was before Arrow gave every struct the fields of all others."""
+    if isinstance(value, Mapping):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -109,7 +109,7 @@ def _geometries(rows: TableRows, which: np.ndarray) -> Sequence[Any]:
 
 
 def _area(value: Any, space: Space) -> Area | None:
-    from nearcast.tables.subscriptions import without_nulls
+    from nearcast.tables.cells import without_nulls
 
     try:
         shape = shape_from(value if isinstance(value, str) else without_nulls(value), space)

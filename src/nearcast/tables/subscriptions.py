@@ -1,6 +1,6 @@
 """From a table of subscriptions to the columns an index stores."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from nearcast.tables.cells import (
     is_text,
     joined,
     json_or_none,
+    without_nulls,
 )
 from nearcast.tables.column_names import check_kinds, check_subscription_names
 from nearcast.tables.duplicates import repeated
@@ -199,13 +200,6 @@ def _query_text(rows: TableRows, row: int, value: Any) -> str | None:
     except InvalidQuery as error:
         rows.faults.add(row, "query", one_line(error))
         return None
-
-
-def without_nulls(value: Any) -> Any:
-    """Return a nested value as it was before Arrow gave every struct the fields of all others."""
-    if isinstance(value, Mapping):
-        return {name: without_nulls(each) for name, each in value.items() if each is not None}
-    return [without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 # --- regions ----------------------------------------------------------------------------------------------------

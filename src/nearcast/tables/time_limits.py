@@ -11,7 +11,7 @@ import numpy as np
 from nearcast.columns import NO_TIME, datetime_of
 from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import shorten
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

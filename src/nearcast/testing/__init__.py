@@ -32,6 +32,7 @@ from nearcast.geo import Regions, Shape, Space
 from nearcast.indexes import Index, Matches
 from nearcast.model import TopK
 from nearcast.testing.plain import Weights, topk_score
+from nearcast.testing.script import Script, Step
 from nearcast.testing.values import (
     Said,
     Wanted,
@@ -63,33 +64,6 @@ __all__ = [
     "scripts",
     "subscriptions_of",
 ]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of a script: `verb` is insert, remove, replace, move, thresholds, match, reweigh, settle or renumber.
-
-    `picks` choose among the live slots by their number, modulo how many there are, so that every step is possible;
-    `thresholds` chooses among those of kind topk. `weights` are those of all words from then on; a word that is not
-    among them weighs 1. `aims` say what the thresholds become: a number, or `met`, `below` or `above` for the score of
-    the message of `said` at the same position and the floats beside it, 0.5 where that has no word in common.
-    """
-
-    verb: str
-    picks: tuple[int, ...] = ()
-    wanted: tuple[Wanted, ...] = ()
-    said: tuple[Said, ...] = ()
-    weights: tuple[tuple[str, float], ...] = ()
-    aims: tuple[str | float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Script:
-    """Steps to play to an index in `space`; with `add_words` messages add words of their own to the table."""
-
-    space: Space
-    steps: tuple[Step, ...]
-    add_words: bool = False
 
 
 class Actor(Protocol):

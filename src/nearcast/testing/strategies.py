@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from nearcast.geo import Area, Box, Circle, Shape, Space, shape_from
 from nearcast.model import SIMILARITIES, Similar, TopK
 from nearcast.query import And, Everything, Not, Or, Phrase, Query, Word
-from nearcast.testing import Script, Step
 from nearcast.testing.plain import Weights, score
+from nearcast.testing.script import Script, Step
 from nearcast.testing.values import Said, Wanted
 
 EARTH, PLANE = Space.earth(), Space.plane()

@@ -9,6 +9,7 @@ import numpy as np
 from nearcast.columns import NO_TIME
 from nearcast.indexes import Matches
 from nearcast.indexes.shared.scores import scored_of
+from nearcast.indexes.topk_options import TopKOptions
 from nearcast.text.weights import squared_lengths
 from nearcast.topk.buffers.fill import Filling, fill
 from nearcast.topk.buffers.holders import NOBODY, Holders, relink_all
@@ -29,12 +30,12 @@ from nearcast.topk.buffers.walk import (
 from nearcast.topk.checkpoint import Checkpoint, Dropped
 from nearcast.topk.events import Events, difference, tops_of
 from nearcast.topk.holder_numbers import Holding
-from nearcast.topk.options import TopKOptions
 from nearcast.topk.progress import events_of, with_more, with_room
 from nearcast.topk.refill import Searcher, asked_of
 from nearcast.topk.window.registry import Alive, Asked, Batch, MessageIndex, message_index
-from nearcast.topk.window.sliding import SlidingWindow, Window
+from nearcast.topk.window.sliding import SlidingWindow
 from nearcast.topk.window_words import WindowWords, distinct_words
+from nearcast.window import Window
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.indexes.shared.scores import Scored
-    from nearcast.topk.options import TopKOptions
+    from nearcast.indexes.topk_options import TopKOptions
     from nearcast.topk.window_words import WindowWords
 
 

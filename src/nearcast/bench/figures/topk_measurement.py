@@ -10,7 +10,7 @@ import pyarrow as pa
 from nearcast.bench.figures.figure import SOURCE, WINDOW, with_options
 from nearcast.bench.streams import TURNS, Stream, stream_of
 from nearcast.bench.topk import measure
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Recipe

@@ -23,7 +23,7 @@ from nearcast.text import Analyzer, Vocabulary
 if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Workload
     from nearcast.geo import Space
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
 #: Batches of full size before the measured ones; messages of a tiny batch, tiny batches to warm up and to measure.
 WARM_BATCHES, TINY, TINY_WARM, TINY_MEASURED = 2, 10, 5, 15

@@ -24,7 +24,7 @@ from nearcast.bench.spark.stream import replication
 from nearcast.pipeline.batch.inputs import read_inputs
 from nearcast.pipeline.worker.tasks import forget_all
 from nearcast.plans.measure import balance
-from nearcast.topk.window.sliding import Window
+from nearcast.window import Window
 
 if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Recipe

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nearcast.bench.data.workloads import Workload
     from nearcast.bench.timing import Say
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
 #: Messages and changes that arrive each second, half of these new subscriptions and half taken back.
 MESSAGES_PER_S, CHANGES_PER_S = 500, 50

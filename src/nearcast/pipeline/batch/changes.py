@@ -152,3 +152,24 @@ class Registered:
             bit = np.uint64(1 << partition)
             concerned = concerned | ((self.copies & bit) != 0) | ((self.held & bit) != 0)
         return np.flatnonzero(concerned)
+
+
+def groups_of(
+    changes: Registered | None, mine: NDArray[np.int64], position: NDArray[np.int64]
+) -> list[NDArray[np.int64]]:
+    """Return these changes in groups that can be made at once: of one kind, no id twice, no message in between."""
+    if changes is None or not len(mine):
+        return []
+    before = np.searchsorted(position, changes.position[mine])
+    groups: list[list[int]] = []
+    ids = changes.number[mine].tolist()
+    seen: set[int] = set()
+    op, messages = -1, -1
+    for at, row in enumerate(mine.tolist()):
+        if changes.op[row] != op or before[at] != messages or ids[at] in seen:
+            groups.append([])
+            seen = set()
+            op, messages = int(changes.op[row]), int(before[at])
+        groups[-1].append(row)
+        seen.add(ids[at])
+    return [np.array(group, np.int64) for group in groups]

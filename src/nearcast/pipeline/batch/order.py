@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.tables.time_limits import MaxAhead
-    from nearcast.topk.window.sliding import Window
+    from nearcast.window import Window
 
 
 @dataclass(frozen=True)

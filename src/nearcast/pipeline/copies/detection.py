@@ -8,9 +8,8 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast.columns import TOPK
-from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE
-from nearcast.pipeline.worker.batch_matcher import Candidates
-from nearcast.pipeline.worker.partition import groups_of
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, groups_of
+from nearcast.pipeline.copies.candidates import Candidates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,6 +17,7 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast.columns import NO_TIME
+from nearcast.indexes.topk_options import TopKOptions
 from nearcast.pipeline.batch.inputs import BatchFiles, read_inputs
 from nearcast.pipeline.batch.segments import Segment, taken
 from nearcast.pipeline.divided_window.remote_window import Answer, Answers, Question, asked_by, ranked
@@ -26,7 +27,6 @@ from nearcast.pipeline.store.store import Store
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights, message_totals, squared_lengths
 from nearcast.text.words import UNKNOWN, WordTable
-from nearcast.topk.options import TopKOptions
 from nearcast.topk.window.registry import Alive, Batch, message_index, open_message_index
 from nearcast.topk.window_words import WindowWords, distinct_words
 

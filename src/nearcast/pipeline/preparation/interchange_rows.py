@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast.columns import NO_TIME
-from nearcast.tables.cells import TableRows, is_list, is_text
+from nearcast.tables.cells import TableRows, is_list, is_text, without_nulls
 from nearcast.tables.names import (
     EARTH_PLACE,
     GEOMETRY_COLUMN,
@@ -20,7 +20,6 @@ from nearcast.tables.names import (
     TEXT_NAMES,
     TIME_NAMES,
 )
-from nearcast.tables.subscriptions import without_nulls
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

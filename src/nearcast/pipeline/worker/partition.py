@@ -16,12 +16,13 @@ from nearcast.engine.moves import moved_row
 from nearcast.engine.snapshot import open_files, save_files
 from nearcast.geo import Regions
 from nearcast.indexes import create
-from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, Registered
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, Registered, groups_of
 from nearcast.pipeline.batch.partition_deliveries import Told
 from nearcast.pipeline.batch.portable_subscriptions import Carried
+from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.copies.detector import Detector
 from nearcast.pipeline.divided_window.remote_window import AskingIndex, let_ask
-from nearcast.pipeline.worker.batch_matcher import Candidates, Delta, Matcher
+from nearcast.pipeline.worker.batch_matcher import Delta, Matcher
 from nearcast.plans import Keys
 from nearcast.text import Vocabulary
 
@@ -359,24 +360,3 @@ class Partition:
 
 def _slots(piece: Piece) -> NDArray[np.int32]:
     return piece.slots if not hasattr(piece, "matches") else piece.matches.slots
-
-
-def groups_of(
-    changes: Registered | None, mine: NDArray[np.int64], position: NDArray[np.int64]
-) -> list[NDArray[np.int64]]:
-    """Return these changes in groups that can be made at once: of one kind, no id twice, no message in between."""
-    if changes is None or not len(mine):
-        return []
-    before = np.searchsorted(position, changes.position[mine])
-    groups: list[list[int]] = []
-    ids = changes.number[mine].tolist()
-    seen: set[int] = set()
-    op, messages = -1, -1
-    for at, row in enumerate(mine.tolist()):
-        if changes.op[row] != op or before[at] != messages or ids[at] in seen:
-            groups.append([])
-            seen = set()
-            op, messages = int(changes.op[row]), int(before[at])
-        groups[-1].append(row)
-        seen.add(ids[at])
-    return [np.array(group, np.int64) for group in groups]

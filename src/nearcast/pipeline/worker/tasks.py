@@ -16,6 +16,7 @@ from nearcast.errors import IncompatibleStore
 from nearcast.pipeline.batch.inputs import BatchFiles, Inputs, read_inputs
 from nearcast.pipeline.batch.partition_deliveries import count, keyed, net, schema_of, tables
 from nearcast.pipeline.batch.router import NamedKeys, PlanRef, Router, router_of
+from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.copies.detection import detect, follow
 from nearcast.pipeline.divided_window.remote_window import AskingIndex
 from nearcast.pipeline.divided_window.window_part import Round, answers_of, forget_parts
@@ -23,7 +24,7 @@ from nearcast.pipeline.settings import Settings
 from nearcast.pipeline.sinks.base import Output, Stager
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.store import Store
-from nearcast.pipeline.worker.batch_matcher import Candidates, Delta
+from nearcast.pipeline.worker.batch_matcher import Delta
 from nearcast.pipeline.worker.partition import Partition
 from nearcast.text import Vocabulary
 from nearcast.topk.saved_keeper import open_window, save_window

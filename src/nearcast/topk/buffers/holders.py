@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
+from nearcast.indexes.topk_options import POLICIES
 from nearcast.topk.buffers.entries import is_newer, oldest_of
 from nearcast.topk.buffers.pool import array_of, place_of
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Policies: what a buffer drops.
-KMAX, SKYBAND, CSKYBAND = 0, 1, 2
-POLICIES = ("kmax", "skyband", "cskyband")
+KMAX, SKYBAND, CSKYBAND = range(len(POLICIES))
 
 NOBODY = -1
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nearcast.errors import UnknownIndex
+from nearcast.indexes import topk_options
 from nearcast.topk.window.blocks import BlockIndex
 from nearcast.topk.window.contract import Alive, Asked, Batch, Found, MessageIndex
 from nearcast.topk.window.ir_tree import IrTreeIndex
@@ -32,8 +33,10 @@ __all__ = [
     "open_message_index",
 ]
 
-MESSAGE_INDEXES: dict[str, type[MessageIndex]] = {"blocks": BlockIndex, "ir-tree": IrTreeIndex, "scan": ScanIndex}
-DEFAULT_MESSAGE_INDEX = "blocks"
+MESSAGE_INDEXES: dict[str, type[MessageIndex]] = dict(
+    zip(topk_options.MESSAGE_INDEXES, (BlockIndex, IrTreeIndex, ScanIndex), strict=True)
+)
+DEFAULT_MESSAGE_INDEX = topk_options.MESSAGE_INDEXES[0]
 
 
 def message_index(name: str, space: Space, by_time: bool) -> MessageIndex:

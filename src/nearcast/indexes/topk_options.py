@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearcast.errors import UnknownIndex
-from nearcast.indexes import TOPK_OPTIONS
-from nearcast.topk.buffers.holders import POLICIES
-from nearcast.topk.window.registry import MESSAGE_INDEXES
+
+#: Policies of buffers; the number of one is its place here.
+POLICIES = ("kmax", "skyband", "cskyband")
+#: Names of the indexes over the messages of a window, the default first.
+MESSAGE_INDEXES = ("blocks", "ir-tree", "scan")
+#: What every index for top-k subscriptions takes beside its own options, with the defaults; `nearcast.topk` reads them.
+TOPK_OPTIONS: dict[str, Any] = {"buffer": "cskyband", "kmax": 60, "ratio": 0.95, "messages": "blocks"}
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class TopKOptions:
     messages: str = TOPK_OPTIONS["messages"]
 
     def __post_init__(self) -> None:
-        for name, known in (("buffer", POLICIES), ("messages", tuple(MESSAGE_INDEXES))):
+        for name, known in (("buffer", POLICIES), ("messages", MESSAGE_INDEXES)):
             if getattr(self, name) not in known:
                 raise UnknownIndex(f"there is no {name}={getattr(self, name)}; choose one of {', '.join(known)}")
         if self.kmax < 1:
