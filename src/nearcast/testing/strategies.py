@@ -8,10 +8,11 @@ score is the threshold, or the float beside it. Thresholds of top-k subscription
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
@@ -23,6 +24,11 @@ from nearcast.testing.script import Script, Step
 from nearcast.testing.values import Said, Wanted
 
 EARTH, PLANE = Space.earth(), Space.plane()
+
+# Strategies are made once, by `functools.cache`: Hypothesis checks every new one, which took most of a test's time. For
+# the same reason what depends on values drawn before is picked by numbers.
+
+_Value = TypeVar("_Value")
 
 #: The kinds of subscription that scripts can hold.
 KINDS = ("within", "similar", "topk")
@@ -64,6 +70,7 @@ def _areas(space: Space) -> tuple[Shape, ...]:
 _AREAS: dict[str, tuple[Area, ...]] = {"earth": _areas(EARTH), "plane": _areas(PLANE)}  # type: ignore[dict-item]
 
 
+@functools.cache
 def _positions(space: Space) -> st.SearchStrategy[tuple[float, float]]:
     if space.is_earth:
         x, y = st.sampled_from(_LON), st.sampled_from(_LAT)
@@ -71,6 +78,7 @@ def _positions(space: Space) -> st.SearchStrategy[tuple[float, float]]:
     return st.tuples(st.sampled_from(_XY), st.sampled_from(_XY)) | st.tuples(st.floats(-1e3, 1e3), st.floats(-20, 20))
 
 
+@functools.cache
 def _boxes(space: Space) -> st.SearchStrategy[tuple[float, float, float, float]]:
     def ordered(corners: tuple[tuple[float, float], tuple[float, float]]) -> tuple[float, float, float, float]:
         (x1, y1), (x2, y2) = corners
@@ -81,6 +89,7 @@ def _boxes(space: Space) -> st.SearchStrategy[tuple[float, float, float, float]]
     return st.tuples(_positions(space), _positions(space)).map(ordered)
 
 
+@functools.cache
 def _circles(space: Space) -> st.SearchStrategy[Circle]:
     def reaching(ends: tuple[tuple[float, float], tuple[float, float]]) -> Circle:
         (x, y), there = ends
@@ -92,10 +101,12 @@ def _circles(space: Space) -> st.SearchStrategy[Circle]:
     )
 
 
+@functools.cache
 def _regions(space: Space) -> st.SearchStrategy[Shape]:
     return st.one_of(_boxes(space).map(lambda box: Box(*box)), _circles(space), st.sampled_from(_AREAS[space.kind]))
 
 
+@functools.cache
 def _queries() -> st.SearchStrategy[Query]:
     word = st.sampled_from(_WORDS).map(Word)
     phrase = st.lists(st.sampled_from(_WORDS), min_size=2, max_size=3).map(lambda words: Phrase(tuple(words)))
@@ -120,6 +131,7 @@ def _within(draw: st.DrawFn, space: Space) -> Wanted:
 # Scored subscriptions
 
 
+@functools.cache
 def _weights() -> st.SearchStrategy[tuple[tuple[str, float], ...]]:
     """Zeros, ties, small beside large; a word left out weighs 1."""
     some = st.sampled_from([0.0, 1.0, 1.0, 2.0, 3.0, 0.1, 0.7, 1e-3, 1e6]) | st.floats(0.0, 10.0)
@@ -127,63 +139,95 @@ def _weights() -> st.SearchStrategy[tuple[tuple[str, float], ...]]:
     return st.just(()) | pairs.map(tuple)
 
 
-def _word_sets(heard: Sequence[Said]) -> st.SearchStrategy[list[str]]:
-    """Words of which a message has some, most of the time; any; or none."""
-    spoken = [[*tokens, *tokens, *_ALL_WORDS] for tokens, _ in heard]
-    partly = [st.lists(st.sampled_from(words), min_size=1, max_size=8) for words in spoken]
-    return st.one_of(*partly, st.lists(st.sampled_from(_ALL_WORDS), max_size=8))
+@functools.cache
+def _below(n: int) -> st.SearchStrategy[int]:
+    return st.integers(0, n - 1)
+
+
+@functools.cache
+def _several_below(n: int, least: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(_below(n), min_size=least, max_size=8)
+
+
+def _one_of(draw: st.DrawFn, values: Sequence[_Value]) -> _Value:
+    return values[draw(_below(len(values)))]
+
+
+def _word_set(draw: st.DrawFn, heard: Sequence[Said], least: int = 0) -> list[str]:
+    """Words of which a message has some, most of the time; any; or none, unless `least` is 1."""
+    which = draw(_below(len(heard) + 1))
+    spoken = heard[which][0] if which < len(heard) else ()
+    words = (*spoken, *spoken, *_ALL_WORDS)
+    return [words[at] for at in draw(_several_below(len(words), 1 if which < len(heard) else least))]
 
 
 _SHARES = st.sampled_from([0.0, 1.0, 0.5, 0.5, 0.1, 0.3, 0.75, 0.9]) | st.floats(0.0, 1.0)
 
 
-def _reaches(space: Space, at: tuple[float, float], heard: Sequence[Said]) -> st.SearchStrategy[float]:
-    """Distances that end at a message to the last bit, at a lattice point, at once, or nowhere."""
+_SOME_REACHES = (1e-6, 1.0, 2.0, 5.0, 1e6, 2.1e7, 1e300)
+
+
+def _reach(draw: st.DrawFn, space: Space, at: tuple[float, float], heard: Sequence[Said]) -> float:
+    """A distance that ends at a message to the last bit, at a lattice point, at once, or nowhere."""
+    form = draw(_below(4))
+    if form == 2:
+        return float(space.distance(*at, *draw(_positions(space)))) or 1.0
+    if form == 3:
+        return _one_of(draw, _SOME_REACHES)
     to_messages = [float(space.distance_to_box(*at, place)) for _, place in heard]
-    exact = [distance for distance in to_messages if distance > 0.0] or [1.0]
-    to_lattice = _positions(space).map(lambda there: float(space.distance(*at, *there)) or 1.0)
-    some = st.sampled_from([1e-6, 1.0, 2.0, 5.0, 1e6, 2.1e7, 1e300])
-    return st.one_of(st.sampled_from(exact), st.sampled_from(exact), to_lattice, some)
+    return _one_of(draw, [distance for distance in to_messages if distance > 0.0] or [1.0])
 
 
-def _thresholds(wanted: Similar, space: Space, heard: Sequence[Said], weights: Weights) -> st.SearchStrategy[float]:
-    """Thresholds that a message meets to the last bit or misses by it, and those where a bound changes its form."""
+_ANY_THRESHOLD = st.floats(0.0, 1.0, exclude_min=True)
+
+
+def _threshold(draw: st.DrawFn, wanted: Similar, space: Space, heard: Sequence[Said], weights: Weights) -> float:
+    """A threshold that a message meets to the last bit or misses by it, or one where a bound changes its form."""
     met = {score(wanted, tokens, place, space, weights) for tokens, place in heard}
     beside = {math.nextafter(value, towards) for value in met for towards in (0.0, 2.0)}
     edges = {1.0, wanted.text_weight, 1.0 - wanted.text_weight, math.nextafter(1.0 - wanted.text_weight, 2.0)}
-    usable = [sorted(value for value in some if 0.0 < value <= 1.0) or [1.0] for some in (met, beside, edges)]
-    return st.one_of(*map(st.sampled_from, usable), st.floats(0.0, 1.0, exclude_min=True))
+    form = draw(_below(4))
+    if form == 3:
+        return draw(_ANY_THRESHOLD)
+    usable = sorted(value for value in (met, beside, edges)[form] if 0.0 < value <= 1.0)
+    return _one_of(draw, usable or [1.0])
+
+
+def _place(draw: st.DrawFn, space: Space, heard: Sequence[Said]) -> tuple[float, float]:
+    """Any place, or the corner of a message's."""
+    which = draw(_below(2 * len(heard)))
+    return heard[which][1][:2] if which < len(heard) else draw(_positions(space))
 
 
 @st.composite
 def _similar(draw: st.DrawFn, space: Space, heard: Sequence[Said], weights: Weights) -> Similar:
-    words = draw(_word_sets(heard))
-    at = draw(_positions(space) | st.sampled_from([place[:2] for _, place in heard]))
+    words, at = _word_set(draw, heard), _place(draw, space, heard)
     wanted = Similar(
         0,
         place=at,
         terms=tuple(words),
         threshold=5e-324,
-        text_weight=draw(_SHARES) if words else draw(st.sampled_from([0.0, 0.0, 0.3, 0.5])),
-        max_distance=draw(_reaches(space, at, heard)),
-        similarity=draw(st.sampled_from(SIMILARITIES)),
+        text_weight=draw(_SHARES) if words else _one_of(draw, (0.0, 0.0, 0.3, 0.5)),
+        max_distance=_reach(draw, space, at, heard),
+        similarity=_one_of(draw, SIMILARITIES),
     )
-    threshold = draw(_thresholds(wanted, space, heard, weights))
+    threshold = _threshold(draw, wanted, space, heard, weights)
     return replace(wanted, threshold=threshold if words else min(threshold, 1.0 - wanted.text_weight))
 
 
 @st.composite
 def _topk(draw: st.DrawFn, space: Space, heard: Sequence[Said]) -> TopK:
-    at = draw(_positions(space) | st.sampled_from([place[:2] for _, place in heard]))
+    at = _place(draw, space, heard)
     return TopK(
         0,
         place=at,
-        terms=tuple(draw(_word_sets(heard).filter(bool))),
+        terms=tuple(_word_set(draw, heard, 1)),
         text_weight=draw(_SHARES),
-        max_distance=draw(_reaches(space, at, heard)),
+        max_distance=_reach(draw, space, at, heard),
     )
 
 
+@functools.cache
 def _aims() -> st.SearchStrategy[str | float]:
     """What thresholds become: scores to the last bit, those beside, and where bounds change their form."""
     some: tuple[str | float, ...] = ("met", "met", "met", "below", "above", 0.0, 1.0, 1.5)
@@ -193,6 +237,7 @@ def _aims() -> st.SearchStrategy[str | float]:
 # Scripts
 
 
+@functools.cache
 def _said(space: Space) -> st.SearchStrategy[Said]:
     tokens = st.lists(st.sampled_from(_ALL_WORDS), max_size=8).map(tuple)
     point = _positions(space).map(lambda at: (*at, *at))
