@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages, Subscriptions
-    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.shared.scores import ScoredColumns
 
 
-class _Asked(NamedTuple):
+class _ScanTable(NamedTuple):
     """What every message is tried on: the table, its scored rows, and the live rows of all kinds with their slots."""
 
     held: Subscriptions
-    scored: Scored
+    scored: ScoredColumns
     slots: NDArray[np.int32]
     rows: NDArray[np.int64]
     kind: NDArray[np.uint8]
@@ -66,14 +66,14 @@ class ScanIndex(StoredIndex):
         every_score = np.concatenate(scores) if scores else np.empty(0)
         return Matches(start, every_slot, every_score, candidates=tried, verified=tried)
 
-    def _asked(self) -> _Asked:
+    def _asked(self) -> _ScanTable:
         slots = np.flatnonzero(self._row_of >= 0).astype(np.int32)
         rows = self._row_of[slots]
         held = self._table()
-        return _Asked(held, self._scored(), slots, rows, held.kind[rows])
+        return _ScanTable(held, self._scored(), slots, rows, held.kind[rows])
 
     def _try_within(
-        self, asked: _Asked, messages: Messages, message: int, has: NDArray[np.uint8], score: NDArray[np.float64]
+        self, asked: _ScanTable, messages: Messages, message: int, has: NDArray[np.uint8], score: NDArray[np.float64]
     ) -> None:
         """Write 1 for the boolean subscriptions that want the message."""
         here = np.flatnonzero(asked.kind == WITHIN)
@@ -109,7 +109,7 @@ class ScanIndex(StoredIndex):
 
     def _try_scored(
         self,
-        asked: _Asked,
+        asked: _ScanTable,
         kind: int,
         messages: Messages,
         totals: NDArray[np.float64],

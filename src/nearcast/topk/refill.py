@@ -8,18 +8,18 @@ import numpy as np
 
 from nearcast.topk.buffers.cost import plan_lengths
 from nearcast.topk.buffers.holders import CSKYBAND, KMAX, SKYBAND
-from nearcast.topk.window.registry import Alive, Asked, MessageIndex
+from nearcast.topk.window.registry import LiveRows, MessageIndex, WindowQueries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.shared.scores import ScoredColumns
     from nearcast.indexes.topk_options import TopKOptions
     from nearcast.topk.window_words import WindowWords
 
 
-class Filled(NamedTuple):
-    """What was found for each holder, as `buffers.fill.Filling` takes it, the holders apart."""
+class FoundRows(NamedTuple):
+    """What was found for each holder, as `buffers.fill.BufferFill` takes it, the holders apart."""
 
     start: NDArray[np.int64]
     row: NDArray[np.int64]
@@ -30,16 +30,16 @@ class Filled(NamedTuple):
     target: NDArray[np.int32]
 
 
-class Searched(NamedTuple):
+class SearchResult(NamedTuple):
     """What was found, and how many postings it took for each holder."""
 
-    filling: Filled
+    filling: FoundRows
     work: NDArray[np.int64]
 
 
-def asked_of(scored: Scored, words: WindowWords) -> Asked:
+def asked_of(scored: ScoredColumns, words: WindowWords) -> WindowQueries:
     """Return subscriptions as the index of messages takes them."""
-    return Asked(
+    return WindowQueries(
         scored.term_start,
         words.of_terms(scored.term),
         scored.weight[scored.term],
@@ -50,7 +50,7 @@ def asked_of(scored: Scored, words: WindowWords) -> Asked:
     )
 
 
-class Searcher:
+class BufferSearcher:
     """Searches by the policy of some options."""
 
     def __init__(self, options: TopKOptions):
@@ -61,14 +61,14 @@ class Searcher:
     def search(
         self,
         messages: MessageIndex,
-        asked: Asked,
+        asked: WindowQueries,
         k: NDArray[np.int32],
         work: NDArray[np.int32],
-        alive: Alive,
+        alive: LiveRows,
         most: int,
         arriving: float,
         threads: int,
-    ) -> Searched:
+    ) -> SearchResult:
         """Look for as much as the policy wants; `most` messages are in the window."""
         if self._options.policy == SKYBAND:
             return self._by_ratio(messages, asked, k, alive, threads)
@@ -81,11 +81,13 @@ class Searcher:
             plan_lengths(k, work, arriving, most, n, target)
             limit = target + np.maximum(target // 2, 8).astype(np.int32)
         found = messages.best(asked, n, alive, threads)
-        return Searched(Filled(found.start, found.row, found.score, n, np.zeros(len(k)), limit, target), found.work)
+        return SearchResult(
+            FoundRows(found.start, found.row, found.score, n, np.zeros(len(k)), limit, target), found.work
+        )
 
     def _by_ratio(
-        self, messages: MessageIndex, asked: Asked, k: NDArray[np.int32], alive: Alive, threads: int
-    ) -> Searched:
+        self, messages: MessageIndex, asked: WindowQueries, k: NDArray[np.int32], alive: LiveRows, threads: int
+    ) -> SearchResult:
         """Look for the best k, and then for all down to a share of the k-th score."""
         best = messages.best(asked, k, alive, threads)
         is_full = np.diff(best.start) == k
@@ -95,5 +97,5 @@ class Searcher:
         found = messages.at_least(asked, least, alive, threads)
         wanted = np.where(is_full, -1, np.iinfo(np.int32).max).astype(np.int32)
         limit = (4 * k + 64).astype(np.int32)
-        filled = Filled(found.start, found.row, found.score, wanted, least, limit, k)
-        return Searched(filled, best.work + found.work)
+        filled = FoundRows(found.start, found.row, found.score, wanted, least, limit, k)
+        return SearchResult(filled, best.work + found.work)

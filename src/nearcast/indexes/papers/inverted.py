@@ -17,23 +17,23 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, kernel
 from nearcast.indexes import register
-from nearcast.indexes.shared.kernel_message import Asked, begin_message, end_message
+from nearcast.indexes.shared.kernel_message import KernelMessages, begin_message, end_message
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, Search
 from nearcast.indexes.shared.rebuilt_index import RebuiltIndex, axis_gap, score_or_less
-from nearcast.indexes.shared.word_lists import HAS, NEEDS, WordLists, ledger_of, lists_of, text_at_most
+from nearcast.indexes.shared.word_lists import HAS, NEEDS, WordPostings, ledger_of, lists_of, text_at_most
 from nearcast.similarity import near_needed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class _Built(NamedTuple):
+class _InvertedStructure(NamedTuple):
     """The lists and the ledger by row, `touched` to list the rows entered in it, and the rows that need no word.
 
     `spot[i]` is where `wordless[i]` is, and how far it reaches for a message with all its words.
     """
 
-    lists: WordLists
+    lists: WordPostings
     ledger: NDArray[np.float32]
     touched: NDArray[np.int32]
     wordless: NDArray[np.int32]
@@ -49,7 +49,7 @@ class InvertedIndex(RebuiltIndex):
     0
     """
 
-    def _build(self, rows: NDArray[np.int64]) -> _Built:
+    def _build(self, rows: NDArray[np.int64]) -> _InvertedStructure:
         scored = self._scored()
         ledger = ledger_of(scored)
         needs_word = ledger[rows, NEEDS] > 0.0
@@ -57,9 +57,9 @@ class InvertedIndex(RebuiltIndex):
         spot = np.empty((len(wordless), 3))
         _fill_spots(scored, wordless, spot)
         lists = lists_of(scored, rows[needs_word], self._n_weights)
-        return _Built(lists, ledger, np.empty(int(needs_word.sum()), np.int32), wordless, spot)
+        return _InvertedStructure(lists, ledger, np.empty(int(needs_word.sum()), np.int32), wordless, spot)
 
-    def _searcher(self, built: _Built, asked: Asked) -> Search:
+    def _searcher(self, built: _InvertedStructure, asked: KernelMessages) -> Search:
         scored, slot_of, is_earth = self._scored(), self._slot_of, self.space.is_earth
         return lambda *call: int(_search_lists(built, scored, slot_of, asked, is_earth, *call))
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel
 from nearcast.indexes import register
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, BooleanIndex, Found, keep
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, BooleanIndex, FoundAtoms, keep
 from nearcast.indexes.shared.dynamic_rtree import ENTRIES, ROOT, DynamicRTree, checked_entries, entry_touches
 from nearcast.indexes.shared.kernel_message import begin_message, end_message
 from nearcast.indexes.shared.node_tokens import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
 
 
-class Work(NamedTuple):
+class IrTreeScratch(NamedTuple):
     """Room for one message: nodes that wait, the pairs it shares with one, and in how many of these an entry is.
 
     `times` is by slot of the node, 0 between nodes.
@@ -95,10 +95,10 @@ class IrTreeIndex(BooleanIndex):
         self._files.clear(shortened)
         self._catch_up()
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         tree, room = self._tree.arrays, self._tree.arrays.entry.shape[1]
         stack = np.empty(self._tree.n_levels * room + 1, np.int32)
-        work = Work(stack, np.empty(len(batch.word) + 1, np.int64), np.zeros(room, np.int32))
+        work = IrTreeScratch(stack, np.empty(len(batch.word) + 1, np.int64), np.zeros(room, np.int32))
         return int(_search_files(tree, self._files.arrays, self._atoms, batch, first, found, work))
 
     def _bytes(self) -> int:

@@ -24,7 +24,7 @@ import numpy as np
 from nearcast._jit import hot_kernel
 from nearcast.indexes import register
 from nearcast.indexes.shared.atoms import words_hold
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, BooleanIndex, Found, keep
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, BooleanIndex, FoundAtoms, keep
 from nearcast.indexes.shared.dynamic_rtree import ROOT, DynamicRTree, checked_entries, entry_touches
 from nearcast.indexes.shared.kernel_message import begin_message, end_message
 from nearcast.indexes.shared.predicates import message_parts
@@ -62,7 +62,7 @@ class SpatialFirstIndex(BooleanIndex):
     def _remove_atoms(self, atoms: NDArray[np.int32]) -> None:
         self._tree.reinsert(self._tree.remove(atoms))
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         stack = np.empty(self._tree.n_levels * self._tree.arrays.entry.shape[1] + 1, np.int32)
         return int(_search_tree(self._tree.arrays, self._atoms, batch, first, found, stack))
 

@@ -15,7 +15,7 @@ import numpy as np
 from nearcast._jit import kernel, step
 from nearcast.geo import circle_holds
 from nearcast.indexes.shared.clause_rows import expanded, shape_codes
-from nearcast.indexes.shared.growable_columns import Growing
+from nearcast.indexes.shared.growable_columns import GrowableColumn
 from nearcast.indexes.shared.predicates import NO_SHAPE, boxes_overlap, clause_holds
 
 if TYPE_CHECKING:
@@ -47,15 +47,15 @@ class AtomStore:
 
     def __init__(self) -> None:
         self._columns = {
-            "row": Growing(np.empty(0, np.int32)),
-            "code_start": Growing(np.zeros(1, np.int64)),
-            "n_words": Growing(np.empty(0, np.int32)),
-            "code": Growing(np.empty(0, np.int32)),
-            "box": Growing(np.empty((0, 4))),
-            "shape": Growing(np.empty(0, np.int32)),
-            "circle": Growing(np.empty((0, 3))),
+            "row": GrowableColumn(np.empty(0, np.int32)),
+            "code_start": GrowableColumn(np.zeros(1, np.int64)),
+            "n_words": GrowableColumn(np.empty(0, np.int32)),
+            "code": GrowableColumn(np.empty(0, np.int32)),
+            "box": GrowableColumn(np.empty((0, 4))),
+            "shape": GrowableColumn(np.empty(0, np.int32)),
+            "circle": GrowableColumn(np.empty((0, 3))),
         }
-        self._first_of_row = Growing(np.zeros(1, np.int64))
+        self._first_of_row = GrowableColumn(np.zeros(1, np.int64))
         self.geometry: NDArray[np.object_] = np.empty(0, object)
 
     def __len__(self) -> int:

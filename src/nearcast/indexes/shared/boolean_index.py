@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from nearcast.columns import Messages
     from nearcast.geo import Space
 
-#: Fields of `Found.tally`.
+#: Fields of `FoundAtoms.tally`.
 LOOKED_AT, VERIFIED = 0, 1
 #: Messages that are searched and sorted at a time, and from how many on it pays to search neighbours together.
 _CHUNK, _WORTH_ORDERING = 4096, 64
 _FIRST_ROOM = 1 << 16
 
 
-class Batch(NamedTuple):
+class BooleanBatch(NamedTuple):
     """Messages as kernels read them, and room for one: `has` by term, `word` what it has, `place` its rectangles.
 
     `has` is 0 between messages.
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
     is_earth: bool
 
 
-class Found(NamedTuple):
+class FoundAtoms(NamedTuple):
     """Atoms that hold: those of message i end at `end[i]`. `tally` counts entries looked at, and verified in full."""
 
     atom: NDArray[np.int32]
@@ -94,7 +94,7 @@ class BooleanIndex(StoredIndex):
     def _remove_atoms(self, atoms: NDArray[np.int32]) -> None: ...
 
     @abstractmethod
-    def _search(self, batch: Batch, first: int, found: Found) -> int: ...
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int: ...
 
     @abstractmethod
     def _bytes(self) -> int:
@@ -127,7 +127,7 @@ class BooleanIndex(StoredIndex):
         looked_at, verified = (sum(int(chunk.tally[field]) for chunk in chunks) for field in (LOOKED_AT, VERIFIED))
         return Matches(start, slots, np.ones(len(slots)), looked_at, verified)
 
-    def _match_chunk(self, messages: Messages, rows: NDArray[np.int32]) -> _Chunk:
+    def _match_chunk(self, messages: Messages, rows: NDArray[np.int32]) -> _ChunkSlots:
         marks, self._marks = self._marks, None
         if marks is None or len(marks) < self._n_weights:
             marks = np.zeros(self._n_weights + self._n_weights // 4, np.uint8)
@@ -141,29 +141,29 @@ class BooleanIndex(StoredIndex):
         spare, digits = np.empty(longest, np.int32), np.empty(256, np.int64)
         out, counts = np.empty(len(slots), np.int32), np.empty(len(rows), np.int64)
         n = merge_found(slots, starts, 0, len(rows), len(self._row_of).bit_length(), spare, digits, out, counts)
-        return _Chunk(out[:n], counts, found.tally)
+        return _ChunkSlots(out[:n], counts, found.tally)
 
-    def _batch(self, messages: Messages, rows: NDArray[np.int32], has: NDArray[np.uint8] | None = None) -> Batch:
+    def _batch(self, messages: Messages, rows: NDArray[np.int32], has: NDArray[np.uint8] | None = None) -> BooleanBatch:
         """Return messages as kernels read them, with the given room for marks or some of its own."""
         has = np.zeros(self._n_weights, np.uint8) if has is None else has
         start, at = gathered(messages.term_start, rows.astype(np.int64))
         word = np.empty(int(np.diff(start).max(initial=0)), np.int32)
         box, terms = np.ascontiguousarray(messages.box[rows]), np.ascontiguousarray(messages.terms[at])
-        return Batch(start, terms, box, has, word, np.empty((2, 4)), self.space.is_earth)
+        return BooleanBatch(start, terms, box, has, word, np.empty((2, 4)), self.space.is_earth)
 
-    def _found(self, batch: Batch) -> Found:
+    def _found(self, batch: BooleanBatch) -> FoundAtoms:
         """Search a batch, with ever more room for what is found until it suffices."""
         n, room = len(batch.box), self._room
         self._room = None
         room = np.empty(_FIRST_ROOM, np.int32) if room is None else room
-        found = Found(room, np.zeros(n, np.int64), np.zeros(2, np.int64))
+        found = FoundAtoms(room, np.zeros(n, np.int64), np.zeros(2, np.int64))
         done = self._search(batch, 0, found)
         while done < n:
             found = found._replace(atom=np.concatenate([found.atom, np.empty_like(found.atom)]))
             done = self._search(batch, done, found)
         return found
 
-    def _slots_of(self, found: Found, box: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def _slots_of(self, found: FoundAtoms, box: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Return the slots of what was found, less polygons that do not touch, and where those of each message end."""
         atoms = found.atom[: int(found.end[-1]) if len(found.end) else 0]
         columns = self._atoms
@@ -235,7 +235,7 @@ class BooleanIndex(StoredIndex):
             return self._bytes() + self._store.bytes_beside(list(table_arrays(self._table()).values()))
 
 
-class _Chunk(NamedTuple):
+class _ChunkSlots(NamedTuple):
     """The slots of some messages end to end, how many each has, and the tally of their search."""
 
     slots: NDArray[np.int32]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nearcast.columns import Messages
 
 
-class Asked(NamedTuple):
+class KernelMessages(NamedTuple):
     """Messages as kernels read them, with room for the words of one: `has` by term, `word` those it has, each once."""
 
     term_start: NDArray[np.int64]
@@ -25,11 +25,11 @@ class Asked(NamedTuple):
     word: NDArray[np.int32]
 
 
-def asked_of(messages: Messages, totals: NDArray[np.float64], n_terms: int) -> Asked:
+def asked_of(messages: Messages, totals: NDArray[np.float64], n_terms: int) -> KernelMessages:
     """Return messages with room for one of them, subscriptions having the terms below `n_terms`."""
     longest = int(np.diff(messages.term_start).max(initial=0))
     has, word = np.zeros(n_terms, np.uint8), np.empty(longest, np.int32)
-    return Asked(messages.term_start, messages.terms, messages.box, totals, has, word)
+    return KernelMessages(messages.term_start, messages.terms, messages.box, totals, has, word)
 
 
 @step

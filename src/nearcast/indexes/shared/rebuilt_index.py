@@ -10,7 +10,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, step
 from nearcast.geo import EARTH_RADIUS_M
-from nearcast.indexes.shared.kernel_message import Asked, asked_of, begin_message, end_message
+from nearcast.indexes.shared.kernel_message import KernelMessages, asked_of, begin_message, end_message
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, VERIFIED, Search, match_each
 from nearcast.indexes.shared.scores import full_score, near_score, text_score, totals_for
 from nearcast.indexes.shared.stored_index import StoredIndex
@@ -50,7 +50,7 @@ class RebuiltIndex(StoredIndex):
     def _build(self, rows: NDArray[np.int64]) -> Any: ...
 
     @abstractmethod
-    def _searcher(self, built: Any, asked: Asked) -> Search: ...
+    def _searcher(self, built: Any, asked: KernelMessages) -> Search: ...
 
     def match(self, messages: Messages, *, threads: int = 1) -> Matches:
         """Search the structure and the rows added since for every message; one core whatever `threads` says."""

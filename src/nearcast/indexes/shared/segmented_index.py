@@ -18,6 +18,7 @@ from nearcast.indexes import Matches
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, VERIFIED
 from nearcast.indexes.shared.rebuilt_index import bytes_of
 from nearcast.indexes.shared.scores import count_words, forget_words, topk_score, totals_for
+from nearcast.indexes.shared.search_arrays import FoundSlots, MessageColumns
 from nearcast.indexes.shared.stored_index import StoredIndex
 
 if TYPE_CHECKING:
@@ -36,24 +37,7 @@ _SEGMENTS = ("_segments", "_scratches", "_n_dead", "_segment_of", "_member_of")
 _ROOM = 1 << 16
 
 
-class Asked(NamedTuple):
-    """The messages to search for, as columns of `Messages`."""
-
-    term_start: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    box: NDArray[np.float64]
-    totals: NDArray[np.float64]
-
-
-class Found(NamedTuple):
-    """Where answers go: slots and their scores; `slot_of` is by row, -1 for rows that count no longer."""
-
-    slots: NDArray[np.int32]
-    scores: NDArray[np.float64]
-    slot_of: NDArray[np.int32]
-
-
-class Piece(NamedTuple):
+class SearchPiece(NamedTuple):
     """What one search found: how many answers each message has, their slots and scores, what was looked at."""
 
     counts: NDArray[np.int64]
@@ -85,7 +69,7 @@ class SegmentedIndex(StoredIndex):
         #: Which segment a row is in, and as which member; rows from here on are in none.
         self._segment_of = np.empty(0, np.int32)
         self._member_of = np.empty(0, np.int32)
-        self._room = Found(np.empty(0, np.int32), np.empty(0), self._slot_of)
+        self._room = FoundSlots(np.empty(0, np.int32), np.empty(0), self._slot_of)
 
     @abstractmethod
     def _build(self, rows: NDArray[np.int64]) -> Any: ...
@@ -95,7 +79,13 @@ class SegmentedIndex(StoredIndex):
 
     @abstractmethod
     def _search(
-        self, segment: Any, scratch: Any, asked: Asked, found: Found, first: int, counts: NDArray[np.int64]
+        self,
+        segment: Any,
+        scratch: Any,
+        asked: MessageColumns,
+        found: FoundSlots,
+        first: int,
+        counts: NDArray[np.int64],
     ) -> int: ...
 
     @abstractmethod
@@ -171,17 +161,17 @@ class SegmentedIndex(StoredIndex):
         with self._lock:
             self._undo.roll_back()
             totals = totals_for(messages, needed=self._needs_totals)
-            asked = Asked(messages.term_start, messages.terms, messages.box, totals)
+            asked = MessageColumns(messages.term_start, messages.terms, messages.box, totals)
             pieces = [self._searched(number, asked) for number in range(len(self._ready()))]
             if len(self._segment_of) < len(self._slot_of):
                 pieces.append(self._searched_fresh(asked))
             return joined(pieces, len(messages))
 
-    def _found_room(self, n_most: int) -> Found:
+    def _found_room(self, n_most: int) -> FoundSlots:
         """Return room for the answers to one message at least."""
         room = max(n_most + 1, _ROOM)
         if len(self._room.slots) < room:
-            self._room = Found(np.empty(room, np.int32), np.empty(room), self._slot_of)
+            self._room = FoundSlots(np.empty(room, np.int32), np.empty(room), self._slot_of)
         self._room = self._room._replace(slot_of=self._slot_of)
         return self._room
 
@@ -192,7 +182,7 @@ class SegmentedIndex(StoredIndex):
             self._scratches[number] = self._new_scratch(self._segments[number], n_weights, longest)
         return self._scratches[number]
 
-    def _searched(self, number: int, asked: Asked) -> Piece:
+    def _searched(self, number: int, asked: MessageColumns) -> SearchPiece:
         segment = self._segments[number]
         counts = np.zeros(len(asked.box), np.int64)
         found = self._found_room(len(segment.row))
@@ -205,17 +195,19 @@ class SegmentedIndex(StoredIndex):
             n = int(counts[first:message].sum())
             slots.append(found.slots[:n].copy())
             scores.append(found.scores[:n].copy())
-        return Piece(counts, np.concatenate(slots), np.concatenate(scores), scratch.tally.copy())
+        return SearchPiece(counts, np.concatenate(slots), np.concatenate(scores), scratch.tally.copy())
 
-    def _searched_fresh(self, asked: Asked) -> Piece:
+    def _searched_fresh(self, asked: MessageColumns) -> SearchPiece:
         """Score the rows that are in no segment."""
         counts, tally = np.zeros(len(asked.box), np.int64), np.zeros(2, np.int64)
         scored, n_seen = self._scored(), len(self._segment_of)
         rows = n_seen + np.flatnonzero(self._slot_of[n_seen:] >= 0)
-        found = Found(np.empty(len(rows) * len(counts), np.int32), np.empty(len(rows) * len(counts)), self._slot_of)
+        found = FoundSlots(
+            np.empty(len(rows) * len(counts), np.int32), np.empty(len(rows) * len(counts)), self._slot_of
+        )
         _score_rows(scored, rows, asked, found, np.zeros(len(scored.weight)), self.space.is_earth, counts, tally)
         n = int(counts.sum())
-        return Piece(counts, found.slots[:n], found.scores[:n], tally)
+        return SearchPiece(counts, found.slots[:n], found.scores[:n], tally)
 
     # What is held
 
@@ -251,7 +243,7 @@ def _score_rows(scored, rows, asked, found, count, is_earth, counts, tally):
         forget_words(asked.terms, first, last, count)
 
 
-def joined(pieces: list[Piece], n_messages: int) -> Matches:
+def joined(pieces: list[SearchPiece], n_messages: int) -> Matches:
     """Return what all searches found, message by message and in order of slots; no slot is in two pieces."""
     start = np.zeros(n_messages + 1, np.int64)
     if not pieces:

@@ -26,8 +26,8 @@ from nearcast.indexes.trigger.work import (
     PENDING,
     SCORED_CHUNK,
     VERIFIED,
-    Batch,
-    Work,
+    TriggerBatch,
+    TriggerScratch,
     find_distinct,
     mark_chunk,
     new_work,
@@ -54,7 +54,7 @@ _ONES.flags.writeable = False
 _Touching = tuple["NDArray[np.int32]", "NDArray[np.int32]"]
 
 
-class Held(NamedTuple):
+class IndexView(NamedTuple):
     """What a batch is matched against: the components, who owns each slot, how many slots and terms, and weights."""
 
     components: Sequence[Component]
@@ -65,7 +65,7 @@ class Held(NamedTuple):
     is_scored: bool
 
 
-class _Sorted(NamedTuple):
+class _ChunkMatches(NamedTuple):
     """What a chunk of the order matched: slots end to end, with scores unless all are 1, and how many each has."""
 
     slots: NDArray[np.int32]
@@ -75,14 +75,14 @@ class _Sorted(NamedTuple):
     verified: int
 
 
-class Matcher:
+class TriggerMatcher:
     """Runs searches and keeps their scratch space between calls."""
 
     def __init__(self, space: Space, undo: UndoLog):
         self._space, self._undo = space, undo
-        self._idle: list[Work] = []
+        self._idle: list[TriggerScratch] = []
 
-    def match(self, held: Held, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
+    def match(self, held: IndexView, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
         """Return the matches of every message."""
         n = len(messages)
         if n == 1:
@@ -91,7 +91,7 @@ class Matcher:
         size = SCORED_CHUNK if held.is_scored else _CHUNK
         search = _search_scored_chunk if held.is_scored else _search_chunk
 
-        def run(first: int) -> _Sorted:
+        def run(first: int) -> _ChunkMatches:
             work = self._borrow(held)
             work, done = search(
                 held, _batch(messages, totals, order[first : first + size], held, work), work, self._space
@@ -106,7 +106,7 @@ class Matcher:
             chunks = [run(first) for first in starts]
         return _in_message_order(chunks, order)
 
-    def _match_one(self, held: Held, messages: Messages, totals: NDArray[np.float64]) -> Matches:
+    def _match_one(self, held: IndexView, messages: Messages, totals: NDArray[np.float64]) -> Matches:
         """Do for one message what `match` does, without what only pays for many."""
         work = self._borrow(held)
         batch = _batch(messages, totals, _ONLY_ONE, held, work)
@@ -128,7 +128,7 @@ class Matcher:
         start[1] = len(slots)
         return Matches(start, slots, _full_scores(len(slots)), looked_at, verified)
 
-    def _borrow(self, held: Held) -> Work:
+    def _borrow(self, held: IndexView) -> TriggerScratch:
         """Return idle scratch space that is large enough, or new one."""
         n_cells = max([component.n_cells for component in held.components], default=1)
         try:
@@ -140,13 +140,15 @@ class Matcher:
         return work
 
 
-def _with_room_to_sort(work: Work, n: int) -> Work:
+def _with_room_to_sort(work: TriggerScratch, n: int) -> TriggerScratch:
     if len(work.spare) >= n:
         return work
     return work._replace(spare=np.empty(2 * n, np.int32), spare_score=np.empty(2 * n))
 
 
-def _batch(messages: Messages, totals: NDArray[np.float64], order: NDArray[np.int32], held: Held, work: Work) -> Batch:
+def _batch(
+    messages: Messages, totals: NDArray[np.float64], order: NDArray[np.int32], held: IndexView, work: TriggerScratch
+) -> TriggerBatch:
     """Return what kernels read of the messages in this order."""
     start, terms = messages.term_start, messages.terms
     n_words = len(terms) if len(order) == len(messages) else int((start[order + 1] - start[order]).sum())
@@ -158,7 +160,7 @@ def _batch(messages: Messages, totals: NDArray[np.float64], order: NDArray[np.in
         n = int(distinct_start[-1])
         by_term = np.argsort(distinct[:n])
         message_of = np.repeat(np.arange(len(order)), np.diff(distinct_start))
-    return Batch(
+    return TriggerBatch(
         start,
         terms,
         messages.box,
@@ -183,7 +185,9 @@ def _search_order(components: Sequence[Component], messages: Messages) -> NDArra
     return np.argsort(cell, kind="stable").astype(np.int32)
 
 
-def _search_chunk(held: Held, batch: Batch, work: Work, space: Space) -> tuple[Work, _Sorted]:
+def _search_chunk(
+    held: IndexView, batch: TriggerBatch, work: TriggerScratch, space: Space
+) -> tuple[TriggerScratch, _ChunkMatches]:
     n = len(batch.order)
     starts = np.zeros((len(held.components) + 1, n + 1), np.int64)
     work, touching = _search_components(held, batch, work, starts, space)
@@ -192,10 +196,12 @@ def _search_chunk(held: Held, batch: Batch, work: Work, space: Space) -> tuple[W
     work = _with_room_to_sort(work, int(np.diff(used).sum(axis=0).max(initial=0)))
     out, counts = np.empty(int(work.tally[FOUND]), np.int32), np.empty(n, np.int64)
     total = merge_found(work.found, used, 0, n, held.n_slots.bit_length(), work.spare, work.digits, out, counts)
-    return work, _Sorted(out[:total], None, counts, int(work.tally[LOOKED_AT]), int(work.tally[VERIFIED]))
+    return work, _ChunkMatches(out[:total], None, counts, int(work.tally[LOOKED_AT]), int(work.tally[VERIFIED]))
 
 
-def _search_scored_chunk(held: Held, batch: Batch, work: Work, space: Space) -> tuple[Work, _Sorted]:
+def _search_scored_chunk(
+    held: IndexView, batch: TriggerBatch, work: TriggerScratch, space: Space
+) -> tuple[TriggerScratch, _ChunkMatches]:
     """Do what `_search_chunk` does where scored subscriptions are among those held."""
     n = len(batch.order)
     if len(work.local) < len(batch.distinct) + n:
@@ -216,10 +222,10 @@ def _search_scored_chunk(held: Held, batch: Batch, work: Work, space: Space) -> 
     n_bits = held.n_slots.bit_length()
     total = merge_hits(work.found, used, *hits, begin, n_bits, work.spare, work.spare_score, work.digits, out, score)
     tally = work.tally
-    return work, _Sorted(out[:total], score[:total], np.diff(begin), int(tally[LOOKED_AT]), int(tally[VERIFIED]))
+    return work, _ChunkMatches(out[:total], score[:total], np.diff(begin), int(tally[LOOKED_AT]), int(tally[VERIFIED]))
 
 
-def _search_scored(component: Component, held: Held, batch: Batch, work: Work) -> Work:
+def _search_scored(component: Component, held: IndexView, batch: TriggerBatch, work: TriggerScratch) -> TriggerScratch:
     """Search the scored rows of a component, as often as it takes to have room for all hits."""
     before = work.tally.copy()
     while not component.search_scored(batch, held.owner, work):
@@ -229,8 +235,8 @@ def _search_scored(component: Component, held: Held, batch: Batch, work: Work) -
 
 
 def _search_components(
-    held: Held, batch: Batch, work: Work, starts: NDArray[np.int64], space: Space
-) -> tuple[Work, list[_Touching]]:
+    held: IndexView, batch: TriggerBatch, work: TriggerScratch, starts: NDArray[np.int64], space: Space
+) -> tuple[TriggerScratch, list[_Touching]]:
     """Search every component into `work`, component k with its list starts in `starts[k]`; ask the polygons."""
     work.tally[:] = 0
     touching: list[_Touching] = []
@@ -243,7 +249,7 @@ def _search_components(
     return work, touching
 
 
-def _with_more_room(work: Work) -> Work:
+def _with_more_room(work: TriggerScratch) -> TriggerScratch:
     """Return the same work with twice the room for results; what was found stays."""
     return work._replace(
         found=np.concatenate([work.found, np.empty_like(work.found)]),
@@ -254,7 +260,7 @@ def _with_more_room(work: Work) -> Work:
     )
 
 
-def _ask_polygons(component: Component, batch: Batch, work: Work, space: Space) -> _Touching:
+def _ask_polygons(component: Component, batch: TriggerBatch, work: TriggerScratch, space: Space) -> _Touching:
     """Return (messages, slots) of the pending rows whose polygon touches the message."""
     pending = np.unique(work.pending[: work.tally[PENDING]], axis=0)
     message, row = pending[:, 0], pending[:, 1]
@@ -262,7 +268,9 @@ def _ask_polygons(component: Component, batch: Batch, work: Work, space: Space) 
     return message[touch], component.rows.slot[row[touch]]
 
 
-def _append_touching(touching: list[_Touching], batch: Batch, work: Work, start: NDArray[np.int64]) -> Work:
+def _append_touching(
+    touching: list[_Touching], batch: TriggerBatch, work: TriggerScratch, start: NDArray[np.int64]
+) -> TriggerScratch:
     """Add the polygons' slots behind what the searches found, as a search of their own."""
     if not touching:
         return work
@@ -282,7 +290,7 @@ def _append_touching(touching: list[_Touching], batch: Batch, work: Work, start:
     return work
 
 
-def _in_message_order(chunks: list[_Sorted], order: NDArray[np.int32]) -> Matches:
+def _in_message_order(chunks: list[_ChunkMatches], order: NDArray[np.int32]) -> Matches:
     looked_at, verified = sum(chunk.looked_at for chunk in chunks), sum(chunk.verified for chunk in chunks)
     start = np.zeros(len(order) + 1, np.int64)
     counts = np.concatenate([np.empty(0, np.int64), *(chunk.counts for chunk in chunks)])

@@ -10,7 +10,7 @@ from nearcast._jit import hot_kernel, step
 from nearcast.indexes.shared.predicates import boxes_overlap, clause_holds, message_parts
 from nearcast.indexes.trigger.disc_search import score_here
 from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
-from nearcast.indexes.trigger.rows import SCORE_COLUMNS, SCORED, THRESHOLD, Rows, rarest_terms, take_rows
+from nearcast.indexes.trigger.rows import SCORE_COLUMNS, SCORED, THRESHOLD, TriggerRows, rarest_terms, take_rows
 from nearcast.indexes.trigger.search import touches_shape
 from nearcast.indexes.trigger.work import (
     FOUND,
@@ -58,7 +58,7 @@ class Triggers(NamedTuple):
     signature: NDArray[np.uint64]
 
 
-def triggers_of(rows: Rows, popularity: NDArray[np.int32], weight: NDArray[np.float64]) -> Triggers:
+def triggers_of(rows: TriggerRows, popularity: NDArray[np.int32], weight: NDArray[np.float64]) -> Triggers:
     """Return the triggers of rows; `popularity` counts terms and decides which term of a boolean row is its trigger."""
     n = len(rows.slot)
     rarest, signature = np.empty(n, np.int32), np.empty(n, np.uint64)
@@ -70,7 +70,7 @@ def triggers_of(rows: Rows, popularity: NDArray[np.int32], weight: NDArray[np.fl
     return Triggers(np.append(rarest[boolean], scored_term), np.append(boolean, scored_row), signature)
 
 
-class Delta:
+class TriggerDelta:
     """A store of at most `capacity` rows with twice as many triggers; the first `n_rows` and `n_triggers` are there."""
 
     def __init__(self, capacity: int, *, is_earth: bool):
@@ -88,7 +88,7 @@ class Delta:
             np.zeros(capacity, np.uint8),
             np.array([is_earth], np.uint8),
         )
-        self.rows = Rows(
+        self.rows = TriggerRows(
             np.empty(capacity, np.int32),
             np.zeros(capacity + 1, np.int64),
             np.empty(8 * capacity, np.int32),
@@ -105,7 +105,7 @@ class Delta:
         n_rows, n_triggers = len(triggers.signature), len(triggers.row)
         return self.n_rows + n_rows <= self.capacity and self.n_triggers + n_triggers <= len(self.chains.row)
 
-    def append(self, rows: Rows, geometry: NDArray[np.object_], triggers: Triggers, undo: UndoLog) -> None:
+    def append(self, rows: TriggerRows, geometry: NDArray[np.object_], triggers: Triggers, undo: UndoLog) -> None:
         """Add rows with their triggers.
 
         What is written behind the rows and triggers there are needs no note; the chains are cut back to them.
@@ -135,7 +135,7 @@ class Delta:
         self.n_rows = first + n
         self.n_triggers += len(triggers.row)
 
-    def _shapes_here(self, rows: Rows) -> NDArray[np.int32]:
+    def _shapes_here(self, rows: TriggerRows) -> NDArray[np.int32]:
         """Return the shapes of rows that are about to come, numbered behind those that are here."""
         shape, n_scored = rows.shape, len(self.rows.score)
         base = np.where(shape % 2 == 0, 2 * self.n_circles, 2 * len(self.geometry))
@@ -150,7 +150,7 @@ class Delta:
         self.rows.circle[self.n_circles : needed] = circles
         self.n_circles = needed
 
-    def _append_code(self, rows: Rows) -> None:
+    def _append_code(self, rows: TriggerRows) -> None:
         mine, first, n = self.rows, self.n_rows, len(rows.slot)
         used = int(mine.code_start[first])
         needed = used + len(rows.code)
@@ -193,7 +193,7 @@ class Delta:
         """Return the rows that were not killed."""
         return np.flatnonzero(self.chains.is_alive[: self.n_rows])
 
-    def taken(self, keep: NDArray[np.int64]) -> Rows:
+    def taken(self, keep: NDArray[np.int64]) -> TriggerRows:
         """Return these rows, packed."""
         return take_rows(self.rows, keep)
 

@@ -27,7 +27,7 @@ from nearcast.similarity import counts_weights, most_text, near_needed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.trigger.rows import Rows
+    from nearcast.indexes.trigger.rows import TriggerRows
 
 #: The term of triggers that need no word.
 WILDCARD = -2
@@ -106,7 +106,7 @@ def frame_place(frame, box, message):
 
 
 def scored_triggers(
-    rows: Rows, weight: NDArray[np.float64]
+    rows: TriggerRows, weight: NDArray[np.float64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
     """Return the row, the term and the reach, as a distance, of every trigger of the scored rows."""
     scored = np.flatnonzero(rows.shape <= SCORED)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 #: Entries that may wait for verification at once.
 WAITING = 1024
 
-# Fields of `Work.tally`.
+# Fields of `TriggerScratch.tally`.
 FOUND, LOOKED_AT, VERIFIED, PENDING, MARKED, HITS = 0, 1, 2, 3, 4, 5
 
-#: Messages in a chunk that is searched for scored rows: one bit each in `Work.masks`.
+#: Messages in a chunk that is searched for scored rows: one bit each in `TriggerScratch.masks`.
 SCORED_CHUNK = 64
 
 
-class Work(NamedTuple):
+class TriggerScratch(NamedTuple):
     """Scratch space of one thread: marked terms, waiting entries, cells, what was found, room to sort.
 
     `found[:tally[FOUND]]` are slots of boolean rows, by component and message. `pending[:tally[PENDING]]` are
@@ -54,9 +54,9 @@ class Work(NamedTuple):
     digits: NDArray[np.int64]
 
 
-def new_work(n_terms: int, n_cells: int, room: int) -> Work:
+def new_work(n_terms: int, n_cells: int, room: int) -> TriggerScratch:
     """Make scratch space for this many terms, cells, and matches."""
-    return Work(
+    return TriggerScratch(
         has=np.zeros(max(n_terms, 1), np.uint8),
         masks=np.zeros(max(n_terms, 1), np.uint64),
         waiting=np.empty(WAITING, np.int32),
@@ -78,7 +78,7 @@ def new_work(n_terms: int, n_cells: int, room: int) -> Work:
     )
 
 
-class Batch(NamedTuple):
+class TriggerBatch(NamedTuple):
     """The columns of a batch that kernels read, and the order to take its messages in.
 
     The known terms of the i-th message in that order, each once, are `distinct[distinct_start[i]:...[i + 1]]`, and
@@ -102,7 +102,7 @@ class Batch(NamedTuple):
 
 @hot_kernel
 def find_distinct(term_start, terms, order, has, distinct_start, distinct, bits):
-    """Fill the distinct terms and bits of a `Batch`; `has` is cleared again."""
+    """Fill the distinct terms and bits of a `TriggerBatch`; `has` is cleared again."""
     n = 0
     distinct_start[0] = 0
     for i in range(order.size):

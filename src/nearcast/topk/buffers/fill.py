@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NO_BOUND = -1
 
 
-class Filling(NamedTuple):
+class BufferFill(NamedTuple):
     """What a search found for holders: the rows from `start` on, in rank order, and what lies beyond them.
 
     `asked` is how many messages were looked for: so many found, there may be more, else not. Where `asked` is negative

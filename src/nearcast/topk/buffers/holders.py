@@ -20,7 +20,7 @@ KMAX, SKYBAND, CSKYBAND = range(len(POLICIES))
 NOBODY = -1
 
 
-class Rows(NamedTuple):
+class WindowRows(NamedTuple):
     """The messages of a window as buffers see them, in rings addressed by `row & mask`.
 
     `head` begins the list of the holders whose oldest message this is. `time` plays a part only if `by_time`.

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 #: Why a walk stopped: all steps are done; holders need a search; a pool or an array is too small.
 DONE, SEARCH, MORE_SLABS, MORE_TOUCHED, MORE_OLD, MORE_EVENTS = 0, 1, 2, 3, 4, 5
 
-#: Places in `Progress.at`.
+#: Places in `WalkProgress.at`.
 STEP, PHASE, N_TOUCHED, N_OLD, N_EVENTS, NEEDED, N_UNTOLD, TRIES = 0, 1, 2, 3, 4, 5, 6, 7
 _BEGIN, _TELL = 0, 1
 
 
-class Steps(NamedTuple):
+class WalkSteps(NamedTuple):
     """What happens, by step of the batch.
 
     Step i has number `number[i]`; `row[i]` arrives (-1: nothing does), the rows `expired[expired_start[i]:...]` leave
@@ -53,7 +53,7 @@ class Steps(NamedTuple):
     more_next: NDArray[np.int64]
 
 
-class Progress(NamedTuple):
+class WalkProgress(NamedTuple):
     """How far a walk has come, and what it told so far.
 
     `touched` are the holders of the step under way, `order` sorts them by slot; `old_score` and `old_tag` are the first
@@ -78,9 +78,9 @@ class Progress(NamedTuple):
     untold: NDArray[np.int32]
 
 
-def new_progress(n_touched: int, n_old: int, n_events: int, n_holders: int) -> Progress:
+def new_progress(n_touched: int, n_old: int, n_events: int, n_holders: int) -> WalkProgress:
     """Return room for this much."""
-    return Progress(
+    return WalkProgress(
         np.zeros(8, np.int64),
         np.empty(n_touched, np.int32),
         np.empty(n_touched, np.int64),

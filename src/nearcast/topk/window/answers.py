@@ -9,7 +9,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel
 from nearcast.geo.hilbert import hilbert_keys
-from nearcast.topk.window.contract import Asked, Found
+from nearcast.topk.window.contract import WindowAnswers, WindowQueries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +21,7 @@ _SLICE = 256
 _LEAST_ROOM = 1 << 12
 
 
-class Room(NamedTuple):
+class SliceAnswers(NamedTuple):
     """Where a search writes what it found, one of the asked after the other, and how many each time."""
 
     row: NDArray[np.int64]
@@ -29,21 +29,26 @@ class Room(NamedTuple):
     n: NDArray[np.int64]
 
 
-class Answer(Protocol):
+class SliceSearch(Protocol):
     """Answers some of the asked into a room; returns how many it could before the room was full."""
 
-    def __call__(self, which: NDArray[np.int64], room: Room) -> int:
+    def __call__(self, which: NDArray[np.int64], room: SliceAnswers) -> int:
         """Answer those of `which` in order; return how many."""
 
 
 def answers(
-    space: Space, asked: Asked, most: NDArray[np.int64], work: NDArray[np.int64], answer: Answer, threads: int
-) -> Found:
+    space: Space,
+    asked: WindowQueries,
+    most: NDArray[np.int64],
+    work: NDArray[np.int64],
+    answer: SliceSearch,
+    threads: int,
+) -> WindowAnswers:
     """Return what `answer` finds for all of the asked; `most` is how much to make room for at first."""
     order = _neighbours(space, asked) if len(asked.own) > 1 else np.zeros(len(asked.own), np.int64)
     slices = [order[i : i + _SLICE] for i in range(0, len(order), _SLICE)]
 
-    def run(which: NDArray[np.int64]) -> Room:
+    def run(which: NDArray[np.int64]) -> SliceAnswers:
         return _answered(which, int(most[which].sum()), answer)
 
     if threads > 1 and len(slices) > 1:
@@ -54,29 +59,29 @@ def answers(
     return _in_order(order, rooms, work)
 
 
-def _answered(which: NDArray[np.int64], capacity: int, answer: Answer) -> Room:
+def _answered(which: NDArray[np.int64], capacity: int, answer: SliceSearch) -> SliceAnswers:
     """Answer one slice, with as much room as it takes."""
     n, done, parts = np.zeros(len(which), np.int64), 0, []
     capacity = max(capacity, _LEAST_ROOM)
     while done < len(which):
-        room = Room(np.empty(capacity, np.int64), np.empty(capacity), n[done:])
+        room = SliceAnswers(np.empty(capacity, np.int64), np.empty(capacity), n[done:])
         answered = answer(which[done:], room)
         total = int(n[done : done + answered].sum())
         parts.append((room.row[:total].copy(), room.score[:total].copy()))
         done += answered
         capacity *= 2
     if len(parts) == 1:
-        return Room(*parts[0], n)
+        return SliceAnswers(*parts[0], n)
     rows, scores = zip(*parts, strict=True)
-    return Room(np.concatenate(rows), np.concatenate(scores), n)
+    return SliceAnswers(np.concatenate(rows), np.concatenate(scores), n)
 
 
-def _in_order(order: NDArray[np.int64], rooms: list[Room], work: NDArray[np.int64]) -> Found:
+def _in_order(order: NDArray[np.int64], rooms: list[SliceAnswers], work: NDArray[np.int64]) -> WindowAnswers:
     """Put the answers of slices into the order of the asked."""
     start = np.zeros(len(order) + 1, np.int64)
     if len(rooms) == 1 and len(order) == 1:
         start[1] = rooms[0].n[0]
-        return Found(start, rooms[0].row, rooms[0].score, work)
+        return WindowAnswers(start, rooms[0].row, rooms[0].score, work)
     n = np.concatenate([np.zeros(0, np.int64), *(room.n for room in rooms)])
     start[1:][order] = n
     np.cumsum(start, out=start)
@@ -87,10 +92,10 @@ def _in_order(order: NDArray[np.int64], rooms: list[Room], work: NDArray[np.int6
         to = np.arange(len(room.row)) + np.repeat(first - (np.cumsum(room.n) - room.n), room.n)
         row[to], score[to] = room.row, room.score
         done += len(room.n)
-    return Found(start, row, score, work)
+    return WindowAnswers(start, row, score, work)
 
 
-def _neighbours(space: Space, asked: Asked) -> NDArray[np.int64]:
+def _neighbours(space: Space, asked: WindowQueries) -> NDArray[np.int64]:
     """Return an order in which the asked with the same weightiest word, and of these the neighbours, stand together."""
     weightiest = np.empty(len(asked.own), np.int32)
     _fill_weightiest(asked, weightiest)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
 
 
-class Batch(NamedTuple):
+class WindowBatch(NamedTuple):
     """Messages to append, in order of arrival.
 
     Message i has the distinct words `word[word_start[i]:word_start[i + 1]]`, says each of them `count` times, and lies
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
     time: NDArray[np.int64]
 
 
-class Asked(NamedTuple):
+class WindowQueries(NamedTuple):
     """Subscriptions that ask for messages, one per row.
 
     Row i has the words `word[word_start[i]:word_start[i + 1]]` in the order of their strings, -1 for one that no
@@ -51,19 +51,19 @@ class Asked(NamedTuple):
     max_distance: NDArray[np.float64]
     own: NDArray[np.float64]
 
-    def for_kernels(self) -> Asked:
+    def for_kernels(self) -> WindowQueries:
         """Return the same in arrays that are ours: read-only ones are another type to every kernel."""
         columns: tuple[NDArray[Any], ...] = self
         typed = list(zip(columns, _ASKED_TYPES, strict=True))
         if all(column.flags.carray and column.dtype == kind for column, kind in typed):
             return self
-        return Asked(*(np.require(column, kind, ["C", "W"]) for column, kind in typed))
+        return WindowQueries(*(np.require(column, kind, ["C", "W"]) for column, kind in typed))
 
 
 _ASKED_TYPES: tuple[np.dtype[Any], ...] = (np.dtype(np.int64), np.dtype(np.int32), *[np.dtype(np.float64)] * 5)
 
 
-class Alive(NamedTuple):
+class LiveRows(NamedTuple):
     """Which messages count: `first` <= row < `last`, and time > `after` unless that is `columns.NO_TIME`."""
 
     first: int
@@ -71,7 +71,7 @@ class Alive(NamedTuple):
     after: int
 
 
-class Found(NamedTuple):
+class WindowAnswers(NamedTuple):
     """The answer for row i of the asked: `row` and `score` from `start[i]` to `start[i + 1]`, in rank order.
 
     `work` counts the messages and postings looked at, by row of the asked.
@@ -108,7 +108,7 @@ class MessageIndex(ABC):
         return 0
 
     @abstractmethod
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: WindowBatch) -> None:
         """Add messages; the weights of their words have been set."""
 
     @abstractmethod
@@ -124,11 +124,13 @@ class MessageIndex(ABC):
         """Forget the rows below `row` for good."""
 
     @abstractmethod
-    def best(self, asked: Asked, n: NDArray[np.int32], alive: Alive, threads: int = 1) -> Found:
+    def best(self, asked: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
         """Return for each of the asked its `n` best messages, fewer where there are not so many."""
 
     @abstractmethod
-    def at_least(self, asked: Asked, threshold: NDArray[np.float64], alive: Alive, threads: int = 1) -> Found:
+    def at_least(
+        self, asked: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1
+    ) -> WindowAnswers:
         """Return for each of the asked all messages with a score of `threshold` or more."""
 
     @abstractmethod
@@ -136,7 +138,7 @@ class MessageIndex(ABC):
         """Return the times of held rows."""
 
     @abstractmethod
-    def messages(self, rows: NDArray[np.int64]) -> Batch:
+    def messages(self, rows: NDArray[np.int64]) -> WindowBatch:
         """Return held rows as they were appended, with the words of each ascending and the present lengths."""
 
     @abstractmethod
@@ -151,7 +153,7 @@ class MessageIndex(ABC):
         """
 
     @abstractmethod
-    def rolled_back(self, first_row: int, next_row: int, dropped: list[Batch]) -> MessageIndex:
+    def rolled_back(self, first_row: int, next_row: int, dropped: list[WindowBatch]) -> MessageIndex:
         """Return an index of the rows `first_row` to `next_row`, as before an `append` that was interrupted or undone.
 
         Rows dropped since are in `dropped`: the first ones, in order. This index is only read.

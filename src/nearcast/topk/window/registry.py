@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from nearcast.errors import UnknownIndex
 from nearcast.indexes import topk_options
 from nearcast.topk.window.blocks import BlockIndex
-from nearcast.topk.window.contract import Alive, Asked, Batch, Found, MessageIndex
-from nearcast.topk.window.ir_tree import IrTreeIndex
-from nearcast.topk.window.scan import ScanIndex
+from nearcast.topk.window.contract import LiveRows, MessageIndex, WindowAnswers, WindowBatch, WindowQueries
+from nearcast.topk.window.ir_tree import IrTreeWindowIndex
+from nearcast.topk.window.scan import ScanWindowIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_MESSAGE_INDEX",
     "MESSAGE_INDEXES",
-    "Alive",
-    "Asked",
-    "Batch",
-    "Found",
+    "LiveRows",
     "MessageIndex",
+    "WindowAnswers",
+    "WindowBatch",
+    "WindowQueries",
     "message_index",
     "open_message_index",
 ]
 
 MESSAGE_INDEXES: dict[str, type[MessageIndex]] = dict(
-    zip(topk_options.MESSAGE_INDEXES, (BlockIndex, IrTreeIndex, ScanIndex), strict=True)
+    zip(topk_options.MESSAGE_INDEXES, (BlockIndex, IrTreeWindowIndex, ScanWindowIndex), strict=True)
 )
 DEFAULT_MESSAGE_INDEX = topk_options.MESSAGE_INDEXES[0]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel
 from nearcast.similarity import score_of, tfidf_of
-from nearcast.topk.window.contract import Alive, Asked, Found
+from nearcast.topk.window.contract import LiveRows, WindowAnswers, WindowQueries
 from nearcast.topk.window.scores import LENGTH, ROW, count_of, is_alive, near_to
 from nearcast.topk.window.stored_messages import StoredMessages
 
@@ -16,18 +16,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class ScanIndex(StoredMessages):
+class ScanWindowIndex(StoredMessages):
     """Keeps the messages in order of arrival and looks at all of them; it has no use for threads."""
 
-    def best(self, asked: Asked, n: NDArray[np.int32], alive: Alive, threads: int = 1) -> Found:
+    def best(self, asked: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
         """Return for each of the asked its `n` best messages, fewer where there are not so many."""
         return self._found(asked, np.full(len(n), -np.inf), np.maximum(n, 0), alive)
 
-    def at_least(self, asked: Asked, threshold: NDArray[np.float64], alive: Alive, threads: int = 1) -> Found:
+    def at_least(
+        self, asked: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1
+    ) -> WindowAnswers:
         """Return for each of the asked all messages with a score of `threshold` or more."""
         return self._found(asked, threshold, np.full(len(threshold), self._rows.end - self._rows.first), alive)
 
-    def _found(self, asked: Asked, threshold: NDArray[np.float64], n: NDArray[np.int64], alive: Alive) -> Found:
+    def _found(
+        self, asked: WindowQueries, threshold: NDArray[np.float64], n: NDArray[np.int64], alive: LiveRows
+    ) -> WindowAnswers:
         asked = asked.for_kernels()
         first, last = self._rows.first - self._rows.base, self._rows.end - self._rows.base
         alive = alive._replace(first=max(alive.first, self._floor))
@@ -42,7 +46,7 @@ class ScanIndex(StoredMessages):
             scores.append(score[ranked])
         start = np.cumsum([len(each) for each in rows])
         work = np.full(len(n), last - first)
-        return Found(start, np.concatenate(rows), np.concatenate(scores), work)
+        return WindowAnswers(start, np.concatenate(rows), np.concatenate(scores), work)
 
 
 @hot_kernel

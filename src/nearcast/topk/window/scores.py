@@ -21,7 +21,7 @@ LENGTH, ROW, WORD_FIRST, N_WORDS = 4, 5, 6, 7
 N_CARD = 8
 
 
-class Held(NamedTuple):
+class MessageCards(NamedTuple):
     """Messages as kernels read them, by place.
 
     A card has the place of a message, its squared length, its row, and where its words begin and how many they are, so

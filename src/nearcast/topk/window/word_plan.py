@@ -12,7 +12,7 @@ from nearcast._jit import step
 from nearcast.topk.window.scores import mark_of
 
 
-class Plan(NamedTuple):
+class WordPlan(NamedTuple):
     """Words, the weightiest first and of equal ones the smaller id.
 
     `unit` is the component of each in the unit vector of the asked, `rest` the length of all that follow, `mark` the
@@ -30,9 +30,9 @@ class Plan(NamedTuple):
     most: NDArray[np.float64]
 
 
-def new_plan(capacity: int) -> Plan:
+def new_plan(capacity: int) -> WordPlan:
     """Return room for that many words."""
-    return Plan(
+    return WordPlan(
         np.empty(capacity, np.int32),
         np.empty(capacity),
         np.empty(capacity),

@@ -19,7 +19,7 @@ from nearcast.indexes.papers.ap_tree.layout import (
     OFFSET_SHIFT,
     PLACE,
     STATE,
-    Tree,
+    ApTreeArrays,
     resized,
     with_room,
 )
@@ -30,7 +30,7 @@ from nearcast.indexes.papers.ap_tree.node_kinds import (
     SAID_FIRST,
     SAID_LAST,
     TASKS,
-    Work,
+    BuildTasks,
     make_leaf,
     part_by_space,
     part_by_words,
@@ -40,15 +40,15 @@ from nearcast.indexes.papers.ap_tree.space import space_partition
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.papers.ap_tree.model import Model
+    from nearcast.indexes.papers.ap_tree.model import CostModel
     from nearcast.indexes.shared.atoms import Atoms
 
-#: Values of `Settings.priority`.
+#: Values of `ApTreeSettings.priority`.
 ADAPTIVE, KEYWORDS_FIRST, SPACE_FIRST = range(3)
 PRIORITIES = ("adaptive", "keyword", "space")
 
 
-class Settings(NamedTuple):
+class ApTreeSettings(NamedTuple):
     """What a tree is built with: f, θp, whether keyword partitions are optimal, and who is asked first."""
 
     fan_out: int
@@ -57,7 +57,7 @@ class Settings(NamedTuple):
     priority: int
 
 
-def work_of(nodes: NDArray[np.int64], members: list[NDArray[np.int32]], said: list[NDArray[np.int32]]) -> Work:
+def work_of(nodes: NDArray[np.int64], members: list[NDArray[np.int32]], said: list[NDArray[np.int32]]) -> BuildTasks:
     """Return a task for each node, with these atoms and these messages of the sample."""
     task = np.zeros((len(nodes) + 64, 5), np.int64)
     task[: len(nodes), NODE] = nodes
@@ -67,10 +67,17 @@ def work_of(nodes: NDArray[np.int64], members: list[NDArray[np.int32]], said: li
         task[1 : len(nodes), column] = last[:-1]
     nothing = np.empty(0, np.int32)
     pool, heard = np.concatenate([nothing, *members]), np.concatenate([nothing, *said])
-    return Work(task, pool, heard, np.array([len(nodes), 0, 0]), np.zeros(3, np.int64))
+    return BuildTasks(task, pool, heard, np.array([len(nodes), 0, 0]), np.zeros(3, np.int64))
 
 
-def grown(tree: Tree, work: Work, atoms: Atoms, ranks: NDArray[np.int32], model: Model, settings: Settings) -> Tree:
+def grown(
+    tree: ApTreeArrays,
+    work: BuildTasks,
+    atoms: Atoms,
+    ranks: NDArray[np.int32],
+    model: CostModel,
+    settings: ApTreeSettings,
+) -> ApTreeArrays:
     """Do all tasks; return the tree, perhaps in larger arrays. The nodes of the tasks must be empty leaves."""
     while not _do_tasks(tree, work, atoms, ranks, model, settings):
         tree = with_room(tree)

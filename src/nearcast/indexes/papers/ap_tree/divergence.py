@@ -23,26 +23,37 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast._jit import kernel
-from nearcast.indexes.papers.ap_tree.layout import FIRST, KIND, LEAF, NO_CHILD, NODES, ROOT, SIZE, SPACE, Tree, n_slots
+from nearcast.indexes.papers.ap_tree.layout import (
+    FIRST,
+    KIND,
+    LEAF,
+    NO_CHILD,
+    NODES,
+    ROOT,
+    SIZE,
+    SPACE,
+    ApTreeArrays,
+    n_slots,
+)
 from nearcast.indexes.papers.ap_tree.order import rank_message
 from nearcast.indexes.papers.ap_tree.search import push_children
-from nearcast.indexes.shared.kernel_message import Asked, begin_message, end_message
+from nearcast.indexes.shared.kernel_message import KernelMessages, begin_message, end_message
 from nearcast.indexes.shared.predicates import message_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.papers.ap_tree.sample import Sample
+    from nearcast.indexes.papers.ap_tree.sample import MessageSample
 
 
-def watched_nodes(tree: Tree, share: float) -> NDArray[np.int64]:
+def watched_nodes(tree: ApTreeArrays, share: float) -> NDArray[np.int64]:
     """Return the nodes that are parted and have at least this share of all atoms, parents before children."""
     node = tree.node[: int(tree.used[NODES])]
     is_parted = (node[:, KIND] > LEAF) & (node[:, KIND] <= SPACE)
     return np.flatnonzero(is_parted & (node[:, SIZE] >= max(share * node[ROOT, SIZE], 1.0)))
 
 
-def diverging_by_atoms(tree: Tree, share: float, threshold: float) -> NDArray[np.int64]:
+def diverging_by_atoms(tree: ApTreeArrays, share: float, threshold: float) -> NDArray[np.int64]:
     """Return the nodes whose atoms are spread otherwise than when they were parted."""
     watched = watched_nodes(tree, share)
     divergence = np.empty(len(watched))
@@ -51,7 +62,7 @@ def diverging_by_atoms(tree: Tree, share: float, threshold: float) -> NDArray[np
 
 
 def diverging_by_messages(
-    tree: Tree, share: float, threshold: float, sample: Sample, rank: NDArray[np.int32]
+    tree: ApTreeArrays, share: float, threshold: float, sample: MessageSample, rank: NDArray[np.int32]
 ) -> NDArray[np.int64]:
     """Return the nodes that messages like those of a sample leave otherwise than was expected."""
     watched = watched_nodes(tree, share)
@@ -60,7 +71,7 @@ def diverging_by_messages(
     return watched[divergence > threshold]
 
 
-def expect(tree: Tree, share: float, sample: Sample, rank: NDArray[np.int32]) -> None:
+def expect(tree: ApTreeArrays, share: float, sample: MessageSample, rank: NDArray[np.int32]) -> None:
     """Let the nodes expect messages like those of a sample from now on."""
     hits = hits_of(tree, share, sample, rank)
     for node in watched_nodes(tree, share).tolist():
@@ -69,12 +80,12 @@ def expect(tree: Tree, share: float, sample: Sample, rank: NDArray[np.int32]) ->
             tree.expected[slots] = hits[slots] / total
 
 
-def hits_of(tree: Tree, share: float, sample: Sample, rank: NDArray[np.int32]) -> NDArray[np.int64]:
+def hits_of(tree: ApTreeArrays, share: float, sample: MessageSample, rank: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return for every slot of the watched nodes how often messages of a sample go through it."""
     least = int(max(share * tree.node[ROOT, SIZE], 1.0))
     longest = int(np.diff(sample.term_start).max(initial=0))
     has, word = np.zeros(len(rank), np.uint8), np.empty(longest, np.int32)
-    asked = Asked(sample.term_start, sample.terms, sample.box, np.empty((0, 3)), has, word)
+    asked = KernelMessages(sample.term_start, sample.terms, sample.box, np.empty((0, 3)), has, word)
     hits = np.zeros(len(tree.child), np.int64)
     stack = np.empty((int(tree.used[NODES]) + 1, 2), np.int32)
     _count_hits(tree, asked, rank, least, stack, np.empty((2, 4)), np.empty(longest, np.int32), hits)

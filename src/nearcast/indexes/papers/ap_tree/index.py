@@ -8,17 +8,17 @@ import numpy as np
 
 from nearcast.errors import UnknownIndex
 from nearcast.indexes import Matches, register
-from nearcast.indexes.papers.ap_tree.construction import PRIORITIES, Settings, grown, work_of
+from nearcast.indexes.papers.ap_tree.construction import PRIORITIES, ApTreeSettings, grown, work_of
 from nearcast.indexes.papers.ap_tree.divergence import diverging_by_atoms, diverging_by_messages, expect
 from nearcast.indexes.papers.ap_tree.layout import ENTRIES, NODES, ROOT, SIZE, empty_tree, without_room
 from nearcast.indexes.papers.ap_tree.maintenance import inserted, removed
 from nearcast.indexes.papers.ap_tree.model import model_of
 from nearcast.indexes.papers.ap_tree.order import ranked_words, ranks_by_frequency, with_later_words
 from nearcast.indexes.papers.ap_tree.regrowth import compacted, messages_in, regrown
-from nearcast.indexes.papers.ap_tree.sample import Watch, no_sample, sample_of
+from nearcast.indexes.papers.ap_tree.sample import MessageSampler, no_sample, sample_of
 from nearcast.indexes.papers.ap_tree.search import scratch_for, search_tree
 from nearcast.indexes.papers.keyword_first import count_words
-from nearcast.indexes.shared.boolean_index import Batch, BooleanIndex, Found
+from nearcast.indexes.shared.boolean_index import BooleanBatch, BooleanIndex, FoundAtoms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,9 +77,9 @@ class APTreeIndex(BooleanIndex):
             "share": _at_least("share", share, 0.0),
         }
         super().__init__(space, **options)
-        self._settings = Settings(fan_out, leaf, keyword_partition == "dp", PRIORITIES.index(priority))
+        self._settings = ApTreeSettings(fan_out, leaf, keyword_partition == "dp", PRIORITIES.index(priority))
         self._is_adaptive, self._divergence, self._share = rebuild == "adaptive", divergence, share
-        self._sample, self._watch = no_sample(), Watch()
+        self._sample, self._watch = no_sample(), MessageSampler()
         self._n_changes = 0
         self._rank = np.empty(0, np.int32)
         self._needed = np.empty(0, np.int64)
@@ -182,7 +182,7 @@ class APTreeIndex(BooleanIndex):
             self._model = model_of(self._sample, rank, self._needed)
             self._rank = rank  # the last of all: its length says that the others are done
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         self._rank_later_words()
         self._scratch = scratch_for(len(batch.word), int(self._tree.used[NODES]), self._scratch)
         return int(search_tree(self._tree, self._rank, self._atoms, batch, first, found, self._scratch))

@@ -17,16 +17,16 @@ from nearcast.indexes.shared.predicates import NO_SHAPE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Columns of `Tree.node`; what COUNT, ROOM and AUX mean depends on the kind.
+#: Columns of `ApTreeArrays.node`; what COUNT, ROOM and AUX mean depends on the kind.
 KIND, FIRST, COUNT, ROOM, AUX, SIZE, STATE, PLACE = range(8)
 #: Values of KIND: a q-node, k-node or s-node of the paper, and one that is no longer part of the tree.
 LEAF, KEYWORD, SPACE, DEAD = range(4)
-#: Columns of `Tree.used` and `Tree.need`.
+#: Columns of `ApTreeArrays.used` and `ApTreeArrays.need`.
 NODES, SLOTS, CUTS, LINES, ENTRIES, REGIONS = range(6)
 #: Bits of STATE below the offset: may words, may space part what is here?
 BY_SPACE, BY_WORDS, OFFSET_SHIFT = 1, 2, 2
 NO_CHILD = -1
-#: The column of `Tree.region` behind the four corners.
+#: The column of `ApTreeArrays.region` behind the four corners.
 COPIES = 4
 ROOT = 0
 #: Beyond this a number is infinite in an entry.
@@ -35,7 +35,7 @@ _LARGEST = 3e38
 _MANY_WORDS = 32_767
 
 
-class Tree(NamedTuple):
+class ApTreeArrays(NamedTuple):
     """The arrays, with spare room behind what is used.
 
     Every node has KIND, SIZE (how many atoms came here), STATE (the number of words already used on the way, and by
@@ -81,9 +81,9 @@ _GROUPS = (
 )
 
 
-def empty_tree(region: NDArray[np.float64], n_entries: int, limit: int) -> Tree:
+def empty_tree(region: NDArray[np.float64], n_entries: int, limit: int) -> ApTreeArrays:
     """Return a tree that is one empty leaf over this region, with room for so many entries."""
-    tree = Tree(
+    tree = ApTreeArrays(
         np.zeros((64, 8), np.int32),
         np.zeros((64, 5)),
         np.zeros(64, np.int32),
@@ -104,7 +104,7 @@ def empty_tree(region: NDArray[np.float64], n_entries: int, limit: int) -> Tree:
     return tree
 
 
-def with_room(tree: Tree) -> Tree:
+def with_room(tree: ApTreeArrays) -> ApTreeArrays:
     """Return the tree with the room that a kernel asked for, and as much again."""
     grown: dict[str, NDArray[Any]] = {}
     for group, names in _GROUPS:
@@ -117,7 +117,7 @@ def with_room(tree: Tree) -> Tree:
     return tree._replace(**grown)
 
 
-def without_room(tree: Tree) -> Tree:
+def without_room(tree: ApTreeArrays) -> ApTreeArrays:
     """Return the tree without most of its spare room."""
     fitted: dict[str, NDArray[Any]] = {}
     for group, names in _GROUPS:

@@ -40,12 +40,12 @@ from nearcast.indexes.papers.ap_tree.space import strip_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Columns of `Work.task`, and of `Work.used` and `Work.need`.
+#: Columns of `BuildTasks.task`, and of `BuildTasks.used` and `BuildTasks.need`.
 NODE, POOL_FIRST, POOL_LAST, SAID_FIRST, SAID_LAST = range(5)
 TASKS, POOL, SAID = range(3)
 
 
-class Work(NamedTuple):
+class BuildTasks(NamedTuple):
     """Tasks to do, the atoms in `pool` and the messages of the sample in `said` that each has."""
 
     task: NDArray[np.int64]

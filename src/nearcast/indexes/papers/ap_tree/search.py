@@ -38,7 +38,7 @@ _WAITING, _BLOCK = 512, 64
 _HUGE = 1e37
 
 
-class Scratch(NamedTuple):
+class ApTreeScratch(NamedTuple):
     """Room for one message: the ranks of its words, the nodes still to visit with the first word that counts there.
 
     `corner` is its rectangle as entries have theirs, `inner` one that is smaller by more than rounding could change it,
@@ -52,12 +52,12 @@ class Scratch(NamedTuple):
     waiting: NDArray[np.int32]
 
 
-def scratch_for(longest: int, n_nodes: int, present: Scratch | None) -> Scratch:
+def scratch_for(longest: int, n_nodes: int, present: ApTreeScratch | None) -> ApTreeScratch:
     """Return room for messages of so many words in a tree of so many nodes: the present one if that suffices."""
     if present is not None and longest <= len(present.rank) and n_nodes < len(present.stack):
         return present
     rank, stack = np.empty(max(64, 2 * longest), np.int32), np.empty((n_nodes + n_nodes // 4 + 64, 2), np.int32)
-    return Scratch(rank, stack, np.empty(4, np.float32), np.empty(4, np.float32), np.empty(_WAITING, np.int32))
+    return ApTreeScratch(rank, stack, np.empty(4, np.float32), np.empty(4, np.float32), np.empty(_WAITING, np.int32))
 
 
 @hot_kernel

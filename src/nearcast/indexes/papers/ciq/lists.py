@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, kernel, step
-from nearcast.indexes.papers.ciq.tree import Tree, build_tree, count_covers, place_covers
+from nearcast.indexes.papers.ciq.tree import CiqTree, build_tree, count_covers, place_covers
 from nearcast.indexes.papers.skype.bounds import has_length
 from nearcast.indexes.shared.packed_rtree import point_gap
 from nearcast.similarity import near_of, text_needed
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
-    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.shared.scores import ScoredColumns
 
 
-class Covered(NamedTuple):
+class CiqSegment(NamedTuple):
     """Subscriptions, the cells that cover the space for each, and inverted lists over them.
 
     Member i is the table's row `row[i]`, ascending. Its covering cells are `cover[cover_start[i]:cover_start[i + 1]]`:
@@ -33,7 +33,7 @@ class Covered(NamedTuple):
     `mark` is by member, `number` the mark of the last message.
     """
 
-    tree: Tree
+    tree: CiqTree
     row: NDArray[np.int64]
     cover_start: NDArray[np.int64]
     cover: NDArray[np.int32]
@@ -49,8 +49,8 @@ class Covered(NamedTuple):
 
 
 def build_covered(
-    scored: Scored, rows: NDArray[np.int64], space: Space, *, leaf: int, cells: int, n_terms: int
-) -> Covered:
+    scored: ScoredColumns, rows: NDArray[np.int64], space: Space, *, leaf: int, cells: int, n_terms: int
+) -> CiqSegment:
     """Build the lists of these rows, each of them covered by at most `cells` cells."""
     point = np.ascontiguousarray(scored.point[rows])
     tree = build_tree(point, space, leaf)
@@ -69,7 +69,7 @@ def build_covered(
     entry, term = np.empty(int(entry_start[-1]), np.int32), np.empty(int(entry_start[-1]), np.int32)
     _place_entries(scored, rows, member, entry_start[:-1].copy(), entry, term)
     first = _list_starts(term, node[entry])
-    covered = Covered(
+    covered = CiqSegment(
         tree=tree,
         row=rows,
         cover_start=cover_start,

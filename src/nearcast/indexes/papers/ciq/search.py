@@ -19,7 +19,7 @@ from nearcast.indexes.shared.scores import topk_score
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.papers.ciq.lists import Covered
+    from nearcast.indexes.papers.ciq.lists import CiqSegment
 
 #: Marks begin again before they are as large as this.
 _MOST_MARKS = 2**31 - 1
@@ -27,7 +27,7 @@ _MOST_MARKS = 2**31 - 1
 _END = 2**31 - 1
 
 
-class Scratch(NamedTuple):
+class CiqScratch(NamedTuple):
     """Working memory of a search in one segment.
 
     `times` tells how often each term is said, 0 between messages. `spoken` are the words of the message that have
@@ -51,10 +51,10 @@ class Scratch(NamedTuple):
     digits: NDArray[np.int64]
 
 
-def new_scratch(covered: Covered, n_weights: int, longest: int) -> Scratch:
+def new_scratch(covered: CiqSegment, n_weights: int, longest: int) -> CiqScratch:
     """Return working memory for messages of up to `longest` words."""
     n = len(covered.row)
-    return Scratch(
+    return CiqScratch(
         np.zeros(n_weights),
         np.empty(longest, np.int32),
         np.empty(longest),

@@ -59,7 +59,7 @@ _AT_ONCE = 128
 _MANY_LISTS = 1024
 
 
-class Room(NamedTuple):
+class FastScratch(NamedTuple):
     """Room for the way of a message.
 
     `alive[l, :n_alive[l]]` are the words a cell of level l is asked for, those of its parent that go on;
@@ -79,11 +79,11 @@ class Room(NamedTuple):
     cell: NDArray[np.int64]
 
 
-def room_for(n_levels: int, n_message_words: int, n_atom_words: int) -> Room:
+def room_for(n_levels: int, n_message_words: int, n_atom_words: int) -> FastScratch:
     """Return room for messages with so many words at most, of a pyramid whose atoms have so many at most."""
     n_words = n_message_words + 1
     rows, at_once = (n_levels + 1, n_words), max(_AT_ONCE, n_words)
-    return Room(
+    return FastScratch(
         np.empty(rows, np.int32),
         np.zeros(n_levels + 1, np.int64),
         np.empty(rows, np.int32),

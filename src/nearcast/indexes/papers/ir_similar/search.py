@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nearcast.indexes.papers.ir_similar.tree import IrTree
 
 
-class Work(NamedTuple):
+class IrSimilarScratch(NamedTuple):
     """Room for one message: nodes that wait and how near they may be, and the positions of a leaf that have a word.
 
     `weight` and `n_words` are what nodes have of the message's words, by node, 0 between messages.
@@ -37,7 +37,7 @@ class Work(NamedTuple):
     place: NDArray[np.float64]
 
 
-class Cursors(NamedTuple):
+class IrSimilarCursors(NamedTuple):
     """Where the search is in the two lists of each word of a message, and where these end."""
 
     node: NDArray[np.int64]
@@ -46,11 +46,11 @@ class Cursors(NamedTuple):
     position_end: NDArray[np.int64]
 
 
-def new_work(tree: IrTree) -> Work:
+def new_work(tree: IrTree) -> IrSimilarScratch:
     """Return room to search a tree."""
     n_nodes = len(tree.forest.box)
     largest = int((tree.forest.last - tree.forest.first)[tree.forest.is_leaf > 0].max(initial=0))
-    return Work(
+    return IrSimilarScratch(
         np.empty(n_nodes, np.int32),
         np.empty(n_nodes),
         np.zeros(n_nodes),
@@ -60,9 +60,9 @@ def new_work(tree: IrTree) -> Work:
     )
 
 
-def new_cursors(n_words: int) -> Cursors:
+def new_cursors(n_words: int) -> IrSimilarCursors:
     """Return cursors for messages of up to so many words."""
-    return Cursors(*(np.empty(n_words, np.int64) for _ in Cursors._fields))
+    return IrSimilarCursors(*(np.empty(n_words, np.int64) for _ in IrSimilarCursors._fields))
 
 
 @hot_kernel

@@ -9,14 +9,14 @@ import numpy as np
 from nearcast._jit import kernel
 from nearcast.indexes.papers.ir_similar.bounds import Bounds, bounds_of
 from nearcast.indexes.shared.forest import Forest, build_forest, taken
-from nearcast.indexes.shared.scores import Scored
-from nearcast.indexes.shared.word_lists import NEEDS, WordLists, ledger_of, lists_of
+from nearcast.indexes.shared.scores import ScoredColumns
+from nearcast.indexes.shared.word_lists import NEEDS, WordPostings, ledger_of, lists_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Holders(NamedTuple):
+class TermNodes(NamedTuple):
     """The nodes with term t below are `node[start[t]:start[t + 1]]`, ascending, roots apart."""
 
     start: NDArray[np.int64]
@@ -35,10 +35,10 @@ class IrTree(NamedTuple):
 
     forest: Forest
     bounds: Bounds
-    holders: Holders
-    lists: WordLists
+    holders: TermNodes
+    lists: WordPostings
     row: NDArray[np.int64]
-    scored: Scored
+    scored: ScoredColumns
     ledger: NDArray[np.float32]
     wordless: NDArray[np.int32]
     wordless_first: NDArray[np.int64]
@@ -46,7 +46,7 @@ class IrTree(NamedTuple):
 
 
 def build_ir_tree(
-    scored: Scored, rows: NDArray[np.int64], group: NDArray[np.int64], fan_out: int, n_terms: int
+    scored: ScoredColumns, rows: NDArray[np.int64], group: NDArray[np.int64], fan_out: int, n_terms: int
 ) -> IrTree:
     """Return a tree over each group of these rows."""
     forest, order = build_forest(scored.point[rows], group, fan_out)
@@ -69,7 +69,7 @@ def build_ir_tree(
     )
 
 
-def _holders(forest: Forest, lists: WordLists) -> Holders:
+def _holders(forest: Forest, lists: WordPostings) -> TermNodes:
     """Return the nodes that have each word, but for roots."""
     n_nodes = len(forest.box)
     leaves = np.flatnonzero(forest.is_leaf)
@@ -82,7 +82,7 @@ def _holders(forest: Forest, lists: WordLists) -> Holders:
     node = np.empty(int(start[-1]), np.int32)
     seen[:] = -1
     _walk_up(forest.parent, lists.start, lists.row, leaf_of, seen, start[:-1].copy(), node)
-    return Holders(start, node)
+    return TermNodes(start, node)
 
 
 @kernel

@@ -30,7 +30,7 @@ class EntryArrays(NamedTuple):
     box: NDArray[np.float32]
 
 
-class Entries:
+class EntryLists:
     """Lists of entries in one array. A list without room moves to the end of the array, with twice as much."""
 
     def __init__(self, width: int):

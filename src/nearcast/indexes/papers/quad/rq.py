@@ -27,7 +27,7 @@ from nearcast.indexes.papers.quad.cells import LENGTH
 from nearcast.indexes.papers.quad.entries import lacking, search_list
 from nearcast.indexes.papers.quad.walk import begin_walk, empty_area, empty_stack, steps_of_place, walk_on
 from nearcast.indexes.papers.quad.words import WORDLESS, RankedKeyIndex
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, Found
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms
 from nearcast.indexes.shared.kernel_message import begin_message, end_message
 from nearcast.indexes.shared.predicates import message_parts
 
@@ -66,7 +66,7 @@ class RqTreeIndex(RankedKeyIndex):
         self._root_of[new] = self._trees.new_roots(len(new))
         return self._root_of[key]
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         arrays = self._root_of, self._trees.nodes, self._entries.arrays, self._traffic
         return int(_search_trees(*arrays, self._atoms, batch, first, found, empty_area(), empty_stack()))
 

@@ -33,7 +33,7 @@ from nearcast.indexes.papers.quad.index import QuadIndex
 from nearcast.indexes.papers.quad.trie import BITS, TREE, Trie, child_bit, child_of, sort_by_rank
 from nearcast.indexes.papers.quad.walk import begin_walk, empty_area, empty_stack, steps_of_place, walk_on
 from nearcast.indexes.shared.atoms import box_holds
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, Found, keep
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms, keep
 from nearcast.indexes.shared.kernel_message import begin_message, end_message
 from nearcast.indexes.shared.predicates import message_parts
 
@@ -85,7 +85,7 @@ class TrieQuadIndex(QuadIndex):
         super()._lay_out(node, key)
         self._trie.trim()
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         trie, way = self._trie, np.empty((len(batch.word) + 1, 3), np.int32)
         arrays = trie.rank, trie.nodes, trie.slots, self._trees.nodes, self._entries.arrays, self._traffic
         return int(_search_trie(*arrays, self._atoms, batch, first, found, empty_area(), empty_stack(), way))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nearcast.indexes.papers.rt_similar.tree import RtTree
 
 
-class Work(NamedTuple):
+class RtSimilarScratch(NamedTuple):
     """Room for one message: nodes that wait and how near they may be, and the positions verified, of which `is_seen`.
 
     `is_seen` is by position, 0 between messages.
@@ -35,23 +35,23 @@ class Work(NamedTuple):
     place: NDArray[np.float64]
 
 
-class Cursors(NamedTuple):
+class RtSimilarCursors(NamedTuple):
     """Where the search is in the runs of each word of a message, the dummy last, and where these end."""
 
     run: NDArray[np.int64]
     end: NDArray[np.int64]
 
 
-def new_work(tree: RtTree) -> Work:
+def new_work(tree: RtTree) -> RtSimilarScratch:
     """Return room to search a tree."""
     n_nodes, n_positions = len(tree.forest.box), len(tree.row)
     is_seen, seen = np.zeros(n_positions, np.uint8), np.empty(n_positions, np.int32)
-    return Work(np.empty(n_nodes, np.int32), np.empty(n_nodes), is_seen, seen, np.empty((2, 4)))
+    return RtSimilarScratch(np.empty(n_nodes, np.int32), np.empty(n_nodes), is_seen, seen, np.empty((2, 4)))
 
 
-def new_cursors(n_words: int) -> Cursors:
+def new_cursors(n_words: int) -> RtSimilarCursors:
     """Return cursors for messages of up to so many words."""
-    return Cursors(np.empty(n_words + 1, np.int64), np.empty(n_words + 1, np.int64))
+    return RtSimilarCursors(np.empty(n_words + 1, np.int64), np.empty(n_words + 1, np.int64))
 
 
 @hot_kernel

@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast._jit import kernel, step
 from nearcast.indexes.shared.forest import Forest, build_forest, taken
-from nearcast.indexes.shared.scores import Scored
+from nearcast.indexes.shared.scores import ScoredColumns
 from nearcast.indexes.shared.word_lists import amount_of, rounded
 from nearcast.similarity import most_text, near_needed
 
@@ -42,10 +42,10 @@ class RtTree(NamedTuple):
     max_distance: NDArray[np.float64]
     lists: NodeLists
     row: NDArray[np.int64]
-    scored: Scored
+    scored: ScoredColumns
 
 
-class _Entries(NamedTuple):
+class _NodeEntries(NamedTuple):
     """Entries as they come, position by position."""
 
     word: NDArray[np.int32]
@@ -54,7 +54,7 @@ class _Entries(NamedTuple):
     near: NDArray[np.float64]
 
 
-def build_rt_tree(scored: Scored, rows: NDArray[np.int64], fan_out: int, n_terms: int) -> RtTree:
+def build_rt_tree(scored: ScoredColumns, rows: NDArray[np.int64], fan_out: int, n_terms: int) -> RtTree:
     """Return the tree over these rows."""
     forest, order = build_forest(scored.point[rows], np.zeros(len(rows), np.int64), fan_out)
     row = rows[order]
@@ -65,13 +65,13 @@ def build_rt_tree(scored: Scored, rows: NDArray[np.int64], fan_out: int, n_terms
     return RtTree(forest, near, max_distance, _lists_of(entries, n_terms), row, held)
 
 
-def _entries_of(forest: Forest, scored: Scored, n_terms: int) -> _Entries:
+def _entries_of(forest: Forest, scored: ScoredColumns, n_terms: int) -> _NodeEntries:
     n_most, longest = len(scored.term) + len(scored.own), int(np.diff(scored.term_start).max(initial=0))
     word, node, position = (np.empty(n_most, np.int32) for _ in range(3))
-    entries = _Entries(word, node, position, np.empty(n_most))
+    entries = _NodeEntries(word, node, position, np.empty(n_most))
     path, ordered = np.empty(len(forest.box), np.int32), np.empty(longest, np.int32)
     n = _spread(forest, scored, n_terms, path, ordered, entries)
-    return _Entries(word[:n], node[:n], position[:n], entries.near[:n])
+    return _NodeEntries(word[:n], node[:n], position[:n], entries.near[:n])
 
 
 @kernel
@@ -155,7 +155,7 @@ def _fill_nodes(forest, scored, entries, near, max_distance):
             max_distance[parent] = max(max_distance[parent], max_distance[node])
 
 
-def _lists_of(entries: _Entries, n_terms: int) -> NodeLists:
+def _lists_of(entries: _NodeEntries, n_terms: int) -> NodeLists:
     """Return entries sorted into lists."""
     key = entries.word.astype(np.int64) << 32 | entries.node
     order = np.argsort(key, kind="stable")

@@ -42,7 +42,7 @@ from nearcast.indexes import register
 from nearcast.indexes.papers.rt_tree.order import checked_order
 from nearcast.indexes.papers.rt_tree.token_tree import ALL, TokenTreeIndex
 from nearcast.indexes.shared.atoms import box_holds
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, Found, keep
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms, keep
 from nearcast.indexes.shared.dynamic_rtree import ROOT, entry_touches
 from nearcast.indexes.shared.kernel_message import begin_message, end_message
 from nearcast.indexes.shared.node_tokens import COUNT, FIRST, inwards, shared_pairs
@@ -60,7 +60,7 @@ _FLAGS, _LAST, _PLAIN = 4, 1, 2
 _APART, _PERHAPS, _SURELY = 0, 1, 2
 
 
-class Work(NamedTuple):
+class CountingScratch(NamedTuple):
     """Room for one message: nodes that wait, the pairs it shares with one, how often atoms were met, and which were.
 
     `waits` is by node and `times` by atom, both 0 between messages. `box` are the places of all messages, rounded
@@ -114,14 +114,16 @@ class RtPlusPlusTreeIndex(TokenTreeIndex):
         flagged: NDArray[np.int32] = atoms * np.int32(_FLAGS) + is_last * np.int32(_LAST) + is_plain * np.int32(_PLAIN)
         return flagged
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         tree, n_atoms = self._tree.arrays, len(self._tree.arrays.leaf_of)
         if len(self._times) < n_atoms:
             self._met = np.empty(n_atoms, np.int32)
             self._times = np.zeros(n_atoms, np.int32)  # the last: its length says that both are long enough
         stack = np.empty(self._tree.n_levels * tree.entry.shape[1] + 1, np.int32)
         shared, waits = np.empty(len(batch.word) + 1, np.int64), np.zeros(len(tree.level), np.uint8)
-        work = Work(stack, waits, shared, self._times, self._met, inwards(batch.box), np.empty((2, 4), np.float32))
+        work = CountingScratch(
+            stack, waits, shared, self._times, self._met, inwards(batch.box), np.empty((2, 4), np.float32)
+        )
         return int(_search_lists(tree, self._tokens.arrays, self._atoms, batch, first, found, work))
 
     def _bytes(self) -> int:

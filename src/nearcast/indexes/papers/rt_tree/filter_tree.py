@@ -34,7 +34,7 @@ from nearcast.indexes import register
 from nearcast.indexes.papers.rt_tree.order import checked_order
 from nearcast.indexes.papers.rt_tree.token_tree import ALL, TokenTreeIndex
 from nearcast.indexes.shared.atoms import words_hold
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, Found, keep
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms, keep
 from nearcast.indexes.shared.dynamic_rtree import ROOT, entry_touches
 from nearcast.indexes.shared.kernel_message import begin_message, end_message
 from nearcast.indexes.shared.node_tokens import NO_WORD, shared_pairs
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
 
 
-class Work(NamedTuple):
+class FilterScratch(NamedTuple):
     """Room for one message: nodes that pass, and a token one of them shares; and the representative of each atom.
 
     Without representatives there are none.
@@ -63,9 +63,9 @@ class _FilterIndex(TokenTreeIndex):
 
     _representative = np.empty(0, np.int32)
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         n_nodes = len(self._tree.arrays.level)
-        work = Work(np.empty(n_nodes, np.int32), np.empty(2, np.int64), self._representative)
+        work = FilterScratch(np.empty(n_nodes, np.int32), np.empty(2, np.int64), self._representative)
         return int(_search_nodes(self._tree.arrays, self._tokens.arrays, self._atoms, batch, first, found, work))
 
     def candidates(self, messages: Messages, row: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -75,7 +75,7 @@ class _FilterIndex(TokenTreeIndex):
             self._bring_up_to_date()
             batch = self._batch(messages.for_kernels(), np.array([row], np.int32))
             tree = self._tree.arrays
-            work = Work(np.empty(len(tree.level), np.int32), np.empty(2, np.int64), self._representative)
+            work = FilterScratch(np.empty(len(tree.level), np.int32), np.empty(2, np.int64), self._representative)
             n_words = begin_message(batch, 0)
             n_places = message_parts(batch.box, 0, batch.place)
             n, _ = _candidate_nodes(tree, self._tokens.arrays, batch, n_words, n_places, work)

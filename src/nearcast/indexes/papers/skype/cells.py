@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MOST_CUTS = 40
 
 
-class Cells(NamedTuple):
+class LeafCells(NamedTuple):
     """Leaf cells with somebody in them: cell c is the rectangle `box[c]` and has `order[start[c]:start[c + 1]]`."""
 
     box: NDArray[np.float64]
@@ -32,13 +32,13 @@ def whole_space(point: NDArray[np.float64], space: Space) -> NDArray[np.float64]
     return np.hstack([point.min(axis=0), point.max(axis=0)])
 
 
-def leaf_cells(point: NDArray[np.float64], space: Space, leaf: int) -> Cells:
+def leaf_cells(point: NDArray[np.float64], space: Space, leaf: int) -> LeafCells:
     """Cut the space in four, again and again, until no cell has more than `leaf` points (Section 5.1.2)."""
     n = len(point)
     order, spare = np.arange(n), np.empty(n, np.int64)
     box, start = np.empty((n, 4)), np.zeros(n + 1, np.int64)
     n_cells = _cut_cells(point, whole_space(point, space), leaf, order, spare, box, start) if n else 0
-    return Cells(box[:n_cells].copy(), start[: n_cells + 1].copy(), order)
+    return LeafCells(box[:n_cells].copy(), start[: n_cells + 1].copy(), order)
 
 
 @kernel

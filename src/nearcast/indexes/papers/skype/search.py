@@ -36,7 +36,7 @@ from nearcast.similarity import near_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.papers.skype.segment import Segment
+    from nearcast.indexes.papers.skype.segment import SkypeSegment
 
 #: What stands for the text of a member that has been dropped, and for the nearness of a cell that has.
 _DROPPED = -1.0
@@ -44,7 +44,7 @@ _DROPPED = -1.0
 _MOST_MARKS = 2**31 - 1
 
 
-class Scratch(NamedTuple):
+class SkypeScratch(NamedTuple):
     """Working memory of a search in one segment.
 
     `times` tells how often each term is said, 0 between messages. `spoken` are the words of the message that have
@@ -67,10 +67,10 @@ class Scratch(NamedTuple):
     digits: NDArray[np.int64]
 
 
-def new_scratch(segment: Segment, n_weights: int, longest: int) -> Scratch:
+def new_scratch(segment: SkypeSegment, n_weights: int, longest: int) -> SkypeScratch:
     """Return working memory for messages of up to `longest` words."""
     n, n_cells = len(segment.row), len(segment.box)
-    return Scratch(
+    return SkypeScratch(
         np.zeros(n_weights),
         np.empty(longest, np.int32),
         np.zeros((longest + 1, 4)),

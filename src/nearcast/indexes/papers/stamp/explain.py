@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from nearcast.columns import Messages
     from nearcast.geo import Space
     from nearcast.indexes.papers.stamp.construction import Filters
-    from nearcast.indexes.papers.stamp.search_state import Held
+    from nearcast.indexes.papers.stamp.search_state import StampArrays
 
 
 class _Case(NamedTuple):
     """One subscription and one message."""
 
-    held: Held
+    held: StampArrays
     member: int
     has: set[int]
     place: NDArray[np.float64]
@@ -45,7 +45,7 @@ class _Case(NamedTuple):
 
 
 def stamp_lines(
-    held: Held,
+    held: StampArrays,
     member: int,
     messages: Messages,
     row: int,
@@ -135,7 +135,7 @@ def _by_words(case: _Case, prefix: Prefix, filters: Filters) -> str | None:
     return None
 
 
-def _leaf_of(held: Held, member: int) -> int:
+def _leaf_of(held: StampArrays, member: int) -> int:
     """Return the leaf a member is listed in."""
     n_leaves = int(held.tree.level_start[1])
     if member < held.tree.last[n_leaves - 1]:

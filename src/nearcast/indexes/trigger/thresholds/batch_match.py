@@ -12,7 +12,14 @@ from nearcast.indexes import Matches
 from nearcast.indexes.shared.gather import merge_hits
 from nearcast.indexes.shared.threads import in_threads
 from nearcast.indexes.trigger.thresholds.components import Component
-from nearcast.indexes.trigger.thresholds.search import HITS, LOOKED_AT, VERIFIED, Batch, Work, new_work
+from nearcast.indexes.trigger.thresholds.search import (
+    HITS,
+    LOOKED_AT,
+    VERIFIED,
+    ThresholdBatch,
+    ThresholdScratch,
+    new_work,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +32,7 @@ _FIRST_ROOM = 1 << 14
 _NO_FOUND = np.empty(0, np.int32)
 
 
-class _Sorted(NamedTuple):
+class _ChunkScores(NamedTuple):
     """What a chunk of messages concerns: slots and scores end to end, and where those of each message begin."""
 
     slots: NDArray[np.int32]
@@ -35,19 +42,21 @@ class _Sorted(NamedTuple):
     verified: int
 
 
-class MovingMatcher:
+class ThresholdMatcher:
     """Runs searches and keeps their scratch space between calls."""
 
     def __init__(self, undo: UndoLog) -> None:
         self._undo = undo
-        self._idle: list[Work] = []
+        self._idle: list[ThresholdScratch] = []
 
-    def match(self, components: Sequence[Component], batch: Batch, n_terms: int, n_slots: int, threads: int) -> Matches:
+    def match(
+        self, components: Sequence[Component], batch: ThresholdBatch, n_terms: int, n_slots: int, threads: int
+    ) -> Matches:
         """Return the rows that each message concerns, slots ascending."""
         n = len(batch.box)
         longest = int(np.diff(batch.term_start).max(initial=0))
 
-        def run(first: int) -> _Sorted:
+        def run(first: int) -> _ChunkScores:
             work = self._borrow(n_terms, longest)
             work, done = _search_chunk(components, batch, first, min(first + _CHUNK, n), work, n_slots)
             self._idle.append(work)
@@ -60,7 +69,7 @@ class MovingMatcher:
             chunks = [run(first) for first in starts]
         return _joined(chunks)
 
-    def _borrow(self, n_terms: int, longest: int) -> Work:
+    def _borrow(self, n_terms: int, longest: int) -> ThresholdScratch:
         """Return idle scratch space that is large enough, or new one."""
         try:
             work = self._idle.pop()
@@ -72,8 +81,8 @@ class MovingMatcher:
 
 
 def _search_chunk(
-    components: Sequence[Component], batch: Batch, first: int, last: int, work: Work, n_slots: int
-) -> tuple[Work, _Sorted]:
+    components: Sequence[Component], batch: ThresholdBatch, first: int, last: int, work: ThresholdScratch, n_slots: int
+) -> tuple[ThresholdScratch, _ChunkScores]:
     """Search every component for the messages first to last, and sort what was found."""
     work.tally[:] = 0
     for component in components:
@@ -99,10 +108,10 @@ def _search_chunk(
         slots,
         score,
     )
-    return work, _Sorted(slots, score, begin, int(work.tally[LOOKED_AT]), int(work.tally[VERIFIED]))
+    return work, _ChunkScores(slots, score, begin, int(work.tally[LOOKED_AT]), int(work.tally[VERIFIED]))
 
 
-def _with_more_room(work: Work) -> Work:
+def _with_more_room(work: ThresholdScratch) -> ThresholdScratch:
     return work._replace(
         hit_slot=np.concatenate([work.hit_slot, np.empty_like(work.hit_slot)]),
         hit_score=np.concatenate([work.hit_score, np.empty_like(work.hit_score)]),
@@ -110,7 +119,7 @@ def _with_more_room(work: Work) -> Work:
     )
 
 
-def _joined(chunks: list[_Sorted]) -> Matches:
+def _joined(chunks: list[_ChunkScores]) -> Matches:
     looked_at, verified = sum(chunk.looked_at for chunk in chunks), sum(chunk.verified for chunk in chunks)
     if len(chunks) == 1:
         return Matches(chunks[0].begin, chunks[0].slots, chunks[0].score, looked_at, verified)

@@ -28,7 +28,7 @@ from nearcast.indexes.trigger.thresholds.rows import FIRST, THRESHOLD, comes_bef
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Fields of `Work.tally`.
+# Fields of `ThresholdScratch.tally`.
 HITS, LOOKED_AT, VERIFIED, BLOCKS_TRIED, WAITING = 0, 1, 2, 3, 4
 
 #: Candidates that are collected before they are scored.
@@ -38,7 +38,7 @@ _ANY_WORD = -1
 _WORTH_ASKING = 64
 
 
-class Batch(NamedTuple):
+class ThresholdBatch(NamedTuple):
     """Messages as searches read them, and the weights of words; `earth` holds 1 on the earth."""
 
     term_start: NDArray[np.int64]
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
     earth: NDArray[np.uint8]
 
 
-class Work(NamedTuple):
+class ThresholdScratch(NamedTuple):
     """Scratch space of one thread.
 
     `counts` tells how often the message says each term. The first of `said`, `u`, `after` and `bits` are its words in
@@ -76,9 +76,9 @@ class Work(NamedTuple):
     tally: NDArray[np.int64]
 
 
-def new_work(n_terms: int, longest: int, room: int) -> Work:
+def new_work(n_terms: int, longest: int, room: int) -> ThresholdScratch:
     """Make scratch space for this many terms, words of a message, and hits."""
-    return Work(
+    return ThresholdScratch(
         np.zeros(n_terms),
         np.empty(longest, np.int32),
         np.empty(longest, np.float32),

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nearcast.topk.window.ir_tree.search import search_trees
-from nearcast.topk.window.ir_tree.tree import Trees, add_tree, new_trees
+from nearcast.topk.window.ir_tree.tree import WindowTrees, add_tree, new_trees
 from nearcast.topk.window.segmented_index import SegmentedMessages
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from nearcast.geo import Space
 
-__all__ = ["IrTreeIndex"]
+__all__ = ["IrTreeWindowIndex"]
 
 
-class IrTreeIndex(SegmentedMessages):
+class IrTreeWindowIndex(SegmentedMessages):
     """Segments of IR-trees."""
 
     def __init__(self, space: Space, by_time: bool = False):
@@ -36,8 +36,8 @@ class IrTreeIndex(SegmentedMessages):
     def _add_segment(self, first: int, end: int) -> None:
         add_tree(self._columns, self._held(), first, end, self._weights(), self.space.is_earth)
 
-    def _arrays(self) -> Trees:
-        return Trees(self._segment_table(), *self._segment_arrays())
+    def _arrays(self) -> WindowTrees:
+        return WindowTrees(self._segment_table(), *self._segment_arrays())
 
     def _n_groups(self) -> int:
         nodes, _ = self._columns
