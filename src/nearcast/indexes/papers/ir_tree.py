@@ -28,9 +28,17 @@ import numpy as np
 
 from nearcast._jit import hot_kernel
 from nearcast.indexes import register
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, BooleanIndex, FoundAtoms, keep
+from nearcast.indexes.shared.boolean_index import (
+    LOOKED_AT,
+    VERIFIED,
+    BooleanBatch,
+    BooleanIndex,
+    FoundAtoms,
+    finish_message,
+    keep,
+)
 from nearcast.indexes.shared.dynamic_rtree import ENTRIES, ROOT, DynamicRTree, checked_entries, entry_touches
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.node_tokens import (
     COUNT,
     FIRST,
@@ -223,9 +231,6 @@ def _search_files(tree, files, atoms, batch, first, found, work):
                     verified += 1
                     if entry_touches(tree.box, node, slot, batch.place, n_places):
                         at = keep(atoms, entry, batch, message, n_places, found, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size

@@ -22,8 +22,16 @@ import numpy as np
 from nearcast._jit import hot_kernel, kernel
 from nearcast.indexes import register
 from nearcast.indexes.shared.atoms import box_holds, words_hold
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, BooleanIndex, FoundAtoms, keep
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.boolean_index import (
+    LOOKED_AT,
+    VERIFIED,
+    BooleanBatch,
+    BooleanIndex,
+    FoundAtoms,
+    finish_message,
+    keep,
+)
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.number_lists import NumberLists
 from nearcast.indexes.shared.predicates import message_parts
 
@@ -122,9 +130,6 @@ def _search_lists(lists, atoms, batch, first, found):
                     verified += 1
                     if box_holds(atoms, atom, batch.place, n_places):
                         at = keep(atoms, atom, batch, message, n_places, found, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size

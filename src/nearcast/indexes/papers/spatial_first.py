@@ -24,9 +24,17 @@ import numpy as np
 from nearcast._jit import hot_kernel
 from nearcast.indexes import register
 from nearcast.indexes.shared.atoms import words_hold
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, BooleanIndex, FoundAtoms, keep
+from nearcast.indexes.shared.boolean_index import (
+    LOOKED_AT,
+    VERIFIED,
+    BooleanBatch,
+    BooleanIndex,
+    FoundAtoms,
+    finish_message,
+    keep,
+)
 from nearcast.indexes.shared.dynamic_rtree import ROOT, DynamicRTree, checked_entries, entry_touches
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.predicates import message_parts
 
 if TYPE_CHECKING:
@@ -94,9 +102,6 @@ def _search_tree(tree, atoms, batch, first, found, stack):
                         verified += 1
                         if words_hold(atoms, entry, batch.has):
                             at = keep(atoms, entry, batch, message, n_places, found, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size

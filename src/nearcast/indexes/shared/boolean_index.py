@@ -19,6 +19,7 @@ from nearcast.geo.hilbert import hilbert_keys
 from nearcast.indexes import Matches
 from nearcast.indexes.shared.atoms import Atoms, AtomStore, box_holds, rest_holds, words_hold
 from nearcast.indexes.shared.gather import merge_found, place_in_message_order
+from nearcast.indexes.shared.kernel_message import end_message
 from nearcast.indexes.shared.stored_index import StoredIndex, table_arrays
 
 if TYPE_CHECKING:
@@ -244,21 +245,41 @@ class _ChunkSlots(NamedTuple):
 
 
 @step
-def keep(atoms, atom, batch, message, n_places, found, at):
-    """Enter an atom, whose words and rectangle hold, as number `at` if the rest of it holds too; return the next.
+def enter(atom, found, at):
+    """Enter an atom, all of which holds, as number `at`; return the next number.
 
     Beyond the room there is, atoms are counted only: a search that ends there begins with this message again.
     """
+    if at < found.atom.size:
+        found.atom[at] = atom
+    return at + 1
+
+
+@step
+def keep(atoms, atom, batch, message, n_places, found, at):
+    """Enter an atom, whose words and rectangle hold, if the rest of it holds too; return the next number."""
     if rest_holds(atoms, atom, batch, message, n_places):
-        if at < found.atom.size:
-            found.atom[at] = atom
-        at += 1
+        at = enter(atom, found, at)
     return at
 
 
 @step
 def verify(atoms, atom, batch, message, n_places, found, at):
-    """Do what `keep` does with an atom of which nothing is known yet: rectangle and words are asked first."""
+    """Enter an atom of which nothing is known yet, if all of it holds; return the next number."""
     if box_holds(atoms, atom, batch.place, n_places) and words_hold(atoms, atom, batch.has):
         at = keep(atoms, atom, batch, message, n_places, found, at)
     return at
+
+
+@step
+def finish_message(batch, message, n_words, found, at, looked_at, verified):
+    """End the search for a message: clear its marks, and note where its atoms end and what was counted up to it.
+
+    Return whether there was room for all of them; if not, nothing is noted.
+    """
+    end_message(batch, n_words)
+    if at > found.atom.size:
+        return False
+    found.end[message] = at
+    found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
+    return True

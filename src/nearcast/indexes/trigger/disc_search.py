@@ -13,8 +13,9 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, step
 from nearcast.geo import place_distance
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.discs import NOWHERE
-from nearcast.indexes.trigger.reach import WILDCARD, comes_before, frame_place
+from nearcast.indexes.trigger.reach import WILDCARD, frame_place
 from nearcast.indexes.trigger.rows import (
     FUNCTION,
     MAX_DISTANCE,

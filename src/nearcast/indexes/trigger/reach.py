@@ -14,6 +14,7 @@ import numpy as np
 
 from nearcast._jit import kernel, step
 from nearcast.geo import EARTH_RADIUS_M
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.rows import (
     FUNCTION,
     MAX_DISTANCE,
@@ -163,9 +164,3 @@ def _by_falling_weight(code, first, last, weight, out):
             out[j] = out[j - 1]
             j -= 1
         out[j] = term
-
-
-@step
-def comes_before(weight, term, other):
-    """Tell whether a term stands before another one in the order of prefixes."""
-    return weight[term] > weight[other] or (weight[term] == weight[other] and term < other)

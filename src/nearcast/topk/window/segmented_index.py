@@ -18,6 +18,7 @@ from nearcast.topk.window.answers import SliceAnswers, SliceSearch, answers
 from nearcast.topk.window.contract import LiveRows
 from nearcast.topk.window.scores import N_WORDS, ROW, WORD_FIRST, first_word, n_words_of
 from nearcast.topk.window.scratch import ScratchLender
+from nearcast.topk.window.segment_search import SearchRequest
 from nearcast.topk.window.stored_messages import StoredMessages
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class SegmentedMessages(StoredMessages):
     @property
     @abstractmethod
     def _kernel(self) -> Callable[..., int]:
-        """The search."""
+        """The search: takes a `SearchRequest`, `_arrays()`, which rows of the asked, scratch, answers and work."""
 
     @property
     def nbytes(self) -> int:
@@ -244,14 +245,22 @@ class SegmentedMessages(StoredMessages):
         if self._view is None:
             tail = np.array([self._tail_row, self.next_row], np.int64) - self._rows.base
             self._view = (self._held(), tail, self._arrays())
-        view = self._view
+        held, tail, segments = self._view
+        request = SearchRequest(
+            asked=asked,
+            keep=keep,
+            floor=floor,
+            alive=alive,
+            held=held,
+            tail=tail,
+            by_time=self.by_time,
+            is_earth=self.space.is_earth,
+        )
         n_words, n_kept = int(np.diff(asked.word_start).max(initial=0)), int(keep.max(initial=0))
 
         def answer(which: NDArray[np.int64], room: SliceAnswers) -> int:
-            with self._lender.lent(n_words, self._n_groups(), n_kept) as working:
-                given = (asked, which, keep, floor, alive, *view, self.by_time, self.space.is_earth)
-                answered: int = self._kernel(*given, *working, *room, work)
-                return answered
+            with self._lender.lent(n_words, self._n_groups(), n_kept) as scratch:
+                return int(self._kernel(request, segments, which, scratch, room, work))
 
         return answer
 

@@ -23,9 +23,9 @@ from nearcast.indexes.papers.ap_tree.layout import (
 )
 from nearcast.indexes.papers.ap_tree.order import rank_message
 from nearcast.indexes.shared.atoms import words_hold
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, keep
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, enter, finish_message, keep
 from nearcast.indexes.shared.filters import term_bit
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.predicates import boxes_overlap, message_parts
 
 if TYPE_CHECKING:
@@ -95,11 +95,8 @@ def search_tree(tree, rank, atoms, batch, first, found, scratch):
                 verified += n
                 for i in range(n):
                     at = _verify(tree, scratch.waiting[i], atoms, batch, message, part, n_places, scratch, found, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size
 
 
@@ -163,9 +160,7 @@ def _verify(tree, entry, atoms, batch, message, part, n_places, scratch, found, 
         if words_hold(atoms, atom, batch.has):
             at = keep(atoms, atom, batch, message, n_places, found, at)
         return at
-    if at < found.atom.size:
-        found.atom[at] = atom
-    return at + 1
+    return enter(atom, found, at)
 
 
 @step

@@ -38,8 +38,8 @@ from nearcast.indexes.papers.fast.layout import (
     step_of,
     term_bit,
 )
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, verify
-from nearcast.indexes.shared.kernel_message import begin_message, end_message, sort_words
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, enter, finish_message, verify
+from nearcast.indexes.shared.kernel_message import begin_message, sort_words
 from nearcast.indexes.shared.predicates import boxes_overlap, message_parts
 
 if TYPE_CHECKING:
@@ -116,11 +116,8 @@ def search_pyramid(pyramid, atoms, batch, room, first, found):
                 for i in range(n_lists):
                     looked_at += length_of(room.a_list[i])
                 verified, at = _read(pyramid, atoms, batch, message, part, n_places, room, n_lists, found, verified, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size
 
 
@@ -281,9 +278,7 @@ def _read(pyramid, atoms, batch, message, part, n_places, room, n_lists, found, 
             inside = (entry[row, X_MIN] < x_max) & (entry[row, X_MAX] > x_min)
             inside &= (entry[row, Y_MIN] < y_max) & (entry[row, Y_MAX] > y_min)
             if inside or boxes_overlap(atoms.box, atom, place[part, 0], place[part, 1], place[part, 2], place[part, 3]):
-                if at < found.atom.size:
-                    found.atom[at] = atom
-                at += 1
+                at = enter(atom, found, at)
     return verified, at
 
 

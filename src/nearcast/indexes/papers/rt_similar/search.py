@@ -14,6 +14,7 @@ from nearcast.indexes.shared.packed_rtree import place_gap
 from nearcast.indexes.shared.predicates import message_parts
 from nearcast.indexes.shared.rebuilt_index import axis_gap
 from nearcast.indexes.shared.scores import near_score, text_score
+from nearcast.indexes.shared.search_arrays import FoundSlots
 from nearcast.similarity import near_of, score_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def search_tree(tree, slot_of, asked, is_earth, work, cursors, message, slots, s
 
     Level by level: nodes come up in ascending order, and so the cursors only move forward.
     """
+    found = FoundSlots(slots, scores, slot_of)
     n_words = begin_message(asked, message)
     n_places = message_parts(asked.box, message, work.place)
     _set_cursors(tree.lists.start, asked, n_words, cursors)
@@ -73,7 +75,7 @@ def search_tree(tree, slot_of, asked, is_earth, work, cursors, message, slots, s
             cursors.run[j] = run
             if run < cursors.end[j] and tree.lists.node[run] == node:
                 n_seen, n_found = _try_list(
-                    tree, run, near, slot_of, asked, is_earth, work, message, n_seen, n_found, slots, scores, tally
+                    tree, run, near, asked, is_earth, work, message, n_seen, found, n_found, tally
                 )
         if not tree.forest.is_leaf[node]:
             for child in range(tree.forest.first[node], tree.forest.last[node]):
@@ -107,7 +109,7 @@ def _wait_if_in_reach(tree, node, is_earth, n_places, work, n_waiting, tally):
 
 
 @step
-def _try_list(tree, run, near, slot_of, asked, is_earth, work, message, n_seen, n_found, slots, scores, tally):
+def _try_list(tree, run, near, asked, is_earth, work, message, n_seen, found, n_found, tally):
     """Try the entries of a list of a node that may be this near; return how many were verified and found so far."""
     lists, scored = tree.lists, tree.scored
     tally[LOOKED_AT] += lists.first[run + 1] - lists.first[run]
@@ -123,9 +125,9 @@ def _try_list(tree, run, near, slot_of, asked, is_earth, work, message, n_seen, 
         tally[VERIFIED] += 1
         text = text_score(scored, position, asked.has, asked.totals, message)
         score = score_of(scored.text_weight[position], text, own_near)
-        slot = slot_of[tree.row[position]]
+        slot = found.slot_of[tree.row[position]]
         if score >= scored.threshold[position] and slot >= 0:
-            slots[n_found], scores[n_found] = slot, score
+            found.slots[n_found], found.scores[n_found] = slot, score
             n_found += 1
     return n_seen, n_found
 

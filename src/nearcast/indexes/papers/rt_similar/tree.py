@@ -10,6 +10,7 @@ from nearcast._jit import kernel, step
 from nearcast.indexes.shared.forest import Forest, build_forest, taken
 from nearcast.indexes.shared.scores import ScoredColumns
 from nearcast.indexes.shared.word_lists import amount_of, rounded
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.similarity import most_text, near_needed
 
 if TYPE_CHECKING:
@@ -127,17 +128,12 @@ def _order_words(scored, position, ordered):
     n = 0
     for i in range(scored.term_start[position], scored.term_start[position + 1]):
         term, at = scored.term[i], n
-        while at > 0 and _comes_before(scored.weight, term, ordered[at - 1]):
+        while at > 0 and comes_before(scored.weight, term, ordered[at - 1]):
             ordered[at] = ordered[at - 1]
             at -= 1
         ordered[at] = term
         n += 1
     return n
-
-
-@step
-def _comes_before(weight, one, other):
-    return weight[one] > weight[other] or (weight[one] == weight[other] and one < other)
 
 
 @kernel

@@ -42,9 +42,17 @@ from nearcast.indexes import register
 from nearcast.indexes.papers.rt_tree.order import checked_order
 from nearcast.indexes.papers.rt_tree.token_tree import ALL, TokenTreeIndex
 from nearcast.indexes.shared.atoms import box_holds
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms, keep
+from nearcast.indexes.shared.boolean_index import (
+    LOOKED_AT,
+    VERIFIED,
+    BooleanBatch,
+    FoundAtoms,
+    enter,
+    finish_message,
+    keep,
+)
 from nearcast.indexes.shared.dynamic_rtree import ROOT, entry_touches
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.node_tokens import COUNT, FIRST, inwards, shared_pairs
 from nearcast.indexes.shared.predicates import NO_SHAPE, message_parts
 
@@ -135,7 +143,7 @@ def _search_lists(tree, tokens, atoms, batch, first, found, work):
     """Search the messages from `first` on; return the first that is not done."""
     at = found.end[first - 1] if first > 0 else 0
     for message in range(first, found.end.size):
-        looked_at = tree.n_entries[tree.state[ROOT]]
+        looked_at, first_atom = found.tally[LOOKED_AT] + tree.n_entries[tree.state[ROOT]], at
         n_words = begin_message(batch, message)
         n_places = message_parts(batch.box, message, batch.place)
         _round_parts(batch.place, n_places, work.box, message, work.place)
@@ -149,17 +157,15 @@ def _search_lists(tree, tokens, atoms, batch, first, found, work):
             for s in range(shared_pairs(tokens, node, batch, n_words, work.shared.size, work.shared)):
                 pair = work.shared[s]
                 looked_at += tokens.list[pair, COUNT]
+                counts = n_waiting, n_met, at
                 n_waiting, n_met, at = _read_list(
-                    tree, tokens, node, pair, level, atoms, batch, message, n_places, work, n_waiting, n_met, found, at
+                    tree, tokens, node, pair, level, atoms, batch, message, n_places, work, found, counts
                 )
         for i in range(n_met):
             work.times[work.met[i]] = 0
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        verified = found.tally[VERIFIED] + at - first_atom
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.tally[LOOKED_AT] += looked_at
-        found.tally[VERIFIED] += at - (found.end[message - 1] if message > 0 else 0)
-        found.end[message] = at
     return found.end.size
 
 
@@ -179,13 +185,12 @@ def _begin_at_root(tree, place, n_places, stack):
 
 
 @step
-def _read_list(
-    tree, tokens, node, pair, level, atoms, batch, message, n_places, work, n_waiting, n_met, found, at
-):  # fmt: skip
+def _read_list(tree, tokens, node, pair, level, atoms, batch, message, n_places, work, found, counts):
     """Count the atoms of a list that touch a message, enter those that are full, and go down to those that are not.
 
-    Return how many nodes wait, how many atoms were met, and how many entered so far.
+    `counts` are how many nodes wait, how many atoms were met, and how many entered so far; they are returned anew.
     """
+    n_waiting, n_met, at = counts
     begin = tokens.list[pair, FIRST]
     for i in range(begin, begin + tokens.list[pair, COUNT]):
         touch = _touch(tokens.rect, i, work.place, n_places)
@@ -209,9 +214,7 @@ def _read_list(
             if (item & _PLAIN) == 0:
                 at = keep(atoms, atom, batch, message, n_places, found, at)
             else:
-                if at < found.atom.size:
-                    found.atom[at] = atom
-                at += 1
+                at = enter(atom, found, at)
     return n_waiting, n_met, at
 
 

@@ -34,9 +34,9 @@ from nearcast.indexes import register
 from nearcast.indexes.papers.rt_tree.order import checked_order
 from nearcast.indexes.papers.rt_tree.token_tree import ALL, TokenTreeIndex
 from nearcast.indexes.shared.atoms import words_hold
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms, keep
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms, finish_message, keep
 from nearcast.indexes.shared.dynamic_rtree import ROOT, entry_touches
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.node_tokens import NO_WORD, shared_pairs
 from nearcast.indexes.shared.predicates import message_parts
 
@@ -182,7 +182,7 @@ def _search_nodes(tree, tokens, atoms, batch, first, found, work):
         n_words = begin_message(batch, message)
         n_places = message_parts(batch.box, message, batch.place)
         n, looked_at = _candidate_nodes(tree, tokens, batch, n_words, n_places, work)
-        verified = 0
+        looked_at, verified = found.tally[LOOKED_AT] + looked_at, found.tally[VERIFIED]
         for i in range(n - 1, -1, -1):
             node = work.nodes[i]
             if tree.level[node] > 0:
@@ -195,12 +195,8 @@ def _search_nodes(tree, tokens, atoms, batch, first, found, work):
                         verified += 1
                         if words_hold(atoms, atom, batch.has):
                             at = keep(atoms, atom, batch, message, n_places, found, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT] += looked_at
-        found.tally[VERIFIED] += verified
     return found.end.size
 
 

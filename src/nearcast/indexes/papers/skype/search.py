@@ -25,12 +25,12 @@ from nearcast.indexes.papers.skype.groups import (
     tidy_cell,
     tidy_group,
 )
-from nearcast.indexes.papers.skype.segment import comes_before
 from nearcast.indexes.shared.gather import sort_scored
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, VERIFIED
 from nearcast.indexes.shared.packed_rtree import place_gap, place_touches
 from nearcast.indexes.shared.predicates import message_parts
 from nearcast.indexes.shared.scores import topk_score
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.similarity import near_of
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from nearcast.indexes.papers.skype.groups import (
     sort_entries,
 )
 from nearcast.indexes.shared.packed_rtree import gap_to_outside
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.similarity import near_needed
 
 if TYPE_CHECKING:
@@ -134,15 +135,6 @@ def _list_starts(term: NDArray[np.int32], cell: NDArray[np.int32]) -> NDArray[np
     is_new = np.ones(len(term), bool)
     is_new[1:] = (term[1:] != term[:-1]) | (cell[1:] != cell[:-1])
     return np.flatnonzero(is_new)
-
-
-@step
-def comes_before(weight, a, b):
-    """Tell whether word a stands before word b: the heavier first, of equals the lower term.
-
-    Heavy words are rare: this is the paper's increasing order of frequency, fixed by the weights.
-    """
-    return weight[a] > weight[b] or (weight[a] == weight[b] and a < b)
 
 
 @kernel

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import kernel, step
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.similarity import counts_weights, most_text, near_needed
 
 if TYPE_CHECKING:
@@ -47,12 +48,6 @@ class SubscriptionWords(NamedTuple):
 def room_for_words(longest: int) -> SubscriptionWords:
     """Return arrays for subscriptions of up to `longest` words."""
     return SubscriptionWords(np.empty(longest, np.int32), np.empty(longest + 1), np.empty(longest + 1))
-
-
-@step
-def comes_before(weight, one, other):
-    """Tell whether a term stands before another in the order of tokens (Section III-A)."""
-    return weight[one] > weight[other] or (weight[one] == weight[other] and one < other)
 
 
 @step

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
-from nearcast.indexes.papers.stamp.bounds import comes_before
 from nearcast.indexes.papers.stamp.candidates import NEXT
 from nearcast.indexes.papers.stamp.leaves import Leaf, open_lists, search_leaf
 from nearcast.indexes.papers.stamp.lists import NO_LIST, find_list
@@ -13,6 +12,7 @@ from nearcast.indexes.papers.stamp.prefixes import DUMMY
 from nearcast.indexes.shared.gather import sort_scored
 from nearcast.indexes.shared.packed_rtree import place_gap, place_touches
 from nearcast.indexes.shared.predicates import mark_terms, message_parts
+from nearcast.indexes.shared.word_order import comes_before
 
 #: Numbers that a stamp can hold.
 _MOST_NUMBERS = 2**31 - 1

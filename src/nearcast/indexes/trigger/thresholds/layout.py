@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import kernel, step
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.thresholds.bounds import (
     BLOCK,
     CORNERS,
@@ -30,7 +31,6 @@ from nearcast.indexes.trigger.thresholds.rows import (
     ThresholdRows,
     X,
     Y,
-    comes_before,
 )
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _fill_loose(rows, weight, frame, is_earth, entries):
         for i in range(first, last):
             later, bits = 0.0, np.uint32(0)
             for j in range(first, last):
-                if comes_before(rows.term[i], rows.term[j], weight):
+                if comes_before(weight, rows.term[i], rows.term[j]):
                     later += weight[rows.term[j]] ** 2
                     bits |= signature_bit(rows.term[j])
             entries.text[i] = w * weight[rows.term[i]] / np.sqrt(own) if own > 0.0 else 0.0

@@ -11,6 +11,7 @@ from nearcast._jit import kernel, step
 from nearcast.columns import TOPK, Scoring, Subscriptions, gathered, joined
 from nearcast.geo import BOX, Regions, place_distance
 from nearcast.indexes.shared.scores import own_amounts, tfidf_common
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.similarity import TFIDF, near_of, score_of, tfidf_of
 
 if TYPE_CHECKING:
@@ -123,17 +124,11 @@ def subscriptions_of(rows: ThresholdRows) -> Subscriptions:
 
 
 @step
-def comes_before(term, other, weight):
-    """Tell whether a word stands before another in the order of all words: rare ones, which weigh most, first."""
-    return weight[term] > weight[other] or (weight[term] == weight[other] and term < other)
-
-
-@step
 def shares_earlier(rows, row, term, weight, count):
     """Tell whether a row shares a word with the message that stands before `term`."""
     for i in range(int(rows.record[row, FIRST]), int(rows.record[row, LAST])):
         word = rows.term[i]
-        if word < count.size and count[word] > 0.0 and comes_before(word, term, weight):
+        if word < count.size and count[word] > 0.0 and comes_before(weight, word, term):
             return True
     return False
 

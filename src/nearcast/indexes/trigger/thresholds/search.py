@@ -8,6 +8,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, step
 from nearcast.indexes.shared.scores import count_words, forget_words
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.thresholds.bounds import (
     BLOCK,
     CORNERS,
@@ -23,7 +24,7 @@ from nearcast.indexes.trigger.thresholds.bounds import (
 )
 from nearcast.indexes.trigger.thresholds.frame import VIEW, set_view
 from nearcast.indexes.trigger.thresholds.layout import list_of, signature_bit
-from nearcast.indexes.trigger.thresholds.rows import FIRST, THRESHOLD, comes_before, exact_score, shares_earlier
+from nearcast.indexes.trigger.thresholds.rows import FIRST, THRESHOLD, exact_score, shares_earlier
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -121,7 +122,7 @@ def _sort_words(said, n, weight):
     while gap > 0:
         for i in range(gap, n):
             term, j = said[i], i
-            while j >= gap and comes_before(term, said[j - gap], weight):
+            while j >= gap and comes_before(weight, term, said[j - gap]):
                 said[j] = said[j - gap]
                 j -= gap
             said[j] = term

@@ -6,62 +6,39 @@ import math
 
 from nearcast._jit import hot_kernel, step
 from nearcast.similarity import MARGIN, score_of
-from nearcast.topk.window.best_heap import bar_of, write_in_rank
+from nearcast.topk.window.best_heap import bar_of
 from nearcast.topk.window.blocks.lists import BLOCKS, LISTS, PLACES, POSTINGS, ROUND_DOWN, ROWS, RUNS
 from nearcast.topk.window.bounds import LAST_ROW, U_MAX, U_MIN, most_text_between, near_to_group, rest_of
 from nearcast.topk.window.frontier import pop, push
 from nearcast.topk.window.scores import count_of, is_alive, near_to
-from nearcast.topk.window.single_messages import look_at_tail, offer
-from nearcast.topk.window.word_plan import make_plan
+from nearcast.topk.window.segment_search import begin_query, finish_query
+from nearcast.topk.window.single_messages import offer
 
 #: A code is the number of a word and a segment, then the number of a block or run, then which of the two.
 _NUMBER_BITS = 32
 
 
 @hot_kernel
-def search_lists(
-    asked, these, keep, floor, alive, held, tail, lists, by_time, is_earth, plan, frontier, kept, row, score, n, work
-):
+def search_lists(request, lists, these, scratch, answers, work):
     """Find the messages for `these` of the asked; return how many were answered before the room was full."""
     written = 0
     for i in range(these.size):
-        which = these[i]
-        n_kept = 0
-        if keep[which] > 0:
-            n_words = make_plan(asked, which, plan)
-            n_kept = look_at_tail(
-                asked, which, held, tail, alive, floor[which], by_time, is_earth, plan, n_words, kept, keep[which]
-            )
-            n_kept = _look_at_lists(
-                asked,
-                which,
-                held,
-                lists,
-                alive,
-                floor[which],
-                by_time,
-                is_earth,
-                plan,
-                n_words,
-                frontier,
-                kept,
-                n_kept,
-                keep[which],
-                work,
-            )
-        if written + n_kept > row.size:
+        which, n_kept = these[i], 0
+        if request.keep[which] > 0:
+            n_words, n_kept = begin_query(request, which, scratch)
+            n_kept = _look_at_lists(request, lists, which, n_words, n_kept, scratch, work)
+        if not finish_query(scratch, n_kept, answers, i, written):
             return i
-        write_in_rank(kept, n_kept, row, score, written)
-        n[i] = n_kept
         written += n_kept
     return these.size
 
 
 @step
-def _look_at_lists(
-    asked, which, held, lists, alive, floor, by_time, is_earth, plan, n_words, frontier, kept, n_kept, capacity, work
-):
+def _look_at_lists(request, lists, which, n_words, n_kept, scratch, work):
     """Look at the groups of all lists, best bound first; return how many messages are kept."""
+    asked, held, alive, is_earth = request.asked, request.held, request.alive, request.is_earth
+    plan, frontier, kept = scratch.plan, scratch.frontier, scratch.kept
+    floor, capacity = request.floor[which], request.keep[which]
     x, y = asked.point[which, 0], asked.point[which, 1]
     cosine = max(math.cos(math.radians(y)) - 1e-15, 0.0) if is_earth else 0.0
     w, max_distance = asked.text_weight[which], asked.max_distance[which]
@@ -116,7 +93,7 @@ def _look_at_lists(
                 continue
             if lists.mark[j] & plan.before[i] != 0 and _is_elsewhere(held, place, plan, i, lists.mark[j]):
                 continue
-            n_kept = offer(asked, which, held, place, near, floor, by_time, kept, n_kept, capacity)
+            n_kept = offer(asked, which, held, place, near, floor, request.by_time, kept, n_kept, capacity)
             bar = bar_of(kept, n_kept, capacity, floor) - MARGIN
     work[which] += looked
     return n_kept

@@ -6,62 +6,40 @@ import math
 
 from nearcast._jit import hot_kernel, step
 from nearcast.similarity import MARGIN, score_of
-from nearcast.topk.window.best_heap import bar_of, write_in_rank
+from nearcast.topk.window.best_heap import bar_of
 from nearcast.topk.window.bounds import LAST_ROW, near_to_group
 from nearcast.topk.window.frontier import pop, push
 from nearcast.topk.window.ir_tree.tree import FILES, NODES, PLACES, ROWS
 from nearcast.topk.window.scores import is_alive, near_to
-from nearcast.topk.window.single_messages import look_at_tail, offer
-from nearcast.topk.window.word_plan import all_marks, make_plan
+from nearcast.topk.window.segment_search import begin_query, finish_query
+from nearcast.topk.window.single_messages import offer
+from nearcast.topk.window.word_plan import all_marks
 
 #: A code is the number of a segment, then of a node.
 _NODE_BITS = 32
 
 
 @hot_kernel
-def search_trees(
-    asked, these, keep, floor, alive, held, tail, trees, by_time, is_earth, plan, frontier, kept, row, score, n, work
-):
+def search_trees(request, trees, these, scratch, answers, work):
     """Find the messages for `these` of the asked; return how many were answered before the room was full."""
     written = 0
     for i in range(these.size):
-        which = these[i]
-        n_kept = 0
-        if keep[which] > 0:
-            n_words = make_plan(asked, which, plan)
-            n_kept = look_at_tail(
-                asked, which, held, tail, alive, floor[which], by_time, is_earth, plan, n_words, kept, keep[which]
-            )
-            n_kept = _look_at_trees(
-                asked,
-                which,
-                held,
-                trees,
-                alive,
-                floor[which],
-                by_time,
-                is_earth,
-                plan,
-                n_words,
-                frontier,
-                kept,
-                n_kept,
-                keep[which],
-                work,
-            )
-        if written + n_kept > row.size:
+        which, n_kept = these[i], 0
+        if request.keep[which] > 0:
+            n_words, n_kept = begin_query(request, which, scratch)
+            n_kept = _look_at_trees(request, trees, which, n_words, n_kept, scratch, work)
+        if not finish_query(scratch, n_kept, answers, i, written):
             return i
-        write_in_rank(kept, n_kept, row, score, written)
-        n[i] = n_kept
         written += n_kept
     return these.size
 
 
 @step
-def _look_at_trees(
-    asked, which, held, trees, alive, floor, by_time, is_earth, plan, n_words, frontier, kept, n_kept, capacity, work
-):
+def _look_at_trees(request, trees, which, n_words, n_kept, scratch, work):
     """Look at the nodes of all trees, best bound first; return how many messages are kept."""
+    asked, held, alive, is_earth = request.asked, request.held, request.alive, request.is_earth
+    plan, frontier, kept = scratch.plan, scratch.frontier, scratch.kept
+    floor, capacity = request.floor[which], request.keep[which]
     cosine = max(math.cos(math.radians(asked.point[which, 1])) - 1e-15, 0.0) if is_earth else 0.0
     marks = all_marks(plan, n_words)
     bar = bar_of(kept, n_kept, capacity, floor) - MARGIN
@@ -89,7 +67,7 @@ def _look_at_trees(
             if held.mark[place] & marks != 0 and is_alive(held, place, alive):
                 near = near_to(asked, which, held, place, is_earth)
                 if score_of(asked.text_weight[which], 1.0, near) >= bar:
-                    n_kept = offer(asked, which, held, place, near, floor, by_time, kept, n_kept, capacity)
+                    n_kept = offer(asked, which, held, place, near, floor, request.by_time, kept, n_kept, capacity)
                     bar = bar_of(kept, n_kept, capacity, floor) - MARGIN
     return n_kept
 
