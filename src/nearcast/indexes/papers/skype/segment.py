@@ -245,8 +245,3 @@ def _settle_all(segment):
         settle_group(segment, g)
         for e in range(segment.group_start[g], segment.group_start[g + 1]):
             segment.group_of[e] = g
-
-
-def structure_bytes(segment: SkypeSegment) -> int:
-    """Return the size of all arrays."""
-    return sum(array.nbytes for array in segment)
