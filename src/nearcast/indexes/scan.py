@@ -1,4 +1,4 @@
-"""The index `scan`: ask every subscription. Slow, obvious, and the definition of every other index."""
+"""The index `scan`: tests every live subscription against every message. Slow, and the definition of all others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _BooleanColumns(NamedTuple):
-    """What boolean subscriptions ask for, by row of the table: their clauses and their regions."""
+    """The clauses and regions of boolean subscriptions as kernels read them, by row of the table."""
 
     clause_start: NDArray[np.int64]
     code_start: NDArray[np.int64]
@@ -36,7 +36,7 @@ class _BooleanColumns(NamedTuple):
 
 
 class _ScanTable(NamedTuple):
-    """What every message is tried on: the table, its scored rows, and the live rows of all kinds with their slots."""
+    """All live subscriptions: the table, its scored rows, and the live rows of all kinds with their slots."""
 
     held: Subscriptions
     scored: ScoredColumns
@@ -61,15 +61,15 @@ class ScanIndex(StoredIndex):
             self._undo.roll_back()
             table = self._live()
             totals = totals_for(messages, needed=self._needs_totals)
-        asked = MessageColumns(messages.term_start, messages.terms, messages.box, totals)
+        batch = MessageColumns(messages.term_start, messages.terms, messages.box, totals)
         slots, scores, counts = [], [], np.zeros(len(messages), np.int64)
         has = np.zeros(max(int(table.held.code.max(initial=0)), 0) + 1, np.uint8)
         count = np.zeros(len(table.scored.weight))
         for message in range(len(messages)) if len(table.slots) else ():
             score = np.full(len(table.rows), np.nan)
-            self._try_within(table, asked, message, has, score)
-            self._try_scored(table, SIMILAR, asked, message, has, score)
-            self._try_scored(table, TOPK, asked, message, count, score)
+            self._try_within(table, batch, message, has, score)
+            self._try_scored(table, SIMILAR, batch, message, has, score)
+            self._try_scored(table, TOPK, batch, message, count, score)
             found = np.flatnonzero(~np.isnan(score))
             slots.append(table.slots[found])
             scores.append(score[found])
@@ -88,7 +88,7 @@ class ScanIndex(StoredIndex):
         return _ScanTable(held, self._scored(), slots, rows, held.kind[rows])
 
     def _try_within(
-        self, table: _ScanTable, asked: MessageColumns, message: int, has: NDArray[np.uint8], score: NDArray[np.float64]
+        self, table: _ScanTable, batch: MessageColumns, message: int, has: NDArray[np.uint8], score: NDArray[np.float64]
     ) -> None:
         """Write 1 for the boolean subscriptions that want the message."""
         here = np.flatnonzero(table.kind == WITHIN)
@@ -106,11 +106,11 @@ class ScanIndex(StoredIndex):
             shape=regions.shape,
             circle=regions.circle,
         )
-        _try_clauses(columns, rows, asked, message, self.space.is_earth, has, np.empty((2, 4)), wanted)
+        _try_clauses(columns, rows, batch, message, self.space.is_earth, has, np.empty((2, 4)), wanted)
         many_sided = np.flatnonzero(wanted & (regions.kind[rows] == POLYGON))
         if len(many_sided):
             geometry = regions.geometry[regions.shape[rows[many_sided]]]
-            box = np.repeat(asked.box[message : message + 1], len(many_sided), axis=0)
+            box = np.repeat(batch.box[message : message + 1], len(many_sided), axis=0)
             wanted[many_sided] = polygons_touch(geometry, box, self.space)
         score[here[wanted.astype(bool)]] = 1.0
 
@@ -118,7 +118,7 @@ class ScanIndex(StoredIndex):
         self,
         table: _ScanTable,
         kind: int,
-        asked: MessageColumns,
+        batch: MessageColumns,
         message: int,
         said: NDArray[Any],
         score: NDArray[np.float64],
@@ -132,39 +132,39 @@ class ScanIndex(StoredIndex):
             return
         reached = np.full(len(here), np.nan)
         score_rows = _score_rows if kind == SIMILAR else _score_topk_rows
-        score_rows(table.scored, table.rows[here], asked, message, self.space.is_earth, said, reached)
+        score_rows(table.scored, table.rows[here], batch, message, self.space.is_earth, said, reached)
         score[here] = reached
 
 
 @hot_kernel
-def _score_topk_rows(scored, rows, asked, message, is_earth, count, reached):
+def _score_topk_rows(scored, rows, batch, message, is_earth, count, reached):
     """Write the score of every row that the message concerns: a word in common, and the threshold reached."""
-    terms, first, last = asked.terms, asked.term_start[message], asked.term_start[message + 1]
+    terms, first, last = batch.terms, batch.term_start[message], batch.term_start[message + 1]
     count_words(terms, first, last, count)
     for i in range(rows.size):
-        score = topk_score(scored, rows[i], count, asked.totals, is_earth, asked.box, message)
+        score = topk_score(scored, rows[i], count, batch.totals, is_earth, batch.box, message)
         if score >= 0.0 and score >= scored.threshold[rows[i]]:
             reached[i] = score
     forget_words(terms, first, last, count)
 
 
 @hot_kernel
-def _score_rows(scored, rows, asked, message, is_earth, has, reached):
+def _score_rows(scored, rows, batch, message, is_earth, has, reached):
     """Write the score of every row that reaches its threshold."""
-    terms, first, last = asked.terms, asked.term_start[message], asked.term_start[message + 1]
+    terms, first, last = batch.terms, batch.term_start[message], batch.term_start[message + 1]
     mark_terms(terms, first, last, has, 1)
     for i in range(rows.size):
-        score = full_score(scored, rows[i], has, asked.totals, is_earth, asked.box, message)
+        score = full_score(scored, rows[i], has, batch.totals, is_earth, batch.box, message)
         if score >= scored.threshold[rows[i]]:
             reached[i] = score
     mark_terms(terms, first, last, has, 0)
 
 
 @hot_kernel
-def _try_clauses(columns, rows, asked, message, is_earth, has, place, wanted):
-    """Set `wanted` for the rows that want a message; of polygons only the rectangle around them is asked here."""
-    terms, first, last = asked.terms, asked.term_start[message], asked.term_start[message + 1]
-    n_places = message_parts(asked.box, message, place)
+def _try_clauses(columns, rows, batch, message, is_earth, has, place, wanted):
+    """Set `wanted` for the rows that want a message; of polygons only the rectangle around them is tested here."""
+    terms, first, last = batch.terms, batch.term_start[message], batch.term_start[message + 1]
+    n_places = message_parts(batch.box, message, place)
     mark_terms(terms, first, last, has, 1)
     for i in range(rows.size):
         row = rows[i]

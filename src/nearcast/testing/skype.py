@@ -72,13 +72,13 @@ def _from_each_on(values: np.ndarray, ufunc: np.ufunc) -> np.ndarray:
     return found
 
 
-def _check_covers(covered: CiqSegment, scored: ScoredColumns, is_dead: np.ndarray) -> None:
+def _check_covers(segment: CiqSegment, scored: ScoredColumns, is_dead: np.ndarray) -> None:
     """Covers and members name each other, lists ascend, and the dead are out of reach."""
-    owner = np.repeat(np.arange(len(covered.row)), np.diff(covered.cover_start))
-    assert covered.member[covered.cover].tolist() == owner.tolist(), "covers and members do not name each other"
-    for first, last in zip(covered.list_start[:-1], covered.list_start[1:], strict=True):
-        assert (np.diff(covered.entry[first:last]) > 0).all(), "a list is not in order"
-    is_out = np.isinf(covered.least_text)
-    assert is_out[is_dead[covered.member]].all(), "a dead member can be reached"
-    words = (scored.term_start[covered.row + 1] - scored.term_start[covered.row])[covered.member]
-    assert len(covered.entry) == words.sum(), "not every word of every cover is listed"
+    owner = np.repeat(np.arange(len(segment.row)), np.diff(segment.cover_start))
+    assert segment.member[segment.cover].tolist() == owner.tolist(), "covers and members do not name each other"
+    for first, last in zip(segment.list_start[:-1], segment.list_start[1:], strict=True):
+        assert (np.diff(segment.entry[first:last]) > 0).all(), "a list is not in order"
+    is_out = np.isinf(segment.least_text)
+    assert is_out[is_dead[segment.member]].all(), "a dead member can be reached"
+    words = (scored.term_start[segment.row + 1] - scored.term_start[segment.row])[segment.member]
+    assert len(segment.entry) == words.sum(), "not every word of every cover is listed"

@@ -1,4 +1,4 @@
-"""Which holder a slot has: numbers of top-k subscriptions, used again when one goes."""
+"""Numbers top-k subscriptions as holders, beside their slots; the number of one that goes is used again."""
 
 from __future__ import annotations
 

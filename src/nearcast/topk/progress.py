@@ -1,4 +1,4 @@
-"""The steps of a batch and how far a walk has come, made larger on the way."""
+"""Makes the arrays of a walk larger while it runs: its steps and its progress."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _lengthened(column: NDArray[Any], n: int, length: int) -> NDArray[Any]:
 
 
 def events_of(progress: WalkProgress) -> Events:
-    """Return what was told so far."""
+    """Return the events so far."""
     n = int(progress.at[N_EVENTS])
     columns: Any = (
         progress.event_step,

@@ -2,7 +2,7 @@
 
 The spatial-first method of the Rt-tree paper (Li, Wang, Wang, Feng: KDD 2013, section 2.2): an R-tree over the
 rectangles of all subscriptions. A message goes down wherever it touches the rectangle of a node, and of the
-subscriptions whose own rectangle it touches, the words are asked last.
+subscriptions whose own rectangle it touches, the words are tested last.
 
 What the paper leaves open was decided so:
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     options={"min_entries": 25, "max_entries": 50},
 )
 class SpatialFirstIndex(BooleanIndex):
-    """An R-tree over rectangles; words are asked last.
+    """An R-tree over rectangles; words are tested last.
 
     >>> from nearcast.geo import Space
     >>> len(SpatialFirstIndex(Space.plane()))

@@ -3,7 +3,7 @@
 The papers know subscriptions that need all of their words and one rectangle. An expression is a choice of such clauses
 (its disjunctive normal form) and a region a choice of rectangles, so a subscription is one atom for each pair, and an
 answer when one of its atoms is found. What the words and the rectangle do not say, a NOT, a phrase, a circle or a
-polygon, is asked of the atoms whose words and rectangle hold.
+polygon, is tested for the atoms whose words and rectangle hold.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def box_holds(atoms, atom, place, n_places):
 
 @step
 def rest_holds(atoms, atom, batch, message, n_places):
-    """Tell whether what words and rectangle do not say of an atom holds; polygons are not asked here."""
+    """Tell whether the rest of an atom holds: NOT, phrases and circles. Polygons are not tested here."""
     first, last = atoms.code_start[atom] + atoms.n_words[atom], atoms.code_start[atom + 1]
     shape = atoms.shape[atom]
     if shape == NO_SHAPE and first == last:

@@ -1,8 +1,8 @@
-"""The ground of the papers' boolean indexes: atoms, batches of messages, and when to build, insert or remove.
+"""The base of the papers' boolean indexes: keeps a structure over atoms up to date and turns found atoms into slots.
 
 An index over atoms is a structure and four methods (`BooleanIndex`); its search is one kernel that goes through a
-batch of messages and writes the atoms that hold. From there on all of them are alike: polygons are asked, atoms become
-slots, and slots are sorted and named once.
+batch of messages and writes the atoms that hold. From there on all of them are alike: polygons are tested, atoms become
+slots, and slots are sorted and repeats dropped.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _FIRST_ROOM = 1 << 16
 
 
 class BooleanBatch(NamedTuple):
-    """Messages as kernels read them, and room for one: `has` by term, `word` what it has, `place` its rectangles.
+    """A batch of messages as kernels read it, with scratch arrays for one message.
 
-    `has` is 0 between messages.
+    `has[term]` is 1 for the terms of the present message, 0 between messages. `word` lists these terms, each once;
+    `place` are its rectangles.
     """
 
     term_start: NDArray[np.int64]
@@ -51,7 +52,7 @@ class BooleanBatch(NamedTuple):
 
 
 class FoundAtoms(NamedTuple):
-    """Atoms that hold: those of message i end at `end[i]`. `tally` counts entries looked at, and verified in full."""
+    """Atoms that match: those of message i end at `end[i]`. `tally` counts entries looked at, and verified in full."""
 
     atom: NDArray[np.int32]
     end: NDArray[np.int64]
@@ -59,7 +60,7 @@ class FoundAtoms(NamedTuple):
 
 
 class BooleanIndex(StoredIndex):
-    """Keeps a structure over atoms; what makes an index of it are these methods, called under the lock:
+    """A boolean index that keeps a structure over atoms. A subclass has these methods, called under the lock:
 
     - `_build(atoms)`: make the structure anew, over these live atoms, at once.
     - `_insert_atoms(atoms)`: add atoms one by one.
@@ -199,7 +200,7 @@ class BooleanIndex(StoredIndex):
         pass  # what words weigh is nothing to boolean subscriptions
 
     def _bring_up_to_date(self) -> None:
-        """Let the structure know what has changed since it was last asked."""
+        """Apply the changes since the last search to the structure, or build it anew."""
         if not self._is_store_whole:
             store = AtomStore()
             store.add(self._table())

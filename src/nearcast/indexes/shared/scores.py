@@ -61,15 +61,15 @@ def scored_of(subscriptions: Subscriptions, weight: NDArray[np.float64]) -> Scor
     own = np.zeros(n)
     own_amounts(start, term, scoring.similarity, weight, own)
     return ScoredColumns(
-        np.ascontiguousarray(start),
-        term,
-        point,
-        scoring.text_weight,
-        scoring.threshold,
-        scoring.max_distance,
-        scoring.similarity,
-        own,
-        weight,
+        term_start=np.ascontiguousarray(start),
+        term=term,
+        point=point,
+        text_weight=scoring.text_weight,
+        threshold=scoring.threshold,
+        max_distance=scoring.max_distance,
+        similarity=scoring.similarity,
+        own=own,
+        weight=weight,
     )
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class MessageColumns(NamedTuple):
-    """The messages to search for, as columns of `Messages`."""
+    """A batch of messages as kernels read it: columns of `Messages`."""
 
     term_start: NDArray[np.int64]
     terms: NDArray[np.int32]

@@ -48,7 +48,7 @@ class StoredIndex(Index):
     - `_rows_added(first, last)`: rows first to last are new.
     - `_rows_dropped(rows)`: these rows count no longer; `self._slot_of[row]` is -1 from now on.
     - `_thresholds_set(rows)`: `threshold` of these rows is another; no row is named twice.
-    - `_rows_renumbered()`: everything is different, rows or weights; build anew when next asked. It only forgets, so
+    - `_rows_renumbered()`: everything is different, rows or weights; build anew at the next search. It only forgets, so
       that it may run at any time: a change that is cut short ends with it, and whatever the other hooks did is dropped.
 
     `self._table()` is the table, `self._scored()` its scored rows for kernels, `self._slot_of` the slot of every row,
@@ -317,7 +317,7 @@ class StoredIndex(Index):
 
 
 def table_arrays(held: Subscriptions) -> dict[str, NDArray[Any]]:
-    """Return the columns that say what is asked, by name; polygons apart."""
+    """Return the columns of subscriptions by name; polygons apart."""
     found: dict[str, NDArray[Any]] = {
         "clause_start": held.clause_start,
         "code_start": held.code_start,

@@ -14,10 +14,10 @@ from nearcast._saved import save_array
 from nearcast.indexes.trigger.delta import TriggerDelta, search_delta, search_scored_delta
 from nearcast.indexes.trigger.disc_search import search_discs
 from nearcast.indexes.trigger.rows import TriggerRows, take_rows
+from nearcast.indexes.trigger.scratch import TriggerBatch, TriggerScratch
 from nearcast.indexes.trigger.search import search_segment
 from nearcast.indexes.trigger.segment import TriggerSegment
 from nearcast.indexes.trigger.segment_checks import check_segment, map_segment
-from nearcast.indexes.trigger.work import TriggerBatch, TriggerScratch
 from nearcast.saved_files.arrays import SavedArrays
 
 if TYPE_CHECKING:
@@ -56,15 +56,15 @@ class SegmentComponent:
         first: int,
         last: int,
         owner: NDArray[np.uint8],
-        work: TriggerScratch,
+        scratch: TriggerScratch,
         start: NDArray[np.int64],
     ) -> int:
         """Run `search_segment`."""
-        return int(search_segment(self.segment, batch, first, last, owner, self.number, work, start))
+        return int(search_segment(self.segment, batch, first, last, owner, self.number, scratch, start))
 
-    def search_scored(self, batch: TriggerBatch, owner: NDArray[np.uint8], work: TriggerScratch) -> bool:
+    def search_scored(self, batch: TriggerBatch, owner: NDArray[np.uint8], scratch: TriggerScratch) -> bool:
         """Run `search_discs`, where there are any."""
-        return not len(self.rows.score) or bool(search_discs(self.segment, batch, owner, self.number, work))
+        return not len(self.rows.score) or bool(search_discs(self.segment, batch, owner, self.number, scratch))
 
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the rows of these slots, by binary search."""
@@ -153,18 +153,18 @@ class DeltaComponent:
         first: int,
         last: int,
         owner: NDArray[np.uint8],
-        work: TriggerScratch,
+        scratch: TriggerScratch,
         start: NDArray[np.int64],
     ) -> int:
         """Run `search_delta`."""
         delta = self.delta
-        return int(search_delta(delta.rows, delta.chains, batch, first, last, owner, self.number, work, start))
+        return int(search_delta(delta.rows, delta.chains, batch, first, last, owner, self.number, scratch, start))
 
-    def search_scored(self, batch: TriggerBatch, owner: NDArray[np.uint8], work: TriggerScratch) -> bool:
+    def search_scored(self, batch: TriggerBatch, owner: NDArray[np.uint8], scratch: TriggerScratch) -> bool:
         """Run `search_scored_delta`, where there are scored rows."""
         delta = self.delta
         return not len(delta.rows.score) or bool(
-            search_scored_delta(delta.rows, delta.chains, batch, owner, self.number, work)
+            search_scored_delta(delta.rows, delta.chains, batch, owner, self.number, scratch)
         )
 
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -11,8 +11,7 @@ from nearcast.indexes.shared.predicates import boxes_overlap, clause_holds, mess
 from nearcast.indexes.trigger.disc_search import score_here
 from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
 from nearcast.indexes.trigger.rows import SCORE_COLUMNS, SCORED, THRESHOLD, TriggerRows, rarest_terms, take_rows
-from nearcast.indexes.trigger.search import touches_shape
-from nearcast.indexes.trigger.work import (
+from nearcast.indexes.trigger.scratch import (
     FOUND,
     HITS,
     LOOKED_AT,
@@ -23,6 +22,7 @@ from nearcast.indexes.trigger.work import (
     set_marks,
     tally_now,
 )
+from nearcast.indexes.trigger.search import touches_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,15 +89,15 @@ class TriggerDelta:
             np.array([is_earth], np.uint8),
         )
         self.rows = TriggerRows(
-            np.empty(capacity, np.int32),
-            np.zeros(capacity + 1, np.int64),
-            np.empty(8 * capacity, np.int32),
-            np.empty((capacity, 4)),
-            np.empty(capacity, np.int32),
-            np.empty(capacity, np.uint16),
-            np.empty(capacity, np.uint8),
-            np.empty((0, 3)),
-            np.empty((0, SCORE_COLUMNS)),
+            slot=np.empty(capacity, np.int32),
+            code_start=np.zeros(capacity + 1, np.int64),
+            code=np.empty(8 * capacity, np.int32),
+            part=np.empty((capacity, 4)),
+            shape=np.empty(capacity, np.int32),
+            clause=np.empty(capacity, np.uint16),
+            side=np.empty(capacity, np.uint8),
+            circle=np.empty((0, 3)),
+            score=np.empty((0, SCORE_COLUMNS)),
         )
 
     def has_room(self, triggers: Triggers) -> bool:
@@ -217,26 +217,28 @@ def _chain(chains, term, row, first_trigger, first_row):
 
 
 @hot_kernel
-def search_delta(rows, chains, batch, first, last, owner, number, work, start):
+def search_delta(rows, chains, batch, first, last, owner, number, scratch, start):
     """Search messages `batch.order[first:last]` for boolean rows, as `search_segment` does."""
-    start[first] = work.tally[FOUND]
+    start[first] = scratch.tally[FOUND]
     for i in range(first, last):
-        before = tally_now(work)
+        before = tally_now(scratch)
         fits = True
-        for part in range(message_parts(batch.box, batch.order[i], work.parts)):
+        for part in range(message_parts(batch.box, batch.order[i], scratch.parts)):
             for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
                 term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
                 trigger = chains.head[_place_of(chains.key, term)]
-                fits = fits and (trigger == _NONE or _walk(rows, chains, trigger, batch, i, part, owner, number, work))
-        if not end_message(batch, i, fits, before, work, start):
+                fits = fits and (
+                    trigger == _NONE or _walk(rows, chains, trigger, batch, i, part, owner, number, scratch)
+                )
+        if not end_message(batch, i, fits, before, scratch, start):
             return i
     return last
 
 
 @step
-def _walk(rows, chains, trigger, batch, i, part, owner, number, work):
+def _walk(rows, chains, trigger, batch, i, part, owner, number, scratch):
     """Verify the boolean rows of one chain; False when room ran out."""
-    tally, other = work.tally, ~batch.bits[i]
+    tally, other = scratch.tally, ~batch.bits[i]
     while trigger != _NONE:
         row, trigger = chains.row[trigger], chains.older[trigger]
         if rows.shape[row] <= SCORED:
@@ -245,16 +247,16 @@ def _walk(rows, chains, trigger, batch, i, part, owner, number, work):
         slot = rows.slot[row]
         if (chains.signature[row] & other) != np.uint64(0) or not chains.is_alive[row] or owner[slot] != number:
             continue
-        if tally[PENDING] == work.pending.shape[0] or tally[FOUND] == work.found.size:
+        if tally[PENDING] == scratch.pending.shape[0] or tally[FOUND] == scratch.found.size:
             return False
-        if _holds(rows, chains, row, batch, i, part, work):
-            work.found[tally[FOUND]] = slot
+        if _holds(rows, chains, row, batch, i, part, scratch):
+            scratch.found[tally[FOUND]] = slot
             tally[FOUND] += 1
     return True
 
 
 @hot_kernel
-def search_scored_delta(rows, chains, batch, owner, number, work):
+def search_scored_delta(rows, chains, batch, owner, number, scratch):
     """Add the scored rows that the messages of a chunk satisfy to the hits, as `search_discs` does.
 
     A kernel of its own: who has boolean subscriptions alone need not wait until it is compiled.
@@ -268,42 +270,42 @@ def search_scored_delta(rows, chains, batch, owner, number, work):
                 row, trigger = chains.row[trigger], chains.older[trigger]
                 if rows.shape[row] > SCORED:
                     continue
-                work.tally[LOOKED_AT] += 1
+                scratch.tally[LOOKED_AT] += 1
                 slot = rows.slot[row]
                 if not chains.is_alive[row] or owner[slot] != number:
                     continue
-                if not _score(rows, row, slot, is_earth, term, batch, i, work):
+                if not _score(rows, row, slot, is_earth, term, batch, i, scratch):
                     return False
     return True
 
 
 @step
-def _score(rows, row, slot, is_earth, term, batch, i, work):
+def _score(rows, row, slot, is_earth, term, batch, i, scratch):
     """Add a row to the hits if it reaches its threshold; False when room ran out."""
-    at = work.tally[HITS]
-    if at == work.hit_slot.size:
+    at = scratch.tally[HITS]
+    if at == scratch.hit_slot.size:
         return False
-    work.tally[VERIFIED] += 1
+    scratch.tally[VERIFIED] += 1
     k = SCORED - rows.shape[row]
-    score = score_here(rows, row, k, term, False, is_earth, batch, i, work.masks)
+    score = score_here(rows, row, k, term, False, is_earth, batch, i, scratch.masks)
     if score >= rows.score[k, THRESHOLD]:
-        work.hit_slot[at], work.hit_score[at], work.hit_message[at] = slot, score, i
-        work.tally[HITS] = at + 1
+        scratch.hit_slot[at], scratch.hit_score[at], scratch.hit_message[at] = slot, score, i
+        scratch.tally[HITS] = at + 1
     return True
 
 
 @step
-def _holds(rows, chains, row, batch, i, part, work):
+def _holds(rows, chains, row, batch, i, part, scratch):
     """Tell whether a boolean row holds; a polygon is noted as pending instead."""
-    x_min, y_min, x_max, y_max = work.parts[part]
+    x_min, y_min, x_max, y_max = scratch.parts[part]
     if not boxes_overlap(rows.part, row, x_min, y_min, x_max, y_max):
         return False
-    work.tally[VERIFIED] += 1
-    if not work.tally[MARKED]:
-        set_marks(batch, i, work, 1)
+    scratch.tally[VERIFIED] += 1
+    if not scratch.tally[MARKED]:
+        set_marks(batch, i, scratch, 1)
     message = batch.order[i]
     first, last = rows.code_start[row], rows.code_start[row + 1]
     m_first, m_last = batch.term_start[message], batch.term_start[message + 1]
-    if not clause_holds(rows.code, first, last, batch.terms, m_first, m_last, work.has):
+    if not clause_holds(rows.code, first, last, batch.terms, m_first, m_last, scratch.has):
         return False
-    return touches_shape(rows, row, chains.earth, message, x_min, y_min, x_max, y_max, work)
+    return touches_shape(rows, row, chains.earth, message, x_min, y_min, x_max, y_max, scratch)

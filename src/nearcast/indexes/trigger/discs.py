@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nearcast.indexes.trigger.rows import TriggerRows
 
-#: The group of discs that are asked wherever the message is.
+#: The group of discs that are tested wherever the message is.
 NOWHERE = 0
 
 
@@ -115,7 +115,17 @@ def build_discs(rows: TriggerRows, layout: DiscLayout, order: NDArray[np.int64],
     is_spread = np.zeros(n_terms, np.uint8)
     is_spread[(term - WILDCARD)[group != NOWHERE]] = 1
     first_row = np.array([len(rows.slot) - len(order)], np.int64)
-    return Discs(frame, table_start, table, disc, scored, first_row, box, group_reach, is_spread)
+    return Discs(
+        frame=frame,
+        table_start=table_start,
+        table=table,
+        disc=disc,
+        scored=scored,
+        first_row=first_row,
+        box=box,
+        group_reach=group_reach,
+        is_spread=is_spread,
+    )
 
 
 @kernel

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TriggerRows(NamedTuple):
-    """What a trigger must still check, by row.
+    """Rows in flat arrays: what must hold, beside its trigger, for a row to match.
 
     Row r belongs to `slot[r]`, needs the clause `code[code_start[r]:code_start[r + 1]]` and the rectangle
     `part[r]`. `shape[r]` is -1 where that rectangle is the region, 2·c for row c of `circle`, 2·g + 1 for
@@ -70,7 +70,17 @@ def rows_of(
     parts = expanded(subscriptions)
     own = slots if parts.owner is None else np.ascontiguousarray(slots[parts.owner], np.int32)
     shapes = shape if parts.owner is None else shape[parts.owner]
-    rows = TriggerRows(own, parts.code_start, parts.code, parts.box, shapes, parts.clause, parts.side, circle, score)
+    rows = TriggerRows(
+        slot=own,
+        code_start=parts.code_start,
+        code=parts.code,
+        part=parts.box,
+        shape=shapes,
+        clause=parts.clause,
+        side=parts.side,
+        circle=circle,
+        score=score,
+    )
     return rows, regions.geometry
 
 
@@ -79,15 +89,15 @@ def _one_row(slots: NDArray[np.int32], subscriptions: Subscriptions) -> TriggerR
     regions = subscriptions.regions
     shape = int(regions.shape[0]) * 2 + (regions.kind[0] == POLYGON) if regions.shape[0] >= 0 else NO_SHAPE
     return TriggerRows(
-        slots,
-        subscriptions.code_start,
-        subscriptions.code,
-        regions.part,
-        np.array([shape], np.int32),
-        np.zeros(1, np.uint16),
-        np.zeros(1, np.uint8),
-        regions.circle,
-        np.empty((0, SCORE_COLUMNS)),
+        slot=slots,
+        code_start=subscriptions.code_start,
+        code=subscriptions.code,
+        part=regions.part,
+        shape=np.array([shape], np.int32),
+        clause=np.zeros(1, np.uint16),
+        side=np.zeros(1, np.uint8),
+        circle=regions.circle,
+        score=np.empty((0, SCORE_COLUMNS)),
     )
 
 
@@ -139,15 +149,15 @@ def take_rows(rows: TriggerRows, keep: NDArray[np.int64]) -> TriggerRows:
     score = rows.score[SCORED - shape[scored]]
     shape[scored] = SCORED - np.arange(len(scored))
     return TriggerRows(
-        np.ascontiguousarray(rows.slot[keep]),
-        code_start,
-        np.ascontiguousarray(rows.code[positions]),
-        np.ascontiguousarray(rows.part[keep]),
-        shape,
-        rows.clause[keep],
-        rows.side[keep],
-        rows.circle,
-        score,
+        slot=np.ascontiguousarray(rows.slot[keep]),
+        code_start=code_start,
+        code=np.ascontiguousarray(rows.code[positions]),
+        part=np.ascontiguousarray(rows.part[keep]),
+        shape=shape,
+        clause=rows.clause[keep],
+        side=rows.side[keep],
+        circle=rows.circle,
+        score=score,
     )
 
 
@@ -172,15 +182,15 @@ def join_rows(
         n_polygons += len(polygons[-1])
         shapes.append(shape.astype(np.int32))
     rows = TriggerRows(
-        np.concatenate([rows.slot for rows, _ in pieces]),
-        joined([rows.code_start for rows, _ in pieces]),
-        np.concatenate([rows.code for rows, _ in pieces]),
-        np.concatenate([rows.part for rows, _ in pieces]),
-        np.concatenate(shapes),
-        np.concatenate([rows.clause for rows, _ in pieces]),
-        np.concatenate([rows.side for rows, _ in pieces]),
-        np.concatenate(circles).reshape(-1, 3),
-        np.concatenate([rows.score for rows, _ in pieces]),
+        slot=np.concatenate([rows.slot for rows, _ in pieces]),
+        code_start=joined([rows.code_start for rows, _ in pieces]),
+        code=np.concatenate([rows.code for rows, _ in pieces]),
+        part=np.concatenate([rows.part for rows, _ in pieces]),
+        shape=np.concatenate(shapes),
+        clause=np.concatenate([rows.clause for rows, _ in pieces]),
+        side=np.concatenate([rows.side for rows, _ in pieces]),
+        circle=np.concatenate(circles).reshape(-1, 3),
+        score=np.concatenate([rows.score for rows, _ in pieces]),
     )
     return rows, np.concatenate(polygons)
 
@@ -216,7 +226,7 @@ def subscription_of_row(
 ) -> Subscriptions | None:
     """Put one subscription together that has this row and no other, as `subscriptions_of` would; None if it is scored.
 
-    Whoever moves asks for this before every move.
+    Every move of a subscription needs this.
     """
     shape = int(rows.shape[row])
     if shape <= SCORED:

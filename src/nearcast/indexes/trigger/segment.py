@@ -91,7 +91,17 @@ def build_segment(
     earth = np.array([is_earth], np.uint8)
     discs = build_discs(rows, layout, scored_order, is_earth=is_earth, few=few * _FEW_DISCS)
     return TriggerSegment(
-        places, table_start, table, rectangle, signature[entry_row], entry_row, block, rows, by_slot, earth, discs
+        places=places,
+        table_start=table_start,
+        table=table,
+        rectangle=rectangle,
+        signature=signature[entry_row],
+        row=entry_row,
+        block=block,
+        rows=rows,
+        by_slot=by_slot,
+        earth=earth,
+        discs=discs,
     )
 
 

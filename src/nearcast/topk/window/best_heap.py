@@ -79,7 +79,7 @@ def keep(kept, n, capacity, score, time, row):
 
 @step
 def bar_of(kept, n, capacity, floor):
-    """Return the score below which nothing is of interest any more."""
+    """Return the score that a further message must reach to be kept."""
     return max(floor, kept.score[0]) if n == capacity else floor
 
 

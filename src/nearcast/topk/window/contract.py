@@ -1,4 +1,6 @@
-"""What an index of the messages in a window is asked and answers.
+"""The contract of an index over the messages of a window: which messages are best for a subscription?
+
+A *query* is a subscription that searches the window, because it is new, has moved, or its buffer has run dry.
 
 A message counts for a subscription if it is alive and the two share a word, by id, also one that weighs nothing. Its
 score is that of `nearcast.similarity`: common = Σ weight · (count · weight) over the subscription's words in the given
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class WindowBatch(NamedTuple):
-    """Messages to append, in order of arrival.
+    """Messages to append to a window, in order of arrival.
 
     Message i has the distinct words `word[word_start[i]:word_start[i + 1]]`, says each of them `count` times, and lies
     at `box[i]`; `length` is the squared length of its tf-idf vector, of all its words.
@@ -37,7 +39,7 @@ class WindowBatch(NamedTuple):
 
 
 class WindowQueries(NamedTuple):
-    """Subscriptions that ask for messages, one per row.
+    """Subscriptions that search the window, in flat arrays, one per row.
 
     Row i has the words `word[word_start[i]:word_start[i + 1]]` in the order of their strings, -1 for one that no
     message ever said, which weigh `weight` each; `own` is the sum of all their squares in that order.
@@ -52,7 +54,7 @@ class WindowQueries(NamedTuple):
     own: NDArray[np.float64]
 
     def for_kernels(self) -> WindowQueries:
-        """Return the same in arrays that are ours: read-only ones are another type to every kernel."""
+        """Return the same as writable, contiguous arrays: Numba would compile every kernel again for other ones."""
         columns: tuple[NDArray[Any], ...] = self
         typed = list(zip(columns, _ASKED_TYPES, strict=True))
         if all(column.flags.carray and column.dtype == kind for column, kind in typed):
@@ -72,9 +74,9 @@ class LiveRows(NamedTuple):
 
 
 class WindowAnswers(NamedTuple):
-    """The answer for row i of the asked: `row` and `score` from `start[i]` to `start[i + 1]`, in rank order.
+    """The answers to queries: those to query i are `row` and `score` from `start[i]` to `start[i + 1]`, in rank order.
 
-    `work` counts the messages and postings looked at, by row of the asked.
+    `work` counts the messages and postings looked at, by query.
     """
 
     start: NDArray[np.int64]
@@ -124,14 +126,14 @@ class MessageIndex(ABC):
         """Forget the rows below `row` for good."""
 
     @abstractmethod
-    def best(self, asked: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
-        """Return for each of the asked its `n` best messages, fewer where there are not so many."""
+    def best(self, queries: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
+        """Return the `n` best messages for each query, fewer where there are not so many."""
 
     @abstractmethod
     def at_least(
-        self, asked: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1
+        self, queries: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1
     ) -> WindowAnswers:
-        """Return for each of the asked all messages with a score of `threshold` or more."""
+        """Return for each query all messages with a score of `threshold` or more."""
 
     @abstractmethod
     def time(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

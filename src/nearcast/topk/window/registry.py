@@ -1,8 +1,8 @@
-"""The messages of a sliding window, held so that the best ones for a subscription are found quickly.
+"""The registry of indexes over the messages of a window, by name.
 
-A subscription of kind `topk` that lost too much of its buffer, or is new, asks here. `scan` looks at every message and
-is the definition; `blocks` is ours and the default; `ir-tree` is what the Skype paper uses. All give the same answers
-to the last bit. What they promise is said in `contract`.
+A subscription of kind `topk` that is new, or lost too much of its buffer, searches one of them. `scan` looks at every
+message and is the definition; `blocks` is ours and the default; `ir-tree` is what the Skype paper uses. All give the
+same answers to the last bit. What they promise is said in `contract`.
 """
 
 from __future__ import annotations

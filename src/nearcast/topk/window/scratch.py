@@ -1,4 +1,4 @@
-"""The memory that searches work in, kept from one to the next and lent to one thread at a time."""
+"""Scratch memory of window searches, reused from one to the next and lent to one thread at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nearcast.topk.window.word_plan import WordPlan, new_plan
 
 
 class WindowScratch(NamedTuple):
-    """What one search needs beside the index."""
+    """Scratch memory of one search: the plan of a query, a heap of groups to visit and a heap of answers."""
 
     plan: WordPlan
     frontier: Frontier

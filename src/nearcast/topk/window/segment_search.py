@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class SearchRequest(NamedTuple):
-    """A search for many subscriptions: row i of `asked` gets its `keep[i]` best messages of score `floor[i]` or more.
+    """Queries to answer: query i gets its `keep[i]` best messages of a score of `floor[i]` or more.
 
     Only messages that are `alive` count. Those at the places `tail[0]` to `tail[1]` of `held` are in no segment.
     """
 
-    asked: WindowQueries
+    queries: WindowQueries
     keep: NDArray[np.int64]
     floor: NDArray[np.float64]
     alive: LiveRows
@@ -38,10 +38,10 @@ class SearchRequest(NamedTuple):
 
 @step
 def begin_query(request, which, scratch):
-    """Plan the words of a subscription and keep the best messages of the tail; return how many words and messages."""
-    n_words = make_plan(request.asked, which, scratch.plan)
+    """Plan the words of a query and keep the best messages of the tail; return how many words and messages."""
+    n_words = make_plan(request.queries, which, scratch.plan)
     n_kept = look_at_tail(
-        request.asked,
+        request.queries,
         which,
         request.held,
         request.tail,

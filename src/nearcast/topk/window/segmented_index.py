@@ -1,9 +1,9 @@
-"""Messages in immutable segments, merged by size, and the last few not yet in one.
+"""Messages of a window in immutable segments, merged by size, and a tail of newest messages in none.
 
 A segment is a stretch of rows, so that the segments and what follows them lie end to end in the order of arrival: new
 ones are made of the last rows, and merging takes the last segments with them. Within a segment messages stand in the
-order of a Hilbert curve. A merge is a building anew from the rows; sizes about double, so a row that comes alone is
-merged some ten times in its life.
+order of a Hilbert curve. A merge builds the segment from the rows again; sizes about double, so a row that comes alone
+is merged some ten times in its life.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SegmentedMessages(StoredMessages):
     @property
     @abstractmethod
     def _kernel(self) -> Callable[..., int]:
-        """The search: takes a `SearchRequest`, `_arrays()`, which rows of the asked, scratch, answers and work."""
+        """The search: takes a `SearchRequest`, `_arrays()`, the numbers of queries, scratch, answers and work."""
 
     @property
     def nbytes(self) -> int:
@@ -205,22 +205,22 @@ class SegmentedMessages(StoredMessages):
 
     # --- searches -------------------------------------------------------------------------------------------------
 
-    def best(self, asked: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
-        """Return for each of the asked its `n` best messages, fewer where there are not so many."""
+    def best(self, queries: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
+        """Return the `n` best messages for each query, fewer where there are not so many."""
         keep = np.maximum(np.minimum(n, self.next_row - self._rows.first), 0).astype(np.int64)
-        return self._search(asked, keep, np.full(len(keep), -1.0), keep, alive, threads)
+        return self._search(queries, keep, np.full(len(keep), -1.0), keep, alive, threads)
 
     def at_least(
-        self, asked: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1
+        self, queries: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1
     ) -> WindowAnswers:
-        """Return for each of the asked all messages with a score of `threshold` or more."""
+        """Return for each query all messages with a score of `threshold` or more."""
         n = len(threshold)
         keep = np.full(n, self.next_row - self._rows.first, np.int64)
-        return self._search(asked, keep, np.array(threshold, np.float64), np.zeros(n, np.int64), alive, threads)
+        return self._search(queries, keep, np.array(threshold, np.float64), np.zeros(n, np.int64), alive, threads)
 
     def _search(
         self,
-        asked: WindowQueries,
+        queries: WindowQueries,
         keep: NDArray[np.int64],
         floor: NDArray[np.float64],
         most: NDArray[np.int64],
@@ -228,14 +228,14 @@ class SegmentedMessages(StoredMessages):
         threads: int,
     ) -> WindowAnswers:
         self.refresh()
-        asked = asked.for_kernels()
+        queries = queries.for_kernels()
         alive = LiveRows(max(int(alive.first), self._floor), min(int(alive.last), self.next_row), int(alive.after))
         work = np.zeros(len(keep), np.int64)
-        return answers(self.space, asked, most, work, self._answer(asked, keep, floor, alive, work), threads)
+        return answers(self.space, queries, most, work, self._answer(queries, keep, floor, alive, work), threads)
 
     def _answer(
         self,
-        asked: WindowQueries,
+        queries: WindowQueries,
         keep: NDArray[np.int64],
         floor: NDArray[np.float64],
         alive: LiveRows,
@@ -247,7 +247,7 @@ class SegmentedMessages(StoredMessages):
             self._view = (self._held(), tail, self._arrays())
         held, tail, segments = self._view
         request = SearchRequest(
-            asked=asked,
+            queries=queries,
             keep=keep,
             floor=floor,
             alive=alive,
@@ -256,7 +256,7 @@ class SegmentedMessages(StoredMessages):
             by_time=self.by_time,
             is_earth=self.space.is_earth,
         )
-        n_words, n_kept = int(np.diff(asked.word_start).max(initial=0)), int(keep.max(initial=0))
+        n_words, n_kept = int(np.diff(queries.word_start).max(initial=0)), int(keep.max(initial=0))
 
         def answer(which: NDArray[np.int64], room: SliceAnswers) -> int:
             with self._lender.lent(n_words, self._n_groups(), n_kept) as scratch:

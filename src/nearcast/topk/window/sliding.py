@@ -1,4 +1,4 @@
-"""The sliding window: which messages count at each step, for how long, and what they are called."""
+"""The sliding window: which messages count at each step, when each expires, and their ids, times and numbers."""
 
 from __future__ import annotations
 

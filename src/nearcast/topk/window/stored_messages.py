@@ -1,4 +1,4 @@
-"""The messages themselves, held in columns: what every index of a window keeps, and what it needs no search for."""
+"""The messages of a window in columns: the storage that every index of a window stands on."""
 
 from __future__ import annotations
 

@@ -85,15 +85,15 @@ def hits_of(tree: ApTreeArrays, share: float, sample: MessageSample, rank: NDArr
     least = int(max(share * tree.node[ROOT, SIZE], 1.0))
     longest = int(np.diff(sample.term_start).max(initial=0))
     has, word = np.zeros(len(rank), np.uint8), np.empty(longest, np.int32)
-    asked = KernelMessages(sample.term_start, sample.terms, sample.box, np.empty((0, 3)), has, word)
+    batch = KernelMessages(sample.term_start, sample.terms, sample.box, np.empty((0, 3)), has, word)
     hits = np.zeros(len(tree.child), np.int64)
     stack = np.empty((int(tree.used[NODES]) + 1, 2), np.int32)
-    _count_hits(tree, asked, rank, least, stack, np.empty((2, 4)), np.empty(longest, np.int32), hits)
+    _count_hits(tree, batch, rank, least, stack, np.empty((2, 4)), np.empty(longest, np.int32), hits)
     return hits
 
 
 @kernel
-def _count_hits(tree, asked, rank, least, stack, place, ranks, hits):
+def _count_hits(tree, batch, rank, least, stack, place, ranks, hits):
     """Send messages through the nodes that have at least so many atoms, and count by slot."""
     slot_of = np.full(tree.node.shape[0], -1, np.int32)
     for node in range(tree.used[NODES]):
@@ -101,10 +101,10 @@ def _count_hits(tree, asked, rank, least, stack, place, ranks, hits):
             for slot in range(tree.node[node, FIRST], tree.node[node, FIRST] + n_slots(tree, node)):
                 if tree.child[slot] != NO_CHILD:
                     slot_of[tree.child[slot]] = slot
-    for message in range(asked.term_start.size - 1):
-        n_words = begin_message(asked, message)
-        rank_message(asked.word, n_words, rank, ranks)
-        for part in range(message_parts(asked.box, message, place)):
+    for message in range(batch.term_start.size - 1):
+        n_words = begin_message(batch, message)
+        rank_message(batch.word, n_words, rank, ranks)
+        for part in range(message_parts(batch.box, message, place)):
             stack[0, 0], stack[0, 1] = ROOT, 0
             depth = 1
             while depth > 0:
@@ -114,7 +114,7 @@ def _count_hits(tree, asked, rank, least, stack, place, ranks, hits):
                     hits[slot_of[node]] += 1
                 if tree.node[node, KIND] > LEAF and tree.node[node, SIZE] >= least:
                     depth = push_children(tree, node, ranks, n_words, place, part, stack, depth)
-        end_message(asked, n_words)
+        end_message(batch, n_words)
 
 
 @kernel

@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast.errors import UnknownIndex
 from nearcast.indexes import Matches, register
-from nearcast.indexes.papers.ap_tree.construction import PRIORITIES, ApTreeSettings, grown, work_of
+from nearcast.indexes.papers.ap_tree.construction import PRIORITIES, ApTreeSettings, grown, tasks_of
 from nearcast.indexes.papers.ap_tree.divergence import diverging_by_atoms, diverging_by_messages, expect
 from nearcast.indexes.papers.ap_tree.layout import ENTRIES, NODES, ROOT, SIZE, empty_tree, without_room
 from nearcast.indexes.papers.ap_tree.maintenance import inserted, removed
@@ -91,7 +91,7 @@ class APTreeIndex(BooleanIndex):
     # What messages are like
 
     def learn(self, messages: Messages) -> None:
-        """Expect messages like these; the tree is built for them when next asked."""
+        """Expect messages like these; the tree is built for them at the next search."""
         with self._lock:
             self._undo.roll_back()
             self._sample = sample_of(messages.for_kernels())
@@ -131,8 +131,8 @@ class APTreeIndex(BooleanIndex):
         region = _extent(columns.box[atoms])
         tree = empty_tree(region, 2 * len(atoms) + 1, self._settings.leaf)
         said = messages_in(self._model.point, np.array([-np.inf, -np.inf, np.inf, np.inf]))
-        work = work_of(np.zeros(1, np.int64), [atoms], [said])
-        self._tree = without_room(grown(tree, work, columns, ranks, self._model, self._settings))
+        tasks = tasks_of(np.zeros(1, np.int64), [atoms], [said])
+        self._tree = without_room(grown(tree, tasks, columns, ranks, self._model, self._settings))
         self._size_when_packed = self._tree_size()
         if len(self._sample):
             expect(self._tree, self._share, self._sample, self._rank)

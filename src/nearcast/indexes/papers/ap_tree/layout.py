@@ -84,19 +84,19 @@ _GROUPS = (
 def empty_tree(region: NDArray[np.float64], n_entries: int, limit: int) -> ApTreeArrays:
     """Return a tree that is one empty leaf over this region, with room for so many entries."""
     tree = ApTreeArrays(
-        np.zeros((64, 8), np.int32),
-        np.zeros((64, 5)),
-        np.zeros(64, np.int32),
-        np.zeros(64, np.int32),
-        np.zeros(64, np.float32),
-        np.zeros((64, 2), np.int32),
-        np.zeros(64),
-        np.zeros(n_entries, np.int32),
-        np.zeros(n_entries, np.uint64),
-        np.zeros((n_entries, 4), np.float32),
-        np.zeros(n_entries, np.int64),
-        np.zeros(6, np.int64),
-        np.zeros(6, np.int64),
+        node=np.zeros((64, 8), np.int32),
+        region=np.zeros((64, 5)),
+        child=np.zeros(64, np.int32),
+        built=np.zeros(64, np.int32),
+        expected=np.zeros(64, np.float32),
+        cut=np.zeros((64, 2), np.int32),
+        line=np.zeros(64),
+        atom=np.zeros(n_entries, np.int32),
+        signature=np.zeros(n_entries, np.uint64),
+        rectangle=np.zeros((n_entries, 4), np.float32),
+        source=np.zeros(n_entries, np.int64),
+        used=np.zeros(6, np.int64),
+        need=np.zeros(6, np.int64),
     )
     tree.node[ROOT] = (LEAF, 0, 0, 0, limit, 0, BY_SPACE | BY_WORDS, 0)
     tree.region[0, :4], tree.region[0, COPIES] = region, 1.0

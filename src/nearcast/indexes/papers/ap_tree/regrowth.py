@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast._jit import hot_kernel, kernel, step
-from nearcast.indexes.papers.ap_tree.construction import ApTreeSettings, grown, work_of
+from nearcast.indexes.papers.ap_tree.construction import ApTreeSettings, grown, tasks_of
 from nearcast.indexes.papers.ap_tree.layout import (
     AUX,
     COUNT,
@@ -57,7 +57,7 @@ def regrown(
     if not roots:
         return tree
     ranks = ranked_words(atoms, np.concatenate(members), rank)
-    return grown(tree, work_of(np.array(roots), members, said), atoms, ranks, model, settings)
+    return grown(tree, tasks_of(np.array(roots), members, said), atoms, ranks, model, settings)
 
 
 def messages_in(point: NDArray[np.float64], region: NDArray[np.float64]) -> NDArray[np.int32]:

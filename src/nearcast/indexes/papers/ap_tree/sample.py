@@ -1,4 +1,4 @@
-"""Messages that stand for those to come: what the cost model is fed with."""
+"""Samples of messages, which the cost model estimates probabilities from."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sample_of(messages: Messages, rows: NDArray[np.int64] | None = None) -> Mess
 
 
 class MessageSampler:
-    """Keeps one of `ONE_IN` messages that are matched, the latest of them, until somebody looks."""
+    """Samples the messages that are matched: keeps one of `ONE_IN`, the latest, until `taken` is called."""
 
     def __init__(self) -> None:
         self.n_matched = 0

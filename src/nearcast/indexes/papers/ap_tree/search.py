@@ -1,4 +1,4 @@
-"""Matching: which atoms does a message find in the tree? (paper, Algorithm 1)"""
+"""The search of the AP-Tree: the atoms that a message satisfies (paper, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HUGE = 1e37
 
 
 class ApTreeScratch(NamedTuple):
-    """Room for one message: the ranks of its words, the nodes still to visit with the first word that counts there.
+    """Scratch arrays for one message: the ranks of its words, and the stack of nodes with their first relevant word.
 
     `corner` is its rectangle as entries have theirs, `inner` one that is smaller by more than rounding could change it,
     `waiting` the entries that are to be verified.

@@ -118,17 +118,17 @@ class FastIndex(BooleanIndex):
         slot = np.zeros((n_slots, 2), np.int64)
         slot[:, 0] = VACANT
         return Pyramid(
-            slot,
-            _lines(n_atoms // 16 + 64, np.int64),
-            _lines(n_atoms + n_atoms // 2 + 256, np.int32),
-            np.full(32, -1, np.int64),
-            state,
-            np.zeros(0, np.int64),
-            np.zeros(0, np.int64),
-            np.zeros((2, 3)),
-            _lines(0, np.int64),
-            np.empty(1, np.int32),
-            np.empty(4, np.int64),
+            slot=slot,
+            node=_lines(n_atoms // 16 + 64, np.int64),
+            entry=_lines(n_atoms + n_atoms // 2 + 256, np.int32),
+            free=np.full(32, -1, np.int64),
+            state=state,
+            wanted=np.zeros(0, np.int64),
+            rank=np.zeros(0, np.int64),
+            frame=np.zeros((2, 3)),
+            task=_lines(0, np.int64),
+            word=np.empty(1, np.int32),
+            rect=np.empty(4, np.int64),
         )
 
     def _make_ready_for(self, atoms: NDArray[np.int32]) -> None:

@@ -1,4 +1,4 @@
-"""The indexes `ir-tree-1` and `ir-tree-100`: R-trees whose nodes know their words, baselines of the STAMP paper.
+"""The indexes `ir-tree-1` and `ir-tree-100`: R-trees with inverted files at their nodes, baselines of the STAMP paper.
 
 The IR-tree (Cong, Jensen, Wu: VLDB 2009; Li and others: TKDE 2011) as the STAMP paper extends it (ICDE 2015, section
 VII, "Baselines"): every node has an inverted file of the words below it and keeps the least and greatest text weight,
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.indexes import register
-from nearcast.indexes.papers.ir_similar.search import IrSimilarScratch, new_cursors, new_work, search_trees
+from nearcast.indexes.papers.ir_similar.search import IrSimilarScratch, new_cursors, new_scratch, search_trees
 from nearcast.indexes.papers.ir_similar.tree import IrTree, build_ir_tree
 from nearcast.indexes.shared.forest import checked_fan_out
 from nearcast.indexes.shared.kernel_message import KernelMessages
@@ -53,7 +53,7 @@ _PAPER = "STAMP (ICDE 2015), section VII: {}, after IR-tree (VLDB 2009)"
 
 class _IrSimilarStructure(NamedTuple):
     tree: IrTree
-    work: IrSimilarScratch
+    scratch: IrSimilarScratch
 
 
 class _IrSimilarIndex(RebuiltIndex):
@@ -69,12 +69,12 @@ class _IrSimilarIndex(RebuiltIndex):
         scored = self._scored()
         tree = build_ir_tree(scored, rows, self._group(scored, rows), self._fan_out, self._n_weights)
         self._scored_rows = None  # the tree has a copy, in its own order
-        return _IrSimilarStructure(tree, new_work(tree))
+        return _IrSimilarStructure(tree, new_scratch(tree))
 
-    def _searcher(self, built: _IrSimilarStructure, asked: KernelMessages) -> Search:
-        slot_of, is_earth, cursors = self._slot_of, self.space.is_earth, new_cursors(len(asked.word))
+    def _searcher(self, built: _IrSimilarStructure, batch: KernelMessages) -> Search:
+        slot_of, is_earth, cursors = self._slot_of, self.space.is_earth, new_cursors(len(batch.word))
         return lambda *call: int(
-            search_trees(built.tree, slot_of, asked, is_earth, built.work, cursors, *call),
+            search_trees(built.tree, slot_of, batch, is_earth, built.scratch, cursors, *call),
         )
 
 

@@ -1,4 +1,4 @@
-"""What the nodes of an IR-tree know of the subscriptions below, and the best score that lets any of them have."""
+"""Score bounds of IR-tree nodes: what a node stores of the subscriptions below, and the best score they can have."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class TermNodes(NamedTuple):
 class IrTree(NamedTuple):
     """Trees over positions; position p is row `row[p]` of the table, and `scored` holds its columns by position.
 
-    The inverted file of a node is no array of its own: for a word it is the stretch of its `holders`, or in a leaf of
+    The inverted file of a node is no array of its own: for a word it is the stretch of `term_nodes`, or in a leaf of
     its `lists`, that lies among the children of the node.
 
     `ledger` is by position. The positions of leaf i that need no word are
@@ -35,7 +35,7 @@ class IrTree(NamedTuple):
 
     forest: Forest
     bounds: Bounds
-    holders: TermNodes
+    term_nodes: TermNodes
     lists: WordPostings
     row: NDArray[np.int64]
     scored: ScoredColumns
@@ -56,20 +56,20 @@ def build_ir_tree(
     wordless = np.flatnonzero(ledger[:, NEEDS] <= 0.0)
     lists = lists_of(held, np.arange(len(row)), n_terms)
     return IrTree(
-        forest,
-        bounds_of(forest, held),
-        _holders(forest, lists),
-        lists,
-        row,
-        held,
-        ledger,
-        wordless.astype(np.int32),
-        np.searchsorted(wordless, forest.first),
-        np.searchsorted(wordless, forest.last),
+        forest=forest,
+        bounds=bounds_of(forest, held),
+        term_nodes=_term_nodes(forest, lists),
+        lists=lists,
+        row=row,
+        scored=held,
+        ledger=ledger,
+        wordless=wordless.astype(np.int32),
+        wordless_first=np.searchsorted(wordless, forest.first),
+        wordless_last=np.searchsorted(wordless, forest.last),
     )
 
 
-def _holders(forest: Forest, lists: WordPostings) -> TermNodes:
+def _term_nodes(forest: Forest, lists: WordPostings) -> TermNodes:
     """Return the nodes that have each word, but for roots."""
     n_nodes = len(forest.box)
     leaves = np.flatnonzero(forest.is_leaf)

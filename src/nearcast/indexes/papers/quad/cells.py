@@ -18,7 +18,7 @@ from nearcast.indexes.papers.quad.traffic import DEEPEST, share_of
 
 #: Columns of a node: the first of four children or -1, and its list.
 CHILD, FIRST, LENGTH, ROOM = 0, 1, 2, 3
-#: Columns of what is seldom asked of a node.
+#: Columns of what is seldom read of a node.
 PARENT, LIMIT = 0, 1
 #: Cells that an atom is kept in at most.
 MOST_CELLS = 256

@@ -58,7 +58,7 @@ class QuadIndex(BooleanIndex):
         self._traffic = traffic_of(np.empty((0, 4)), np.empty(0), None)
 
     def learn(self, messages: Messages) -> None:
-        """Expect messages like these, and build anew for them when next asked; they are not saved with the index.
+        """Expect messages like these, and build anew for them at the next search; they are not saved with the index.
 
         Of many, an even sample is kept.
         """

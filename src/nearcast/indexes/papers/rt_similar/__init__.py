@@ -31,7 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.indexes import register
-from nearcast.indexes.papers.rt_similar.search import RtSimilarScratch, new_cursors, new_work, search_tree
+from nearcast.indexes.papers.rt_similar.search import RtSimilarScratch, new_cursors, new_scratch, search_tree
 from nearcast.indexes.papers.rt_similar.tree import RtTree, build_rt_tree
 from nearcast.indexes.shared.forest import checked_fan_out
 from nearcast.indexes.shared.kernel_message import KernelMessages
@@ -50,7 +50,7 @@ _FAN_OUT = 50
 
 class _RtSimilarStructure(NamedTuple):
     tree: RtTree
-    work: RtSimilarScratch
+    scratch: RtSimilarScratch
 
 
 @register(
@@ -74,8 +74,8 @@ class RtSimilarIndex(RebuiltIndex):
     def _build(self, rows: NDArray[np.int64]) -> _RtSimilarStructure:
         tree = build_rt_tree(self._scored(), rows, self._fan_out, self._n_weights)
         self._scored_rows = None  # the tree has a copy, in its own order
-        return _RtSimilarStructure(tree, new_work(tree))
+        return _RtSimilarStructure(tree, new_scratch(tree))
 
-    def _searcher(self, built: _RtSimilarStructure, asked: KernelMessages) -> Search:
-        slot_of, is_earth, cursors = self._slot_of, self.space.is_earth, new_cursors(len(asked.word))
-        return lambda *call: int(search_tree(built.tree, slot_of, asked, is_earth, built.work, cursors, *call))
+    def _searcher(self, built: _RtSimilarStructure, batch: KernelMessages) -> Search:
+        slot_of, is_earth, cursors = self._slot_of, self.space.is_earth, new_cursors(len(batch.word))
+        return lambda *call: int(search_tree(built.tree, slot_of, batch, is_earth, built.scratch, cursors, *call))

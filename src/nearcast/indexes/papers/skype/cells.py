@@ -1,4 +1,4 @@
-"""A quadtree over places: which leaf cell is a subscription in, and how large is that cell?"""
+"""Leaf cells of a quadtree over the places of subscriptions: the cell of each, and its rectangle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_CUTS = 40
 
 
 class LeafCells(NamedTuple):
-    """Leaf cells with somebody in them: cell c is the rectangle `box[c]` and has `order[start[c]:start[c + 1]]`."""
+    """The leaf cells that are not empty: cell c is the rectangle `box[c]` and has `order[start[c]:start[c + 1]]`."""
 
     box: NDArray[np.float64]
     start: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Groups of entries in order of kScore*, with what holds from each entry on; kept true while thresholds move.
+"""Groups of list entries sorted by kScore*, with suffix bounds from each entry on, maintained while thresholds move.
 
 Within a group (Section 5.2.2) entry e has, of all entries from e to the end: the least kScore*, the greatest weight
 that a member still has from the group's word on, and the greatest α*. All three bound the entries behind e whatever

@@ -39,14 +39,14 @@ class _PrefixIndex(SegmentedIndex):
         self,
         segment: SkypeSegment,
         scratch: SkypeScratch,
-        asked: MessageColumns,
+        batch: MessageColumns,
         found: FoundSlots,
         first: int,
         counts: NDArray[np.int64],
     ) -> int:
         scored, by_groups = self._scored(), self._by_groups
         is_earth, n_bits = self.space.is_earth, len(self._row_of).bit_length()
-        return int(search_messages(segment, scored, asked, scratch, found, by_groups, is_earth, n_bits, first, counts))
+        return int(search_messages(segment, scored, batch, scratch, found, by_groups, is_earth, n_bits, first, counts))
 
     def _retune(self, segment: SkypeSegment, members: NDArray[np.int32]) -> None:
         set_keys(segment, self._scored(), members, self._by_groups)

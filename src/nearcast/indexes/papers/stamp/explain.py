@@ -60,8 +60,16 @@ def stamp_lines(
     distance = place_distance(space.is_earth, *scored.point[member].tolist(), *messages.box[row].tolist())
     near = near_of(distance, scored.max_distance[member])
     case = _Case(
-        held, member, set(messages.terms_of(row).tolist()), place, n_places, space.is_earth, near, distance, word
-    )  # fmt: skip
+        held=held,
+        member=member,
+        has=set(messages.terms_of(row).tolist()),
+        place=place,
+        n_places=n_places,
+        is_earth=space.is_earth,
+        near=near,
+        distance=distance,
+        word=word,
+    )
     prefix = prefix_of(scored, member)
     dropped = _by_region(case, filters) or _by_prefix(case, prefix)
     if dropped is None and filters.deeper:

@@ -107,14 +107,14 @@ class StampIndex(StoredIndex):
             self._undo.roll_back()
             held = self._ready()
             totals = totals_for(messages, needed=self._needs_totals)
-            asked = MessageColumns(messages.term_start, messages.terms, messages.box, totals)
-            return self._search(held, asked)
+            batch = MessageColumns(messages.term_start, messages.terms, messages.box, totals)
+            return self._search(held, batch)
 
-    def _search(self, held: StampArrays, asked: MessageColumns) -> Matches:
-        counts = np.zeros(len(asked.box), np.int64)
+    def _search(self, held: StampArrays, batch: MessageColumns) -> Matches:
+        counts = np.zeros(len(batch.box), np.int64)
         if not held.members.n:
             return Matches(np.zeros(len(counts) + 1, np.int64), np.empty(0, np.int32), np.empty(0))
-        longest = int(np.diff(asked.term_start).max(initial=0))
+        longest = int(np.diff(batch.term_start).max(initial=0))
         scratch = self._scratch_for(held, longest)
         scratch.tally[:] = 0
         room = max(held.members.n + 1, _ROOM)
@@ -123,7 +123,7 @@ class StampIndex(StoredIndex):
         while message < len(counts):
             first, n_bits = message, len(self._row_of).bit_length()
             message = search_messages(
-                held, asked, scratch, found, self.space.is_earth, self._strategy, n_bits, first, counts
+                held, batch, scratch, found, self.space.is_earth, self._strategy, n_bits, first, counts
             )
             n = int(counts[first:message].sum())
             slots.append(found.slots[:n].copy())
@@ -134,7 +134,7 @@ class StampIndex(StoredIndex):
         return Matches(start, np.concatenate(slots), np.concatenate(scores), looked_at, verified)
 
     def _scratch_for(self, held: StampArrays, longest: int) -> StampScratch:
-        """Return working memory that is large enough, the last one if it is."""
+        """Return scratch arrays that are large enough, the last ones if they are."""
         n_terms, n_members = len(held.members.scored.weight), held.members.n
         n_levels, n_leaves = len(held.tree.level_start), int(held.tree.level_start[1])
         n_late = n_members - int(held.tree.last[n_leaves - 1])

@@ -38,7 +38,7 @@ _RECORD = np.dtype(
 
 
 class TokenLists(NamedTuple):
-    """Lists and how to find them.
+    """The lists of all regions, levels and tokens, and the hash table that finds them.
 
     `table` is an open-addressing hash table of (token, list), -1 where vacant. List i belongs to `owner[i]` (region ·
     LEVELS + level) and owns the entries `start[i]:start[i + 1]`; those for both sides are `both[i, 0]:both[i, 1]`.
@@ -56,7 +56,7 @@ class TokenLists(NamedTuple):
 
 
 class TokenEntries(NamedTuple):
-    """What lists hold: the paper's triples <s, LSB(s | t), Idx(s, t)>, as member, reach and words behind the token."""
+    """Entries of lists: the paper's triples <s, LSB(s | t), Idx(s, t)>, as member, reach and words behind the token."""
 
     member: NDArray[np.int32]
     reach: NDArray[np.float32]

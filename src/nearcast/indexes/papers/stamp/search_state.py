@@ -1,4 +1,4 @@
-"""What a search works with: the index as kernels read it, the messages, working memory, and where answers go."""
+"""Arguments of the search kernels: the index as they read it, and scratch arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StampArrays(NamedTuple):
 
 
 class StampScratch(NamedTuple):
-    """Working memory of a search, used again for every message.
+    """Scratch arrays of a search, used again for every message.
 
     `alive` and `cursor` go down the levels of regions. The columns of candidates are those of one leaf.
     """
@@ -53,7 +53,7 @@ class StampScratch(NamedTuple):
 
 
 def new_scratch(n_terms: int, n_members: int, most_in_leaf: int, n_levels: int, n_tokens: int) -> StampScratch:
-    """Return working memory for so many terms, members in all and in a leaf, levels of regions, tokens of a message."""
+    """Return scratch arrays for so many terms, members in all and in a leaf, levels of regions, tokens of a message."""
     return StampScratch(
         has=np.zeros(n_terms, np.uint8),
         token=np.empty(n_tokens, np.int32),

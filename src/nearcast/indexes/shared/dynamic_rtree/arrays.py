@@ -49,19 +49,19 @@ def new_tree(n_nodes: int, n_items: int, least: int, most: int) -> DynamicRTreeA
     """Return a tree of so many nodes, none of them in use and none of them free."""
     room = most + 1
     return DynamicRTreeArrays(
-        np.zeros(n_nodes, np.int32),
-        np.zeros(n_nodes, np.int32),
-        np.full(n_nodes, NOBODY, np.int32),
-        np.zeros((n_nodes, room), np.int32),
-        np.zeros((n_nodes, room, 4)),
-        np.zeros(n_nodes, np.uint8),
-        np.full(n_items, NOBODY, np.int32),
-        np.array([NOBODY, NOBODY, 0, least], np.int64),
-        np.zeros(room, np.int32),
-        np.zeros(room),
-        np.zeros((2, room, 4)),
-        np.zeros(room, np.int32),
-        np.zeros((room, 4)),
+        n_entries=np.zeros(n_nodes, np.int32),
+        level=np.zeros(n_nodes, np.int32),
+        parent=np.full(n_nodes, NOBODY, np.int32),
+        entry=np.zeros((n_nodes, room), np.int32),
+        box=np.zeros((n_nodes, room, 4)),
+        is_changed=np.zeros(n_nodes, np.uint8),
+        leaf_of=np.full(n_items, NOBODY, np.int32),
+        state=np.array([NOBODY, NOBODY, 0, least], np.int64),
+        order=np.zeros(room, np.int32),
+        middle=np.zeros(room),
+        around=np.zeros((2, room, 4)),
+        spare_entry=np.zeros(room, np.int32),
+        spare_box=np.zeros((room, 4)),
     )
 
 

@@ -18,7 +18,7 @@ from nearcast.indexes.trigger.thresholds.search import (
     VERIFIED,
     ThresholdBatch,
     ThresholdScratch,
-    new_work,
+    new_scratch,
 )
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ class ThresholdMatcher:
         longest = int(np.diff(batch.term_start).max(initial=0))
 
         def run(first: int) -> _ChunkScores:
-            work = self._borrow(n_terms, longest)
-            work, done = _search_chunk(components, batch, first, min(first + _CHUNK, n), work, n_slots)
-            self._idle.append(work)
+            scratch = self._borrow(n_terms, longest)
+            scratch, done = _search_chunk(components, batch, first, min(first + _CHUNK, n), scratch, n_slots)
+            self._idle.append(scratch)
             return done
 
         starts = range(0, n, _CHUNK)
@@ -72,33 +72,38 @@ class ThresholdMatcher:
     def _borrow(self, n_terms: int, longest: int) -> ThresholdScratch:
         """Return idle scratch space that is large enough, or new one."""
         try:
-            work = self._idle.pop()
+            scratch = self._idle.pop()
         except IndexError:
-            return new_work(n_terms, longest, _FIRST_ROOM)
-        if len(work.counts) != n_terms or len(work.said) < longest:
-            return new_work(n_terms, 2 * longest, len(work.hit_slot))
-        return work
+            return new_scratch(n_terms, longest, _FIRST_ROOM)
+        if len(scratch.counts) != n_terms or len(scratch.said) < longest:
+            return new_scratch(n_terms, 2 * longest, len(scratch.hit_slot))
+        return scratch
 
 
 def _search_chunk(
-    components: Sequence[Component], batch: ThresholdBatch, first: int, last: int, work: ThresholdScratch, n_slots: int
+    components: Sequence[Component],
+    batch: ThresholdBatch,
+    first: int,
+    last: int,
+    scratch: ThresholdScratch,
+    n_slots: int,
 ) -> tuple[ThresholdScratch, _ChunkScores]:
     """Search every component for the messages first to last, and sort what was found."""
-    work.tally[:] = 0
+    scratch.tally[:] = 0
     for component in components:
         at = first
-        while (at := component.search(batch, at, last, work)) < last:
-            work = _with_more_room(work)
-    n_hits, n = int(work.tally[HITS]), last - first
-    message = work.hit_message[:n_hits]
+        while (at := component.search(batch, at, last, scratch)) < last:
+            scratch = _with_more_room(scratch)
+    n_hits, n = int(scratch.tally[HITS]), last - first
+    message = scratch.hit_message[:n_hits]
     message -= np.int32(first)
     slots, score, begin = np.empty(n_hits, np.int32), np.empty(n_hits), np.empty(n + 1, np.int64)
     spare, spare_score = np.empty(n_hits, np.int32), np.empty(n_hits)
     merge_hits(
         _NO_FOUND,
         np.empty((0, n + 1), np.int64),
-        work.hit_slot[:n_hits],
-        work.hit_score[:n_hits],
+        scratch.hit_slot[:n_hits],
+        scratch.hit_score[:n_hits],
         message,
         begin,
         n_slots.bit_length(),
@@ -108,14 +113,14 @@ def _search_chunk(
         slots,
         score,
     )
-    return work, _ChunkScores(slots, score, begin, int(work.tally[LOOKED_AT]), int(work.tally[VERIFIED]))
+    return scratch, _ChunkScores(slots, score, begin, int(scratch.tally[LOOKED_AT]), int(scratch.tally[VERIFIED]))
 
 
-def _with_more_room(work: ThresholdScratch) -> ThresholdScratch:
-    return work._replace(
-        hit_slot=np.concatenate([work.hit_slot, np.empty_like(work.hit_slot)]),
-        hit_score=np.concatenate([work.hit_score, np.empty_like(work.hit_score)]),
-        hit_message=np.concatenate([work.hit_message, np.empty_like(work.hit_message)]),
+def _with_more_room(scratch: ThresholdScratch) -> ThresholdScratch:
+    return scratch._replace(
+        hit_slot=np.concatenate([scratch.hit_slot, np.empty_like(scratch.hit_slot)]),
+        hit_score=np.concatenate([scratch.hit_score, np.empty_like(scratch.hit_score)]),
+        hit_message=np.concatenate([scratch.hit_message, np.empty_like(scratch.hit_message)]),
     )
 
 

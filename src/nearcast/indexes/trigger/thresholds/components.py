@@ -59,9 +59,9 @@ class ThresholdSegment:
         """Return the number of rows, dead ones included."""
         return len(self.rows.slot)
 
-    def search(self, batch: ThresholdBatch, first: int, last: int, work: ThresholdScratch) -> int:
+    def search(self, batch: ThresholdBatch, first: int, last: int, scratch: ThresholdScratch) -> int:
         """Run `search_lists`."""
-        return int(search_lists(self.rows, self.lists, batch, first, last, work))
+        return int(search_lists(self.rows, self.lists, batch, first, last, scratch))
 
     def set_thresholds(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Set the thresholds of rows."""
@@ -206,9 +206,9 @@ class ThresholdDelta:
         """Write the entries of all rows there are, by the present frame."""
         _enter(self._is_earth, self.rows, 0, self.n_rows, self._frame, self._entries, np.empty(3))
 
-    def search(self, batch: ThresholdBatch, first: int, last: int, work: ThresholdScratch) -> int:
+    def search(self, batch: ThresholdBatch, first: int, last: int, scratch: ThresholdScratch) -> int:
         """Run `search_delta`."""
-        return int(search_delta(self.rows, self._entries, self.n_rows, self._frame, batch, first, last, work))
+        return int(search_delta(self.rows, self._entries, self.n_rows, self._frame, batch, first, last, scratch))
 
     def set_thresholds(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Set the thresholds of rows."""

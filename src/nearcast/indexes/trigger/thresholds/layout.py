@@ -99,7 +99,16 @@ def build_lists(rows: ThresholdRows, weight: NDArray[np.float64], *, is_earth: b
     entries, blocks = new_entries(n_words), new_blocks(int(first_block[-1]))
     _lay_out(loose, order, start, first_block, frame, entries, blocks)
     fill_blocks(entries, blocks, start, first_block, np.empty(CORNERS, np.float32))
-    return ThresholdLists(entries, blocks, key, number, start, first_block, trigger, frame)
+    return ThresholdLists(
+        entries=entries,
+        blocks=blocks,
+        key=key,
+        number=number,
+        start=start,
+        first_block=first_block,
+        trigger=trigger,
+        frame=frame,
+    )
 
 
 @kernel

@@ -189,7 +189,7 @@ class ThresholdPart:
         return component, int(rows[0])
 
     def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions:
-        """Return what these slots ask; ids are the slots."""
+        """Return the subscriptions of these slots; ids are the slots."""
         pieces, places = [], [np.empty(0, np.int64)]
         for component, which, rows in self._held_by(slots):
             pieces.append(component.taken(rows))

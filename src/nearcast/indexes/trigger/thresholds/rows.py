@@ -99,7 +99,7 @@ def join_rows(pieces: list[ThresholdRows]) -> ThresholdRows:
 
 
 def subscriptions_of(rows: ThresholdRows) -> Subscriptions:
-    """Return what these rows ask; ids are their slots."""
+    """Return these rows as subscriptions; ids are their slots."""
     n, record = len(rows.slot), rows.record
     each = np.arange(n + 1, dtype=np.int64)
     point = record[:, [X, Y, X, Y]]

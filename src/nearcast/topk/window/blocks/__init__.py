@@ -29,7 +29,7 @@ __all__ = ["BlockIndex"]
 
 
 class BlockIndex(SegmentedMessages):
-    """Segments of inverted lists in blocks."""
+    """An index of a window's messages: inverted lists in blocks with score bounds, for each segment."""
 
     def __init__(self, space: Space, by_time: bool = False):
         super().__init__(space, by_time, new_lists())

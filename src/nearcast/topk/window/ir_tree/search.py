@@ -1,4 +1,4 @@
-"""The search of `ir-tree`: the most promising node first, until none can hold anything good enough."""
+"""Best-first search of `ir-tree`: the node of the best bound first, until no bound reaches the worst answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NODE_BITS = 32
 
 @hot_kernel
 def search_trees(request, trees, these, scratch, answers, work):
-    """Find the messages for `these` of the asked; return how many were answered before the room was full."""
+    """Answer the queries `these`, one after the other; return how many were answered before the room was full."""
     written = 0
     for i in range(these.size):
         which, n_kept = these[i], 0
@@ -36,11 +36,11 @@ def search_trees(request, trees, these, scratch, answers, work):
 
 @step
 def _look_at_trees(request, trees, which, n_words, n_kept, scratch, work):
-    """Look at the nodes of all trees, best bound first; return how many messages are kept."""
-    asked, held, alive, is_earth = request.asked, request.held, request.alive, request.is_earth
+    """Visit the nodes of all trees, best bound first; return how many messages are kept."""
+    queries, held, alive, is_earth = request.queries, request.held, request.alive, request.is_earth
     plan, frontier, kept = scratch.plan, scratch.frontier, scratch.kept
     floor, capacity = request.floor[which], request.keep[which]
-    cosine = max(math.cos(math.radians(asked.point[which, 1])) - 1e-15, 0.0) if is_earth else 0.0
+    cosine = max(math.cos(math.radians(queries.point[which, 1])) - 1e-15, 0.0) if is_earth else 0.0
     marks = all_marks(plan, n_words)
     bar = bar_of(kept, n_kept, capacity, floor) - MARGIN
     n_open = 0
@@ -56,7 +56,7 @@ def _look_at_trees(request, trees, which, n_words, n_kept, scratch, work):
         at = trees.segment[g, NODES] + node
         if trees.is_leaf[at] == 0:
             for child in range(int(trees.first[at]), int(trees.last[at])):
-                bound = _bound(asked, which, trees, g, child, plan, n_words, cosine, is_earth, alive)
+                bound = _bound(queries, which, trees, g, child, plan, n_words, cosine, is_earth, alive)
                 work[which] += 1
                 if bound >= bar:
                     push(frontier, n_open, bound, (g << _NODE_BITS) | child)
@@ -65,15 +65,15 @@ def _look_at_trees(request, trees, which, n_words, n_kept, scratch, work):
         for place in range(trees.segment[g, PLACES] + trees.first[at], trees.segment[g, PLACES] + trees.last[at]):
             work[which] += 1
             if held.mark[place] & marks != 0 and is_alive(held, place, alive):
-                near = near_to(asked, which, held, place, is_earth)
-                if score_of(asked.text_weight[which], 1.0, near) >= bar:
-                    n_kept = offer(asked, which, held, place, near, floor, request.by_time, kept, n_kept, capacity)
+                near = near_to(queries, which, held, place, is_earth)
+                if score_of(queries.text_weight[which], 1.0, near) >= bar:
+                    n_kept = offer(queries, which, held, place, near, floor, request.by_time, kept, n_kept, capacity)
                     bar = bar_of(kept, n_kept, capacity, floor) - MARGIN
     return n_kept
 
 
 @step
-def _bound(asked, which, trees, g, node, plan, n_words, cosine, is_earth, alive):
+def _bound(queries, which, trees, g, node, plan, n_words, cosine, is_earth, alive):
     """Return the best score that a message below a node can have, -inf if none shares a word or is alive."""
     at = trees.segment[g, NODES] + node
     if trees.summary[at, LAST_ROW] < alive.first:
@@ -87,9 +87,9 @@ def _bound(asked, which, trees, g, node, plan, n_words, cosine, is_earth, alive)
             text += plan.unit[i] * trees.u[entry]
     if not shares:
         return -math.inf
-    x, y = asked.point[which, 0], asked.point[which, 1]
-    near = near_to_group(is_earth, x, y, cosine, asked.max_distance[which], trees.summary, at)
-    return score_of(asked.text_weight[which], min(text, 1.0), near)
+    x, y = queries.point[which, 0], queries.point[which, 1]
+    near = near_to_group(is_earth, x, y, cosine, queries.max_distance[which], trees.summary, at)
+    return score_of(queries.text_weight[which], min(text, 1.0), near)
 
 
 @step

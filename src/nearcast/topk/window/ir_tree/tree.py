@@ -1,4 +1,4 @@
-"""Segments of `ir-tree`: a packed R-tree over the places, whose nodes know the words below them."""
+"""Segments of `ir-tree`: a packed R-tree over the places, with an inverted file at every node."""
 
 from __future__ import annotations
 
