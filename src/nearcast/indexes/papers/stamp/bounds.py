@@ -33,7 +33,7 @@ ENDLESS = 255
 _LARGEST = 3e38
 
 
-class SubscriptionWords(NamedTuple):
+class PrefixWords(NamedTuple):
     """The words of one subscription in the paper's order, heaviest first, equals by term.
 
     `tail[j]` is the share of the whole that word j and all behind it make up (UTB, Eq. 3), `head[k]` the share of the
@@ -45,9 +45,9 @@ class SubscriptionWords(NamedTuple):
     head: NDArray[np.float64]
 
 
-def room_for_words(longest: int) -> SubscriptionWords:
+def room_for_words(longest: int) -> PrefixWords:
     """Return arrays for subscriptions of up to `longest` words."""
-    return SubscriptionWords(np.empty(longest, np.int32), np.empty(longest + 1), np.empty(longest + 1))
+    return PrefixWords(np.empty(longest, np.int32), np.empty(longest + 1), np.empty(longest + 1))
 
 
 @step
