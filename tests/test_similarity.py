@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from nearcast.indexes.papers.stamp.bounds import prefix_of
-from nearcast.indexes.shared.scores import Scored
+from nearcast.indexes.shared.scores import ScoredColumns
 from nearcast.similarity import (
     COSINE,
     DICE,
@@ -69,7 +69,7 @@ def one_row(weight, asked, text_weight, threshold, function, max_distance=1.0):
     own = amount(function, weight, asked)
     term = np.array(sorted(asked), np.int32)
     columns = (np.array([float(value)]) for value in (text_weight, threshold, max_distance))
-    return Scored(
+    return ScoredColumns(
         np.array([0, len(term)]), term, np.zeros((1, 2)), *columns, np.array([function], np.uint8), np.array([own]),
         np.array(weight, np.float64),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from contract.worlds import PLANE, random_wanted, world
 from nearcast import Hub, Message, Space, Within
 from nearcast.geo import Box
 from nearcast.indexes import DEFAULT_INDEX, create
-from nearcast.indexes.shared.growable_columns import Growing
+from nearcast.indexes.shared.growable_columns import GrowableColumn
 from nearcast.testing import IndexActor, check_index
 
 pytestmark = [pytest.mark.modes, pytest.mark.papers]
@@ -34,7 +34,7 @@ def test_a_change_that_is_cut_short_is_undone(name, verb, monkeypatch):
     index, scan, said = pair(name)
     others = random_wanted(random.Random(9), PLANE, 5)
     arguments = {"insert": (others,), "replace": ([1, 4, 9, 16, 25], others), "remove": ([1, 4, 9],)}[verb]
-    extend = Growing.extend
+    extend = GrowableColumn.extend
     for n_before in range(12):
         left = [n_before]
 
@@ -45,7 +45,7 @@ def test_a_change_that_is_cut_short_is_undone(name, verb, monkeypatch):
             extend(self, values)
 
         with monkeypatch.context() as patched:
-            patched.setattr(Growing, "extend", failing)
+            patched.setattr(GrowableColumn, "extend", failing)
             try:
                 getattr(index, verb)(*arguments)
             except MemoryError:

@@ -19,7 +19,7 @@ from nearcast.indexes.papers.fast import layout
 from nearcast.indexes.papers.fast.index import FastIndex, frame_of
 from nearcast.indexes.papers.fast.layout import STEP_BITS, WORDLESS, cell_prefix, key_of, step_of
 from nearcast.indexes.papers.fast.search import room_for, search_pyramid
-from nearcast.indexes.shared.boolean_index import Found
+from nearcast.indexes.shared.boolean_index import FoundAtoms
 from nearcast.query import parse
 from nearcast.testing import IndexActor
 
@@ -358,7 +358,7 @@ def alive_below(actor, words, place):
     index = actor.index
     batch = index._batch(actor.messages([(words.split(), place)]).for_kernels(), np.zeros(1, np.int32))
     room = room_for(index._deepest + 1, len(batch.word), index._most_words)
-    found = Found(np.empty(100, np.int32), np.zeros(1, np.int64), np.zeros(2, np.int64))
+    found = FoundAtoms(np.empty(100, np.int32), np.zeros(1, np.int64), np.zeros(2, np.int64))
     assert search_pyramid(index._pyramid, index._atoms, batch, room, 0, found) == 1
     names = [*actor.words.words().to_pylist(), "*"]
     return [{names[term] for term in row[:n]} for row, n in zip(room.alive, room.n_alive, strict=True)]

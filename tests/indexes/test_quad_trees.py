@@ -15,7 +15,7 @@ from nearcast.indexes import create
 from nearcast.indexes.papers.quad.cells import MOST_CELLS
 from nearcast.indexes.papers.quad.entries import ATOM
 from nearcast.indexes.papers.quad.traffic import DEEPEST, steps_of, traffic_of
-from nearcast.indexes.papers.quad.tree import WHOLE_FRAME, Items, Trees
+from nearcast.indexes.papers.quad.tree import WHOLE_FRAME, QuadItems, QuadTrees
 from nearcast.indexes.shared.filters import outwards
 from nearcast.query import parse
 from nearcast.testing import IndexActor
@@ -146,7 +146,7 @@ def test_the_trie_has_the_words_of_each_atom_in_their_order():
 
 def full_tree(depth, update):
     """Return a quadtree divided to this level everywhere."""
-    trees = Trees(1, depth, update)
+    trees = QuadTrees(1, depth, update)
     leaves = list(trees.new_roots(1))
     for _ in range(depth):
         parents, leaves = leaves, []
@@ -194,7 +194,7 @@ def test_the_cells_chosen_cost_least(seed, update):
     box[:, 2:] = np.minimum(box[:, :2] + box[:, 2:] / 2, 64)
     steps, chance = np.empty((12, 4), np.int32), rng.uniform(0, 1, 12)
     steps_of(traffic, box, steps)
-    items = Items(steps, np.zeros(12, np.int32), chance)
+    items = QuadItems(steps, np.zeros(12, np.int32), chance)
     node, item = trees.assigned(np.zeros(12, np.int32), WHOLE_FRAME, items, traffic)
     for i in range(12):
         cells = [tuple(map(int, trees.cell(int(n)))) for n in node[item == i]]
@@ -216,7 +216,7 @@ def test_no_atom_is_in_more_cells_than_there_is_room_for():
     traffic = traffic_of(np.hstack([corner, corner]), np.zeros(1), None)
     trees, steps = full_tree(6, 1e-12), np.empty((1, 4), np.int32)
     steps_of(traffic, np.array([[1.5, 1.5, 62.5, 62.5]]), steps)
-    items = Items(steps, np.zeros(1, np.int32), np.ones(1))
+    items = QuadItems(steps, np.zeros(1, np.int32), np.ones(1))
     node, _ = trees.assigned(np.zeros(1, np.int32), WHOLE_FRAME, items, traffic)
     cells = [tuple(map(int, trees.cell(int(n)))) for n in node]
     assert len(wholly_covered((0, 0, 0), 6, steps[0])) > MOST_CELLS >= len(cells) > MOST_CELLS // 4

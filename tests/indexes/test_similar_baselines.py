@@ -372,7 +372,7 @@ def test_bound_of_a_node_is_never_below_a_score(name, space):
         box = tree.forest.box[node]
         words = np.unique(np.concatenate([_words_that_count(subscriptions, row) for row in rows]))
         if tree.forest.parent[node] >= 0:
-            assert words.tolist() == _words_held(tree.holders, node)
+            assert words.tolist() == _words_held(tree.term_nodes, node)
         for message in range(len(messages)):
             common = np.intersect1d(words, messages.terms_of(message))
             text = node_text(tree.bounds, node, WEIGHTS[common].sum(), float(len(common)))
@@ -392,8 +392,8 @@ def _words_that_count(subscriptions, row):
     return words if subscriptions.scoring.similarity[row] in (OVERLAP, DICE, COSINE) else words[WEIGHTS[words] > 0]
 
 
-def _words_held(holders, node):
-    return [t for t in range(len(WEIGHTS)) if node in holders.node[holders.start[t] : holders.start[t + 1]]]
+def _words_held(term_nodes, node):
+    return [t for t in range(len(WEIGHTS)) if node in term_nodes.node[term_nodes.start[t] : term_nodes.start[t + 1]]]
 
 
 def _gap(space, place, box):

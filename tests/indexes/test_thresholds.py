@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nearcast.columns import SIMILAR, TOPK, WITHIN, Messages, Scoring, Subscriptions
 from nearcast.geo import BOX, Regions, Space
 from nearcast.indexes import create, open_index
-from nearcast.indexes.trigger.thresholds import MovingRows, bounds, frame, layout
+from nearcast.indexes.trigger.thresholds import ThresholdRows, bounds, frame, layout
 from nearcast.similarity import TFIDF, TSIM
 from nearcast.testing import check_index
 from support.waiting import PATIENCE_S, join
@@ -400,7 +400,7 @@ def test_bounds_let_through_what_may_fire(seed, u, place):
     around = frame.frame_around(False, rows.record, 0.0)
     view = np.empty(frame.VIEW)
     frame.set_view(False, around, np.array([[*place, *place]]), 0, view)
-    loose = layout._Loose(
+    loose = layout._LooseTriggers(
         *(np.asarray(column, np.float32) for column in (w * p, w * np.sqrt(1 - p * p), 1 - w)),
         score,
         *np.empty((4, n), np.float32),
@@ -428,7 +428,7 @@ def test_bounds_let_through_what_may_fire(seed, u, place):
 def rows_at(point, w, reach):
     record = np.zeros((len(point), 8))
     record[:, :2], record[:, 2], record[:, 4] = point, w, reach
-    return MovingRows(np.zeros(len(w), np.int32), record, np.zeros(len(w), np.int32), np.empty(0, np.int32))
+    return ThresholdRows(np.zeros(len(w), np.int32), record, np.zeros(len(w), np.int32), np.empty(0, np.int32))
 
 
 def place_loose(around, rows, loose):

@@ -19,7 +19,7 @@ from nearcast.pipeline.divided_window.window_part import aggregated
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import Settings
 from nearcast.pipeline.worker.tasks import forget_all
-from nearcast.topk.window.registry import Alive
+from nearcast.topk.window.registry import LiveRows
 from nearcast.window import Window
 from support.streams import WORDS, Oracle, World, net
 
@@ -230,7 +230,7 @@ def test_only_a_window_is_divided():
 
 @pytest.mark.parametrize("by_time", [False, True])
 def test_the_best_of_all_parts_are_in_rank_order(by_time):
-    question = Question(("a",), b"", (0.0,), Alive(0, 10, NO_TIME), 3, 0.0)
+    question = Question(("a",), b"", (0.0,), LiveRows(0, 10, NO_TIME), 3, 0.0)
     one = Answer(np.array([4, 0]), np.array([0.5, 0.25]), np.array([1, 1]), 2)
     other = Answer(np.array([1, 3]), np.array([0.5, 0.5]), np.array([9, 0]), 5)
     found = aggregated([{b"q": one}, {b"q": other}], {b"q": question}, by_time=by_time)[b"q"]

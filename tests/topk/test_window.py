@@ -12,8 +12,15 @@ from nearcast.errors import IncompatibleStore, UnknownIndex
 from nearcast.geo import Space
 from nearcast.geo.hilbert import hilbert_keys
 from nearcast.similarity import near_of, score_of, tfidf_of
-from nearcast.topk.window.column_queue import Columns
-from nearcast.topk.window.registry import MESSAGE_INDEXES, Alive, Asked, Batch, message_index, open_message_index
+from nearcast.topk.window.column_queue import ColumnQueue
+from nearcast.topk.window.registry import (
+    MESSAGE_INDEXES,
+    LiveRows,
+    WindowBatch,
+    WindowQueries,
+    message_index,
+    open_message_index,
+)
 
 pytestmark = pytest.mark.modes
 
@@ -71,7 +78,7 @@ class World:
         start, word = self.words(n, 4)
         count = self.random.choice([1, 1, 2], len(word)).astype(np.int32)
         time = self.random.integers(0, 12, n)
-        return Batch(start, word, count, self.boxes(n), squared(start, count * self.weight[word]), time)
+        return WindowBatch(start, word, count, self.boxes(n), squared(start, count * self.weight[word]), time)
 
     def asked(self, n):
         start, word = self.words(n, 5)
@@ -80,12 +87,12 @@ class World:
         word[self.random.random(len(word)) < 0.1] = -1
         text_weight = self.random.choice([0.0, 0.3, 0.5, 0.9, 1.0], n)
         far = self.random.choice(_FAR[self.space.kind], n)
-        return Asked(start, word, weight, self.points(n), text_weight, far, own)
+        return WindowQueries(start, word, weight, self.points(n), text_weight, far, own)
 
     def alive(self):
         first = int(self.random.integers(self.floor, self.next_row + 1))
         last = int(self.random.integers(first, self.next_row + 2))
-        return Alive(
+        return LiveRows(
             int(self.random.choice([0, self.floor, first])),
             int(self.random.choice([last, self.next_row])),
             int(self.random.choice([NO_TIME, -1, 3, 8])) if self.by_time else NO_TIME,
@@ -238,9 +245,9 @@ def test_nothing_held(name):
     """An empty window has no best messages, nor has a search for nobody."""
     index = message_index(name, SPACES["plane"], True)
     index.set_weights(np.ones(2))
-    asked = Asked(np.array([0, 1]), np.array([1], np.int32), np.ones(1), np.zeros((1, 2)), *np.ones((3, 1)))
-    nobody = Asked(np.zeros(1, np.int64), *(each[:0] for each in asked[1:]))
-    alive = Alive(0, 10, NO_TIME)
+    asked = WindowQueries(np.array([0, 1]), np.array([1], np.int32), np.ones(1), np.zeros((1, 2)), *np.ones((3, 1)))
+    nobody = WindowQueries(np.zeros(1, np.int64), *(each[:0] for each in asked[1:]))
+    alive = LiveRows(0, 10, NO_TIME)
     assert [0, 0] == index.best(asked, np.array([5], np.int32), alive).start.tolist()
     assert [0, 0] == index.at_least(asked, np.zeros(1), alive).start.tolist()
     assert [0] == index.best(nobody, np.zeros(0, np.int32), alive).start.tolist()
@@ -255,9 +262,9 @@ def test_of_equal_scores_the_newer_comes_first(name, by_time, expected):
     index = small_index(name, SPACES["plane"], by_time)
     index.set_weights(np.ones(1))
     word, one = np.zeros(4, np.int32), np.ones(4, np.int32)
-    index.append(Batch(np.arange(5), word, one, np.zeros((4, 4)), np.ones(4), np.array([9, 5, 7, 7])))
-    asked = Asked(np.array([0, 1]), word[:1], np.ones(1), np.zeros((1, 2)), *np.ones((3, 1)))
-    assert expected == index.best(asked, np.array([2], np.int32), Alive(0, 4, NO_TIME)).row.tolist()
+    index.append(WindowBatch(np.arange(5), word, one, np.zeros((4, 4)), np.ones(4), np.array([9, 5, 7, 7])))
+    asked = WindowQueries(np.array([0, 1]), word[:1], np.ones(1), np.zeros((1, 2)), *np.ones((3, 1)))
+    assert expected == index.best(asked, np.array([2], np.int32), LiveRows(0, 4, NO_TIME)).row.tolist()
 
 
 @pytest.mark.parametrize("name", MESSAGE_INDEXES)
@@ -267,11 +274,11 @@ def test_a_word_that_weighs_nothing_is_shared_all_the_same(name):
     index.set_weights(np.array([0.0, 1.0]))
     word, one = np.array([0, 1, 0, 1, 0], np.int32), np.ones(5, np.int32)
     box = np.repeat(np.arange(5.0), 4).reshape(5, 4)
-    index.append(Batch(np.arange(6), word, one, box, np.array([0.0, 1, 0, 1, 0]), np.zeros(5, np.int64)))
-    asked = Asked(
+    index.append(WindowBatch(np.arange(6), word, one, box, np.array([0.0, 1, 0, 1, 0]), np.zeros(5, np.int64)))
+    asked = WindowQueries(
         np.array([0, 1]), word[:1], np.zeros(1), np.zeros((1, 2)), np.array([0.5]), np.array([8.0]), np.zeros(1)
     )
-    assert [0, 2, 4] == index.best(asked, np.array([9], np.int32), Alive(0, 5, NO_TIME)).row.tolist()
+    assert [0, 2, 4] == index.best(asked, np.array([9], np.int32), LiveRows(0, 5, NO_TIME)).row.tolist()
 
 
 @pytest.mark.parametrize("name", MESSAGE_INDEXES)
@@ -360,7 +367,7 @@ def test_segments_stay_few(name):
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), max_size=40))
 def test_columns_keep_what_is_in_use(steps):
     """Growing, cutting and dropping move arrays about, and never change what is at a place."""
-    columns, plain, first = Columns(3, value=np.zeros(0, np.int64)), list(range(3)), 3
+    columns, plain, first = ColumnQueue(3, value=np.zeros(0, np.int64)), list(range(3)), 3
     for kind, n in steps:
         if kind <= 1:
             columns.add(value=np.arange(len(plain), len(plain) + n) * 7)

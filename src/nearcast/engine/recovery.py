@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nearcast.request_texts import RequestTexts
     from nearcast.text.weights import TermWeights
     from nearcast.topk.checkpoint import Checkpoint
-    from nearcast.topk.holder_numbers import Holding
+    from nearcast.topk.holder_numbers import HolderTable
     from nearcast.topk.keeper import Keeper
     from nearcast.topk.window_words import WindowWords
 
@@ -158,7 +158,7 @@ class RenumberingRedo:
     n_slots: int
     ids: IdTable
     texts: RequestTexts
-    holding: Holding | None
+    holding: HolderTable | None
     expires: NDArray[np.int64]
     by_slot: dict[str, NDArray[Any]]
 
@@ -180,7 +180,7 @@ class CompactionRedo:
     """
 
     index: Index
-    holding: Holding | None
+    holding: HolderTable | None
     words: WindowWords | None
     then: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""How top-k subscriptions are kept: the options that every index for them takes beside its own."""
+"""The options of top-k subscriptions, which every index for them takes beside its own."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from nearcast.columns import TOPK, WITHIN
 from nearcast.geo import CIRCLE
 from nearcast.geo.parts import covering_parts
 from nearcast.indexes.shared.scores import own_amount, scored_of
-from nearcast.indexes.trigger.reach import comes_before
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.rows import rarest_terms
 from nearcast.plans.base import ANY_WORD, topk_thresholds
 from nearcast.similarity import MARGIN, TFIDF, most_text, near_needed

@@ -67,7 +67,7 @@ __all__ = [
 
 
 class Actor(Protocol):
-    """Who a script is played to: an index that takes values."""
+    """What a script is replayed against: an index that takes values."""
 
     def insert(self, wanted: Sequence[Wanted]) -> list[int]:
         """Store subscriptions and return their slots."""

@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.indexes.trigger.discs import Discs
-    from nearcast.indexes.trigger.rows import Rows
-    from nearcast.indexes.trigger.segment import Segment
+    from nearcast.indexes.trigger.rows import TriggerRows
+    from nearcast.indexes.trigger.segment import TriggerSegment
 
 _WILDCARD, _NOWHERE = -2, 0
 #: By how much a score may miss and still be waited for, and what rounding may do to a place in a frame.
 _MARGIN, _ROUNDING = 1e-6, 1e-5
 
 
-def is_scored_row(rows: Rows, row: int) -> bool:
+def is_scored_row(rows: TriggerRows, row: int) -> bool:
     """Tell whether a row belongs to a scored subscription."""
     return bool(rows.shape[row] <= SCORED)
 
 
-def words_of_row(rows: Rows, row: int) -> list[int]:
+def words_of_row(rows: TriggerRows, row: int) -> list[int]:
     """Return the terms of a scored row, in the order of their strings."""
     words: list[int] = rows.code[rows.code_start[row] : rows.code_start[row + 1]].tolist()
     return words
 
 
-def check_scored_rows(rows: Rows, weight: NDArray[np.float64]) -> None:
+def check_scored_rows(rows: TriggerRows, weight: NDArray[np.float64]) -> None:
     """Every scored row has a line in `score` of its own that says what its code and its rectangle say."""
     scored = np.flatnonzero(rows.shape <= SCORED)
     lines = (SCORED - rows.shape[scored]).tolist()
@@ -73,7 +73,9 @@ def _amount(words: list[int], line: NDArray[np.float64], weight: NDArray[np.floa
     return total
 
 
-def nearness_needed(rows: Rows, row: int, weight: NDArray[np.float64], *, to_spare: float = 0.0) -> dict[int, float]:
+def nearness_needed(
+    rows: TriggerRows, row: int, weight: NDArray[np.float64], *, to_spare: float = 0.0
+) -> dict[int, float]:
     """Return for each word of a row, and the wildcard, how near a message must be that has it and none before it.
 
     0: any distance will do; above 1: none will. A score counts that misses the threshold by no more than `to_spare`.
@@ -94,7 +96,7 @@ def nearness_needed(rows: Rows, row: int, weight: NDArray[np.float64], *, to_spa
     return needed
 
 
-def check_terms(rows: Rows, row: int, terms: list[int], weight: NDArray[np.float64]) -> None:
+def check_terms(rows: TriggerRows, row: int, terms: list[int], weight: NDArray[np.float64]) -> None:
     """A scored row waits for every word that can bring a message to it, once, and for no other."""
     needed = nearness_needed(rows, row, weight)
     assert len(terms) == len(set(terms)), f"row {row} waits for a word twice"
@@ -109,7 +111,11 @@ def check_terms(rows: Rows, row: int, terms: list[int], weight: NDArray[np.float
 
 
 def check_discs(
-    segment: Segment, lists: dict[tuple[int, int], tuple[int, int]], weight: NDArray[np.float64], *, is_earth: bool
+    segment: TriggerSegment,
+    lists: dict[tuple[int, int], tuple[int, int]],
+    weight: NDArray[np.float64],
+    *,
+    is_earth: bool,
 ) -> None:
     """Raise AssertionError where the discs of a segment, listed by (group, term), break a promise."""
     discs, rows = segment.discs, segment.rows
@@ -138,7 +144,7 @@ def check_discs(
 
 
 def _check_disc(
-    discs: Discs, rows: Rows, row: int, entry: int, term: int, weight: NDArray[np.float64], *, is_earth: bool
+    discs: Discs, rows: TriggerRows, row: int, entry: int, term: int, weight: NDArray[np.float64], *, is_earth: bool
 ) -> None:
     """A disc stands where its row does, and is as large as its term needs."""
     line = rows.score[SCORED - rows.shape[row]]

@@ -1,4 +1,4 @@
-"""Scripts: steps to play to an index."""
+"""Scripts: sequences of changes and messages to replay against an index."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Script:
-    """Steps to play to an index in `space`; with `add_words` messages add words of their own to the table."""
+    """Steps to replay against an index in `space`; with `add_words` messages add words of their own to the table."""
 
     space: Space
     steps: tuple[Step, ...]

@@ -11,9 +11,9 @@ from nearcast.indexes.papers.skype.groups import ALPHA, KEY, MOST, SUFFIX_ALPHA,
 from nearcast.similarity import near_needed
 
 if TYPE_CHECKING:
-    from nearcast.indexes.papers.ciq.lists import Covered
-    from nearcast.indexes.papers.skype.segment import Segment
-    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.papers.ciq.lists import CiqSegment
+    from nearcast.indexes.papers.skype.segment import SkypeSegment
+    from nearcast.indexes.shared.scores import ScoredColumns
     from nearcast.indexes.shared.segmented_index import SegmentedIndex
 
 
@@ -34,7 +34,7 @@ def check_segmented(index: SegmentedIndex) -> None:
             _check_covers(segment, scored, is_dead)
 
 
-def _check_entries(segment: Segment, scored: Scored, is_dead: np.ndarray) -> None:
+def _check_entries(segment: SkypeSegment, scored: ScoredColumns, is_dead: np.ndarray) -> None:
     """Entries and words name each other, and every entry knows the threshold of its member."""
     n = len(segment.member)
     assert segment.word_of[segment.entry_of].tolist() == list(range(n)), "words and entries do not name each other"
@@ -46,7 +46,7 @@ def _check_entries(segment: Segment, scored: Scored, is_dead: np.ndarray) -> Non
         assert segment.field[e, KEY] == key, "an entry does not know the threshold of its member"
 
 
-def _check_groups(segment: Segment, scored: Scored, is_dead: np.ndarray) -> None:
+def _check_groups(segment: SkypeSegment, scored: ScoredColumns, is_dead: np.ndarray) -> None:
     """What holds from an entry on does hold, and what a cell needs is no more than each of its members does."""
     for g, (first, last) in enumerate(zip(segment.group_start[:-1], segment.group_start[1:], strict=True)):
         assert first < last, "a group has no entries"
@@ -72,13 +72,13 @@ def _from_each_on(values: np.ndarray, ufunc: np.ufunc) -> np.ndarray:
     return found
 
 
-def _check_covers(covered: Covered, scored: Scored, is_dead: np.ndarray) -> None:
+def _check_covers(segment: CiqSegment, scored: ScoredColumns, is_dead: np.ndarray) -> None:
     """Covers and members name each other, lists ascend, and the dead are out of reach."""
-    owner = np.repeat(np.arange(len(covered.row)), np.diff(covered.cover_start))
-    assert covered.member[covered.cover].tolist() == owner.tolist(), "covers and members do not name each other"
-    for first, last in zip(covered.list_start[:-1], covered.list_start[1:], strict=True):
-        assert (np.diff(covered.entry[first:last]) > 0).all(), "a list is not in order"
-    is_out = np.isinf(covered.least_text)
-    assert is_out[is_dead[covered.member]].all(), "a dead member can be reached"
-    words = (scored.term_start[covered.row + 1] - scored.term_start[covered.row])[covered.member]
-    assert len(covered.entry) == words.sum(), "not every word of every cover is listed"
+    owner = np.repeat(np.arange(len(segment.row)), np.diff(segment.cover_start))
+    assert segment.member[segment.cover].tolist() == owner.tolist(), "covers and members do not name each other"
+    for first, last in zip(segment.list_start[:-1], segment.list_start[1:], strict=True):
+        assert (np.diff(segment.entry[first:last]) > 0).all(), "a list is not in order"
+    is_out = np.isinf(segment.least_text)
+    assert is_out[is_dead[segment.member]].all(), "a dead member can be reached"
+    words = (scored.term_start[segment.row + 1] - scored.term_start[segment.row])[segment.member]
+    assert len(segment.entry) == words.sum(), "not every word of every cover is listed"

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.indexes.trigger.thresholds.bounds import AFTER_LEVELS, BLOCK, CORNERS, NEAR_LEVELS, U_LEVELS
-from nearcast.indexes.trigger.thresholds.components import ListsComponent
+from nearcast.indexes.trigger.thresholds.components import ThresholdSegment
 from nearcast.indexes.trigger.thresholds.rows import FIRST, LAST, THRESHOLD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.trigger.thresholds import Moving
-    from nearcast.indexes.trigger.thresholds.layout import Lists
-    from nearcast.indexes.trigger.thresholds.rows import MovingRows
+    from nearcast.indexes.trigger.thresholds import ThresholdPart
+    from nearcast.indexes.trigger.thresholds.layout import ThresholdLists
+    from nearcast.indexes.trigger.thresholds.rows import ThresholdRows
 
 _UNITS = 32768.0
 _MOST = 65535.0 / _UNITS
 
 
-def check_moving(moving: Moving, owned: NDArray[np.int64]) -> None:
+def check_moving(moving: ThresholdPart, owned: NDArray[np.int64]) -> None:
     """Raise AssertionError where an array breaks its promise; `owned` are the slots the index says are held here."""
     held = np.flatnonzero(moving._where >= 0)
     assert held.tolist() == owned.tolist(), "the index and its moving part disagree on what is held there"
@@ -35,12 +35,12 @@ def check_moving(moving: Moving, owned: NDArray[np.int64]) -> None:
         assert (where == (number << 32) + live).all(), "a slot is not where its row is"
         dead = np.setdiff1d(np.arange(component.n_rows), live)
         assert np.isinf(component.rows.record[dead, THRESHOLD]).all(), "a dead row has a threshold"
-        if isinstance(component, ListsComponent):
+        if isinstance(component, ThresholdSegment):
             check_lists(component.rows, component.lists)
     assert n_live == len(held), "a slot is held nowhere"
 
 
-def check_lists(rows: MovingRows, lists: Lists) -> None:
+def check_lists(rows: ThresholdRows, lists: ThresholdLists) -> None:
     """Every word has a trigger in the list of its term, with the threshold of its row, under a table that bounds it."""
     entries = lists.entries
     row_of = np.repeat(np.arange(len(rows.slot)), (rows.record[:, LAST] - rows.record[:, FIRST]).astype(int))
@@ -61,7 +61,7 @@ def check_lists(rows: MovingRows, lists: Lists) -> None:
             _check_block(lists, int(lists.first_block[number]) + nth, first, last)
 
 
-def _check_block(lists: Lists, block: int, first: int, last: int) -> None:
+def _check_block(lists: ThresholdLists, block: int, first: int, last: int) -> None:
     entries, blocks, n = lists.entries, lists.blocks, len(lists.blocks.steep)
     assert (blocks.steep[block] <= entries.steep[first:last]).all(), "a block is steeper than one of its triggers"
     text, rest, place, threshold = (

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from nearcast.indexes.trigger import TriggerIndex
     from nearcast.indexes.trigger.components import Component
-    from nearcast.indexes.trigger.delta import Delta
+    from nearcast.indexes.trigger.delta import TriggerDelta
     from nearcast.indexes.trigger.places import Places
-    from nearcast.indexes.trigger.rows import Rows
-    from nearcast.indexes.trigger.segment import Segment
+    from nearcast.indexes.trigger.rows import TriggerRows
+    from nearcast.indexes.trigger.segment import TriggerSegment
 
 _NOBODY, _MOVING, _LEAF, _EVERYWHERE, _WILDCARD, _VACANT = 255, 254, 2, 0, -2, -1
 _STEPS, _BLOCK = 32767, 16
@@ -79,7 +79,7 @@ def _check_counts(index: TriggerIndex, components: list[Component]) -> None:
     assert stats["bytes"] > 0
 
 
-def _check_rows(rows: Rows, n_polygons: int, n_terms: int) -> None:
+def _check_rows(rows: TriggerRows, n_polygons: int, n_terms: int) -> None:
     n = len(rows.slot)
     assert rows.code_start[0] == 0, "the first clause does not begin at 0"
     assert rows.code_start[-1] == len(rows.code), "clauses end before or behind the code"
@@ -112,7 +112,7 @@ def _check_slots_are_whole(component: Component, owner: NDArray[np.uint8]) -> No
         assert (rows.slot[by_search] == slot).all(), f"rows_of_slots finds rows of others for slot {slot}"
 
 
-def required_terms(rows: Rows, row: int) -> list[int]:
+def required_terms(rows: TriggerRows, row: int) -> list[int]:
     """Return the terms a row's clause requires: those before the first mark."""
     code: list[int] = rows.code[rows.code_start[row] : rows.code_start[row + 1]].tolist()
     return code[: next((i for i, op in enumerate(code) if op < 0), len(code))]
@@ -122,7 +122,7 @@ def _bit(term: int) -> int:
     return 1 << (((term * 2654435769) >> 26) & 63)
 
 
-def _check_trigger(rows: Rows, row: int, trigger: int, signature: int, *, marks_rest: bool) -> None:
+def _check_trigger(rows: TriggerRows, row: int, trigger: int, signature: int, *, marks_rest: bool) -> None:
     """The trigger is required (or nothing is), and the signature has a bit for each other required term, no more.
 
     Where rows that need more than words and a rectangle are marked, they have the bit of the trigger, too.
@@ -141,7 +141,7 @@ def _check_trigger(rows: Rows, row: int, trigger: int, signature: int, *, marks_
 # Segments
 
 
-def check_segment(segment: Segment, weight: NDArray[np.float64], *, is_earth: bool) -> None:
+def check_segment(segment: TriggerSegment, weight: NDArray[np.float64], *, is_earth: bool) -> None:
     """Raise AssertionError where a segment breaks its promise."""
     assert segment.earth.tolist() == [is_earth], "the segment is of another space"
     n_cells = _check_tree(segment.places)
@@ -219,7 +219,7 @@ def _probe(table: list[list[int]], term: int) -> int:
     return at
 
 
-def _check_reachable(segment: Segment, cells_of_row: dict[int, list[int]]) -> None:
+def _check_reachable(segment: TriggerSegment, cells_of_row: dict[int, list[int]]) -> None:
     """Every boolean row is listed once in cell 0, or once in each cell its rectangle touches; no other is."""
     n_boolean = int(segment.discs.first_row[0])
     assert max(cells_of_row, default=-1) < n_boolean, "a scored row is listed by its rectangle"
@@ -250,7 +250,7 @@ def _rectangle_word(places: Places, cell: int, part: list[float]) -> int:
     return x_min | y_min << 16 | (_STEPS - x_max) << 32 | (_STEPS - y_max) << 48
 
 
-def _check_blocks(segment: Segment) -> None:
+def _check_blocks(segment: TriggerSegment) -> None:
     words = segment.rectangle.tolist()
     assert len(segment.block) == -(-len(words) // _BLOCK), "there are too few or too many blocks"
     for b, bound in enumerate(segment.block.tolist()):
@@ -264,7 +264,7 @@ def _check_blocks(segment: Segment) -> None:
 # Deltas
 
 
-def _check_delta(delta: Delta, weight: NDArray[np.float64], *, is_earth: bool) -> None:
+def _check_delta(delta: TriggerDelta, weight: NDArray[np.float64], *, is_earth: bool) -> None:
     """Every trigger hangs in the chain of its term, once; a boolean row has one, a scored row those of its prefix."""
     assert delta.n_rows <= delta.capacity, "a delta holds more than it may"
     assert delta.n_triggers <= len(delta.chains.row), "a delta has more triggers than it may"
@@ -282,7 +282,7 @@ def _check_delta(delta: Delta, weight: NDArray[np.float64], *, is_earth: bool) -
             _check_trigger(delta.rows, row, terms[0], int(delta.chains.signature[row]), marks_rest=False)
 
 
-def _chained(delta: Delta) -> list[tuple[int, int]]:
+def _chained(delta: TriggerDelta) -> list[tuple[int, int]]:
     """Return (term, trigger) of every trigger, as a walk along the chains meets them."""
     key, head, older = delta.chains.key.tolist(), delta.chains.head.tolist(), delta.chains.older.tolist()
     assert _VACANT in key, "the table of a delta is full: a search may not end"

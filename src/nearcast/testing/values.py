@@ -1,4 +1,4 @@
-"""What a test says and wants, as values, and the columns of them."""
+"""Messages and subscriptions of a script as plain values, and the columns made of them."""
 
 from __future__ import annotations
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from nearcast.topk.window.registry import Batch
+    from nearcast.topk.window.registry import WindowBatch
     from nearcast.topk.window.sliding import RowNames, WindowMark
 
 
-class Dropped(NamedTuple):
+class DroppedRows(NamedTuple):
     """Consecutive rows that left the window after a checkpoint, with their messages as far as these are held here."""
 
     names: RowNames
-    batch: Batch
+    batch: WindowBatch
 
 
 class Checkpoint(NamedTuple):
@@ -21,4 +21,4 @@ class Checkpoint(NamedTuple):
 
     window: WindowMark
     number: int
-    dropped: list[Dropped]
+    dropped: list[DroppedRows]

@@ -1,4 +1,4 @@
-"""What entered and what left the top-k of subscriptions, as columns."""
+"""Events of top-k subscriptions, as columns: messages that entered a top-k, and messages that left one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which holder a slot has: numbers of top-k subscriptions, used again when one goes."""
+"""Numbers top-k subscriptions as holders, beside their slots; the number of one that goes is used again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.topk.buffers.fill import release
-from nearcast.topk.buffers.holders import NOBODY, Holders, Rows, grown_holders, new_holders
+from nearcast.topk.buffers.holders import NOBODY, Holders, WindowRows, grown_holders, new_holders
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nearcast.topk.buffers.pool import Slabs
 
 
-class Holding:
+class HolderTable:
     """The columns of all holders, and the holder of every slot that is of kind `topk`."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Holding:
         self.columns = grown_holders(self.columns, room)
         self._free = [*range(room - 1, n - 1, -1), *self._free]
 
-    def release(self, slots: NDArray[np.int32], slabs: Slabs, rows: Rows) -> None:
+    def release(self, slots: NDArray[np.int32], slabs: Slabs, rows: WindowRows) -> None:
         """Take back the holders of these slots, as far as they have one, with their buffers."""
         held = slots[self.of_slots(slots) != NOBODY]
         if not len(held):
@@ -75,16 +75,16 @@ class Holding:
         self._of_slot[held] = NOBODY
         self._free += numbers.tolist()
 
-    def release_again(self, slots: NDArray[np.int32], slabs: Slabs, rows: Rows) -> None:
+    def release_again(self, slots: NDArray[np.int32], slabs: Slabs, rows: WindowRows) -> None:
         """Complete a `release`, or undo a `take` of slots new here, that was interrupted; may be called again."""
         held = slots[self.of_slots(slots) != NOBODY]
         release(self.columns, slabs, rows, self._of_slot[held])
         self._of_slot[held] = NOBODY
         self._free = np.flatnonzero(self.columns.slot == NOBODY)[::-1].tolist()
 
-    def renumbered(self, old: NDArray[np.int32]) -> Holding:
+    def renumbered(self, old: NDArray[np.int32]) -> HolderTable:
         """Return the holders for an index that gave slot `old[i]` the number i; all but their slots is shared."""
-        fresh = Holding()
+        fresh = HolderTable()
         holders = self.of_slots(old)
         fresh._of_slot = np.append(holders, np.full(1024, NOBODY, np.int32))
         held = np.flatnonzero(holders != NOBODY)

@@ -11,7 +11,7 @@ from nearcast.indexes import Matches
 from nearcast.indexes.shared.scores import scored_of
 from nearcast.indexes.topk_options import TopKOptions
 from nearcast.text.weights import squared_lengths
-from nearcast.topk.buffers.fill import Filling, fill
+from nearcast.topk.buffers.fill import BufferFill, fill
 from nearcast.topk.buffers.holders import NOBODY, Holders, relink_all
 from nearcast.topk.buffers.pool import Slabs, bytes_cut, grown, new_slabs
 from nearcast.topk.buffers.walk import (
@@ -22,17 +22,17 @@ from nearcast.topk.buffers.walk import (
     NEEDED,
     SEARCH,
     STEP,
-    Progress,
-    Steps,
+    WalkProgress,
+    WalkSteps,
     new_progress,
     walk,
 )
-from nearcast.topk.checkpoint import Checkpoint, Dropped
+from nearcast.topk.checkpoint import Checkpoint, DroppedRows
 from nearcast.topk.events import Events, difference, tops_of
-from nearcast.topk.holder_numbers import Holding
+from nearcast.topk.holder_numbers import HolderTable
 from nearcast.topk.progress import events_of, with_more, with_room
-from nearcast.topk.refill import Searcher, asked_of
-from nearcast.topk.window.registry import Alive, Asked, Batch, MessageIndex, message_index
+from nearcast.topk.refill import BufferSearcher, asked_of
+from nearcast.topk.window.registry import LiveRows, MessageIndex, WindowBatch, WindowQueries, message_index
 from nearcast.topk.window.sliding import SlidingWindow
 from nearcast.topk.window_words import WindowWords, distinct_words
 from nearcast.window import Window
@@ -72,9 +72,9 @@ class Keeper:
         self._weights = np.empty(0)
         #: Up to so many words of the window there is no need to ask which are in use.
         self._word_limit = _SPARE_WORDS
-        self.holding = Holding()
+        self.holding = HolderTable()
         self.slabs: Slabs = new_slabs()
-        self._searcher = Searcher(options)
+        self._searcher = BufferSearcher(options)
         self._progress = new_progress(1 << 10, 1 << 12, 1 << 12, 1)
         #: Holders searched for during the batch under way: from which score on all that is to come is known.
         self._covered: dict[int, float] = {}
@@ -184,7 +184,7 @@ class Keeper:
         holders = self._holders_of(slot)
         row = self.sliding.next_row
         first, after = self.sliding.first_alive(row, max(self.sliding.now, time))
-        found = self.messages.best(self._asked(holders), self.holders.k[holders], Alive(first, row, after))
+        found = self.messages.best(self._asked(holders), self.holders.k[holders], LiveRows(first, row, after))
         return found.row, found.score
 
     def thresholds(self, slots: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -267,7 +267,7 @@ class Keeper:
         assert messages.totals is not None
         start, word, count = distinct_words(messages.term_start, messages.window_terms)
         lengths = np.ascontiguousarray(messages.totals[:, 2])
-        self.messages.append(Batch(start, word, count, messages.box, lengths, messages.time))
+        self.messages.append(WindowBatch(start, word, count, messages.box, lengths, messages.time))
         rows = self.sliding.append(ids, messages.time, numbers)
         holder = self.holding.of_slots(matches.slots)
         return self._walk(rows, clock, numbers, matches.start, holder, matches.score)
@@ -300,7 +300,7 @@ class Keeper:
         expiries = self.sliding.slide(rows, clock)
         none, nobody, nothing = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
         more = np.full(len(rows), NOBODY, np.int64)
-        steps = Steps(numbers, rows, *expiries, start, holder, score, more, nobody, nothing, none)
+        steps = WalkSteps(numbers, rows, *expiries, start, holder, score, more, nobody, nothing, none)
         progress = self._new_progress()
         self._covered = {}
         policy, ratio = self.options.policy, self._searcher.ratio
@@ -325,7 +325,7 @@ class Keeper:
             first, last = self.sliding.first_row, min(self.sliding.first_counting, kept.window.next_row)
             if last > first:
                 held = np.arange(max(first, self.messages.first_held), last)
-                kept.dropped.append(Dropped(self.sliding.named(first, last), self.messages.messages(held)))
+                kept.dropped.append(DroppedRows(self.sliding.named(first, last), self.messages.messages(held)))
         self.sliding.forget()
         self.messages.drop_before(self.sliding.first_row)
 
@@ -352,14 +352,14 @@ class Keeper:
         self._fill_again(touched)
         holders.step[touched] = NOBODY  # last: until then they are touched
 
-    def _new_progress(self) -> Progress:
+    def _new_progress(self) -> WalkProgress:
         progress = self._progress
         progress.at[:] = 0
         if len(progress.untold) < len(self.holders.slot):
             progress = progress._replace(untold=np.empty(len(self.holders.slot), np.int32))
         return progress
 
-    def _tell_untold(self, progress: Progress) -> None:
+    def _tell_untold(self, progress: WalkProgress) -> None:
         """Set the thresholds that changed."""
         untold = progress.untold[: progress.at[N_UNTOLD]].copy()
         self.holders.is_untold[untold] = 0
@@ -375,11 +375,11 @@ class Keeper:
 
     # Searching
 
-    def _alive(self, row: int, now: int | None = None) -> Alive:
+    def _alive(self, row: int, now: int | None = None) -> LiveRows:
         first, after = self.sliding.first_alive(row, self.sliding.now if now is None else now)
-        return Alive(first, row + 1, after)
+        return LiveRows(first, row + 1, after)
 
-    def _search(self, holders: NDArray[np.int32], alive: Alive, threads: int = 1) -> Asked:
+    def _search(self, holders: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowQueries:
         """Fill the buffers of holders with what the window has for them; return them as that was asked."""
         self.n_searches += len(holders)
         asked = self._asked(holders)
@@ -387,7 +387,7 @@ class Keeper:
         most, arriving = max(self.sliding.n_live, 1), self.sliding.arriving
         found = self._searcher.search(self.messages, asked, k, work, alive, most, arriving, threads)
         self.holders.work[holders] = np.minimum(found.work, np.iinfo(np.int32).max)
-        filling = Filling(holders, *found.filling, np.empty(len(found.filling.row), np.int64))
+        filling = BufferFill(holders, *found.filling, np.empty(len(found.filling.row), np.int64))
         done = 0
         while done < len(holders):
             done = fill(self.holders, self.slabs, self.sliding.rows, filling, done, self.options.policy)
@@ -396,11 +396,11 @@ class Keeper:
                 self.slabs = grown(self.slabs, 4 * longest + 1024)
         return asked
 
-    def _asked(self, holders: NDArray[np.int32]) -> Asked:
+    def _asked(self, holders: NDArray[np.int32]) -> WindowQueries:
         held = self.index.subscriptions(self.holders.slot[holders])
         return asked_of(scored_of(held, self.index.weights), self.words)
 
-    def _search_for_short(self, steps: Steps, progress: Progress, clock: NDArray[np.int64]) -> Steps:
+    def _search_for_short(self, steps: WalkSteps, progress: WalkProgress, clock: NDArray[np.int64]) -> WalkSteps:
         """Search for the holders of this step whose buffer is too short, and for what of the batch concerns them."""
         step = int(progress.at[STEP])
         touched = progress.touched[: progress.at[N_TOUCHED]]
@@ -414,7 +414,7 @@ class Keeper:
         self._note_untold(progress, short)
         if row == last:
             return steps
-        coming = self.messages.at_least(asked, self.holders.theta[short], Alive(row + 1, last + 1, NO_TIME))
+        coming = self.messages.at_least(asked, self.holders.theta[short], LiveRows(row + 1, last + 1, NO_TIME))
         owner = np.repeat(np.arange(len(short)), np.diff(coming.start))
         # From this score on the index, or an earlier search in this batch, has found whatever comes.
         covered = np.array([self._covered.get(h, self.holders.told[h]) for h in short.tolist()])
@@ -422,7 +422,7 @@ class Keeper:
         unknown = np.flatnonzero(coming.score < covered[owner])
         return with_more(steps, coming.row[unknown] - int(steps.row[0]), short[owner[unknown]], coming.score[unknown])
 
-    def _note_untold(self, progress: Progress, holders: NDArray[np.int32]) -> None:
+    def _note_untold(self, progress: WalkProgress, holders: NDArray[np.int32]) -> None:
         new = holders[self.holders.is_untold[holders] == 0]
         at = int(progress.at[N_UNTOLD])
         progress.untold[at : at + len(new)] = new

@@ -1,4 +1,4 @@
-"""The steps of a batch and how far a walk has come, made larger on the way."""
+"""Makes the arrays of a walk larger while it runs: its steps and its progress."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nearcast.topk.buffers.walk import (
     MORE_OLD,
     N_EVENTS,
     NEEDED,
-    Progress,
-    Steps,
+    WalkProgress,
+    WalkSteps,
 )
 from nearcast.topk.events import Events
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def with_more(steps: Steps, step: NDArray[np.int64], holder: NDArray[np.int32], score: NDArray[np.float64]) -> Steps:
+def with_more(
+    steps: WalkSteps, step: NDArray[np.int64], holder: NDArray[np.int32], score: NDArray[np.float64]
+) -> WalkSteps:
     """Return the steps with these holders in their lists as well."""
     first = len(steps.more_next)
     links = np.empty(len(step), np.int64)
@@ -33,13 +35,13 @@ def with_more(steps: Steps, step: NDArray[np.int64], holder: NDArray[np.int32], 
     )
 
 
-def with_room(progress: Progress, code: int) -> Progress:
+def with_room(progress: WalkProgress, code: int) -> WalkProgress:
     """Return the same progress with twice the room for what there was too little of."""
     needed = 2 * int(progress.at[NEEDED])
     if code == MORE_OLD:
         return progress._replace(old_score=np.empty(needed), old_tag=np.empty(needed, np.int64))
     if code == MORE_EVENTS:
-        names = [name for name in Progress._fields if name.startswith("event_")]
+        names = [name for name in WalkProgress._fields if name.startswith("event_")]
         n = int(progress.at[N_EVENTS])
         return progress._replace(**{name: _lengthened(getattr(progress, name), n, needed) for name in names})
     names = ["touched", "order", "spare", "old_start"]
@@ -52,8 +54,8 @@ def _lengthened(column: NDArray[Any], n: int, length: int) -> NDArray[Any]:
     return longer
 
 
-def events_of(progress: Progress) -> Events:
-    """Return what was told so far."""
+def events_of(progress: WalkProgress) -> Events:
+    """Return the events so far."""
     n = int(progress.at[N_EVENTS])
     columns: Any = (
         progress.event_step,

@@ -1,4 +1,4 @@
-"""Searching the window for a subscription whose buffer is short: how much to look for, by each policy."""
+"""Searches the window to refill buffers that are short: each policy says how much to look for."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ import numpy as np
 
 from nearcast.topk.buffers.cost import plan_lengths
 from nearcast.topk.buffers.holders import CSKYBAND, KMAX, SKYBAND
-from nearcast.topk.window.registry import Alive, Asked, MessageIndex
+from nearcast.topk.window.registry import LiveRows, MessageIndex, WindowQueries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.shared.scores import ScoredColumns
     from nearcast.indexes.topk_options import TopKOptions
     from nearcast.topk.window_words import WindowWords
 
 
-class Filled(NamedTuple):
-    """What was found for each holder, as `buffers.fill.Filling` takes it, the holders apart."""
+class FoundRows(NamedTuple):
+    """What a search found for holders: the fields of `buffers.fill.BufferFill`, the holders apart."""
 
     start: NDArray[np.int64]
     row: NDArray[np.int64]
     score: NDArray[np.float64]
-    asked: NDArray[np.int32]
+    wanted: NDArray[np.int32]
     least: NDArray[np.float64]
     limit: NDArray[np.int32]
     target: NDArray[np.int32]
 
 
-class Searched(NamedTuple):
+class SearchResult(NamedTuple):
     """What was found, and how many postings it took for each holder."""
 
-    filling: Filled
+    filling: FoundRows
     work: NDArray[np.int64]
 
 
-def asked_of(scored: Scored, words: WindowWords) -> Asked:
-    """Return subscriptions as the index of messages takes them."""
-    return Asked(
+def asked_of(scored: ScoredColumns, words: WindowWords) -> WindowQueries:
+    """Return scored subscriptions as queries to the index of messages."""
+    return WindowQueries(
         scored.term_start,
         words.of_terms(scored.term),
         scored.weight[scored.term],
@@ -50,8 +50,8 @@ def asked_of(scored: Scored, words: WindowWords) -> Asked:
     )
 
 
-class Searcher:
-    """Searches by the policy of some options."""
+class BufferSearcher:
+    """Searches the window for as many messages as the buffer policy of some options wants."""
 
     def __init__(self, options: TopKOptions):
         self._options = options
@@ -61,17 +61,17 @@ class Searcher:
     def search(
         self,
         messages: MessageIndex,
-        asked: Asked,
+        queries: WindowQueries,
         k: NDArray[np.int32],
         work: NDArray[np.int32],
-        alive: Alive,
+        alive: LiveRows,
         most: int,
         arriving: float,
         threads: int,
-    ) -> Searched:
+    ) -> SearchResult:
         """Look for as much as the policy wants; `most` messages are in the window."""
         if self._options.policy == SKYBAND:
-            return self._by_ratio(messages, asked, k, alive, threads)
+            return self._by_ratio(messages, queries, k, alive, threads)
         if self._options.policy == KMAX:
             n = np.maximum(self._options.kmax, k * 3 // 2).astype(np.int32)
             limit = target = n
@@ -80,20 +80,22 @@ class Searcher:
             n, target = np.empty(len(k), np.int32), np.empty(len(k), np.int32)
             plan_lengths(k, work, arriving, most, n, target)
             limit = target + np.maximum(target // 2, 8).astype(np.int32)
-        found = messages.best(asked, n, alive, threads)
-        return Searched(Filled(found.start, found.row, found.score, n, np.zeros(len(k)), limit, target), found.work)
+        found = messages.best(queries, n, alive, threads)
+        return SearchResult(
+            FoundRows(found.start, found.row, found.score, n, np.zeros(len(k)), limit, target), found.work
+        )
 
     def _by_ratio(
-        self, messages: MessageIndex, asked: Asked, k: NDArray[np.int32], alive: Alive, threads: int
-    ) -> Searched:
+        self, messages: MessageIndex, queries: WindowQueries, k: NDArray[np.int32], alive: LiveRows, threads: int
+    ) -> SearchResult:
         """Look for the best k, and then for all down to a share of the k-th score."""
-        best = messages.best(asked, k, alive, threads)
+        best = messages.best(queries, k, alive, threads)
         is_full = np.diff(best.start) == k
         least = np.zeros(len(k))
         least[is_full] = self._options.ratio * best.score[best.start[1:][is_full] - 1]
         # Without k there is nothing beyond them: a threshold of 0 finds the same again.
-        found = messages.at_least(asked, least, alive, threads)
+        found = messages.at_least(queries, least, alive, threads)
         wanted = np.where(is_full, -1, np.iinfo(np.int32).max).astype(np.int32)
         limit = (4 * k + 64).astype(np.int32)
-        filled = Filled(found.start, found.row, found.score, wanted, least, limit, k)
-        return Searched(filled, best.work + found.work)
+        filled = FoundRows(found.start, found.row, found.score, wanted, least, limit, k)
+        return SearchResult(filled, best.work + found.work)

@@ -1,4 +1,4 @@
-"""The words of the messages in a window: a table of their own, since words come and go with the messages."""
+"""The word table of a window's messages, apart from that of subscriptions: its words go with the messages."""
 
 from __future__ import annotations
 

@@ -17,23 +17,23 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, kernel
 from nearcast.indexes import register
-from nearcast.indexes.shared.kernel_message import Asked, begin_message, end_message
+from nearcast.indexes.shared.kernel_message import KernelMessages, begin_message, end_message
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, Search
 from nearcast.indexes.shared.rebuilt_index import RebuiltIndex, axis_gap, score_or_less
-from nearcast.indexes.shared.word_lists import HAS, NEEDS, WordLists, ledger_of, lists_of, text_at_most
+from nearcast.indexes.shared.word_lists import HAS, NEEDS, WordPostings, ledger_of, lists_of, text_at_most
 from nearcast.similarity import near_needed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class _Built(NamedTuple):
+class _InvertedStructure(NamedTuple):
     """The lists and the ledger by row, `touched` to list the rows entered in it, and the rows that need no word.
 
     `spot[i]` is where `wordless[i]` is, and how far it reaches for a message with all its words.
     """
 
-    lists: WordLists
+    lists: WordPostings
     ledger: NDArray[np.float32]
     touched: NDArray[np.int32]
     wordless: NDArray[np.int32]
@@ -49,7 +49,7 @@ class InvertedIndex(RebuiltIndex):
     0
     """
 
-    def _build(self, rows: NDArray[np.int64]) -> _Built:
+    def _build(self, rows: NDArray[np.int64]) -> _InvertedStructure:
         scored = self._scored()
         ledger = ledger_of(scored)
         needs_word = ledger[rows, NEEDS] > 0.0
@@ -57,11 +57,11 @@ class InvertedIndex(RebuiltIndex):
         spot = np.empty((len(wordless), 3))
         _fill_spots(scored, wordless, spot)
         lists = lists_of(scored, rows[needs_word], self._n_weights)
-        return _Built(lists, ledger, np.empty(int(needs_word.sum()), np.int32), wordless, spot)
+        return _InvertedStructure(lists, ledger, np.empty(int(needs_word.sum()), np.int32), wordless, spot)
 
-    def _searcher(self, built: _Built, asked: Asked) -> Search:
+    def _searcher(self, built: _InvertedStructure, batch: KernelMessages) -> Search:
         scored, slot_of, is_earth = self._scored(), self._slot_of, self.space.is_earth
-        return lambda *call: int(_search_lists(built, scored, slot_of, asked, is_earth, *call))
+        return lambda *call: int(_search_lists(built, scored, slot_of, batch, is_earth, *call))
 
 
 @kernel
@@ -76,13 +76,13 @@ def _fill_spots(scored, rows, spot):
 
 
 @hot_kernel
-def _search_lists(built, scored, slot_of, asked, is_earth, message, slots, scores, tally):
+def _search_lists(built, scored, slot_of, batch, is_earth, message, slots, scores, tally):
     """Write the rows that want a message; return how many there are."""
     lists, ledger, touched = built.lists, built.ledger, built.touched
-    n_words = begin_message(asked, message)
+    n_words = begin_message(batch, message)
     n_touched = n_found = 0
     for j in range(n_words):
-        term = asked.word[j]
+        term = batch.word[j]
         if term + 1 < lists.start.size:
             tally[LOOKED_AT] += lists.start[term + 1] - lists.start[term]
             for i in range(lists.start[term], lists.start[term + 1]):
@@ -96,19 +96,19 @@ def _search_lists(built, scored, slot_of, asked, is_earth, message, slots, score
         share = ledger[row, HAS]
         ledger[row, HAS] = 0.0
         if share >= ledger[row, NEEDS]:
-            text = text_at_most(scored, row, share, asked, message)
-            score = score_or_less(scored, row, text, asked, is_earth, message, tally)
+            text = text_at_most(scored, row, share, batch, message)
+            score = score_or_less(scored, row, text, batch, is_earth, message, tally)
             if score >= 0.0 and slot_of[row] >= 0:
                 slots[n_found], scores[n_found] = slot_of[row], score
                 n_found += 1
     tally[LOOKED_AT] += built.wordless.size
     for i in range(built.wordless.size):
-        if axis_gap(built.spot[i, 0], built.spot[i, 1], is_earth, asked.box, message) > built.spot[i, 2]:
+        if axis_gap(built.spot[i, 0], built.spot[i, 1], is_earth, batch.box, message) > built.spot[i, 2]:
             continue
         row = built.wordless[i]
-        score = score_or_less(scored, row, 1.0, asked, is_earth, message, tally)
+        score = score_or_less(scored, row, 1.0, batch, is_earth, message, tally)
         if score >= 0.0 and slot_of[row] >= 0:
             slots[n_found], scores[n_found] = slot_of[row], score
             n_found += 1
-    end_message(asked, n_words)
+    end_message(batch, n_words)
     return n_found

@@ -8,9 +8,9 @@ an R-tree alone: inverted files are large, and many nodes are gone through in va
 - The file of a leaf lists, for each word of its subscriptions, those that need it; the file of any other node lists,
   for each word below it, the children that have it. These are the postings of the IR-tree without their weights.
 - A message reads the lists of its words in every node it goes through. In a leaf it counts: a subscription that is in
-  as many of these lists as it has words has them all, and its place is asked last. Further up, children that are in any
-  of the lists and that the message touches are gone to: a child that is in none cannot hold an answer, while one that
-  is in some may. The file cannot tell more, as it does not say whose words they are.
+  as many of these lists as it has words has them all, and its place is tested last. Further up, children that are in
+  any of the lists and that the message touches are gone to: a child that is in none cannot hold an answer, while one
+  that is in some may. The file cannot tell more, as it does not say whose words they are.
 - A subscription without a word that must be there, such as NOT spam, is listed under a word that every message has.
 - Lists are gone through as a message and a node share words: see `rt-tree`. Nodes that get or lose an entry have their
   file made anew, and tell the node above which words are new or gone.
@@ -28,9 +28,17 @@ import numpy as np
 
 from nearcast._jit import hot_kernel
 from nearcast.indexes import register
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, BooleanIndex, Found, keep
+from nearcast.indexes.shared.boolean_index import (
+    LOOKED_AT,
+    VERIFIED,
+    BooleanBatch,
+    BooleanIndex,
+    FoundAtoms,
+    finish_message,
+    keep,
+)
 from nearcast.indexes.shared.dynamic_rtree import ENTRIES, ROOT, DynamicRTree, checked_entries, entry_touches
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.node_tokens import (
     COUNT,
     FIRST,
@@ -49,8 +57,8 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
 
 
-class Work(NamedTuple):
-    """Room for one message: nodes that wait, the pairs it shares with one, and in how many of these an entry is.
+class IrTreeScratch(NamedTuple):
+    """Scratch arrays for one message: the stack of nodes, the words shared with a node, and hits by entry.
 
     `times` is by slot of the node, 0 between nodes.
     """
@@ -95,11 +103,11 @@ class IrTreeIndex(BooleanIndex):
         self._files.clear(shortened)
         self._catch_up()
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         tree, room = self._tree.arrays, self._tree.arrays.entry.shape[1]
         stack = np.empty(self._tree.n_levels * room + 1, np.int32)
-        work = Work(stack, np.empty(len(batch.word) + 1, np.int64), np.zeros(room, np.int32))
-        return int(_search_files(tree, self._files.arrays, self._atoms, batch, first, found, work))
+        scratch = IrTreeScratch(stack, np.empty(len(batch.word) + 1, np.int64), np.zeros(room, np.int32))
+        return int(_search_files(tree, self._files.arrays, self._atoms, batch, first, found, scratch))
 
     def _bytes(self) -> int:
         return self._tree.nbytes + self._files.nbytes
@@ -192,40 +200,37 @@ def _keys(triples: Triples) -> NDArray[np.int64]:
 
 
 @hot_kernel
-def _search_files(tree, files, atoms, batch, first, found, work):
+def _search_files(tree, files, atoms, batch, first, found, scratch):
     """Search the messages from `first` on; return the first that is not done."""
     at = found.end[first - 1] if first > 0 else 0
     for message in range(first, found.end.size):
         looked_at, verified = found.tally[LOOKED_AT], found.tally[VERIFIED]
         n_words = begin_message(batch, message)
         n_places = message_parts(batch.box, message, batch.place)
-        work.stack[0], n_waiting = tree.state[ROOT], 1
+        scratch.stack[0], n_waiting = tree.state[ROOT], 1
         while n_waiting > 0:
             n_waiting -= 1
-            node = work.stack[n_waiting]
+            node = scratch.stack[n_waiting]
             is_leaf = tree.level[node] == 0
-            for s in range(shared_pairs(files, node, batch, n_words, work.shared.size, work.shared)):
-                begin = files.list[work.shared[s], FIRST]
-                end = begin + files.list[work.shared[s], COUNT]
+            for s in range(shared_pairs(files, node, batch, n_words, scratch.shared.size, scratch.shared)):
+                begin = files.list[scratch.shared[s], FIRST]
+                end = begin + files.list[scratch.shared[s], COUNT]
                 looked_at += end - begin
                 for i in range(begin, end):
-                    work.times[files.item[i]] += 1
+                    scratch.times[files.item[i]] += 1
             for slot in range(tree.n_entries[node]):
-                times, work.times[slot] = work.times[slot], 0
+                times, scratch.times[slot] = scratch.times[slot], 0
                 entry = tree.entry[node, slot]
                 if times == 0 or (is_leaf and times < atoms.n_words[entry]):
                     continue
                 if not is_leaf:
                     if entry_touches(tree.box, node, slot, batch.place, n_places):
-                        work.stack[n_waiting] = entry
+                        scratch.stack[n_waiting] = entry
                         n_waiting += 1
                 else:
                     verified += 1
                     if entry_touches(tree.box, node, slot, batch.place, n_places):
                         at = keep(atoms, entry, batch, message, n_places, found, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size

@@ -22,9 +22,17 @@ import numpy as np
 from nearcast._jit import hot_kernel, kernel
 from nearcast.indexes import register
 from nearcast.indexes.shared.atoms import box_holds, words_hold
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, BooleanIndex, Found, keep
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
-from nearcast.indexes.shared.number_lists import Lists
+from nearcast.indexes.shared.boolean_index import (
+    LOOKED_AT,
+    VERIFIED,
+    BooleanBatch,
+    BooleanIndex,
+    FoundAtoms,
+    finish_message,
+    keep,
+)
+from nearcast.indexes.shared.kernel_message import begin_message
+from nearcast.indexes.shared.number_lists import NumberLists
 from nearcast.indexes.shared.predicates import message_parts
 
 if TYPE_CHECKING:
@@ -53,12 +61,12 @@ class KeywordFirstIndex(BooleanIndex):
     def __init__(self, space: Space):
         super().__init__(space)
         self._count = np.zeros(0, np.int64)
-        self._lists = Lists(1)
+        self._lists = NumberLists(1)
 
     def _build(self, atoms: NDArray[np.int32]) -> None:
         self._count = np.zeros(self._n_weights, np.int64)
         count_words(self._atoms, atoms, self._count)
-        self._lists = Lists.of(self._list_of(atoms), atoms, self._n_weights + 1)
+        self._lists = NumberLists.of(self._list_of(atoms), atoms, self._n_weights + 1)
 
     def _insert_atoms(self, atoms: NDArray[np.int32]) -> None:
         self._lists.at_least(self._n_weights + 1)
@@ -67,7 +75,7 @@ class KeywordFirstIndex(BooleanIndex):
     def _remove_atoms(self, atoms: NDArray[np.int32]) -> None:
         self._lists.remove(self._list_of(atoms), atoms)
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         return int(_search_lists(self._lists.arrays, self._atoms, batch, first, found))
 
     def _bytes(self) -> int:
@@ -122,9 +130,6 @@ def _search_lists(lists, atoms, batch, first, found):
                     verified += 1
                     if box_holds(atoms, atom, batch.place, n_places):
                         at = keep(atoms, atom, batch, message, n_places, found, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size

@@ -2,7 +2,7 @@
 
 The spatial-first method of the Rt-tree paper (Li, Wang, Wang, Feng: KDD 2013, section 2.2): an R-tree over the
 rectangles of all subscriptions. A message goes down wherever it touches the rectangle of a node, and of the
-subscriptions whose own rectangle it touches, the words are asked last.
+subscriptions whose own rectangle it touches, the words are tested last.
 
 What the paper leaves open was decided so:
 
@@ -24,9 +24,17 @@ import numpy as np
 from nearcast._jit import hot_kernel
 from nearcast.indexes import register
 from nearcast.indexes.shared.atoms import words_hold
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, BooleanIndex, Found, keep
+from nearcast.indexes.shared.boolean_index import (
+    LOOKED_AT,
+    VERIFIED,
+    BooleanBatch,
+    BooleanIndex,
+    FoundAtoms,
+    finish_message,
+    keep,
+)
 from nearcast.indexes.shared.dynamic_rtree import ROOT, DynamicRTree, checked_entries, entry_touches
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.predicates import message_parts
 
 if TYPE_CHECKING:
@@ -42,7 +50,7 @@ if TYPE_CHECKING:
     options={"min_entries": 25, "max_entries": 50},
 )
 class SpatialFirstIndex(BooleanIndex):
-    """An R-tree over rectangles; words are asked last.
+    """An R-tree over rectangles; words are tested last.
 
     >>> from nearcast.geo import Space
     >>> len(SpatialFirstIndex(Space.plane()))
@@ -62,7 +70,7 @@ class SpatialFirstIndex(BooleanIndex):
     def _remove_atoms(self, atoms: NDArray[np.int32]) -> None:
         self._tree.reinsert(self._tree.remove(atoms))
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         stack = np.empty(self._tree.n_levels * self._tree.arrays.entry.shape[1] + 1, np.int32)
         return int(_search_tree(self._tree.arrays, self._atoms, batch, first, found, stack))
 
@@ -94,9 +102,6 @@ def _search_tree(tree, atoms, batch, first, found, stack):
                         verified += 1
                         if words_hold(atoms, entry, batch.has):
                             at = keep(atoms, entry, batch, message, n_places, found, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size

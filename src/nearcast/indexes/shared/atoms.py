@@ -3,7 +3,7 @@
 The papers know subscriptions that need all of their words and one rectangle. An expression is a choice of such clauses
 (its disjunctive normal form) and a region a choice of rectangles, so a subscription is one atom for each pair, and an
 answer when one of its atoms is found. What the words and the rectangle do not say, a NOT, a phrase, a circle or a
-polygon, is asked of the atoms whose words and rectangle hold.
+polygon, is tested for the atoms whose words and rectangle hold.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from nearcast._jit import kernel, step
 from nearcast.geo import circle_holds
 from nearcast.indexes.shared.clause_rows import expanded, shape_codes
-from nearcast.indexes.shared.growable_columns import Growing
+from nearcast.indexes.shared.growable_columns import GrowableColumn
 from nearcast.indexes.shared.predicates import NO_SHAPE, boxes_overlap, clause_holds
 
 if TYPE_CHECKING:
@@ -47,15 +47,15 @@ class AtomStore:
 
     def __init__(self) -> None:
         self._columns = {
-            "row": Growing(np.empty(0, np.int32)),
-            "code_start": Growing(np.zeros(1, np.int64)),
-            "n_words": Growing(np.empty(0, np.int32)),
-            "code": Growing(np.empty(0, np.int32)),
-            "box": Growing(np.empty((0, 4))),
-            "shape": Growing(np.empty(0, np.int32)),
-            "circle": Growing(np.empty((0, 3))),
+            "row": GrowableColumn(np.empty(0, np.int32)),
+            "code_start": GrowableColumn(np.zeros(1, np.int64)),
+            "n_words": GrowableColumn(np.empty(0, np.int32)),
+            "code": GrowableColumn(np.empty(0, np.int32)),
+            "box": GrowableColumn(np.empty((0, 4))),
+            "shape": GrowableColumn(np.empty(0, np.int32)),
+            "circle": GrowableColumn(np.empty((0, 3))),
         }
-        self._first_of_row = Growing(np.zeros(1, np.int64))
+        self._first_of_row = GrowableColumn(np.zeros(1, np.int64))
         self.geometry: NDArray[np.object_] = np.empty(0, object)
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ def box_holds(atoms, atom, place, n_places):
 
 @step
 def rest_holds(atoms, atom, batch, message, n_places):
-    """Tell whether what words and rectangle do not say of an atom holds; polygons are not asked here."""
+    """Tell whether the rest of an atom holds: NOT, phrases and circles. Polygons are not tested here."""
     first, last = atoms.code_start[atom] + atoms.n_words[atom], atoms.code_start[atom + 1]
     shape = atoms.shape[atom]
     if shape == NO_SHAPE and first == last:

@@ -1,8 +1,8 @@
-"""The ground of the papers' boolean indexes: atoms, batches of messages, and when to build, insert or remove.
+"""The base of the papers' boolean indexes: keeps a structure over atoms up to date and turns found atoms into slots.
 
 An index over atoms is a structure and four methods (`BooleanIndex`); its search is one kernel that goes through a
-batch of messages and writes the atoms that hold. From there on all of them are alike: polygons are asked, atoms become
-slots, and slots are sorted and named once.
+batch of messages and writes the atoms that hold. From there on all of them are alike: polygons are tested, atoms become
+slots, and slots are sorted and repeats dropped.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from nearcast.geo.hilbert import hilbert_keys
 from nearcast.indexes import Matches
 from nearcast.indexes.shared.atoms import Atoms, AtomStore, box_holds, rest_holds, words_hold
 from nearcast.indexes.shared.gather import merge_found, place_in_message_order
+from nearcast.indexes.shared.kernel_message import end_message
 from nearcast.indexes.shared.stored_index import StoredIndex, table_arrays
 
 if TYPE_CHECKING:
@@ -27,17 +28,18 @@ if TYPE_CHECKING:
     from nearcast.columns import Messages
     from nearcast.geo import Space
 
-#: Fields of `Found.tally`.
+#: Fields of `FoundAtoms.tally`.
 LOOKED_AT, VERIFIED = 0, 1
 #: Messages that are searched and sorted at a time, and from how many on it pays to search neighbours together.
 _CHUNK, _WORTH_ORDERING = 4096, 64
 _FIRST_ROOM = 1 << 16
 
 
-class Batch(NamedTuple):
-    """Messages as kernels read them, and room for one: `has` by term, `word` what it has, `place` its rectangles.
+class BooleanBatch(NamedTuple):
+    """A batch of messages as kernels read it, with scratch arrays for one message.
 
-    `has` is 0 between messages.
+    `has[term]` is 1 for the terms of the present message, 0 between messages. `word` lists these terms, each once;
+    `place` are its rectangles.
     """
 
     term_start: NDArray[np.int64]
@@ -49,8 +51,8 @@ class Batch(NamedTuple):
     is_earth: bool
 
 
-class Found(NamedTuple):
-    """Atoms that hold: those of message i end at `end[i]`. `tally` counts entries looked at, and verified in full."""
+class FoundAtoms(NamedTuple):
+    """Atoms that match: those of message i end at `end[i]`. `tally` counts entries looked at, and verified in full."""
 
     atom: NDArray[np.int32]
     end: NDArray[np.int64]
@@ -58,7 +60,7 @@ class Found(NamedTuple):
 
 
 class BooleanIndex(StoredIndex):
-    """Keeps a structure over atoms; what makes an index of it are these methods, called under the lock:
+    """A boolean index that keeps a structure over atoms. A subclass has these methods, called under the lock:
 
     - `_build(atoms)`: make the structure anew, over these live atoms, at once.
     - `_insert_atoms(atoms)`: add atoms one by one.
@@ -94,7 +96,7 @@ class BooleanIndex(StoredIndex):
     def _remove_atoms(self, atoms: NDArray[np.int32]) -> None: ...
 
     @abstractmethod
-    def _search(self, batch: Batch, first: int, found: Found) -> int: ...
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int: ...
 
     @abstractmethod
     def _bytes(self) -> int:
@@ -127,7 +129,7 @@ class BooleanIndex(StoredIndex):
         looked_at, verified = (sum(int(chunk.tally[field]) for chunk in chunks) for field in (LOOKED_AT, VERIFIED))
         return Matches(start, slots, np.ones(len(slots)), looked_at, verified)
 
-    def _match_chunk(self, messages: Messages, rows: NDArray[np.int32]) -> _Chunk:
+    def _match_chunk(self, messages: Messages, rows: NDArray[np.int32]) -> _ChunkSlots:
         marks, self._marks = self._marks, None
         if marks is None or len(marks) < self._n_weights:
             marks = np.zeros(self._n_weights + self._n_weights // 4, np.uint8)
@@ -141,29 +143,29 @@ class BooleanIndex(StoredIndex):
         spare, digits = np.empty(longest, np.int32), np.empty(256, np.int64)
         out, counts = np.empty(len(slots), np.int32), np.empty(len(rows), np.int64)
         n = merge_found(slots, starts, 0, len(rows), len(self._row_of).bit_length(), spare, digits, out, counts)
-        return _Chunk(out[:n], counts, found.tally)
+        return _ChunkSlots(out[:n], counts, found.tally)
 
-    def _batch(self, messages: Messages, rows: NDArray[np.int32], has: NDArray[np.uint8] | None = None) -> Batch:
+    def _batch(self, messages: Messages, rows: NDArray[np.int32], has: NDArray[np.uint8] | None = None) -> BooleanBatch:
         """Return messages as kernels read them, with the given room for marks or some of its own."""
         has = np.zeros(self._n_weights, np.uint8) if has is None else has
         start, at = gathered(messages.term_start, rows.astype(np.int64))
         word = np.empty(int(np.diff(start).max(initial=0)), np.int32)
         box, terms = np.ascontiguousarray(messages.box[rows]), np.ascontiguousarray(messages.terms[at])
-        return Batch(start, terms, box, has, word, np.empty((2, 4)), self.space.is_earth)
+        return BooleanBatch(start, terms, box, has, word, np.empty((2, 4)), self.space.is_earth)
 
-    def _found(self, batch: Batch) -> Found:
+    def _found(self, batch: BooleanBatch) -> FoundAtoms:
         """Search a batch, with ever more room for what is found until it suffices."""
         n, room = len(batch.box), self._room
         self._room = None
         room = np.empty(_FIRST_ROOM, np.int32) if room is None else room
-        found = Found(room, np.zeros(n, np.int64), np.zeros(2, np.int64))
+        found = FoundAtoms(room, np.zeros(n, np.int64), np.zeros(2, np.int64))
         done = self._search(batch, 0, found)
         while done < n:
             found = found._replace(atom=np.concatenate([found.atom, np.empty_like(found.atom)]))
             done = self._search(batch, done, found)
         return found
 
-    def _slots_of(self, found: Found, box: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def _slots_of(self, found: FoundAtoms, box: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Return the slots of what was found, less polygons that do not touch, and where those of each message end."""
         atoms = found.atom[: int(found.end[-1]) if len(found.end) else 0]
         columns = self._atoms
@@ -198,7 +200,7 @@ class BooleanIndex(StoredIndex):
         pass  # what words weigh is nothing to boolean subscriptions
 
     def _bring_up_to_date(self) -> None:
-        """Let the structure know what has changed since it was last asked."""
+        """Apply the changes since the last search to the structure, or build it anew."""
         if not self._is_store_whole:
             store = AtomStore()
             store.add(self._table())
@@ -235,7 +237,7 @@ class BooleanIndex(StoredIndex):
             return self._bytes() + self._store.bytes_beside(list(table_arrays(self._table()).values()))
 
 
-class _Chunk(NamedTuple):
+class _ChunkSlots(NamedTuple):
     """The slots of some messages end to end, how many each has, and the tally of their search."""
 
     slots: NDArray[np.int32]
@@ -244,21 +246,41 @@ class _Chunk(NamedTuple):
 
 
 @step
-def keep(atoms, atom, batch, message, n_places, found, at):
-    """Enter an atom, whose words and rectangle hold, as number `at` if the rest of it holds too; return the next.
+def enter(atom, found, at):
+    """Enter an atom, all of which holds, as number `at`; return the next number.
 
     Beyond the room there is, atoms are counted only: a search that ends there begins with this message again.
     """
+    if at < found.atom.size:
+        found.atom[at] = atom
+    return at + 1
+
+
+@step
+def keep(atoms, atom, batch, message, n_places, found, at):
+    """Enter an atom, whose words and rectangle hold, if the rest of it holds too; return the next number."""
     if rest_holds(atoms, atom, batch, message, n_places):
-        if at < found.atom.size:
-            found.atom[at] = atom
-        at += 1
+        at = enter(atom, found, at)
     return at
 
 
 @step
 def verify(atoms, atom, batch, message, n_places, found, at):
-    """Do what `keep` does with an atom of which nothing is known yet: rectangle and words are asked first."""
+    """Enter an atom of which nothing is known yet, if all of it holds; return the next number."""
     if box_holds(atoms, atom, batch.place, n_places) and words_hold(atoms, atom, batch.has):
         at = keep(atoms, atom, batch, message, n_places, found, at)
     return at
+
+
+@step
+def finish_message(batch, message, n_words, found, at, looked_at, verified):
+    """End the search for a message: clear its marks, and note where its atoms end and what was counted up to it.
+
+    Return whether there was room for all of them; if not, nothing is noted.
+    """
+    end_message(batch, n_words)
+    if at > found.atom.size:
+        return False
+    found.end[message] = at
+    found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
+    return True

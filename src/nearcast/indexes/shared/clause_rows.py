@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Expanded(NamedTuple):
+class ClauseRows(NamedTuple):
     """Row r is clause `clause[r]` of subscription `owner[r]` in its rectangle `side[r]`; owner None: r itself.
 
     It needs the clause `code[code_start[r]:code_start[r + 1]]`, its words first and ascending, and the rectangle
@@ -33,7 +33,7 @@ class Expanded(NamedTuple):
     box: NDArray[np.float64]
 
 
-def expanded(subscriptions: Subscriptions) -> Expanded:
+def expanded(subscriptions: Subscriptions) -> ClauseRows:
     """Return the rows of subscriptions, in their order."""
     regions = subscriptions.regions
     n_clauses, n_parts = np.diff(subscriptions.clause_start), np.diff(regions.part_start)
@@ -41,13 +41,13 @@ def expanded(subscriptions: Subscriptions) -> Expanded:
         # By far the most common case: a subscription is a row.
         n = len(subscriptions)
         clause, side = np.zeros(n, np.uint16), np.zeros(n, np.uint8)
-        return Expanded(None, clause, side, subscriptions.code_start, subscriptions.code, regions.part)
+        return ClauseRows(None, clause, side, subscriptions.code_start, subscriptions.code, regions.part)
     count = n_clauses * n_parts
     owner = np.repeat(np.arange(len(subscriptions)), count)
     nth = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
     clause, side = nth // n_parts[owner], nth % n_parts[owner]
     code_start, positions = gathered(subscriptions.code_start, subscriptions.clause_start[owner] + clause)
-    return Expanded(
+    return ClauseRows(
         owner,
         clause.astype(np.uint16),
         side.astype(np.uint8),

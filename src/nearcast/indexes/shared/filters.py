@@ -1,4 +1,4 @@
-"""What lets an entry be dismissed at a glance: rectangles in single precision, on the safe side, and a bit per word."""
+"""Cheap filters of index entries: rectangles in single precision, rounded outwards, and 64-bit word signatures."""
 
 from __future__ import annotations
 

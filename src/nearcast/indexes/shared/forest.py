@@ -9,8 +9,8 @@ import numpy as np
 from nearcast._jit import step
 from nearcast.columns import gathered
 from nearcast.errors import UnknownIndex
-from nearcast.indexes.shared.packed_rtree import RTree, build_rtree
-from nearcast.indexes.shared.scores import Scored
+from nearcast.indexes.shared.packed_rtree import PackedRTree, build_rtree
+from nearcast.indexes.shared.scores import ScoredColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ def build_forest(
     return Forest(*columns), np.concatenate(orders)
 
 
-def _from_the_root(tree: RTree, first_node: int, first_point: int) -> tuple[Forest, NDArray[np.int32]]:
+def _from_the_root(tree: PackedRTree, first_node: int, first_point: int) -> tuple[Forest, NDArray[np.int32]]:
     """Number the nodes of a tree from the root down, from these on; return them and the row at every position."""
     n_nodes, n_leaves = len(tree.box), int(tree.level_start[1])
     levels = [np.arange(n_nodes - 1, n_nodes)] if n_nodes else [np.zeros(0, np.int64)]
@@ -71,7 +71,7 @@ def _laid_out(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.i
     return np.arange(len(shift)) + shift
 
 
-def taken(scored: Scored, rows: NDArray[np.int64]) -> Scored:
+def taken(scored: ScoredColumns, rows: NDArray[np.int64]) -> ScoredColumns:
     """Return these rows, in this order: neighbours in a tree become neighbours in memory."""
     start, positions = gathered(scored.term_start, rows)
     return scored._replace(

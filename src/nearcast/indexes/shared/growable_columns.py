@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Growing:
+class GrowableColumn:
     """A column that grows at its end; the first values that come are taken as they are, without a copy."""
 
     def __init__(self, array: NDArray[Any]):

@@ -1,4 +1,4 @@
-"""Messages as the kernels of the papers' indexes read them, one message at a time."""
+"""Messages as the kernels of the papers' indexes read them, and the marks of one message's words."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from nearcast.columns import Messages
 
 
-class Asked(NamedTuple):
-    """Messages as kernels read them, with room for the words of one: `has` by term, `word` those it has, each once."""
+class KernelMessages(NamedTuple):
+    """A batch of messages as kernels read it, with scratch arrays for one message.
+
+    `has[term]` is 1 for the terms of the present message, 0 between messages. `word` lists these terms, each once.
+    """
 
     term_start: NDArray[np.int64]
     terms: NDArray[np.int32]
@@ -25,22 +28,22 @@ class Asked(NamedTuple):
     word: NDArray[np.int32]
 
 
-def asked_of(messages: Messages, totals: NDArray[np.float64], n_terms: int) -> Asked:
-    """Return messages with room for one of them, subscriptions having the terms below `n_terms`."""
+def kernel_messages(messages: Messages, totals: NDArray[np.float64], n_terms: int) -> KernelMessages:
+    """Return messages for kernels; subscriptions have the terms below `n_terms`."""
     longest = int(np.diff(messages.term_start).max(initial=0))
     has, word = np.zeros(n_terms, np.uint8), np.empty(longest, np.int32)
-    return Asked(messages.term_start, messages.terms, messages.box, totals, has, word)
+    return KernelMessages(messages.term_start, messages.terms, messages.box, totals, has, word)
 
 
 @step
-def begin_message(asked, message):
-    """Mark the known words of a message and list each once in `asked.word`; return how many there are."""
+def begin_message(batch, message):
+    """Mark the known words of a message and list each once in `batch.word`; return how many there are."""
     n = 0
-    for i in range(asked.term_start[message], asked.term_start[message + 1]):
-        term = asked.terms[i]
-        if 0 <= term < asked.has.size and asked.has[term] == 0:
-            asked.has[term] = 1
-            asked.word[n] = term
+    for i in range(batch.term_start[message], batch.term_start[message + 1]):
+        term = batch.terms[i]
+        if 0 <= term < batch.has.size and batch.has[term] == 0:
+            batch.has[term] = 1
+            batch.word[n] = term
             n += 1
     return n
 
@@ -62,7 +65,7 @@ def sort_words(word, n, key):
 
 
 @step
-def end_message(asked, n_words):
-    """Take back the marks of a message."""
+def end_message(batch, n_words):
+    """Clear the marks of a message."""
     for i in range(n_words):
-        asked.has[asked.word[i]] = 0
+        batch.has[batch.word[i]] = 0

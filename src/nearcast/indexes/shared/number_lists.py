@@ -23,7 +23,7 @@ class ListArrays(NamedTuple):
     item: NDArray[np.int32]
 
 
-class Lists:
+class NumberLists:
     """Numbered lists of numbers in any order. A list without room moves to the end of the array, with twice as much."""
 
     def __init__(self, n_lists: int) -> None:
@@ -32,7 +32,7 @@ class Lists:
         self._used = 0
 
     @classmethod
-    def of(cls, list_of: NDArray[np.int32], items: NDArray[np.int32], n_lists: int) -> Lists:
+    def of(cls, list_of: NDArray[np.int32], items: NDArray[np.int32], n_lists: int) -> NumberLists:
         """Return lists in which item i is in the list `list_of[i]`, those of a list in the order given."""
         lists = cls(n_lists)
         length = np.bincount(list_of, minlength=n_lists)

@@ -1,4 +1,4 @@
-"""Matching one message after the other, for indexes whose search takes so long that a call of its own is nothing."""
+"""Matches messages one by one, a kernel call each: for indexes whose search takes far longer than a call."""
 
 from __future__ import annotations
 

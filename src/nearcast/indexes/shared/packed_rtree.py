@@ -26,7 +26,7 @@ _EARTH_SLACK_M = 1e-6
 _FAR = 0.999
 
 
-class RTree(NamedTuple):
+class PackedRTree(NamedTuple):
     """Nodes level by level, leaves first, the root last; without rows there are no nodes.
 
     Node i has the rectangle `box[i]`. A leaf (i < `level_start[1]`) owns the rows `row[first[i]:last[i]]`, an inner
@@ -41,22 +41,22 @@ class RTree(NamedTuple):
     row: NDArray[np.int32]
 
 
-class _Level(NamedTuple):
+class _RectangleLevel(NamedTuple):
     """Nodes of one level: their rectangles, and which of the items below each of them owns."""
 
     box: NDArray[np.float64]
     first: NDArray[np.int64]
     last: NDArray[np.int64]
 
-    def take(self, order: NDArray[np.int64]) -> _Level:
-        return _Level(self.box[order], self.first[order], self.last[order])
+    def take(self, order: NDArray[np.int64]) -> _RectangleLevel:
+        return _RectangleLevel(self.box[order], self.first[order], self.last[order])
 
 
-def build_rtree(box: NDArray[np.float64], fan_out: int) -> RTree:
+def build_rtree(box: NDArray[np.float64], fan_out: int) -> PackedRTree:
     """Pack finite rectangles (n, 4), or points (n, 2), into nodes of up to `fan_out`, which is at least 2."""
     items = np.hstack([box, box]) if box.shape[1] == 2 else box
     row = np.zeros(0, np.int64)
-    levels: list[_Level] = []
+    levels: list[_RectangleLevel] = []
     while len(items) and (not levels or len(items) > 1):
         order = _tiled(items, fan_out)
         if levels:
@@ -64,7 +64,7 @@ def build_rtree(box: NDArray[np.float64], fan_out: int) -> RTree:
         else:
             row = order
         first = np.arange(0, len(items), fan_out)
-        levels.append(_Level(_around(items[order], first), first, np.append(first[1:], len(items))))
+        levels.append(_RectangleLevel(_around(items[order], first), first, np.append(first[1:], len(items))))
         items = levels[-1].box
     return _assembled(levels, row)
 
@@ -85,7 +85,7 @@ def _around(box: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.f
     return np.hstack([low, np.maximum.reduceat(box[:, 2:], starts, axis=0)])
 
 
-def _assembled(levels: list[_Level], row: NDArray[np.int64]) -> RTree:
+def _assembled(levels: list[_RectangleLevel], row: NDArray[np.int64]) -> PackedRTree:
     """Number the nodes of all levels, and lay the rows out in the order of their leaves."""
     level_start = np.zeros(max(len(levels), 1) + 1, np.int64)
     level_start[1 : len(levels) + 1] = np.cumsum([len(level.box) for level in levels])
@@ -103,7 +103,7 @@ def _assembled(levels: list[_Level], row: NDArray[np.int64]) -> RTree:
             row = row[_listed(level)]
             last.append(np.cumsum(length))
             first.append(last[-1] - length)
-    return RTree(
+    return PackedRTree(
         np.ascontiguousarray(np.concatenate(box)),
         np.concatenate(first),
         np.concatenate(last),
@@ -113,7 +113,7 @@ def _assembled(levels: list[_Level], row: NDArray[np.int64]) -> RTree:
     )
 
 
-def _listed(level: _Level) -> NDArray[np.int64]:
+def _listed(level: _RectangleLevel) -> NDArray[np.int64]:
     """Return the items below a level, node by node."""
     length = level.last - level.first
     listed: NDArray[np.int64] = np.arange(length.sum()) + np.repeat(level.first - (np.cumsum(length) - length), length)

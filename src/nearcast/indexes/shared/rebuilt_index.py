@@ -10,7 +10,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, step
 from nearcast.geo import EARTH_RADIUS_M
-from nearcast.indexes.shared.kernel_message import Asked, asked_of, begin_message, end_message
+from nearcast.indexes.shared.kernel_message import KernelMessages, begin_message, end_message, kernel_messages
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, VERIFIED, Search, match_each
 from nearcast.indexes.shared.scores import full_score, near_score, text_score, totals_for
 from nearcast.indexes.shared.stored_index import StoredIndex
@@ -37,7 +37,7 @@ class RebuiltIndex(StoredIndex):
     Rows dropped since are still in the structure and are skipped when found. A kind of structure is two methods:
 
     - `_build(rows)` returns it, over these live rows of the table: a tuple of arrays, or of such tuples.
-    - `_searcher(built, asked)` returns how to search it: a call writes the slots that match one message and returns
+    - `_searcher(built, batch)` returns how to search it: a call writes the slots that match one message and returns
       how many there are.
     """
 
@@ -50,7 +50,7 @@ class RebuiltIndex(StoredIndex):
     def _build(self, rows: NDArray[np.int64]) -> Any: ...
 
     @abstractmethod
-    def _searcher(self, built: Any, asked: Asked) -> Search: ...
+    def _searcher(self, built: Any, batch: KernelMessages) -> Search: ...
 
     def match(self, messages: Messages, *, threads: int = 1) -> Matches:
         """Search the structure and the rows added since for every message; one core whatever `threads` says."""
@@ -58,8 +58,8 @@ class RebuiltIndex(StoredIndex):
         with self._lock:
             self._undo.roll_back()
             totals = totals_for(messages, needed=self._needs_totals)
-            asked = asked_of(messages, totals, self._n_weights)
-            search_held = self._searcher(self._up_to_date(), asked)
+            batch = kernel_messages(messages, totals, self._n_weights)
+            search_held = self._searcher(self._up_to_date(), batch)
             first, last, n_slots = self._n_rows_built, len(self._slot_of), len(self._row_of)
             if first == last:
                 return match_each(len(messages), last, n_slots, search_held)
@@ -70,7 +70,7 @@ class RebuiltIndex(StoredIndex):
             ) -> int:
                 n = search_held(message, slots, scores, tally)
                 return int(
-                    _search_rows(scored, slot_of, first, last, asked, is_earth, message, n, slots, scores, tally)
+                    _search_rows(scored, slot_of, first, last, batch, is_earth, message, n, slots, scores, tally)
                 )
 
             return match_each(len(messages), last, n_slots, search)
@@ -117,31 +117,31 @@ def axis_gap(x, y, is_earth, box, message):
 
 
 @step
-def score_or_less(scored, row, text_at_most, asked, is_earth, message, tally):
+def score_or_less(scored, row, text_at_most, batch, is_earth, message, tally):
     """Return the score of a row if it reaches its threshold, else -1; the bound on its text may save the work."""
     weight, least = scored.text_weight[row], scored.threshold[row] - MARGIN
-    gap = axis_gap(scored.point[row, 0], scored.point[row, 1], is_earth, asked.box, message)
+    gap = axis_gap(scored.point[row, 0], scored.point[row, 1], is_earth, batch.box, message)
     if gap > 0.0 and score_of(weight, text_at_most, near_of(gap, scored.max_distance[row])) < least:
         return -1.0
-    near = near_score(scored, row, is_earth, asked.box, message)
+    near = near_score(scored, row, is_earth, batch.box, message)
     if score_of(weight, text_at_most, near) < least:
         return -1.0
     tally[VERIFIED] += 1
-    score = score_of(weight, text_score(scored, row, asked.has, asked.totals, message), near)
+    score = score_of(weight, text_score(scored, row, batch.has, batch.totals, message), near)
     return score if score >= scored.threshold[row] else -1.0
 
 
 @hot_kernel
-def _search_rows(scored, slot_of, first, last, asked, is_earth, message, n_found, slots, scores, tally):
+def _search_rows(scored, slot_of, first, last, batch, is_earth, message, n_found, slots, scores, tally):
     """Add the live rows from first to last that want a message; return the number of all found so far."""
-    n_words = begin_message(asked, message)
+    n_words = begin_message(batch, message)
     for row in range(first, last):
         if slot_of[row] >= 0:
             tally[LOOKED_AT] += 1
             tally[VERIFIED] += 1
-            score = full_score(scored, row, asked.has, asked.totals, is_earth, asked.box, message)
+            score = full_score(scored, row, batch.has, batch.totals, is_earth, batch.box, message)
             if score >= scored.threshold[row]:
                 slots[n_found], scores[n_found] = slot_of[row], score
                 n_found += 1
-    end_message(asked, n_words)
+    end_message(batch, n_words)
     return n_found

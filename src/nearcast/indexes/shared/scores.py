@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NO_TOTALS = np.zeros((0, 3))
 
 
-class Scored(NamedTuple):
+class ScoredColumns(NamedTuple):
     """Scored subscriptions in flat arrays.
 
     Row r has the words `term[term_start[r]:term_start[r + 1]]`, in the order of their strings, and the place
@@ -37,7 +37,7 @@ class Scored(NamedTuple):
     weight: NDArray[np.float64]
 
 
-def scored_of(subscriptions: Subscriptions, weight: NDArray[np.float64]) -> Scored:
+def scored_of(subscriptions: Subscriptions, weight: NDArray[np.float64]) -> ScoredColumns:
     """Return the kernel columns of subscriptions, by the same rows; those of kind `within` have no words here."""
     n = len(subscriptions)
     is_scored = subscriptions.kind != WITHIN
@@ -60,16 +60,16 @@ def scored_of(subscriptions: Subscriptions, weight: NDArray[np.float64]) -> Scor
     point[is_scored] = subscriptions.regions.part[subscriptions.regions.part_start[:-1][is_scored], :2]
     own = np.zeros(n)
     own_amounts(start, term, scoring.similarity, weight, own)
-    return Scored(
-        np.ascontiguousarray(start),
-        term,
-        point,
-        scoring.text_weight,
-        scoring.threshold,
-        scoring.max_distance,
-        scoring.similarity,
-        own,
-        weight,
+    return ScoredColumns(
+        term_start=np.ascontiguousarray(start),
+        term=term,
+        point=point,
+        text_weight=scoring.text_weight,
+        threshold=scoring.threshold,
+        max_distance=scoring.max_distance,
+        similarity=scoring.similarity,
+        own=own,
+        weight=weight,
     )
 
 

@@ -1,4 +1,4 @@
-"""An index over several structures, each built once over some rows: the newest rows are few, and merged when many.
+"""An index over several immutable segments of rows, merged by size, and a few newest rows that are scored one by one.
 
 The logarithmic method (Bentley, Saxe: Decomposable searching problems, 1980): rows that were added lately are scored
 one by one; when there are more of them than an eighth of a leaf they become a segment, together with the segments
@@ -18,6 +18,7 @@ from nearcast.indexes import Matches
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, VERIFIED
 from nearcast.indexes.shared.rebuilt_index import bytes_of
 from nearcast.indexes.shared.scores import count_words, forget_words, topk_score, totals_for
+from nearcast.indexes.shared.search_arrays import FoundSlots, MessageColumns
 from nearcast.indexes.shared.stored_index import StoredIndex
 
 if TYPE_CHECKING:
@@ -36,24 +37,7 @@ _SEGMENTS = ("_segments", "_scratches", "_n_dead", "_segment_of", "_member_of")
 _ROOM = 1 << 16
 
 
-class Asked(NamedTuple):
-    """The messages to search for, as columns of `Messages`."""
-
-    term_start: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    box: NDArray[np.float64]
-    totals: NDArray[np.float64]
-
-
-class Found(NamedTuple):
-    """Where answers go: slots and their scores; `slot_of` is by row, -1 for rows that count no longer."""
-
-    slots: NDArray[np.int32]
-    scores: NDArray[np.float64]
-    slot_of: NDArray[np.int32]
-
-
-class Piece(NamedTuple):
+class SearchPiece(NamedTuple):
     """What one search found: how many answers each message has, their slots and scores, what was looked at."""
 
     counts: NDArray[np.int64]
@@ -66,9 +50,9 @@ class SegmentedIndex(StoredIndex):
     """Answers from segments over the rows of the table. A kind of segment is five methods:
 
     - `_build(rows)` returns one over these live rows; its field `row` names the row of each of its members.
-    - `_new_scratch(segment, n_weights, longest)` returns working memory for it, with the arrays `times` for as many
+    - `_new_scratch(segment, n_weights, longest)` returns scratch arrays for it, among them `times` for as many
       terms, `spoken` for as many words of a message, and `tally`.
-    - `_search(segment, scratch, asked, found, first, counts)` works as `skype.search.search_messages` does.
+    - `_search(segment, scratch, batch, found, first, counts)` works as `skype.search.search_messages` does.
     - `_retune(segment, members)` brings members in line with thresholds that have changed.
     - `_forget(segment, members)` lets members go that count no longer.
     """
@@ -85,7 +69,7 @@ class SegmentedIndex(StoredIndex):
         #: Which segment a row is in, and as which member; rows from here on are in none.
         self._segment_of = np.empty(0, np.int32)
         self._member_of = np.empty(0, np.int32)
-        self._room = Found(np.empty(0, np.int32), np.empty(0), self._slot_of)
+        self._room = FoundSlots(np.empty(0, np.int32), np.empty(0), self._slot_of)
 
     @abstractmethod
     def _build(self, rows: NDArray[np.int64]) -> Any: ...
@@ -95,7 +79,13 @@ class SegmentedIndex(StoredIndex):
 
     @abstractmethod
     def _search(
-        self, segment: Any, scratch: Any, asked: Asked, found: Found, first: int, counts: NDArray[np.int64]
+        self,
+        segment: Any,
+        scratch: Any,
+        batch: MessageColumns,
+        found: FoundSlots,
+        first: int,
+        counts: NDArray[np.int64],
     ) -> int: ...
 
     @abstractmethod
@@ -171,51 +161,53 @@ class SegmentedIndex(StoredIndex):
         with self._lock:
             self._undo.roll_back()
             totals = totals_for(messages, needed=self._needs_totals)
-            asked = Asked(messages.term_start, messages.terms, messages.box, totals)
-            pieces = [self._searched(number, asked) for number in range(len(self._ready()))]
+            batch = MessageColumns(messages.term_start, messages.terms, messages.box, totals)
+            pieces = [self._searched(number, batch) for number in range(len(self._ready()))]
             if len(self._segment_of) < len(self._slot_of):
-                pieces.append(self._searched_fresh(asked))
+                pieces.append(self._searched_fresh(batch))
             return joined(pieces, len(messages))
 
-    def _found_room(self, n_most: int) -> Found:
+    def _found_room(self, n_most: int) -> FoundSlots:
         """Return room for the answers to one message at least."""
         room = max(n_most + 1, _ROOM)
         if len(self._room.slots) < room:
-            self._room = Found(np.empty(room, np.int32), np.empty(room), self._slot_of)
+            self._room = FoundSlots(np.empty(room, np.int32), np.empty(room), self._slot_of)
         self._room = self._room._replace(slot_of=self._slot_of)
         return self._room
 
     def _scratch_for(self, number: int, longest: int) -> Any:
-        """Return working memory that is large enough, the last one of the segment if it is."""
+        """Return scratch arrays that are large enough, the last ones of the segment if they are."""
         n_weights, old = len(self._scored().weight), self._scratches[number]
         if old is None or len(old.times) != n_weights or len(old.spoken) < longest:
             self._scratches[number] = self._new_scratch(self._segments[number], n_weights, longest)
         return self._scratches[number]
 
-    def _searched(self, number: int, asked: Asked) -> Piece:
+    def _searched(self, number: int, batch: MessageColumns) -> SearchPiece:
         segment = self._segments[number]
-        counts = np.zeros(len(asked.box), np.int64)
+        counts = np.zeros(len(batch.box), np.int64)
         found = self._found_room(len(segment.row))
-        scratch = self._scratch_for(number, int(np.diff(asked.term_start).max(initial=0)))
+        scratch = self._scratch_for(number, int(np.diff(batch.term_start).max(initial=0)))
         scratch.tally[:] = 0
         slots, scores, message = [np.empty(0, np.int32)], [np.empty(0)], 0
         while message < len(counts):
             first = message
-            message = self._search(segment, scratch, asked, found, first, counts)
+            message = self._search(segment, scratch, batch, found, first, counts)
             n = int(counts[first:message].sum())
             slots.append(found.slots[:n].copy())
             scores.append(found.scores[:n].copy())
-        return Piece(counts, np.concatenate(slots), np.concatenate(scores), scratch.tally.copy())
+        return SearchPiece(counts, np.concatenate(slots), np.concatenate(scores), scratch.tally.copy())
 
-    def _searched_fresh(self, asked: Asked) -> Piece:
+    def _searched_fresh(self, batch: MessageColumns) -> SearchPiece:
         """Score the rows that are in no segment."""
-        counts, tally = np.zeros(len(asked.box), np.int64), np.zeros(2, np.int64)
+        counts, tally = np.zeros(len(batch.box), np.int64), np.zeros(2, np.int64)
         scored, n_seen = self._scored(), len(self._segment_of)
         rows = n_seen + np.flatnonzero(self._slot_of[n_seen:] >= 0)
-        found = Found(np.empty(len(rows) * len(counts), np.int32), np.empty(len(rows) * len(counts)), self._slot_of)
-        _score_rows(scored, rows, asked, found, np.zeros(len(scored.weight)), self.space.is_earth, counts, tally)
+        found = FoundSlots(
+            np.empty(len(rows) * len(counts), np.int32), np.empty(len(rows) * len(counts)), self._slot_of
+        )
+        _score_rows(scored, rows, batch, found, np.zeros(len(scored.weight)), self.space.is_earth, counts, tally)
         n = int(counts.sum())
-        return Piece(counts, found.slots[:n], found.scores[:n], tally)
+        return SearchPiece(counts, found.slots[:n], found.scores[:n], tally)
 
     # What is held
 
@@ -232,26 +224,26 @@ class SegmentedIndex(StoredIndex):
 
 
 @hot_kernel
-def _score_rows(scored, rows, asked, found, count, is_earth, counts, tally):
+def _score_rows(scored, rows, batch, found, count, is_earth, counts, tally):
     """Write the rows that each message concerns; in order of their rows, not of their slots."""
     at = 0
     for message in range(counts.size):
-        first, last = asked.term_start[message], asked.term_start[message + 1]
-        count_words(asked.terms, first, last, count)
+        first, last = batch.term_start[message], batch.term_start[message + 1]
+        count_words(batch.terms, first, last, count)
         begin = at
         for i in range(rows.size):
             row = rows[i]
-            score = topk_score(scored, row, count, asked.totals, is_earth, asked.box, message)
+            score = topk_score(scored, row, count, batch.totals, is_earth, batch.box, message)
             if score >= 0.0 and score >= scored.threshold[row]:
                 found.slots[at], found.scores[at] = found.slot_of[row], score
                 at += 1
         counts[message] = at - begin
         tally[LOOKED_AT] += rows.size
         tally[VERIFIED] += rows.size
-        forget_words(asked.terms, first, last, count)
+        forget_words(batch.terms, first, last, count)
 
 
-def joined(pieces: list[Piece], n_messages: int) -> Matches:
+def joined(pieces: list[SearchPiece], n_messages: int) -> Matches:
     """Return what all searches found, message by message and in order of slots; no slot is in two pieces."""
     start = np.zeros(n_messages + 1, np.int64)
     if not pieces:

@@ -1,4 +1,4 @@
-"""Checks that indexes share."""
+"""Checks of arguments that all indexes share: kinds, live slots, equal lengths."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from nearcast._saved import new_folder, save_array
 from nearcast.columns import Subscriptions
 from nearcast.geo import Regions
 from nearcast.indexes import Index, write_manifest
-from nearcast.indexes.shared.growable_columns import Growing
+from nearcast.indexes.shared.growable_columns import GrowableColumn
 from nearcast.indexes.shared.saved_checks import check_weights
-from nearcast.indexes.shared.scores import Scored, needs_totals, scored_of
+from nearcast.indexes.shared.scores import ScoredColumns, needs_totals, scored_of
 from nearcast.indexes.shared.slot_checks import checked_slots, only_kinds, only_topk, same_length
 from nearcast.indexes.shared.stored_index_files import (
     REGION_COLUMNS,
@@ -48,7 +48,7 @@ class StoredIndex(Index):
     - `_rows_added(first, last)`: rows first to last are new.
     - `_rows_dropped(rows)`: these rows count no longer; `self._slot_of[row]` is -1 from now on.
     - `_thresholds_set(rows)`: `threshold` of these rows is another; no row is named twice.
-    - `_rows_renumbered()`: everything is different, rows or weights; build anew when next asked. It only forgets, so
+    - `_rows_renumbered()`: everything is different, rows or weights; build anew at the next search. It only forgets, so
       that it may run at any time: a change that is cut short ends with it, and whatever the other hooks did is dropped.
 
     `self._table()` is the table, `self._scored()` its scored rows for kernels, `self._slot_of` the slot of every row,
@@ -58,11 +58,11 @@ class StoredIndex(Index):
     def __init__(self, space: Space, **options: Any):
         super().__init__(space)
         self._options = options
-        self._rows_by_slot = Growing(np.empty(0, np.int64))
-        self._slots_by_row = Growing(np.empty(0, np.int32))
+        self._rows_by_slot = GrowableColumn(np.empty(0, np.int64))
+        self._slots_by_row = GrowableColumn(np.empty(0, np.int32))
         self._n_live = 0
         self._pieces: list[Subscriptions] = []
-        self._scored_rows: Scored | None = None
+        self._scored_rows: ScoredColumns | None = None
         self._needs_totals = False
 
     # What a structure may override
@@ -174,7 +174,7 @@ class StoredIndex(Index):
             slot_of[rows] = np.arange(len(old), dtype=np.int32)
             with self._undo:
                 self._undo.attributes(self, "_rows_by_slot", "_slots_by_row")
-                self._rows_by_slot, self._slots_by_row = Growing(rows), Growing(slot_of)
+                self._rows_by_slot, self._slots_by_row = GrowableColumn(rows), GrowableColumn(slot_of)
             return old
 
     def stats(self) -> dict[str, Any]:
@@ -257,7 +257,7 @@ class StoredIndex(Index):
         back[by_piece] = np.arange(len(rows))
         return Subscriptions.concat(parts).take(back)
 
-    def _scored(self) -> Scored:
+    def _scored(self) -> ScoredColumns:
         """Return the scored rows, as kernels read them."""
         if self._scored_rows is None:
             self._scored_rows = scored_of(self._table(), self._weights)
@@ -271,7 +271,7 @@ class StoredIndex(Index):
         row_of = np.full(len(self._rows_by_slot), _NO_ROW)
         row_of[live] = np.arange(len(live))
         self._pieces = [self._table().take(self._row_of[live])]
-        self._rows_by_slot, self._slots_by_row = Growing(row_of), Growing(live.astype(np.int32))
+        self._rows_by_slot, self._slots_by_row = GrowableColumn(row_of), GrowableColumn(live.astype(np.int32))
         self._scored_rows = None
         self._rows_renumbered()
 
@@ -309,7 +309,7 @@ class StoredIndex(Index):
         check_slots(arrays, row_of, slot_of, len(held))
         index.set_weights(weights)
         index._pieces = [held]
-        index._rows_by_slot, index._slots_by_row = Growing(row_of), Growing(slot_of)
+        index._rows_by_slot, index._slots_by_row = GrowableColumn(row_of), GrowableColumn(slot_of)
         index._n_live = int((index._row_of >= 0).sum())
         index._needs_totals = needs_totals(held)
         index._rows_renumbered()
@@ -317,7 +317,7 @@ class StoredIndex(Index):
 
 
 def table_arrays(held: Subscriptions) -> dict[str, NDArray[Any]]:
-    """Return the columns that say what is asked, by name; polygons apart."""
+    """Return the columns of subscriptions by name; polygons apart."""
     found: dict[str, NDArray[Any]] = {
         "clause_start": held.clause_start,
         "code_start": held.code_start,

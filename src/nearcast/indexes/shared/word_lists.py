@@ -16,14 +16,14 @@ from nearcast.similarity import JACCARD, counts_weights, share_needed, text_need
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.shared.scores import ScoredColumns
 
 #: The columns of a ledger, by row: the share in common with the message at hand, 0 between messages, and the least
 #: share with which a message on the spot matches, 0 where no word is needed.
 HAS, NEEDS = 0, 1
 
 
-class WordLists(NamedTuple):
+class WordPostings(NamedTuple):
     """The rows with term t are `row[start[t]:start[t + 1]]`, ascending; `share` is what t is of all their words.
 
     A row is not in the list of a term that weighs nothing for it.
@@ -34,17 +34,17 @@ class WordLists(NamedTuple):
     share: NDArray[np.float32]
 
 
-def lists_of(scored: Scored, rows: NDArray[np.int64], n_terms: int) -> WordLists:
+def lists_of(scored: ScoredColumns, rows: NDArray[np.int64], n_terms: int) -> WordPostings:
     """Return the lists of the words of these rows, which ascend."""
     start = np.zeros(n_terms + 1, np.int64)
     _count_words(scored, rows, start)
     np.cumsum(start, out=start)
     listed, share = np.empty(int(start[-1]), np.int32), np.empty(int(start[-1]))
     _list_words(scored, rows, start[:-1].copy(), listed, share)
-    return WordLists(start, listed, rounded(share, np.inf))
+    return WordPostings(start, listed, rounded(share, np.inf))
 
 
-def ledger_of(scored: Scored) -> NDArray[np.float32]:
+def ledger_of(scored: ScoredColumns) -> NDArray[np.float32]:
     """Return an empty ledger."""
     needs = np.empty(len(scored.own))
     _fill_needs(scored, needs)

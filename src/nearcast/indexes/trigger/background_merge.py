@@ -12,13 +12,13 @@ import numpy as np
 from nearcast._jit import kernel
 from nearcast.indexes import Index
 from nearcast.indexes.trigger.components import Component, DeltaComponent, SegmentComponent
-from nearcast.indexes.trigger.rows import Rows, join_rows, weigh_rows
+from nearcast.indexes.trigger.rows import TriggerRows, join_rows, weigh_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.trigger.segment import Segment
-    from nearcast.indexes.trigger.thresholds import Moving
+    from nearcast.indexes.trigger.segment import TriggerSegment
+    from nearcast.indexes.trigger.thresholds import ThresholdPart
 
 #: The owner of a slot that holds no subscription, and of one that the moving part holds; smaller ones are components.
 NOBODY, MOVING = 255, 254
@@ -41,7 +41,7 @@ class MergingIndex(Index):
     _free_numbers: list[int]
     _components: list[Component]
     _delta: DeltaComponent | None
-    _moving: Moving | None
+    _moving: ThresholdPart | None
     _next_slot: int
     _n_merges: int
     _numbering: int
@@ -49,7 +49,7 @@ class MergingIndex(Index):
     _merge_error: BaseException | None
 
     @abstractmethod
-    def _build(self, rows: Rows) -> Segment:
+    def _build(self, rows: TriggerRows) -> TriggerSegment:
         """Lay out rows as a segment."""
 
     def settle(self) -> None:

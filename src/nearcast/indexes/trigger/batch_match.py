@@ -1,4 +1,4 @@
-"""From a batch of messages to `Matches`: order, search every component, ask the polygons, sort."""
+"""From a batch of messages to `Matches`: order messages by cell, search every component, test polygons, sort slots."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from nearcast.indexes.shared.gather import (
 from nearcast.indexes.shared.threads import in_threads
 from nearcast.indexes.trigger.components import Component, SegmentComponent
 from nearcast.indexes.trigger.places import cells_of_boxes
-from nearcast.indexes.trigger.work import (
+from nearcast.indexes.trigger.scratch import (
     FOUND,
     HITS,
     LOOKED_AT,
     PENDING,
     SCORED_CHUNK,
     VERIFIED,
-    Batch,
-    Work,
+    TriggerBatch,
+    TriggerScratch,
     find_distinct,
     mark_chunk,
-    new_work,
+    new_scratch,
 )
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ _ONES.flags.writeable = False
 _Touching = tuple["NDArray[np.int32]", "NDArray[np.int32]"]
 
 
-class Held(NamedTuple):
-    """What a batch is matched against: the components, who owns each slot, how many slots and terms, and weights."""
+class IndexView(NamedTuple):
+    """The state of the index that a batch is matched against: components, owners of slots, counts and weights."""
 
     components: Sequence[Component]
     owner: NDArray[np.uint8]
@@ -65,7 +65,7 @@ class Held(NamedTuple):
     is_scored: bool
 
 
-class _Sorted(NamedTuple):
+class _ChunkMatches(NamedTuple):
     """What a chunk of the order matched: slots end to end, with scores unless all are 1, and how many each has."""
 
     slots: NDArray[np.int32]
@@ -75,14 +75,14 @@ class _Sorted(NamedTuple):
     verified: int
 
 
-class Matcher:
+class TriggerMatcher:
     """Runs searches and keeps their scratch space between calls."""
 
     def __init__(self, space: Space, undo: UndoLog):
         self._space, self._undo = space, undo
-        self._idle: list[Work] = []
+        self._idle: list[TriggerScratch] = []
 
-    def match(self, held: Held, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
+    def match(self, held: IndexView, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
         """Return the matches of every message."""
         n = len(messages)
         if n == 1:
@@ -91,12 +91,12 @@ class Matcher:
         size = SCORED_CHUNK if held.is_scored else _CHUNK
         search = _search_scored_chunk if held.is_scored else _search_chunk
 
-        def run(first: int) -> _Sorted:
-            work = self._borrow(held)
-            work, done = search(
-                held, _batch(messages, totals, order[first : first + size], held, work), work, self._space
+        def run(first: int) -> _ChunkMatches:
+            scratch = self._borrow(held)
+            scratch, done = search(
+                held, _batch(messages, totals, order[first : first + size], held, scratch), scratch, self._space
             )
-            self._idle.append(work)
+            self._idle.append(scratch)
             return done
 
         starts = range(0, n, size)
@@ -106,70 +106,72 @@ class Matcher:
             chunks = [run(first) for first in starts]
         return _in_message_order(chunks, order)
 
-    def _match_one(self, held: Held, messages: Messages, totals: NDArray[np.float64]) -> Matches:
+    def _match_one(self, held: IndexView, messages: Messages, totals: NDArray[np.float64]) -> Matches:
         """Do for one message what `match` does, without what only pays for many."""
-        work = self._borrow(held)
-        batch = _batch(messages, totals, _ONLY_ONE, held, work)
+        scratch = self._borrow(held)
+        batch = _batch(messages, totals, _ONLY_ONE, held, scratch)
         start = np.zeros(2, np.int64)
         if held.is_scored:
-            work, done = _search_scored_chunk(held, batch, work, self._space)
-            self._idle.append(work)
+            scratch, done = _search_scored_chunk(held, batch, scratch, self._space)
+            self._idle.append(scratch)
             start[1] = len(done.slots)
             assert done.score is not None
             return Matches(start, done.slots, done.score, done.looked_at, done.verified)
         starts = np.empty((len(held.components), 2), np.int64)
-        work, touching = _search_components(held, batch, work, starts, self._space)
-        found, looked_at, verified, *_ = work.tally.tolist()
-        slots = np.concatenate([work.found[:found], *(pair[1] for pair in touching)])
+        scratch, touching = _search_components(held, batch, scratch, starts, self._space)
+        found, looked_at, verified, *_ = scratch.tally.tolist()
+        slots = np.concatenate([scratch.found[:found], *(pair[1] for pair in touching)])
         if len(slots) > 1:
-            work = _with_room_to_sort(work, len(slots))
-            slots = slots[: sort_distinct(slots, held.n_slots.bit_length(), work.spare, work.digits)]
-        self._idle.append(work)
+            scratch = _with_room_to_sort(scratch, len(slots))
+            slots = slots[: sort_distinct(slots, held.n_slots.bit_length(), scratch.spare, scratch.digits)]
+        self._idle.append(scratch)
         start[1] = len(slots)
         return Matches(start, slots, _full_scores(len(slots)), looked_at, verified)
 
-    def _borrow(self, held: Held) -> Work:
+    def _borrow(self, held: IndexView) -> TriggerScratch:
         """Return idle scratch space that is large enough, or new one."""
         n_cells = max([component.n_cells for component in held.components], default=1)
         try:
-            work = self._idle.pop()
+            scratch = self._idle.pop()
         except IndexError:
-            return new_work(held.n_terms, n_cells, _FIRST_ROOM)
-        if len(work.has) < held.n_terms or len(work.cells) < n_cells:
-            return new_work(2 * held.n_terms, 2 * n_cells, len(work.found))
-        return work
+            return new_scratch(held.n_terms, n_cells, _FIRST_ROOM)
+        if len(scratch.has) < held.n_terms or len(scratch.cells) < n_cells:
+            return new_scratch(2 * held.n_terms, 2 * n_cells, len(scratch.found))
+        return scratch
 
 
-def _with_room_to_sort(work: Work, n: int) -> Work:
-    if len(work.spare) >= n:
-        return work
-    return work._replace(spare=np.empty(2 * n, np.int32), spare_score=np.empty(2 * n))
+def _with_room_to_sort(scratch: TriggerScratch, n: int) -> TriggerScratch:
+    if len(scratch.spare) >= n:
+        return scratch
+    return scratch._replace(spare=np.empty(2 * n, np.int32), spare_score=np.empty(2 * n))
 
 
-def _batch(messages: Messages, totals: NDArray[np.float64], order: NDArray[np.int32], held: Held, work: Work) -> Batch:
+def _batch(
+    messages: Messages, totals: NDArray[np.float64], order: NDArray[np.int32], held: IndexView, scratch: TriggerScratch
+) -> TriggerBatch:
     """Return what kernels read of the messages in this order."""
     start, terms = messages.term_start, messages.terms
     n_words = len(terms) if len(order) == len(messages) else int((start[order + 1] - start[order]).sum())
     distinct_start, bits = np.empty(len(order) + 1, np.int64), np.empty(len(order), np.uint64)
     distinct = np.empty(n_words, np.int32)
-    find_distinct(start, terms, order, work.has, distinct_start, distinct, bits)
+    find_distinct(start, terms, order, scratch.has, distinct_start, distinct, bits)
     by_term = message_of = _NOBODY
     if held.is_scored:
         n = int(distinct_start[-1])
         by_term = np.argsort(distinct[:n])
         message_of = np.repeat(np.arange(len(order)), np.diff(distinct_start))
-    return Batch(
-        start,
-        terms,
-        messages.box,
-        order,
-        distinct_start,
-        distinct,
-        bits,
-        by_term,
-        message_of,
-        totals,
-        held.weight,
+    return TriggerBatch(
+        term_start=start,
+        terms=terms,
+        box=messages.box,
+        order=order,
+        distinct_start=distinct_start,
+        distinct=distinct,
+        bits=bits,
+        by_term=by_term,
+        message_of=message_of,
+        totals=totals,
+        weight=held.weight,
     )
 
 
@@ -183,106 +185,124 @@ def _search_order(components: Sequence[Component], messages: Messages) -> NDArra
     return np.argsort(cell, kind="stable").astype(np.int32)
 
 
-def _search_chunk(held: Held, batch: Batch, work: Work, space: Space) -> tuple[Work, _Sorted]:
+def _search_chunk(
+    held: IndexView, batch: TriggerBatch, scratch: TriggerScratch, space: Space
+) -> tuple[TriggerScratch, _ChunkMatches]:
     n = len(batch.order)
     starts = np.zeros((len(held.components) + 1, n + 1), np.int64)
-    work, touching = _search_components(held, batch, work, starts, space)
-    work = _append_touching(touching, batch, work, starts[-1])
+    scratch, touching = _search_components(held, batch, scratch, starts, space)
+    scratch = _append_touching(touching, batch, scratch, starts[-1])
     used = starts if touching else starts[:-1]
-    work = _with_room_to_sort(work, int(np.diff(used).sum(axis=0).max(initial=0)))
-    out, counts = np.empty(int(work.tally[FOUND]), np.int32), np.empty(n, np.int64)
-    total = merge_found(work.found, used, 0, n, held.n_slots.bit_length(), work.spare, work.digits, out, counts)
-    return work, _Sorted(out[:total], None, counts, int(work.tally[LOOKED_AT]), int(work.tally[VERIFIED]))
-
-
-def _search_scored_chunk(held: Held, batch: Batch, work: Work, space: Space) -> tuple[Work, _Sorted]:
-    """Do what `_search_chunk` does where scored subscriptions are among those held."""
-    n = len(batch.order)
-    if len(work.local) < len(batch.distinct) + n:
-        work = work._replace(local=np.empty(2 * (len(batch.distinct) + n), np.int32))
-    starts = np.zeros((len(held.components) + 1, n + 1), np.int64)
-    mark_chunk(batch, work.masks, True)
-    work, touching = _search_components(held, batch, work, starts, space)
-    for component in held.components:
-        work = _search_scored(component, held, batch, work)
-    mark_chunk(batch, work.masks, False)
-    work = _append_touching(touching, batch, work, starts[-1])
-    used = starts if touching else starts[:-1]
-    n_hits = int(work.tally[HITS])
-    hits = (work.hit_slot[:n_hits], work.hit_score[:n_hits], work.hit_message[:n_hits])
-    n_found = int(work.tally[FOUND]) + n_hits
-    out, score, begin = np.empty(n_found, np.int32), np.empty(n_found), np.empty(n + 1, np.int64)
-    work = _with_room_to_sort(work, n_found)
-    n_bits = held.n_slots.bit_length()
-    total = merge_hits(work.found, used, *hits, begin, n_bits, work.spare, work.spare_score, work.digits, out, score)
-    tally = work.tally
-    return work, _Sorted(out[:total], score[:total], np.diff(begin), int(tally[LOOKED_AT]), int(tally[VERIFIED]))
-
-
-def _search_scored(component: Component, held: Held, batch: Batch, work: Work) -> Work:
-    """Search the scored rows of a component, as often as it takes to have room for all hits."""
-    before = work.tally.copy()
-    while not component.search_scored(batch, held.owner, work):
-        work = _with_more_room(work)
-        work.tally[:] = before
-    return work
-
-
-def _search_components(
-    held: Held, batch: Batch, work: Work, starts: NDArray[np.int64], space: Space
-) -> tuple[Work, list[_Touching]]:
-    """Search every component into `work`, component k with its list starts in `starts[k]`; ask the polygons."""
-    work.tally[:] = 0
-    touching: list[_Touching] = []
-    for k, component in enumerate(held.components):
-        work.tally[PENDING] = done = 0
-        while (done := component.search(batch, done, len(batch.order), held.owner, work, starts[k])) < len(batch.order):
-            work = _with_more_room(work)
-        if work.tally[PENDING]:
-            touching.append(_ask_polygons(component, batch, work, space))
-    return work, touching
-
-
-def _with_more_room(work: Work) -> Work:
-    """Return the same work with twice the room for results; what was found stays."""
-    return work._replace(
-        found=np.concatenate([work.found, np.empty_like(work.found)]),
-        pending=np.concatenate([work.pending, np.empty_like(work.pending)]),
-        hit_slot=np.concatenate([work.hit_slot, np.empty_like(work.hit_slot)]),
-        hit_score=np.concatenate([work.hit_score, np.empty_like(work.hit_score)]),
-        hit_message=np.concatenate([work.hit_message, np.empty_like(work.hit_message)]),
+    scratch = _with_room_to_sort(scratch, int(np.diff(used).sum(axis=0).max(initial=0)))
+    out, counts = np.empty(int(scratch.tally[FOUND]), np.int32), np.empty(n, np.int64)
+    total = merge_found(
+        scratch.found, used, 0, n, held.n_slots.bit_length(), scratch.spare, scratch.digits, out, counts
+    )
+    return scratch, _ChunkMatches(
+        out[:total], None, counts, int(scratch.tally[LOOKED_AT]), int(scratch.tally[VERIFIED])
     )
 
 
-def _ask_polygons(component: Component, batch: Batch, work: Work, space: Space) -> _Touching:
+def _search_scored_chunk(
+    held: IndexView, batch: TriggerBatch, scratch: TriggerScratch, space: Space
+) -> tuple[TriggerScratch, _ChunkMatches]:
+    """Do what `_search_chunk` does where scored subscriptions are among those held."""
+    n = len(batch.order)
+    if len(scratch.local) < len(batch.distinct) + n:
+        scratch = scratch._replace(local=np.empty(2 * (len(batch.distinct) + n), np.int32))
+    starts = np.zeros((len(held.components) + 1, n + 1), np.int64)
+    mark_chunk(batch, scratch.masks, True)
+    scratch, touching = _search_components(held, batch, scratch, starts, space)
+    for component in held.components:
+        scratch = _search_scored(component, held, batch, scratch)
+    mark_chunk(batch, scratch.masks, False)
+    scratch = _append_touching(touching, batch, scratch, starts[-1])
+    used = starts if touching else starts[:-1]
+    n_hits = int(scratch.tally[HITS])
+    hits = (scratch.hit_slot[:n_hits], scratch.hit_score[:n_hits], scratch.hit_message[:n_hits])
+    n_found = int(scratch.tally[FOUND]) + n_hits
+    out, score, begin = np.empty(n_found, np.int32), np.empty(n_found), np.empty(n + 1, np.int64)
+    scratch = _with_room_to_sort(scratch, n_found)
+    n_bits = held.n_slots.bit_length()
+    total = merge_hits(
+        scratch.found, used, *hits, begin, n_bits, scratch.spare, scratch.spare_score, scratch.digits, out, score
+    )
+    tally = scratch.tally
+    return scratch, _ChunkMatches(
+        out[:total], score[:total], np.diff(begin), int(tally[LOOKED_AT]), int(tally[VERIFIED])
+    )
+
+
+def _search_scored(
+    component: Component, held: IndexView, batch: TriggerBatch, scratch: TriggerScratch
+) -> TriggerScratch:
+    """Search the scored rows of a component, as often as it takes to have room for all hits."""
+    before = scratch.tally.copy()
+    while not component.search_scored(batch, held.owner, scratch):
+        scratch = _with_more_room(scratch)
+        scratch.tally[:] = before
+    return scratch
+
+
+def _search_components(
+    held: IndexView, batch: TriggerBatch, scratch: TriggerScratch, starts: NDArray[np.int64], space: Space
+) -> tuple[TriggerScratch, list[_Touching]]:
+    """Search every component into `scratch`, component k with its list starts in `starts[k]`; test polygons."""
+    scratch.tally[:] = 0
+    touching: list[_Touching] = []
+    for k, component in enumerate(held.components):
+        scratch.tally[PENDING] = done = 0
+        while (done := component.search(batch, done, len(batch.order), held.owner, scratch, starts[k])) < len(
+            batch.order
+        ):
+            scratch = _with_more_room(scratch)
+        if scratch.tally[PENDING]:
+            touching.append(_ask_polygons(component, batch, scratch, space))
+    return scratch, touching
+
+
+def _with_more_room(scratch: TriggerScratch) -> TriggerScratch:
+    """Return the same scratch space with twice the room for results; what was found stays."""
+    return scratch._replace(
+        found=np.concatenate([scratch.found, np.empty_like(scratch.found)]),
+        pending=np.concatenate([scratch.pending, np.empty_like(scratch.pending)]),
+        hit_slot=np.concatenate([scratch.hit_slot, np.empty_like(scratch.hit_slot)]),
+        hit_score=np.concatenate([scratch.hit_score, np.empty_like(scratch.hit_score)]),
+        hit_message=np.concatenate([scratch.hit_message, np.empty_like(scratch.hit_message)]),
+    )
+
+
+def _ask_polygons(component: Component, batch: TriggerBatch, scratch: TriggerScratch, space: Space) -> _Touching:
     """Return (messages, slots) of the pending rows whose polygon touches the message."""
-    pending = np.unique(work.pending[: work.tally[PENDING]], axis=0)
+    pending = np.unique(scratch.pending[: scratch.tally[PENDING]], axis=0)
     message, row = pending[:, 0], pending[:, 1]
     touch = polygons_touch(component.geometry[component.rows.shape[row] // 2], batch.box[message], space)
     return message[touch], component.rows.slot[row[touch]]
 
 
-def _append_touching(touching: list[_Touching], batch: Batch, work: Work, start: NDArray[np.int64]) -> Work:
+def _append_touching(
+    touching: list[_Touching], batch: TriggerBatch, scratch: TriggerScratch, start: NDArray[np.int64]
+) -> TriggerScratch:
     """Add the polygons' slots behind what the searches found, as a search of their own."""
     if not touching:
-        return work
+        return scratch
     message = np.concatenate([pair[0] for pair in touching])
     slots = np.concatenate([pair[1] for pair in touching])
     position_of = np.empty(len(batch.box), np.int64)
     position_of[batch.order] = np.arange(len(batch.order))
     position = position_of[message]
     by_position = np.argsort(position, kind="stable")
-    while len(work.found) < work.tally[FOUND] + len(slots):
-        work = _with_more_room(work)
-    first = int(work.tally[FOUND])
-    work.found[first : first + len(slots)] = slots[by_position]
+    while len(scratch.found) < scratch.tally[FOUND] + len(slots):
+        scratch = _with_more_room(scratch)
+    first = int(scratch.tally[FOUND])
+    scratch.found[first : first + len(slots)] = slots[by_position]
     np.cumsum(np.bincount(position, minlength=len(batch.order)), out=start[1:])
     start += first
-    work.tally[FOUND] += len(slots)
-    return work
+    scratch.tally[FOUND] += len(slots)
+    return scratch
 
 
-def _in_message_order(chunks: list[_Sorted], order: NDArray[np.int32]) -> Matches:
+def _in_message_order(chunks: list[_ChunkMatches], order: NDArray[np.int32]) -> Matches:
     looked_at, verified = sum(chunk.looked_at for chunk in chunks), sum(chunk.verified for chunk in chunks)
     start = np.zeros(len(order) + 1, np.int64)
     counts = np.concatenate([np.empty(0, np.int64), *(chunk.counts for chunk in chunks)])

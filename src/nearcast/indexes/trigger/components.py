@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast._saved import save_array
-from nearcast.indexes.trigger.delta import Delta, search_delta, search_scored_delta
+from nearcast.indexes.trigger.delta import TriggerDelta, search_delta, search_scored_delta
 from nearcast.indexes.trigger.disc_search import search_discs
-from nearcast.indexes.trigger.rows import Rows, take_rows
+from nearcast.indexes.trigger.rows import TriggerRows, take_rows
+from nearcast.indexes.trigger.scratch import TriggerBatch, TriggerScratch
 from nearcast.indexes.trigger.search import search_segment
-from nearcast.indexes.trigger.segment import Segment
+from nearcast.indexes.trigger.segment import TriggerSegment
 from nearcast.indexes.trigger.segment_checks import check_segment, map_segment
-from nearcast.indexes.trigger.work import Batch, Work
 from nearcast.saved_files.arrays import SavedArrays
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class SegmentComponent:
     """An immutable segment with its polygons, under a number that marks the slots it owns."""
 
     number: int
-    segment: Segment
+    segment: TriggerSegment
     geometry: NDArray[np.object_]
 
     @property
@@ -41,7 +41,7 @@ class SegmentComponent:
         return len(self.segment.rows.slot)
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> TriggerRows:
         """Return the rows, dead ones included."""
         return self.segment.rows
 
@@ -51,14 +51,20 @@ class SegmentComponent:
         return len(self.segment.places.origin)
 
     def search(
-        self, batch: Batch, first: int, last: int, owner: NDArray[np.uint8], work: Work, start: NDArray[np.int64]
+        self,
+        batch: TriggerBatch,
+        first: int,
+        last: int,
+        owner: NDArray[np.uint8],
+        scratch: TriggerScratch,
+        start: NDArray[np.int64],
     ) -> int:
         """Run `search_segment`."""
-        return int(search_segment(self.segment, batch, first, last, owner, self.number, work, start))
+        return int(search_segment(self.segment, batch, first, last, owner, self.number, scratch, start))
 
-    def search_scored(self, batch: Batch, owner: NDArray[np.uint8], work: Work) -> bool:
+    def search_scored(self, batch: TriggerBatch, owner: NDArray[np.uint8], scratch: TriggerScratch) -> bool:
         """Run `search_discs`, where there are any."""
-        return not len(self.rows.score) or bool(search_discs(self.segment, batch, owner, self.number, work))
+        return not len(self.rows.score) or bool(search_discs(self.segment, batch, owner, self.number, scratch))
 
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the rows of these slots, by binary search."""
@@ -82,7 +88,7 @@ class SegmentComponent:
         """Return the rows whose slot this component still owns."""
         return np.flatnonzero(owner[self.segment.rows.slot] == self.number)
 
-    def taken(self, keep: NDArray[np.int64]) -> Rows:
+    def taken(self, keep: NDArray[np.int64]) -> TriggerRows:
         """Return these rows, packed."""
         return take_rows(self.segment.rows, keep)
 
@@ -123,7 +129,7 @@ class DeltaComponent:
     """A delta, growing or full, under a number that marks the slots it owns."""
 
     number: int
-    delta: Delta
+    delta: TriggerDelta
     n_cells: int = 1
 
     @property
@@ -132,7 +138,7 @@ class DeltaComponent:
         return self.delta.n_rows
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> TriggerRows:
         """Return the rows; there is room for more behind the filled ones."""
         return self.delta.rows
 
@@ -142,17 +148,23 @@ class DeltaComponent:
         return self.delta.geometry
 
     def search(
-        self, batch: Batch, first: int, last: int, owner: NDArray[np.uint8], work: Work, start: NDArray[np.int64]
+        self,
+        batch: TriggerBatch,
+        first: int,
+        last: int,
+        owner: NDArray[np.uint8],
+        scratch: TriggerScratch,
+        start: NDArray[np.int64],
     ) -> int:
         """Run `search_delta`."""
         delta = self.delta
-        return int(search_delta(delta.rows, delta.chains, batch, first, last, owner, self.number, work, start))
+        return int(search_delta(delta.rows, delta.chains, batch, first, last, owner, self.number, scratch, start))
 
-    def search_scored(self, batch: Batch, owner: NDArray[np.uint8], work: Work) -> bool:
+    def search_scored(self, batch: TriggerBatch, owner: NDArray[np.uint8], scratch: TriggerScratch) -> bool:
         """Run `search_scored_delta`, where there are scored rows."""
         delta = self.delta
         return not len(delta.rows.score) or bool(
-            search_scored_delta(delta.rows, delta.chains, batch, owner, self.number, work)
+            search_scored_delta(delta.rows, delta.chains, batch, owner, self.number, scratch)
         )
 
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -169,7 +181,7 @@ class DeltaComponent:
         live: NDArray[np.int64] = self.delta.live_rows()
         return np.asarray(live[owner[self.delta.rows.slot[live]] == self.number], np.int64)
 
-    def taken(self, keep: NDArray[np.int64]) -> Rows:
+    def taken(self, keep: NDArray[np.int64]) -> TriggerRows:
         """Return these rows, packed."""
         return self.delta.taken(keep)
 

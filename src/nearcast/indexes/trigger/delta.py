@@ -10,9 +10,8 @@ from nearcast._jit import hot_kernel, step
 from nearcast.indexes.shared.predicates import boxes_overlap, clause_holds, message_parts
 from nearcast.indexes.trigger.disc_search import score_here
 from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
-from nearcast.indexes.trigger.rows import SCORE_COLUMNS, SCORED, THRESHOLD, Rows, rarest_terms, take_rows
-from nearcast.indexes.trigger.search import touches_shape
-from nearcast.indexes.trigger.work import (
+from nearcast.indexes.trigger.rows import SCORE_COLUMNS, SCORED, THRESHOLD, TriggerRows, rarest_terms, take_rows
+from nearcast.indexes.trigger.scratch import (
     FOUND,
     HITS,
     LOOKED_AT,
@@ -23,6 +22,7 @@ from nearcast.indexes.trigger.work import (
     set_marks,
     tally_now,
 )
+from nearcast.indexes.trigger.search import touches_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +58,7 @@ class Triggers(NamedTuple):
     signature: NDArray[np.uint64]
 
 
-def triggers_of(rows: Rows, popularity: NDArray[np.int32], weight: NDArray[np.float64]) -> Triggers:
+def triggers_of(rows: TriggerRows, popularity: NDArray[np.int32], weight: NDArray[np.float64]) -> Triggers:
     """Return the triggers of rows; `popularity` counts terms and decides which term of a boolean row is its trigger."""
     n = len(rows.slot)
     rarest, signature = np.empty(n, np.int32), np.empty(n, np.uint64)
@@ -70,7 +70,7 @@ def triggers_of(rows: Rows, popularity: NDArray[np.int32], weight: NDArray[np.fl
     return Triggers(np.append(rarest[boolean], scored_term), np.append(boolean, scored_row), signature)
 
 
-class Delta:
+class TriggerDelta:
     """A store of at most `capacity` rows with twice as many triggers; the first `n_rows` and `n_triggers` are there."""
 
     def __init__(self, capacity: int, *, is_earth: bool):
@@ -88,16 +88,16 @@ class Delta:
             np.zeros(capacity, np.uint8),
             np.array([is_earth], np.uint8),
         )
-        self.rows = Rows(
-            np.empty(capacity, np.int32),
-            np.zeros(capacity + 1, np.int64),
-            np.empty(8 * capacity, np.int32),
-            np.empty((capacity, 4)),
-            np.empty(capacity, np.int32),
-            np.empty(capacity, np.uint16),
-            np.empty(capacity, np.uint8),
-            np.empty((0, 3)),
-            np.empty((0, SCORE_COLUMNS)),
+        self.rows = TriggerRows(
+            slot=np.empty(capacity, np.int32),
+            code_start=np.zeros(capacity + 1, np.int64),
+            code=np.empty(8 * capacity, np.int32),
+            part=np.empty((capacity, 4)),
+            shape=np.empty(capacity, np.int32),
+            clause=np.empty(capacity, np.uint16),
+            side=np.empty(capacity, np.uint8),
+            circle=np.empty((0, 3)),
+            score=np.empty((0, SCORE_COLUMNS)),
         )
 
     def has_room(self, triggers: Triggers) -> bool:
@@ -105,7 +105,7 @@ class Delta:
         n_rows, n_triggers = len(triggers.signature), len(triggers.row)
         return self.n_rows + n_rows <= self.capacity and self.n_triggers + n_triggers <= len(self.chains.row)
 
-    def append(self, rows: Rows, geometry: NDArray[np.object_], triggers: Triggers, undo: UndoLog) -> None:
+    def append(self, rows: TriggerRows, geometry: NDArray[np.object_], triggers: Triggers, undo: UndoLog) -> None:
         """Add rows with their triggers.
 
         What is written behind the rows and triggers there are needs no note; the chains are cut back to them.
@@ -135,7 +135,7 @@ class Delta:
         self.n_rows = first + n
         self.n_triggers += len(triggers.row)
 
-    def _shapes_here(self, rows: Rows) -> NDArray[np.int32]:
+    def _shapes_here(self, rows: TriggerRows) -> NDArray[np.int32]:
         """Return the shapes of rows that are about to come, numbered behind those that are here."""
         shape, n_scored = rows.shape, len(self.rows.score)
         base = np.where(shape % 2 == 0, 2 * self.n_circles, 2 * len(self.geometry))
@@ -150,7 +150,7 @@ class Delta:
         self.rows.circle[self.n_circles : needed] = circles
         self.n_circles = needed
 
-    def _append_code(self, rows: Rows) -> None:
+    def _append_code(self, rows: TriggerRows) -> None:
         mine, first, n = self.rows, self.n_rows, len(rows.slot)
         used = int(mine.code_start[first])
         needed = used + len(rows.code)
@@ -193,7 +193,7 @@ class Delta:
         """Return the rows that were not killed."""
         return np.flatnonzero(self.chains.is_alive[: self.n_rows])
 
-    def taken(self, keep: NDArray[np.int64]) -> Rows:
+    def taken(self, keep: NDArray[np.int64]) -> TriggerRows:
         """Return these rows, packed."""
         return take_rows(self.rows, keep)
 
@@ -217,26 +217,28 @@ def _chain(chains, term, row, first_trigger, first_row):
 
 
 @hot_kernel
-def search_delta(rows, chains, batch, first, last, owner, number, work, start):
+def search_delta(rows, chains, batch, first, last, owner, number, scratch, start):
     """Search messages `batch.order[first:last]` for boolean rows, as `search_segment` does."""
-    start[first] = work.tally[FOUND]
+    start[first] = scratch.tally[FOUND]
     for i in range(first, last):
-        before = tally_now(work)
+        before = tally_now(scratch)
         fits = True
-        for part in range(message_parts(batch.box, batch.order[i], work.parts)):
+        for part in range(message_parts(batch.box, batch.order[i], scratch.parts)):
             for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
                 term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
                 trigger = chains.head[_place_of(chains.key, term)]
-                fits = fits and (trigger == _NONE or _walk(rows, chains, trigger, batch, i, part, owner, number, work))
-        if not end_message(batch, i, fits, before, work, start):
+                fits = fits and (
+                    trigger == _NONE or _walk(rows, chains, trigger, batch, i, part, owner, number, scratch)
+                )
+        if not end_message(batch, i, fits, before, scratch, start):
             return i
     return last
 
 
 @step
-def _walk(rows, chains, trigger, batch, i, part, owner, number, work):
+def _walk(rows, chains, trigger, batch, i, part, owner, number, scratch):
     """Verify the boolean rows of one chain; False when room ran out."""
-    tally, other = work.tally, ~batch.bits[i]
+    tally, other = scratch.tally, ~batch.bits[i]
     while trigger != _NONE:
         row, trigger = chains.row[trigger], chains.older[trigger]
         if rows.shape[row] <= SCORED:
@@ -245,16 +247,16 @@ def _walk(rows, chains, trigger, batch, i, part, owner, number, work):
         slot = rows.slot[row]
         if (chains.signature[row] & other) != np.uint64(0) or not chains.is_alive[row] or owner[slot] != number:
             continue
-        if tally[PENDING] == work.pending.shape[0] or tally[FOUND] == work.found.size:
+        if tally[PENDING] == scratch.pending.shape[0] or tally[FOUND] == scratch.found.size:
             return False
-        if _holds(rows, chains, row, batch, i, part, work):
-            work.found[tally[FOUND]] = slot
+        if _holds(rows, chains, row, batch, i, part, scratch):
+            scratch.found[tally[FOUND]] = slot
             tally[FOUND] += 1
     return True
 
 
 @hot_kernel
-def search_scored_delta(rows, chains, batch, owner, number, work):
+def search_scored_delta(rows, chains, batch, owner, number, scratch):
     """Add the scored rows that the messages of a chunk satisfy to the hits, as `search_discs` does.
 
     A kernel of its own: who has boolean subscriptions alone need not wait until it is compiled.
@@ -268,42 +270,42 @@ def search_scored_delta(rows, chains, batch, owner, number, work):
                 row, trigger = chains.row[trigger], chains.older[trigger]
                 if rows.shape[row] > SCORED:
                     continue
-                work.tally[LOOKED_AT] += 1
+                scratch.tally[LOOKED_AT] += 1
                 slot = rows.slot[row]
                 if not chains.is_alive[row] or owner[slot] != number:
                     continue
-                if not _score(rows, row, slot, is_earth, term, batch, i, work):
+                if not _score(rows, row, slot, is_earth, term, batch, i, scratch):
                     return False
     return True
 
 
 @step
-def _score(rows, row, slot, is_earth, term, batch, i, work):
+def _score(rows, row, slot, is_earth, term, batch, i, scratch):
     """Add a row to the hits if it reaches its threshold; False when room ran out."""
-    at = work.tally[HITS]
-    if at == work.hit_slot.size:
+    at = scratch.tally[HITS]
+    if at == scratch.hit_slot.size:
         return False
-    work.tally[VERIFIED] += 1
+    scratch.tally[VERIFIED] += 1
     k = SCORED - rows.shape[row]
-    score = score_here(rows, row, k, term, False, is_earth, batch, i, work.masks)
+    score = score_here(rows, row, k, term, False, is_earth, batch, i, scratch.masks)
     if score >= rows.score[k, THRESHOLD]:
-        work.hit_slot[at], work.hit_score[at], work.hit_message[at] = slot, score, i
-        work.tally[HITS] = at + 1
+        scratch.hit_slot[at], scratch.hit_score[at], scratch.hit_message[at] = slot, score, i
+        scratch.tally[HITS] = at + 1
     return True
 
 
 @step
-def _holds(rows, chains, row, batch, i, part, work):
+def _holds(rows, chains, row, batch, i, part, scratch):
     """Tell whether a boolean row holds; a polygon is noted as pending instead."""
-    x_min, y_min, x_max, y_max = work.parts[part]
+    x_min, y_min, x_max, y_max = scratch.parts[part]
     if not boxes_overlap(rows.part, row, x_min, y_min, x_max, y_max):
         return False
-    work.tally[VERIFIED] += 1
-    if not work.tally[MARKED]:
-        set_marks(batch, i, work, 1)
+    scratch.tally[VERIFIED] += 1
+    if not scratch.tally[MARKED]:
+        set_marks(batch, i, scratch, 1)
     message = batch.order[i]
     first, last = rows.code_start[row], rows.code_start[row + 1]
     m_first, m_last = batch.term_start[message], batch.term_start[message + 1]
-    if not clause_holds(rows.code, first, last, batch.terms, m_first, m_last, work.has):
+    if not clause_holds(rows.code, first, last, batch.terms, m_first, m_last, scratch.has):
         return False
-    return touches_shape(rows, row, chains.earth, message, x_min, y_min, x_max, y_max, work)
+    return touches_shape(rows, row, chains.earth, message, x_min, y_min, x_max, y_max, scratch)

@@ -1,7 +1,7 @@
-"""Which scored rows of a segment do the messages of a chunk satisfy?
+"""The search for scored rows of a segment: discs that hold a message, for a chunk of messages at a time.
 
 A message may score thousands of rows, and what that costs is fetching them. So a chunk is not searched message by
-message but list by list: the discs that are asked wherever a message is, term by term, and then group by group, each
+message but list by list: the discs that are tested wherever a message is, term by term, and then group by group, each
 for all the messages it concerns while it is in the processor's cache.
 """
 
@@ -13,8 +13,9 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, step
 from nearcast.geo import place_distance
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.discs import NOWHERE
-from nearcast.indexes.trigger.reach import WILDCARD, comes_before, frame_place
+from nearcast.indexes.trigger.reach import WILDCARD, frame_place
 from nearcast.indexes.trigger.rows import (
     FUNCTION,
     MAX_DISTANCE,
@@ -28,8 +29,8 @@ from nearcast.indexes.trigger.rows import (
     X,
     Y,
 )
+from nearcast.indexes.trigger.scratch import HITS, LOOKED_AT, VERIFIED
 from nearcast.indexes.trigger.tables import find_list
-from nearcast.indexes.trigger.work import HITS, LOOKED_AT, VERIFIED
 from nearcast.similarity import JACCARD, counts_weights, near_of, score_of, text_of
 
 #: What `score_here` returns for a row that another of its triggers finds.
@@ -39,54 +40,54 @@ _STRETCH = 512
 
 
 @hot_kernel
-def search_discs(segment, batch, owner, number, work):
+def search_discs(segment, batch, owner, number, scratch):
     """Add the rows that the messages of a chunk satisfy to the hits; False when room ran out: try again with more.
 
-    The terms of every message are marked in `work.masks`. A row counts only while `owner[slot] == number`.
+    The terms of every message are marked in `scratch.masks`. A row counts only while `owner[slot] == number`.
     """
-    discs, places = segment.discs, work.places
+    discs, places = segment.discs, scratch.places
     for i in range(batch.order.size):
         places[i, 0], places[i, 1], places[i, 2], places[i, 3] = frame_place(discs.frame, batch.box, batch.order[i])
     for j in range(batch.by_term.size):
         term, i = batch.distinct[batch.by_term[j]], batch.message_of[batch.by_term[j]]
         if term - WILDCARD < discs.is_spread.size and not _search_term(
-            segment, NOWHERE, term, 0.0, batch, i, owner, number, work
+            segment, NOWHERE, term, 0.0, batch, i, owner, number, scratch
         ):
             return False
     for i in range(batch.order.size):
-        if not _search_term(segment, NOWHERE, WILDCARD, 0.0, batch, i, owner, number, work):
+        if not _search_term(segment, NOWHERE, WILDCARD, 0.0, batch, i, owner, number, scratch):
             return False
-    _keep_spread_terms(discs.is_spread, batch, work)
+    _keep_spread_terms(discs.is_spread, batch, scratch)
     for group in range(1, discs.group_reach.size):
-        if not _search_group(segment, group, batch, owner, number, work):
+        if not _search_group(segment, group, batch, owner, number, scratch):
             return False
     return True
 
 
 @step
-def _keep_spread_terms(is_spread, batch, work):
-    """Write the terms of each message that have lists in groups, the wildcard first, to `work.local`."""
+def _keep_spread_terms(is_spread, batch, scratch):
+    """Write the terms of each message that have lists in groups, the wildcard first, to `scratch.local`."""
     n = 0
     for i in range(batch.order.size):
-        work.local_start[i] = n
+        scratch.local_start[i] = n
         for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
             term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
             if term - WILDCARD < is_spread.size and is_spread[term - WILDCARD]:
-                work.local[n] = term
+                scratch.local[n] = term
                 n += 1
-    work.local_start[batch.order.size] = n
+    scratch.local_start[batch.order.size] = n
 
 
 @step
-def _search_group(segment, group, batch, owner, number, work):
+def _search_group(segment, group, batch, owner, number, scratch):
     """Search one group for all messages that its farthest disc may reach; False when room ran out."""
-    discs, places = segment.discs, work.places
+    discs, places = segment.discs, scratch.places
     for i in range(batch.order.size):
         gap = _gap(discs.box, group, places[i, 0], places[i, 1], places[i, 2]) - places[i, 3]
         if gap > discs.group_reach[group]:
             continue
-        for j in range(work.local_start[i], work.local_start[i + 1]):
-            if not _search_term(segment, group, work.local[j], gap, batch, i, owner, number, work):
+        for j in range(scratch.local_start[i], scratch.local_start[i + 1]):
+            if not _search_term(segment, group, scratch.local[j], gap, batch, i, owner, number, scratch):
                 return False
     return True
 
@@ -101,9 +102,9 @@ def _gap(box, group, x, y, z):
 
 
 @step
-def _search_term(segment, group, term, gap, batch, i, owner, number, work):
+def _search_term(segment, group, term, gap, batch, i, owner, number, scratch):
     """Find the discs of a term in a group that reach `gap` and hold the message, and score their rows."""
-    discs, places, waiting = segment.discs, work.places, work.waiting
+    discs, places, waiting = segment.discs, scratch.places, scratch.waiting
     at = find_list(discs.table_start, discs.table, group, term)
     if discs.table[at, 0] != term:
         return True
@@ -112,7 +113,7 @@ def _search_term(segment, group, term, gap, batch, i, owner, number, work):
         last = _reaching(discs.disc, first, last, gap)
     x, y, z = np.float32(places[i, 0]), np.float32(places[i, 1]), np.float32(places[i, 2])
     spread = np.float32(places[i, 3])
-    work.tally[LOOKED_AT] += last - first
+    scratch.tally[LOOKED_AT] += last - first
     while first < last:
         stop, n = min(last, first + _STRETCH), 0
         for e in range(first, stop):
@@ -122,7 +123,7 @@ def _search_term(segment, group, term, gap, batch, i, owner, number, work):
             waiting[n] = e
             n += dx * dx + dy * dy + dz * dz <= reach * reach
         first = stop
-        if n and not _score_waiting(segment, term, n, batch, i, owner, number, work):
+        if n and not _score_waiting(segment, term, n, batch, i, owner, number, scratch):
             return False
     return True
 
@@ -140,16 +141,16 @@ def _reaching(disc, first, last, gap):
 
 
 @step
-def _score_waiting(segment, term, n, batch, i, owner, number, work):
+def _score_waiting(segment, term, n, batch, i, owner, number, scratch):
     """Score the rows of the waiting discs and keep those that reach their threshold; False when room ran out."""
-    discs, rows, tally, places = segment.discs, segment.rows, work.tally, work.places
-    if tally[HITS] + n > work.hit_slot.size:
+    discs, rows, tally, places = segment.discs, segment.rows, scratch.tally, scratch.places
+    if tally[HITS] + n > scratch.hit_slot.size:
         return False
     tally[VERIFIED] += n
     x, y, z, spread = places[i, 0], places[i, 1], places[i, 2], places[i, 3]
     is_earth, first_row, at = segment.earth[0] == 1, discs.first_row[0], tally[HITS]
     for w in range(n):
-        e = work.waiting[w]
+        e = scratch.waiting[w]
         k = discs.scored[e]
         slot = rows.slot[first_row + k]
         if owner[slot] != number:
@@ -157,9 +158,9 @@ def _score_waiting(segment, term, n, batch, i, owner, number, work):
         dx, dy, dz = discs.disc[e, 0] - x, discs.disc[e, 1] - y, discs.disc[e, 2] - z
         rim = rows.score[k, RIM] + spread
         is_far = dx * dx + dy * dy + dz * dz > rim * rim
-        score = score_here(rows, first_row + k, k, term, is_far, is_earth, batch, i, work.masks)
+        score = score_here(rows, first_row + k, k, term, is_far, is_earth, batch, i, scratch.masks)
         if score >= rows.score[k, THRESHOLD]:
-            work.hit_slot[at], work.hit_score[at], work.hit_message[at] = slot, score, i
+            scratch.hit_slot[at], scratch.hit_score[at], scratch.hit_message[at] = slot, score, i
             at += 1
     tally[HITS] = at
     return True

@@ -24,9 +24,9 @@ from nearcast.indexes.trigger.tables import by_cell_and_term, make_tables
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.trigger.rows import Rows
+    from nearcast.indexes.trigger.rows import TriggerRows
 
-#: The group of discs that are asked wherever the message is.
+#: The group of discs that are tested wherever the message is.
 NOWHERE = 0
 
 
@@ -35,7 +35,7 @@ class Discs(NamedTuple):
 
     Group g owns the hash table `table[table_start[g]:table_start[g + 1]]` of (term, first, last), as the cells of a
     segment do. Disc e is (x, y, z, reach) in `disc[e]`, its centre and its radius in the frame, and belongs to
-    row `scored[e]` of `Rows.score`; the rows of these begin at row `first_row[0]` of the segment, in the same
+    row `scored[e]` of `TriggerRows.score`; the rows of these begin at row `first_row[0]` of the segment, in the same
     order. `box[g]` (three lows, three highs) holds the points of a group, `group_reach[g]` is the largest radius
     there. `is_spread[term - WILDCARD]` tells whether a term has lists outside group 0.
     """
@@ -51,7 +51,7 @@ class Discs(NamedTuple):
     is_spread: NDArray[np.uint8]
 
 
-class Layout(NamedTuple):
+class DiscLayout(NamedTuple):
     """The triggers of scored rows before they are laid out: row, term and reach of each, and the group of each row."""
 
     row: NDArray[np.int32]
@@ -60,7 +60,7 @@ class Layout(NamedTuple):
     group_of: NDArray[np.int32]
 
 
-def plan_discs(rows: Rows, weight: NDArray[np.float64], group_rows: int) -> tuple[Layout, NDArray[np.int64]]:
+def plan_discs(rows: TriggerRows, weight: NDArray[np.float64], group_rows: int) -> tuple[DiscLayout, NDArray[np.int64]]:
     """Return the triggers of the scored rows, and the order to lay these rows out in.
 
     Rows that will be looked at together are to stand together. What reaches everywhere is found through its words
@@ -79,7 +79,7 @@ def plan_discs(rows: Rows, weight: NDArray[np.float64], group_rows: int) -> tupl
     _choose_homes(row, term, distance, counts, home, is_everywhere, reach)
     stands_in = np.where(is_everywhere[scored] == 1, NOWHERE, cell)
     order = scored[np.lexsort((-reach[scored], home[scored], stands_in))]
-    return Layout(row, term, distance, group_of), order
+    return DiscLayout(row, term, distance, group_of), order
 
 
 @kernel
@@ -94,7 +94,7 @@ def _choose_homes(row, term, distance, counts, home, is_everywhere, reach):
             home[r], is_everywhere[r], reach[r] = term[t], everywhere, distance[t]
 
 
-def build_discs(rows: Rows, layout: Layout, order: NDArray[np.int64], *, is_earth: bool, few: int) -> Discs:
+def build_discs(rows: TriggerRows, layout: DiscLayout, order: NDArray[np.int64], *, is_earth: bool, few: int) -> Discs:
     """Lay out the triggers of rows that have been put in order, scored ones last; sets their rims."""
     frame = frame_around(rows.score[:, X], rows.score[:, Y], is_earth=is_earth)
     n_groups = int(layout.group_of.max(initial=0)) + 1
@@ -115,7 +115,17 @@ def build_discs(rows: Rows, layout: Layout, order: NDArray[np.int64], *, is_eart
     is_spread = np.zeros(n_terms, np.uint8)
     is_spread[(term - WILDCARD)[group != NOWHERE]] = 1
     first_row = np.array([len(rows.slot) - len(order)], np.int64)
-    return Discs(frame, table_start, table, disc, scored, first_row, box, group_reach, is_spread)
+    return Discs(
+        frame=frame,
+        table_start=table_start,
+        table=table,
+        disc=disc,
+        scored=scored,
+        first_row=first_row,
+        box=box,
+        group_reach=group_reach,
+        is_spread=is_spread,
+    )
 
 
 @kernel

@@ -10,7 +10,7 @@ import numpy as np
 from nearcast.geo import place_distance
 from nearcast.indexes.trigger.components import Component, SegmentComponent
 from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
-from nearcast.indexes.trigger.rows import SCORED, Rows, X, Y, rarest_terms, take_rows
+from nearcast.indexes.trigger.rows import SCORED, TriggerRows, X, Y, rarest_terms, take_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +88,9 @@ def _named(trigger: int, word: Callable[[int], str]) -> str:
     return "no word" if trigger == WILDCARD else repr(word(trigger))
 
 
-def _triggers(component: Component, rows: NDArray[np.int64], kept: Rows, popularity: NDArray[np.int32]) -> list[int]:
+def _triggers(
+    component: Component, rows: NDArray[np.int64], kept: TriggerRows, popularity: NDArray[np.int32]
+) -> list[int]:
     """Return the trigger term of each row: a segment's is read from its lists, a delta's chosen again."""
     if isinstance(component, SegmentComponent):
         segment = component.segment

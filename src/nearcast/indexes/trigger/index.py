@@ -16,7 +16,7 @@ from nearcast.indexes.shared.saved_checks import check_weights
 from nearcast.indexes.shared.scores import needs_totals, totals_for
 from nearcast.indexes.shared.slot_checks import checked_slots, only_kinds, same_length
 from nearcast.indexes.trigger.background_merge import MOVING, NOBODY, MergingIndex
-from nearcast.indexes.trigger.batch_match import Held, Matcher
+from nearcast.indexes.trigger.batch_match import IndexView, TriggerMatcher
 from nearcast.indexes.trigger.components import (
     Component,
     DeltaComponent,
@@ -25,9 +25,16 @@ from nearcast.indexes.trigger.components import (
     open_segment,
     save_segment,
 )
-from nearcast.indexes.trigger.delta import TRIGGERS_PER_ROW, Delta, Triggers, triggers_of
-from nearcast.indexes.trigger.rows import Rows, count_terms, join_rows, rows_of, subscription_of_row, subscriptions_of
-from nearcast.indexes.trigger.segment import Segment, build_segment
+from nearcast.indexes.trigger.delta import TRIGGERS_PER_ROW, TriggerDelta, Triggers, triggers_of
+from nearcast.indexes.trigger.rows import (
+    TriggerRows,
+    count_terms,
+    join_rows,
+    rows_of,
+    subscription_of_row,
+    subscriptions_of,
+)
+from nearcast.indexes.trigger.segment import TriggerSegment, build_segment
 from nearcast.saved_files.arrays import SavedArrays
 
 if TYPE_CHECKING:
@@ -35,7 +42,7 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Messages
     from nearcast.geo import Space
-    from nearcast.indexes.trigger.thresholds import ListsComponent, Moving, MovingRows
+    from nearcast.indexes.trigger.thresholds import ThresholdPart, ThresholdRows, ThresholdSegment
 
 _NO_SHAPES = np.empty(0, object)
 #: Attributes that a change of subscriptions replaces.
@@ -45,18 +52,18 @@ _STATE = (
 )
 
 
-class _Staged(NamedTuple):
+class _StagedRows(NamedTuple):
     """Subscriptions as rows with their triggers, laid out as a segment if they are many; and those of kind `topk`.
 
     `slots` are the slots of the others: a subscription that contradicts itself has a slot and no rows.
     """
 
     slots: NDArray[np.int32]
-    rows: Rows | None
+    rows: TriggerRows | None
     geometry: NDArray[np.object_]
     triggers: Triggers | None
-    segment: Segment | None
-    moving: MovingRows | ListsComponent | None = None
+    segment: TriggerSegment | None
+    moving: ThresholdRows | ThresholdSegment | None = None
 
 
 @register(
@@ -99,7 +106,7 @@ class TriggerIndex(MergingIndex):
         self._components = []
         self._delta = None
         self._moving = None
-        self._matcher = Matcher(space, self._undo)
+        self._matcher = TriggerMatcher(space, self._undo)
         self._merger = None
         self._merge_error = None
 
@@ -186,7 +193,7 @@ class TriggerIndex(MergingIndex):
         if self._moving is not None:
             self._moving.drop(slots[owner == MOVING])
 
-    def _staged(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> _Staged:
+    def _staged(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> _StagedRows:
         """Do all of storing that takes long, before anything that is held changes."""
         n_terms = int(subscriptions.code.max(initial=-1)) + 1
         self._weights_up_to(n_terms)
@@ -197,7 +204,7 @@ class TriggerIndex(MergingIndex):
             moving = self._moving_part().staged(slots[is_moving], asked, self._weights)
             slots, subscriptions = slots[~is_moving], subscriptions.take(np.flatnonzero(~is_moving))
             if not len(slots):
-                return _Staged(slots, None, _NO_SHAPES, None, None, moving)
+                return _StagedRows(slots, None, _NO_SHAPES, None, None, moving)
         self._popularity_up_to(n_terms)
         rows, geometry = rows_of(slots, subscriptions, self._weights)
         self._count_terms(rows)  # a ranking only: it does no harm if nothing comes of these rows
@@ -205,10 +212,10 @@ class TriggerIndex(MergingIndex):
         if len(rows.slot) <= most:
             triggers = triggers_of(rows, self._popularity, self._weights)
             if len(triggers.row) <= TRIGGERS_PER_ROW * most:
-                return _Staged(slots, rows, geometry, triggers, None, moving)
-        return _Staged(slots, rows, geometry, None, self._build(rows), moving)
+                return _StagedRows(slots, rows, geometry, triggers, None, moving)
+        return _StagedRows(slots, rows, geometry, None, self._build(rows), moving)
 
-    def _store(self, staged: _Staged) -> None:
+    def _store(self, staged: _StagedRows) -> None:
         if staged.moving is not None:
             self._owner[self._moving_part().store(staged.moving)] = MOVING
         if staged.rows is None:
@@ -222,12 +229,12 @@ class TriggerIndex(MergingIndex):
             component.delta.append(staged.rows, staged.geometry, staged.triggers, self._undo)
         self._owner[staged.slots] = component.number
 
-    def _moving_part(self) -> Moving:
+    def _moving_part(self) -> ThresholdPart:
         """Return the part for subscriptions of kind `topk`, made when the first one comes."""
         if self._moving is None:
-            from nearcast.indexes.trigger.thresholds import Moving
+            from nearcast.indexes.trigger.thresholds import ThresholdPart
 
-            self._moving = Moving(self.space, self._options["delta_rows"], self._undo)
+            self._moving = ThresholdPart(self.space, self._options["delta_rows"], self._undo)
         return self._moving
 
     def set_thresholds(self, slots: NDArray[np.int32], values: NDArray[np.float64]) -> None:
@@ -242,13 +249,13 @@ class TriggerIndex(MergingIndex):
                 with self._undo:
                     self._moving_part().set_thresholds(slots, np.asarray(values, np.float64))
 
-    def _build(self, rows: Rows) -> Segment:
+    def _build(self, rows: TriggerRows) -> TriggerSegment:
         options = self._options
         return build_segment(
             rows, self._weights, is_earth=self.space.is_earth, leaf_rows=options["leaf_rows"], few=options["few"]
         )
 
-    def _count_terms(self, rows: Rows) -> None:
+    def _count_terms(self, rows: TriggerRows) -> None:
         self._n_terms = max(self._n_terms, int(rows.code.max(initial=-1)) + 1)
         count_terms(rows.code, self._popularity)
 
@@ -264,7 +271,7 @@ class TriggerIndex(MergingIndex):
     def _delta_with_room(self, triggers: Triggers) -> DeltaComponent:
         """Return the delta, or a new one when rows with these triggers do not fit; a full one waits for the merger."""
         if self._delta is None or not self._delta.delta.has_room(triggers):
-            delta = Delta(self._options["delta_rows"], is_earth=self.space.is_earth)
+            delta = TriggerDelta(self._options["delta_rows"], is_earth=self.space.is_earth)
             self._delta = DeltaComponent(self._new_number(), delta)
             self._components = [*self._components, self._delta]
         return self._delta
@@ -325,7 +332,7 @@ class TriggerIndex(MergingIndex):
     def _match_standing(self, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
         components = [c for c in self._components if c is not self._delta or c.n_rows]
         is_scored = any(len(c.rows.score) for c in components)
-        held = Held(components, self._owner, self._next_slot, self._n_terms, self._weights, is_scored)
+        held = IndexView(components, self._owner, self._next_slot, self._n_terms, self._weights, is_scored)
         return self._matcher.match(held, messages, totals, threads)
 
     def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions:

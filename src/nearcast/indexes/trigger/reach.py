@@ -14,6 +14,7 @@ import numpy as np
 
 from nearcast._jit import kernel, step
 from nearcast.geo import EARTH_RADIUS_M
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.rows import (
     FUNCTION,
     MAX_DISTANCE,
@@ -27,7 +28,7 @@ from nearcast.similarity import counts_weights, most_text, near_needed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.trigger.rows import Rows
+    from nearcast.indexes.trigger.rows import TriggerRows
 
 #: The term of triggers that need no word.
 WILDCARD = -2
@@ -106,7 +107,7 @@ def frame_place(frame, box, message):
 
 
 def scored_triggers(
-    rows: Rows, weight: NDArray[np.float64]
+    rows: TriggerRows, weight: NDArray[np.float64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
     """Return the row, the term and the reach, as a distance, of every trigger of the scored rows."""
     scored = np.flatnonzero(rows.shape <= SCORED)
@@ -163,9 +164,3 @@ def _by_falling_weight(code, first, last, weight, out):
             out[j] = out[j - 1]
             j -= 1
         out[j] = term
-
-
-@step
-def comes_before(weight, term, other):
-    """Tell whether a term stands before another one in the order of prefixes."""
-    return weight[term] > weight[other] or (weight[term] == weight[other] and term < other)

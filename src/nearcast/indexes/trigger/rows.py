@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Rows(NamedTuple):
-    """What a trigger must still check, by row.
+class TriggerRows(NamedTuple):
+    """Rows in flat arrays: what must hold, beside its trigger, for a row to match.
 
     Row r belongs to `slot[r]`, needs the clause `code[code_start[r]:code_start[r + 1]]` and the rectangle
     `part[r]`. `shape[r]` is -1 where that rectangle is the region, 2·c for row c of `circle`, 2·g + 1 for
@@ -43,7 +43,8 @@ class Rows(NamedTuple):
     score: NDArray[np.float64]
 
 
-#: Columns of `Rows.score`. OWN is what all words amount to; beyond RIM, in the frame of a segment, nothing is near.
+#: Columns of `TriggerRows.score`. OWN is what all words amount to. Beyond RIM, in the frame of a segment, nothing is
+#: near.
 #: From WORDS on stand the first of its N_WORDS words, the others only in the row's code.
 X, Y, TEXT_WEIGHT, THRESHOLD, MAX_DISTANCE, OWN, RIM, FUNCTION, N_WORDS, WORDS = range(10)
 SCORE_COLUMNS = 16
@@ -53,7 +54,7 @@ SCORED = -2
 
 def rows_of(
     slots: NDArray[np.int32], subscriptions: Subscriptions, weight: NDArray[np.float64]
-) -> tuple[Rows, NDArray[np.object_]]:
+) -> tuple[TriggerRows, NDArray[np.object_]]:
     """Expand subscriptions to rows; return them and the polygons their shapes point to."""
     regions = subscriptions.regions
     is_one_row = len(slots) == len(regions.part) == len(subscriptions.code_start) - 1 == 1
@@ -69,31 +70,41 @@ def rows_of(
     parts = expanded(subscriptions)
     own = slots if parts.owner is None else np.ascontiguousarray(slots[parts.owner], np.int32)
     shapes = shape if parts.owner is None else shape[parts.owner]
-    rows = Rows(own, parts.code_start, parts.code, parts.box, shapes, parts.clause, parts.side, circle, score)
+    rows = TriggerRows(
+        slot=own,
+        code_start=parts.code_start,
+        code=parts.code,
+        part=parts.box,
+        shape=shapes,
+        clause=parts.clause,
+        side=parts.side,
+        circle=circle,
+        score=score,
+    )
     return rows, regions.geometry
 
 
-def _one_row(slots: NDArray[np.int32], subscriptions: Subscriptions) -> Rows:
+def _one_row(slots: NDArray[np.int32], subscriptions: Subscriptions) -> TriggerRows:
     """Return the row of one boolean subscription with one clause and one rectangle: that of a single change."""
     regions = subscriptions.regions
     shape = int(regions.shape[0]) * 2 + (regions.kind[0] == POLYGON) if regions.shape[0] >= 0 else NO_SHAPE
-    return Rows(
-        slots,
-        subscriptions.code_start,
-        subscriptions.code,
-        regions.part,
-        np.array([shape], np.int32),
-        np.zeros(1, np.uint16),
-        np.zeros(1, np.uint8),
-        regions.circle,
-        np.empty((0, SCORE_COLUMNS)),
+    return TriggerRows(
+        slot=slots,
+        code_start=subscriptions.code_start,
+        code=subscriptions.code,
+        part=regions.part,
+        shape=np.array([shape], np.int32),
+        clause=np.zeros(1, np.uint16),
+        side=np.zeros(1, np.uint8),
+        circle=regions.circle,
+        score=np.empty((0, SCORE_COLUMNS)),
     )
 
 
 def _score_columns(
     subscriptions: Subscriptions, scored: NDArray[np.int64], weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return `Rows.score` of the scored subscriptions."""
+    """Return `TriggerRows.score` of the scored subscriptions."""
     scoring = subscriptions.scoring
     assert scoring is not None
     score = np.zeros((len(scored), SCORE_COLUMNS))
@@ -118,7 +129,7 @@ def _copy_words(start, words, score):
             score[k, WORDS + i] = words[start[k] + i]
 
 
-def weigh_rows(rows: Rows, weight: NDArray[np.float64]) -> Rows:
+def weigh_rows(rows: TriggerRows, weight: NDArray[np.float64]) -> TriggerRows:
     """Return the same rows with what their words amount to under other weights."""
     scored = np.flatnonzero(rows.shape <= SCORED)
     at = SCORED - rows.shape[scored]
@@ -130,29 +141,29 @@ def weigh_rows(rows: Rows, weight: NDArray[np.float64]) -> Rows:
     return rows._replace(score=score)
 
 
-def take_rows(rows: Rows, keep: NDArray[np.int64]) -> Rows:
+def take_rows(rows: TriggerRows, keep: NDArray[np.int64]) -> TriggerRows:
     """Return these rows in this order; circles stay as they are, scores come in the order of their rows."""
     code_start, positions = gathered(rows.code_start, keep)
     shape = rows.shape[keep]
     scored = np.flatnonzero(shape <= SCORED)
     score = rows.score[SCORED - shape[scored]]
     shape[scored] = SCORED - np.arange(len(scored))
-    return Rows(
-        np.ascontiguousarray(rows.slot[keep]),
-        code_start,
-        np.ascontiguousarray(rows.code[positions]),
-        np.ascontiguousarray(rows.part[keep]),
-        shape,
-        rows.clause[keep],
-        rows.side[keep],
-        rows.circle,
-        score,
+    return TriggerRows(
+        slot=np.ascontiguousarray(rows.slot[keep]),
+        code_start=code_start,
+        code=np.ascontiguousarray(rows.code[positions]),
+        part=np.ascontiguousarray(rows.part[keep]),
+        shape=shape,
+        clause=rows.clause[keep],
+        side=rows.side[keep],
+        circle=rows.circle,
+        score=score,
     )
 
 
 def join_rows(
-    pieces: list[tuple[Rows, NDArray[np.object_]]],
-) -> tuple[Rows, NDArray[np.object_]]:
+    pieces: list[tuple[TriggerRows, NDArray[np.object_]]],
+) -> tuple[TriggerRows, NDArray[np.object_]]:
     """Return all rows of all pieces, with their circles and polygons renumbered and the unused ones dropped."""
     shapes: list[NDArray[np.int32]] = []
     circles: list[NDArray[Any]] = []
@@ -170,21 +181,21 @@ def join_rows(
         n_circles += len(circles[-1])
         n_polygons += len(polygons[-1])
         shapes.append(shape.astype(np.int32))
-    rows = Rows(
-        np.concatenate([rows.slot for rows, _ in pieces]),
-        joined([rows.code_start for rows, _ in pieces]),
-        np.concatenate([rows.code for rows, _ in pieces]),
-        np.concatenate([rows.part for rows, _ in pieces]),
-        np.concatenate(shapes),
-        np.concatenate([rows.clause for rows, _ in pieces]),
-        np.concatenate([rows.side for rows, _ in pieces]),
-        np.concatenate(circles).reshape(-1, 3),
-        np.concatenate([rows.score for rows, _ in pieces]),
+    rows = TriggerRows(
+        slot=np.concatenate([rows.slot for rows, _ in pieces]),
+        code_start=joined([rows.code_start for rows, _ in pieces]),
+        code=np.concatenate([rows.code for rows, _ in pieces]),
+        part=np.concatenate([rows.part for rows, _ in pieces]),
+        shape=np.concatenate(shapes),
+        clause=np.concatenate([rows.clause for rows, _ in pieces]),
+        side=np.concatenate([rows.side for rows, _ in pieces]),
+        circle=np.concatenate(circles).reshape(-1, 3),
+        score=np.concatenate([rows.score for rows, _ in pieces]),
     )
     return rows, np.concatenate(polygons)
 
 
-def subscriptions_of(rows: Rows, geometry: NDArray[np.object_], slots: NDArray[np.int32]) -> Subscriptions:
+def subscriptions_of(rows: TriggerRows, geometry: NDArray[np.object_], slots: NDArray[np.int32]) -> Subscriptions:
     """Put subscriptions together again from all their rows (in any order), one per slot of `slots`.
 
     A slot without rows is a subscription without clauses: it never matches and has no region.
@@ -211,11 +222,11 @@ def subscriptions_of(rows: Rows, geometry: NDArray[np.object_], slots: NDArray[n
 
 
 def subscription_of_row(
-    rows: Rows, geometry: NDArray[np.object_], row: int, slots: NDArray[np.int32]
+    rows: TriggerRows, geometry: NDArray[np.object_], row: int, slots: NDArray[np.int32]
 ) -> Subscriptions | None:
     """Put one subscription together that has this row and no other, as `subscriptions_of` would; None if it is scored.
 
-    Whoever moves asks for this before every move.
+    Every move of a subscription needs this.
     """
     shape = int(rows.shape[row])
     if shape <= SCORED:
@@ -244,7 +255,7 @@ def subscription_of_row(
     )
 
 
-def _scoring_columns(rows: Rows, slots: NDArray[np.int32]) -> tuple[NDArray[np.uint8], Scoring | None]:
+def _scoring_columns(rows: TriggerRows, slots: NDArray[np.int32]) -> tuple[NDArray[np.uint8], Scoring | None]:
     """Return the kind of each slot, and how those that are scored are scored."""
     kind = np.full(len(slots), WITHIN, np.uint8)
     scored = np.flatnonzero(rows.shape <= SCORED)
@@ -267,7 +278,7 @@ def _starts(owner: NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.in
 
 
 def _region_columns(
-    rows: Rows, part_start: NDArray[np.int64], parts: NDArray[np.int64]
+    rows: TriggerRows, part_start: NDArray[np.int64], parts: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     n = len(part_start) - 1
     kind, shape = np.full(n, ANYWHERE, np.uint8), np.full(n, -1, np.int32)

@@ -21,7 +21,7 @@ from nearcast.indexes.trigger.places import (
     step_of,
 )
 from nearcast.indexes.trigger.reach import WILDCARD
-from nearcast.indexes.trigger.rows import SCORED, Rows, count_terms, mark_rest, rarest_terms, take_rows
+from nearcast.indexes.trigger.rows import SCORED, TriggerRows, count_terms, mark_rest, rarest_terms, take_rows
 from nearcast.indexes.trigger.tables import by_cell_and_term, make_tables
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _GROUPS_PER_LEAF, _FEW_DISCS = 4, 16
 BLOCK = 16
 
 
-class Segment(NamedTuple):
+class TriggerSegment(NamedTuple):
     """Triggers by cell and term.
 
     Cell c owns the hash table `table[table_start[c]:table_start[c + 1]]` of (term, first, last): the triggers of
@@ -54,13 +54,15 @@ class Segment(NamedTuple):
     signature: NDArray[np.uint64]
     row: NDArray[np.int32]
     block: NDArray[np.uint64]
-    rows: Rows
+    rows: TriggerRows
     by_slot: NDArray[np.int32]
     earth: NDArray[np.uint8]
     discs: Discs
 
 
-def build_segment(rows: Rows, weight: NDArray[np.float64], *, is_earth: bool, leaf_rows: int, few: int) -> Segment:
+def build_segment(
+    rows: TriggerRows, weight: NDArray[np.float64], *, is_earth: bool, leaf_rows: int, few: int
+) -> TriggerSegment:
     """Lay out rows as a segment; about a microsecond per boolean row, two to three per scored one."""
     if len(rows.slot) <= _SMALL * leaf_rows:
         few = len(rows.slot)  # a small segment is not cut at all: blocks suffice, and a message asks one table only
@@ -88,8 +90,18 @@ def build_segment(rows: Rows, weight: NDArray[np.float64], *, is_earth: bool, le
     by_slot = np.argsort(rows.slot, kind="stable").astype(np.int32)
     earth = np.array([is_earth], np.uint8)
     discs = build_discs(rows, layout, scored_order, is_earth=is_earth, few=few * _FEW_DISCS)
-    return Segment(
-        places, table_start, table, rectangle, signature[entry_row], entry_row, block, rows, by_slot, earth, discs
+    return TriggerSegment(
+        places=places,
+        table_start=table_start,
+        table=table,
+        rectangle=rectangle,
+        signature=signature[entry_row],
+        row=entry_row,
+        block=block,
+        rows=rows,
+        by_slot=by_slot,
+        earth=earth,
+        discs=discs,
     )
 
 

@@ -17,11 +17,11 @@ from nearcast.indexes.trigger.rows import (
     SCORED,
     TEXT_WEIGHT,
     WORDS,
-    Rows,
+    TriggerRows,
     X,
     Y,
 )
-from nearcast.indexes.trigger.segment import BLOCK, Segment
+from nearcast.indexes.trigger.segment import BLOCK, TriggerSegment
 from nearcast.indexes.trigger.tables import VACANT
 from nearcast.similarity import COSINE
 
@@ -76,23 +76,23 @@ _FRAME_FIELDS = 4
 _MOST = float(np.finfo(np.float64).max)
 
 
-def map_segment(arrays: SavedArrays) -> Segment:
+def map_segment(arrays: SavedArrays) -> TriggerSegment:
     """Map the arrays of a segment, each of its type."""
 
     def group(prefix: str, names: tuple[str, ...], types: tuple[tuple[Any, ...], ...]) -> list[NDArray[Any]]:
         named = arrays.named(prefix)
         return [named.mapped(name, *kind) for name, kind in zip(names, types, strict=True)]
 
-    return Segment(
+    return TriggerSegment(
         places=Places(*group("places.", Places._fields, _PLACES)),
-        rows=Rows(*group("rows.", Rows._fields, _ROWS)),
+        rows=TriggerRows(*group("rows.", TriggerRows._fields, _ROWS)),
         discs=Discs(*group("discs.", Discs._fields, _DISCS)),
         **{name: arrays.mapped(name, *kind) for name, kind in _FLAT.items()},
     )
 
 
 def check_segment(
-    arrays: SavedArrays, segment: Segment, n_polygons: int, n_slots: int, n_terms: int, space: Space
+    arrays: SavedArrays, segment: TriggerSegment, n_polygons: int, n_slots: int, n_terms: int, space: Space
 ) -> None:
     """Raise `IncompatibleStore` if anything in a segment leads to where nothing is."""
     _check_places(arrays.named("places."), segment.places)
@@ -133,7 +133,9 @@ def _check_places(arrays: SavedArrays, places: Places) -> None:
         level = np.concatenate([places.child[level], places.child[level] + 1]).astype(np.int64)
 
 
-def _check_rows(arrays: SavedArrays, rows: Rows, n_polygons: int, n_slots: int, n_terms: int, space: Space) -> int:
+def _check_rows(
+    arrays: SavedArrays, rows: TriggerRows, n_polygons: int, n_slots: int, n_terms: int, space: Space
+) -> int:
     """Check the rows of a segment; return how many of them, the last ones, are scored."""
     n, n_scored = len(rows.slot), len(rows.score)
     for name in ("part", "shape", "clause", "side"):
@@ -155,7 +157,7 @@ def _check_rows(arrays: SavedArrays, rows: Rows, n_polygons: int, n_slots: int, 
     return n_scored
 
 
-def _check_scores(arrays: SavedArrays, rows: Rows, n_terms: int, space: Space) -> None:
+def _check_scores(arrays: SavedArrays, rows: TriggerRows, n_terms: int, space: Space) -> None:
     """Check the records of scored rows, whose words stand in their code as well."""
     score, first = rows.score, rows.code_start[len(rows.slot) - len(rows.score) : -1]
     n_words = np.diff(rows.code_start)[len(rows.slot) - len(rows.score) :]

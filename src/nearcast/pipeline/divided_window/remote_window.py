@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.text.words import WordTable
-from nearcast.topk.window.registry import Alive, Asked, Batch, Found, MessageIndex, message_index
+from nearcast.topk.window.registry import (
+    LiveRows,
+    MessageIndex,
+    WindowAnswers,
+    WindowBatch,
+    WindowQueries,
+    message_index,
+)
 from nearcast.topk.window_words import WindowWords
 
 if TYPE_CHECKING:
@@ -51,7 +58,7 @@ class Question:
     words: tuple[str, ...]
     weight: bytes
     place: tuple[float, ...]
-    alive: Alive
+    alive: LiveRows
     most: int
     least: float
 
@@ -119,7 +126,7 @@ class AskingIndex(MessageIndex):
         """The bytes of all arrays."""
         return self._recent.nbytes
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: WindowBatch) -> None:
         """Add messages; the weights of their words have been set."""
         self._recent.append(batch)
 
@@ -142,7 +149,7 @@ class AskingIndex(MessageIndex):
         """Return the times of rows that are held here."""
         return self._recent.time(rows - self._first_row)
 
-    def messages(self, rows: NDArray[np.int64]) -> Batch:
+    def messages(self, rows: NDArray[np.int64]) -> WindowBatch:
         """Return rows that are held here."""
         return self._recent.messages(rows - self._first_row)
 
@@ -154,7 +161,7 @@ class AskingIndex(MessageIndex):
         """Words of subscriptions keep their numbers."""
         raise NotImplementedError("the words of subscriptions keep their numbers")
 
-    def rolled_back(self, first_row: int, next_row: int, dropped: list[Batch]) -> MessageIndex:
+    def rolled_back(self, first_row: int, next_row: int, dropped: list[WindowBatch]) -> MessageIndex:
         """Return the same with the rows below `next_row`; those before the batch under way are not held here."""
         first = max(first_row - self._first_row, 0)
         twin = copy.copy(self)
@@ -172,26 +179,28 @@ class AskingIndex(MessageIndex):
 
     # --- searches -------------------------------------------------------------------------------------------------
 
-    def best(self, asked: Asked, n: NDArray[np.int32], alive: Alive, threads: int = 1) -> Found:
+    def best(self, asked: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
         """Return for each of the asked its `n` best messages as far as they are known."""
         recent = self._recent.best(asked, n, self._of_recent(alive), threads)
         earlier = self._earlier(asked, n, np.zeros(len(n)), alive)
         return self._together(earlier, recent, n)
 
-    def at_least(self, asked: Asked, threshold: NDArray[np.float64], alive: Alive, threads: int = 1) -> Found:
+    def at_least(
+        self, asked: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1
+    ) -> WindowAnswers:
         """Return for each of the asked all messages with a score of `threshold` or more, as far as they are known."""
         recent = self._recent.at_least(asked, threshold, self._of_recent(alive), threads)
         earlier = self._earlier(asked, np.full(len(threshold), -1, np.int32), threshold, alive)
         return self._together(earlier, recent, None)
 
-    def _of_recent(self, alive: Alive) -> Alive:
-        return Alive(max(alive.first - self._first_row, 0), max(alive.last - self._first_row, 0), alive.after)
+    def _of_recent(self, alive: LiveRows) -> LiveRows:
+        return LiveRows(max(alive.first - self._first_row, 0), max(alive.last - self._first_row, 0), alive.after)
 
     def _earlier(
-        self, asked: Asked, most: NDArray[np.int32], least: NDArray[np.float64], alive: Alive
+        self, asked: WindowQueries, most: NDArray[np.int32], least: NDArray[np.float64], alive: LiveRows
     ) -> list[Answer | None]:
         """Return what is known of the messages before this batch."""
-        alive = Alive(int(alive.first), min(int(alive.last), self._first_row), int(alive.after))
+        alive = LiveRows(int(alive.first), min(int(alive.last), self._first_row), int(alive.after))
         if alive.first >= alive.last:
             return [None] * len(most)
         return [
@@ -211,11 +220,13 @@ class AskingIndex(MessageIndex):
         self._in_doubt.add(who)
         return None
 
-    def _together(self, earlier: list[Answer | None], recent: Found, n: NDArray[np.int32] | None) -> Found:
+    def _together(
+        self, earlier: list[Answer | None], recent: WindowAnswers, n: NDArray[np.int32] | None
+    ) -> WindowAnswers:
         work = recent.work + np.array([0 if each is None else each.work for each in earlier], np.int64)
         known = [(owner, each) for owner, each in enumerate(earlier) if each is not None]
         if not known:
-            return Found(recent.start, recent.row + self._first_row, recent.score, work)
+            return WindowAnswers(recent.start, recent.row + self._first_row, recent.score, work)
         owner = [np.repeat(np.arange(len(earlier)), np.diff(recent.start))]
         owner += [np.full(len(each.row), at, np.int64) for at, each in known]
         row = np.concatenate([recent.row + self._first_row, *(each.row for _, each in known)])
@@ -223,7 +234,7 @@ class AskingIndex(MessageIndex):
         time = np.concatenate([self._recent.time(recent.row), *(each.time for _, each in known)])
         all_owners, n_owners = np.concatenate(owner), len(earlier)
         start, row, score, _ = ranked(all_owners, row, score, time, n, n_owners, by_time=self.by_time)
-        return Found(start, row, score, work)
+        return WindowAnswers(start, row, score, work)
 
 
 def ranked(
@@ -248,7 +259,7 @@ def ranked(
     return start, row[order], score[order], time[order]
 
 
-def _question(asked: Asked, row: int, table: WordTable, alive: Alive, most: int, least: float) -> Question:
+def _question(asked: WindowQueries, row: int, table: WordTable, alive: LiveRows, most: int, least: float) -> Question:
     first, last = int(asked.word_start[row]), int(asked.word_start[row + 1])
     words = tuple(table.word(int(term)) for term in asked.word[first:last])
     point = np.atleast_1d(asked.point[row]).tolist()
@@ -256,13 +267,13 @@ def _question(asked: Asked, row: int, table: WordTable, alive: Alive, most: int,
     return Question(words, asked.weight[first:last].tobytes(), place, alive, most, least)
 
 
-def asked_by(questions: list[Question], table: WordTable) -> Asked:
+def asked_by(questions: list[Question], table: WordTable) -> WindowQueries:
     """Return questions as an index of messages takes them, with the words of a table."""
     import pyarrow as pa
 
     words = [word for each in questions for word in each.words]
     place = np.array([each.place for each in questions], np.float64)
-    return Asked(
+    return WindowQueries(
         np.append(0, np.cumsum([len(each.words) for each in questions])).astype(np.int64),
         table.ids_of_column(pa.array(words, pa.string()), add=False),
         np.frombuffer(b"".join(each.weight for each in questions), np.float64),

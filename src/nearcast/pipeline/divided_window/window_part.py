@@ -27,11 +27,11 @@ from nearcast.pipeline.store.store import Store
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights, message_totals, squared_lengths
 from nearcast.text.words import UNKNOWN, WordTable
-from nearcast.topk.window.registry import Alive, Batch, message_index, open_message_index
+from nearcast.topk.window.registry import LiveRows, WindowBatch, message_index, open_message_index
 from nearcast.topk.window_words import WindowWords, distinct_words
 
 if TYPE_CHECKING:
-    from nearcast.topk.window.registry import Found
+    from nearcast.topk.window.registry import WindowAnswers
 
 #: Words that may be unused beside as many as are in use.
 _SPARE_WORDS = 100_000
@@ -96,7 +96,7 @@ class WindowPart:
             totals = message_totals(messages.term_start, terms, table, self.weights)
         start, word, count = distinct_words(messages.term_start, terms)
         lengths = np.ascontiguousarray(totals[:, 2])
-        self.messages.append(Batch(start, word, count, messages.box, lengths, messages.time))
+        self.messages.append(WindowBatch(start, word, count, messages.box, lengths, messages.time))
 
     def _weigh_new(self) -> None:
         known, table = len(self._weight), self.words.table
@@ -149,7 +149,7 @@ class WindowPart:
 
     def answers(self, questions: dict[bytes, Question]) -> Answers:
         """Return what the rows here are to each of the questions."""
-        alike: dict[tuple[Alive, bool], list[bytes]] = {}
+        alike: dict[tuple[LiveRows, bool], list[bytes]] = {}
         for key, question in questions.items():
             alike.setdefault((question.alive, question.most >= 0), []).append(key)
         result: Answers = {}
@@ -162,9 +162,9 @@ class WindowPart:
                 result[key] = Answer(row[part], found.score[part], time[part], int(found.work[at]))
         return result
 
-    def _found(self, questions: list[Question], alive: Alive, *, is_best: bool) -> Found:
+    def _found(self, questions: list[Question], alive: LiveRows, *, is_best: bool) -> WindowAnswers:
         asked = asked_by(questions, self.words.table)
-        own = Alive(self.own_from(alive.first), self.own_from(alive.last), alive.after)
+        own = LiveRows(self.own_from(alive.first), self.own_from(alive.last), alive.after)
         if is_best:
             return self.messages.best(asked, np.array([each.most for each in questions], np.int32), own)
         return self.messages.at_least(asked, np.array([each.least for each in questions]), own)

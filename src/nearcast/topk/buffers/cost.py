@@ -1,4 +1,4 @@
-"""How long should a buffer be? The Skype paper's cost model (section 6.2), its random walk solved for any odds."""
+"""The cost model for the length of a buffer (Skype paper, section 6.2), its random walk solved for any odds."""
 
 from __future__ import annotations
 

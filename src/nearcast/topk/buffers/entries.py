@@ -1,4 +1,4 @@
-"""Changing one buffer: its entries in rank order, in a slab."""
+"""Changes of one buffer: a slab of entries in rank order, with the number of dominators of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making a buffer from what a search of the window found."""
+"""Makes buffers from what a search of the window found."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 NO_BOUND = -1
 
 
-class Filling(NamedTuple):
+class BufferFill(NamedTuple):
     """What a search found for holders: the rows from `start` on, in rank order, and what lies beyond them.
 
-    `asked` is how many messages were looked for: so many found, there may be more, else not. Where `asked` is negative
-    all messages from score `least` on were looked for, and there may be others. `dominators` is scratch, by what was
-    found.
+    `wanted` is how many messages were looked for. If as many were found there may be more, else there are no more.
+    Where `wanted` is negative all messages from score `least` on were looked for, and there may be others below.
+    `dominators` is scratch, by what was found.
     """
 
     holder: NDArray[np.int32]
     start: NDArray[np.int64]
     row: NDArray[np.int64]
     score: NDArray[np.float64]
-    asked: NDArray[np.int32]
+    wanted: NDArray[np.int32]
     least: NDArray[np.float64]
     limit: NDArray[np.int32]
     target: NDArray[np.int32]
@@ -63,13 +63,13 @@ def fill(holders, slabs, rows, filling, first, policy):
 
 @step
 def _set_bound(holders, rows, filling, i, holder, found):
-    asked = filling.asked[i]
+    wanted = filling.wanted[i]
     holders.bound_row[holder], holders.bound_time[holder] = NO_BOUND, NO_TIME
-    if asked >= 0 and found < asked:
+    if wanted >= 0 and found < wanted:
         holders.is_whole[holder], holders.theta[holder] = 1, 0.0
         return
     holders.is_whole[holder] = 0
-    if asked < 0:
+    if wanted < 0:
         holders.theta[holder] = filling.least[i]
         return
     last = filling.start[i + 1] - 1
@@ -113,7 +113,7 @@ def _write(holders, slabs, filling, i, holder):
 
 @hot_kernel
 def release(holders, slabs, rows, which):
-    """Let holders hold nothing for nobody."""
+    """Give back the slabs of holders and clear their columns."""
     for i in range(which.size):
         holder = which[i]
         unlink(holders, holder, rows)

@@ -1,4 +1,4 @@
-"""A row of numbers for each top-k subscription: its k, its bound, and where its buffer is."""
+"""The columns of holders: k, bound and buffer of each top-k subscription, and the lists by oldest message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KMAX, SKYBAND, CSKYBAND = range(len(POLICIES))
 NOBODY = -1
 
 
-class Rows(NamedTuple):
+class WindowRows(NamedTuple):
     """The messages of a window as buffers see them, in rings addressed by `row & mask`.
 
     `head` begins the list of the holders whose oldest message this is. `time` plays a part only if `by_time`.
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 
 class Holders(NamedTuple):
-    """Columns by holder.
+    """The columns of all holders, one row for each top-k subscription.
 
     A message is kept if it ranks before the bound: it scores more than `theta`, or as much and is newer than the
     message (`bound_time`, `bound_row`). `is_whole`: nothing lies beyond the bound. A skyband longer than `limit` is cut
@@ -85,7 +85,7 @@ HOLDER_TYPES: dict[str, Any] = {
 
 
 def new_holders(n: int) -> Holders:
-    """Return the columns of n holders that hold nothing for nobody."""
+    """Return the columns of n holders without a slot and with empty buffers."""
     return Holders(**{name: np.full(n, _FIRST.get(name, 0), HOLDER_TYPES[name]) for name in Holders._fields})
 
 

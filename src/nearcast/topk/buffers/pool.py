@@ -1,4 +1,4 @@
-"""Where the entries of buffers live: slabs of a few sizes, cut from arrays that are never moved."""
+"""A slab allocator for the entries of buffers: slabs of a few sizes, cut from arrays that are never moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All buffers through the steps of a batch: what expires leaves, what arrives enters, what changed is told."""
+"""Takes all buffers through the steps of a batch: expired messages leave, new ones enter, changes become events."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 #: Why a walk stopped: all steps are done; holders need a search; a pool or an array is too small.
 DONE, SEARCH, MORE_SLABS, MORE_TOUCHED, MORE_OLD, MORE_EVENTS = 0, 1, 2, 3, 4, 5
 
-#: Places in `Progress.at`.
+#: Places in `WalkProgress.at`.
 STEP, PHASE, N_TOUCHED, N_OLD, N_EVENTS, NEEDED, N_UNTOLD, TRIES = 0, 1, 2, 3, 4, 5, 6, 7
 _BEGIN, _TELL = 0, 1
 
 
-class Steps(NamedTuple):
-    """What happens, by step of the batch.
+class WalkSteps(NamedTuple):
+    """The steps of a batch: what arrives, what expires, and which holders each arrival may concern.
 
     Step i has number `number[i]`; `row[i]` arrives (-1: nothing does), the rows `expired[expired_start[i]:...]` leave
     in order of age, and `holder[start[i]:...]` with their `score` may want what arrives. `more[i]` begins a list of
@@ -53,8 +53,8 @@ class Steps(NamedTuple):
     more_next: NDArray[np.int64]
 
 
-class Progress(NamedTuple):
-    """How far a walk has come, and what it told so far.
+class WalkProgress(NamedTuple):
+    """The state of a walk that may stop for want of room: how far it is, and its events so far.
 
     `touched` are the holders of the step under way, `order` sorts them by slot; `old_score` and `old_tag` are the first
     k of each before it, from `old_start` on. Events are one row for each message that entered or left a top-k. `untold`
@@ -78,24 +78,24 @@ class Progress(NamedTuple):
     untold: NDArray[np.int32]
 
 
-def new_progress(n_touched: int, n_old: int, n_events: int, n_holders: int) -> Progress:
+def new_progress(n_touched: int, n_old: int, n_events: int, n_holders: int) -> WalkProgress:
     """Return room for this much."""
-    return Progress(
-        np.zeros(8, np.int64),
-        np.empty(n_touched, np.int32),
-        np.empty(n_touched, np.int64),
-        np.empty(n_touched, np.int64),
-        np.empty(256, np.int64),
-        np.empty(n_touched + 1, np.int64),
-        np.empty(n_old, np.float64),
-        np.empty(n_old, np.int64),
-        np.empty(n_events, np.int64),
-        np.empty(n_events, np.int32),
-        np.empty(n_events, np.int64),
-        np.empty(n_events, np.float64),
-        np.empty(n_events, np.int32),
-        np.empty(n_events, np.uint8),
-        np.empty(n_holders, np.int32),
+    return WalkProgress(
+        at=np.zeros(8, np.int64),
+        touched=np.empty(n_touched, np.int32),
+        order=np.empty(n_touched, np.int64),
+        spare=np.empty(n_touched, np.int64),
+        digits=np.empty(256, np.int64),
+        old_start=np.empty(n_touched + 1, np.int64),
+        old_score=np.empty(n_old, np.float64),
+        old_tag=np.empty(n_old, np.int64),
+        event_step=np.empty(n_events, np.int64),
+        event_slot=np.empty(n_events, np.int32),
+        event_row=np.empty(n_events, np.int64),
+        event_score=np.empty(n_events, np.float64),
+        event_rank=np.empty(n_events, np.int32),
+        event_enters=np.empty(n_events, np.uint8),
+        untold=np.empty(n_holders, np.int32),
     )
 
 
@@ -313,7 +313,7 @@ def _cut(holders, rows, score, tag, first, progress, holder, ratio):
 
 @step
 def is_short(holders, holder):
-    """Tell whether a buffer no longer tells the top-k."""
+    """Tell whether a buffer is too short to hold the top-k for certain."""
     return holders.size[holder] < holders.k[holder] and holders.is_whole[holder] == 0
 
 
@@ -337,7 +337,7 @@ def _most_new(holders, progress):
 
 @step
 def _tell(holders, slabs, rows, progress):
-    """Write what left and what entered the first k of every touched holder, in the order of registration."""
+    """Write an event for each message that left or entered the top-k of a touched holder, in order of registration."""
     n = progress.at[N_TOUCHED]
     sort_slots(progress.order, 0, n, 63, progress.spare, progress.digits)
     for t in range(n):

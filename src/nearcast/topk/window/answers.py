@@ -1,4 +1,4 @@
-"""Answering many of the asked: slices of neighbours, one thread each, and their answers put back in order."""
+"""Runs many queries: cuts them into slices of neighbours, one thread each, and puts their answers in order."""
 
 from __future__ import annotations
 
@@ -9,41 +9,46 @@ import numpy as np
 
 from nearcast._jit import hot_kernel
 from nearcast.geo.hilbert import hilbert_keys
-from nearcast.topk.window.contract import Asked, Found
+from nearcast.topk.window.contract import WindowAnswers, WindowQueries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
 
-#: Asked that one thread answers in one go, and the least room for what they find.
+#: Queries that one thread answers in one go, and the least room for what they find.
 _SLICE = 256
 _LEAST_ROOM = 1 << 12
 
 
-class Room(NamedTuple):
-    """Where a search writes what it found, one of the asked after the other, and how many each time."""
+class SliceAnswers(NamedTuple):
+    """Where a search writes the answers to a slice of queries, one query after the other, and how many each has."""
 
     row: NDArray[np.int64]
     score: NDArray[np.float64]
     n: NDArray[np.int64]
 
 
-class Answer(Protocol):
-    """Answers some of the asked into a room; returns how many it could before the room was full."""
+class SliceSearch(Protocol):
+    """Answers a slice of queries into `room`; returns how many it answered before that was full."""
 
-    def __call__(self, which: NDArray[np.int64], room: Room) -> int:
-        """Answer those of `which` in order; return how many."""
+    def __call__(self, which: NDArray[np.int64], room: SliceAnswers) -> int:
+        """Answer the queries `which`, in order; return how many."""
 
 
 def answers(
-    space: Space, asked: Asked, most: NDArray[np.int64], work: NDArray[np.int64], answer: Answer, threads: int
-) -> Found:
-    """Return what `answer` finds for all of the asked; `most` is how much to make room for at first."""
-    order = _neighbours(space, asked) if len(asked.own) > 1 else np.zeros(len(asked.own), np.int64)
+    space: Space,
+    queries: WindowQueries,
+    most: NDArray[np.int64],
+    work: NDArray[np.int64],
+    answer: SliceSearch,
+    threads: int,
+) -> WindowAnswers:
+    """Return what `answer` finds for all queries; `most` is how much to make room for at first."""
+    order = _neighbours(space, queries) if len(queries.own) > 1 else np.zeros(len(queries.own), np.int64)
     slices = [order[i : i + _SLICE] for i in range(0, len(order), _SLICE)]
 
-    def run(which: NDArray[np.int64]) -> Room:
+    def run(which: NDArray[np.int64]) -> SliceAnswers:
         return _answered(which, int(most[which].sum()), answer)
 
     if threads > 1 and len(slices) > 1:
@@ -54,29 +59,29 @@ def answers(
     return _in_order(order, rooms, work)
 
 
-def _answered(which: NDArray[np.int64], capacity: int, answer: Answer) -> Room:
+def _answered(which: NDArray[np.int64], capacity: int, answer: SliceSearch) -> SliceAnswers:
     """Answer one slice, with as much room as it takes."""
     n, done, parts = np.zeros(len(which), np.int64), 0, []
     capacity = max(capacity, _LEAST_ROOM)
     while done < len(which):
-        room = Room(np.empty(capacity, np.int64), np.empty(capacity), n[done:])
+        room = SliceAnswers(np.empty(capacity, np.int64), np.empty(capacity), n[done:])
         answered = answer(which[done:], room)
         total = int(n[done : done + answered].sum())
         parts.append((room.row[:total].copy(), room.score[:total].copy()))
         done += answered
         capacity *= 2
     if len(parts) == 1:
-        return Room(*parts[0], n)
+        return SliceAnswers(*parts[0], n)
     rows, scores = zip(*parts, strict=True)
-    return Room(np.concatenate(rows), np.concatenate(scores), n)
+    return SliceAnswers(np.concatenate(rows), np.concatenate(scores), n)
 
 
-def _in_order(order: NDArray[np.int64], rooms: list[Room], work: NDArray[np.int64]) -> Found:
-    """Put the answers of slices into the order of the asked."""
+def _in_order(order: NDArray[np.int64], rooms: list[SliceAnswers], work: NDArray[np.int64]) -> WindowAnswers:
+    """Put the answers of slices into the order of the queries."""
     start = np.zeros(len(order) + 1, np.int64)
     if len(rooms) == 1 and len(order) == 1:
         start[1] = rooms[0].n[0]
-        return Found(start, rooms[0].row, rooms[0].score, work)
+        return WindowAnswers(start, rooms[0].row, rooms[0].score, work)
     n = np.concatenate([np.zeros(0, np.int64), *(room.n for room in rooms)])
     start[1:][order] = n
     np.cumsum(start, out=start)
@@ -87,21 +92,21 @@ def _in_order(order: NDArray[np.int64], rooms: list[Room], work: NDArray[np.int6
         to = np.arange(len(room.row)) + np.repeat(first - (np.cumsum(room.n) - room.n), room.n)
         row[to], score[to] = room.row, room.score
         done += len(room.n)
-    return Found(start, row, score, work)
+    return WindowAnswers(start, row, score, work)
 
 
-def _neighbours(space: Space, asked: Asked) -> NDArray[np.int64]:
-    """Return an order in which the asked with the same weightiest word, and of these the neighbours, stand together."""
-    weightiest = np.empty(len(asked.own), np.int32)
-    _fill_weightiest(asked, weightiest)
-    return np.lexsort((hilbert_keys(space, np.hstack([asked.point, asked.point])), weightiest))
+def _neighbours(space: Space, queries: WindowQueries) -> NDArray[np.int64]:
+    """Return an order in which queries with the same weightiest word, and of these neighbours, stand together."""
+    weightiest = np.empty(len(queries.own), np.int32)
+    _fill_weightiest(queries, weightiest)
+    return np.lexsort((hilbert_keys(space, np.hstack([queries.point, queries.point])), weightiest))
 
 
 @hot_kernel
-def _fill_weightiest(asked, weightiest):
+def _fill_weightiest(queries, weightiest):
     for which in range(weightiest.size):
         best, weight = -1, -1.0
-        for i in range(asked.word_start[which], asked.word_start[which + 1]):
-            if asked.word[i] >= 0 and asked.weight[i] > weight:
-                best, weight = asked.word[i], asked.weight[i]
+        for i in range(queries.word_start[which], queries.word_start[which + 1]):
+            if queries.word[i] >= 0 and queries.weight[i] > weight:
+                best, weight = queries.word[i], queries.weight[i]
         weightiest[which] = best

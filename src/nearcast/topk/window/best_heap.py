@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast._jit import step
 
 
-class Kept(NamedTuple):
+class BestHeap(NamedTuple):
     """Messages kept, in the order of a heap; `time` is 0 throughout where the rank does not go by time."""
 
     score: NDArray[np.float64]
@@ -18,9 +18,9 @@ class Kept(NamedTuple):
     row: NDArray[np.int64]
 
 
-def new_kept(capacity: int) -> Kept:
+def new_kept(capacity: int) -> BestHeap:
     """Return room for that many messages."""
-    return Kept(np.empty(capacity), np.empty(capacity, np.int64), np.empty(capacity, np.int64))
+    return BestHeap(np.empty(capacity), np.empty(capacity, np.int64), np.empty(capacity, np.int64))
 
 
 @step
@@ -79,7 +79,7 @@ def keep(kept, n, capacity, score, time, row):
 
 @step
 def bar_of(kept, n, capacity, floor):
-    """Return the score below which nothing is of interest any more."""
+    """Return the score that a further message must reach to be kept."""
     return max(floor, kept.score[0]) if n == capacity else floor
 
 

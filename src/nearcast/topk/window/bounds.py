@@ -1,7 +1,7 @@
-"""The best score that messages of a group can have for one of the asked, and what a group must know for it.
+"""Upper bounds on the score that the messages of a group can have for a query, and the columns they need.
 
-With unit vectors, u(t) = weight(t) / ‖s‖ of the asked and count(t) · weight(t) / ‖m‖ of a message, text is their
-product. What a message has of one word leaves √(1 - u²) for all others, so that with a share a of the asked in that
+With unit vectors, u(t) = weight(t) / ‖s‖ of the query and count(t) · weight(t) / ‖m‖ of a message, text is their
+product. What a message has of one word leaves √(1 - u²) for all others, so that with a share a of the query in that
 word and b in those that may follow, text ≤ a·u + b·√(1 - u²); nor can those give more than each with the greatest u
 that any message has of it.
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _LEAST_CAPACITY = 64
 
 
-class Columns:
+class ColumnQueue:
     """Arrays by name, of which the places `first` to `end` are in use; places are numbered for good.
 
     Place p is at `p - base` of every array. An array may be longer than what is in use, and moves when it grows.

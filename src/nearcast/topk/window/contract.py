@@ -1,4 +1,6 @@
-"""What an index of the messages in a window is asked and answers.
+"""The contract of an index over the messages of a window: which messages are best for a subscription?
+
+A *query* is a subscription that searches the window, because it is new, has moved, or its buffer has run dry.
 
 A message counts for a subscription if it is alive and the two share a word, by id, also one that weighs nothing. Its
 score is that of `nearcast.similarity`: common = Σ weight · (count · weight) over the subscription's words in the given
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
 
 
-class Batch(NamedTuple):
-    """Messages to append, in order of arrival.
+class WindowBatch(NamedTuple):
+    """Messages to append to a window, in order of arrival.
 
     Message i has the distinct words `word[word_start[i]:word_start[i + 1]]`, says each of them `count` times, and lies
     at `box[i]`; `length` is the squared length of its tf-idf vector, of all its words.
@@ -36,8 +38,8 @@ class Batch(NamedTuple):
     time: NDArray[np.int64]
 
 
-class Asked(NamedTuple):
-    """Subscriptions that ask for messages, one per row.
+class WindowQueries(NamedTuple):
+    """Subscriptions that search the window, in flat arrays, one per row.
 
     Row i has the words `word[word_start[i]:word_start[i + 1]]` in the order of their strings, -1 for one that no
     message ever said, which weigh `weight` each; `own` is the sum of all their squares in that order.
@@ -51,19 +53,19 @@ class Asked(NamedTuple):
     max_distance: NDArray[np.float64]
     own: NDArray[np.float64]
 
-    def for_kernels(self) -> Asked:
-        """Return the same in arrays that are ours: read-only ones are another type to every kernel."""
+    def for_kernels(self) -> WindowQueries:
+        """Return the same as writable, contiguous arrays: Numba would compile every kernel again for other ones."""
         columns: tuple[NDArray[Any], ...] = self
         typed = list(zip(columns, _ASKED_TYPES, strict=True))
         if all(column.flags.carray and column.dtype == kind for column, kind in typed):
             return self
-        return Asked(*(np.require(column, kind, ["C", "W"]) for column, kind in typed))
+        return WindowQueries(*(np.require(column, kind, ["C", "W"]) for column, kind in typed))
 
 
 _ASKED_TYPES: tuple[np.dtype[Any], ...] = (np.dtype(np.int64), np.dtype(np.int32), *[np.dtype(np.float64)] * 5)
 
 
-class Alive(NamedTuple):
+class LiveRows(NamedTuple):
     """Which messages count: `first` <= row < `last`, and time > `after` unless that is `columns.NO_TIME`."""
 
     first: int
@@ -71,10 +73,10 @@ class Alive(NamedTuple):
     after: int
 
 
-class Found(NamedTuple):
-    """The answer for row i of the asked: `row` and `score` from `start[i]` to `start[i + 1]`, in rank order.
+class WindowAnswers(NamedTuple):
+    """The answers to queries: those to query i are `row` and `score` from `start[i]` to `start[i + 1]`, in rank order.
 
-    `work` counts the messages and postings looked at, by row of the asked.
+    `work` counts the messages and postings looked at, by query.
     """
 
     start: NDArray[np.int64]
@@ -108,7 +110,7 @@ class MessageIndex(ABC):
         return 0
 
     @abstractmethod
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: WindowBatch) -> None:
         """Add messages; the weights of their words have been set."""
 
     @abstractmethod
@@ -124,19 +126,21 @@ class MessageIndex(ABC):
         """Forget the rows below `row` for good."""
 
     @abstractmethod
-    def best(self, asked: Asked, n: NDArray[np.int32], alive: Alive, threads: int = 1) -> Found:
-        """Return for each of the asked its `n` best messages, fewer where there are not so many."""
+    def best(self, queries: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
+        """Return the `n` best messages for each query, fewer where there are not so many."""
 
     @abstractmethod
-    def at_least(self, asked: Asked, threshold: NDArray[np.float64], alive: Alive, threads: int = 1) -> Found:
-        """Return for each of the asked all messages with a score of `threshold` or more."""
+    def at_least(
+        self, queries: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1
+    ) -> WindowAnswers:
+        """Return for each query all messages with a score of `threshold` or more."""
 
     @abstractmethod
     def time(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the times of held rows."""
 
     @abstractmethod
-    def messages(self, rows: NDArray[np.int64]) -> Batch:
+    def messages(self, rows: NDArray[np.int64]) -> WindowBatch:
         """Return held rows as they were appended, with the words of each ascending and the present lengths."""
 
     @abstractmethod
@@ -151,7 +155,7 @@ class MessageIndex(ABC):
         """
 
     @abstractmethod
-    def rolled_back(self, first_row: int, next_row: int, dropped: list[Batch]) -> MessageIndex:
+    def rolled_back(self, first_row: int, next_row: int, dropped: list[WindowBatch]) -> MessageIndex:
         """Return an index of the rows `first_row` to `next_row`, as before an `append` that was interrupted or undone.
 
         Rows dropped since are in `dropped`: the first ones, in order. This index is only read.

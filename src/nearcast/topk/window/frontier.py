@@ -1,4 +1,4 @@
-"""What a search may still look at: groups of messages in a heap with the most promising on top."""
+"""The priority queue of a best-first search: groups of messages in a heap, the best score bound on top."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The messages of a sliding window, held so that the best ones for a subscription are found quickly.
+"""The registry of indexes over the messages of a window, by name.
 
-A subscription of kind `topk` that lost too much of its buffer, or is new, asks here. `scan` looks at every message and
-is the definition; `blocks` is ours and the default; `ir-tree` is what the Skype paper uses. All give the same answers
-to the last bit. What they promise is said in `contract`.
+A subscription of kind `topk` that is new, or lost too much of its buffer, searches one of them. `scan` looks at every
+message and is the definition; `blocks` is ours and the default; `ir-tree` is what the Skype paper uses. All give the
+same answers to the last bit. What they promise is said in `contract`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from nearcast.errors import UnknownIndex
 from nearcast.indexes import topk_options
 from nearcast.topk.window.blocks import BlockIndex
-from nearcast.topk.window.contract import Alive, Asked, Batch, Found, MessageIndex
-from nearcast.topk.window.ir_tree import IrTreeIndex
-from nearcast.topk.window.scan import ScanIndex
+from nearcast.topk.window.contract import LiveRows, MessageIndex, WindowAnswers, WindowBatch, WindowQueries
+from nearcast.topk.window.ir_tree import IrTreeWindowIndex
+from nearcast.topk.window.scan import ScanWindowIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_MESSAGE_INDEX",
     "MESSAGE_INDEXES",
-    "Alive",
-    "Asked",
-    "Batch",
-    "Found",
+    "LiveRows",
     "MessageIndex",
+    "WindowAnswers",
+    "WindowBatch",
+    "WindowQueries",
     "message_index",
     "open_message_index",
 ]
 
 MESSAGE_INDEXES: dict[str, type[MessageIndex]] = dict(
-    zip(topk_options.MESSAGE_INDEXES, (BlockIndex, IrTreeIndex, ScanIndex), strict=True)
+    zip(topk_options.MESSAGE_INDEXES, (BlockIndex, IrTreeWindowIndex, ScanWindowIndex), strict=True)
 )
 DEFAULT_MESSAGE_INDEX = topk_options.MESSAGE_INDEXES[0]
 

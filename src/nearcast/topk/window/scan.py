@@ -1,4 +1,4 @@
-"""The index `scan`: every message is scored for every one of the asked. The definition; no quicker than it sounds."""
+"""The index `scan` of a window: scores every message for every query. It is the definition of all others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel
 from nearcast.similarity import score_of, tfidf_of
-from nearcast.topk.window.contract import Alive, Asked, Found
+from nearcast.topk.window.contract import LiveRows, WindowAnswers, WindowQueries
 from nearcast.topk.window.scores import LENGTH, ROW, count_of, is_alive, near_to
 from nearcast.topk.window.stored_messages import StoredMessages
 
@@ -16,25 +16,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class ScanIndex(StoredMessages):
-    """Keeps the messages in order of arrival and looks at all of them; it has no use for threads."""
+class ScanWindowIndex(StoredMessages):
+    """Keeps messages in order of arrival and scores all of them for every query, on one core."""
 
-    def best(self, asked: Asked, n: NDArray[np.int32], alive: Alive, threads: int = 1) -> Found:
-        """Return for each of the asked its `n` best messages, fewer where there are not so many."""
-        return self._found(asked, np.full(len(n), -np.inf), np.maximum(n, 0), alive)
+    def best(self, queries: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
+        """Return the `n` best messages for each query, fewer where there are not so many."""
+        return self._found(queries, np.full(len(n), -np.inf), np.maximum(n, 0), alive)
 
-    def at_least(self, asked: Asked, threshold: NDArray[np.float64], alive: Alive, threads: int = 1) -> Found:
-        """Return for each of the asked all messages with a score of `threshold` or more."""
-        return self._found(asked, threshold, np.full(len(threshold), self._rows.end - self._rows.first), alive)
+    def at_least(
+        self, queries: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1
+    ) -> WindowAnswers:
+        """Return for each query all messages with a score of `threshold` or more."""
+        return self._found(queries, threshold, np.full(len(threshold), self._rows.end - self._rows.first), alive)
 
-    def _found(self, asked: Asked, threshold: NDArray[np.float64], n: NDArray[np.int64], alive: Alive) -> Found:
-        asked = asked.for_kernels()
+    def _found(
+        self, queries: WindowQueries, threshold: NDArray[np.float64], n: NDArray[np.int64], alive: LiveRows
+    ) -> WindowAnswers:
+        queries = queries.for_kernels()
         first, last = self._rows.first - self._rows.base, self._rows.end - self._rows.base
         alive = alive._replace(first=max(alive.first, self._floor))
         score = np.empty(last - first)
         rows, scores = [np.zeros(0, np.int64)], [np.zeros(0)]
         for which in range(len(n)):
-            score_all(asked, which, self._held(), first, last, alive, self.space.is_earth, score)
+            score_all(queries, which, self._held(), first, last, alive, self.space.is_earth, score)
             fits = np.flatnonzero((score >= 0.0) & (score >= threshold[which]))
             time = self._rows["time"][fits] if self.by_time else np.zeros(len(fits), np.int64)
             ranked = fits[np.lexsort((fits, time, score[fits]))[::-1]][: n[which]]
@@ -42,24 +46,24 @@ class ScanIndex(StoredMessages):
             scores.append(score[ranked])
         start = np.cumsum([len(each) for each in rows])
         work = np.full(len(n), last - first)
-        return Found(start, np.concatenate(rows), np.concatenate(scores), work)
+        return WindowAnswers(start, np.concatenate(rows), np.concatenate(scores), work)
 
 
 @hot_kernel
-def score_all(asked, which, held, first, last, alive, is_earth, score):
-    """Write the score of every message for one of the asked, -1 where it does not count."""
+def score_all(queries, which, held, first, last, alive, is_earth, score):
+    """Write the score of every message for a query, -1 where it does not count."""
     for place in range(first, last):
         score[place - first] = -1.0
         if not is_alive(held, place, alive):
             continue
         common, shares = 0.0, False
-        for i in range(asked.word_start[which], asked.word_start[which + 1]):
-            count = count_of(held, place, asked.word[i]) if asked.word[i] >= 0 else 0
+        for i in range(queries.word_start[which], queries.word_start[which + 1]):
+            count = count_of(held, place, queries.word[i]) if queries.word[i] >= 0 else 0
             if count > 0:
                 shares = True
-                common += asked.weight[i] * (count * asked.weight[i])
+                common += queries.weight[i] * (count * queries.weight[i])
         if shares:
-            text = tfidf_of(common, asked.own[which], held.card[place, LENGTH])
+            text = tfidf_of(common, queries.own[which], held.card[place, LENGTH])
             score[place - first] = score_of(
-                asked.text_weight[which], text, near_to(asked, which, held, place, is_earth)
+                queries.text_weight[which], text, near_to(queries, which, held, place, is_earth)
             )

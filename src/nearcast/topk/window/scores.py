@@ -1,4 +1,4 @@
-"""Scoring a held message for one of the asked: the one place where all indexes of a window do it."""
+"""The score of a window's message for a query: the one place where all indexes of a window compute it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LENGTH, ROW, WORD_FIRST, N_WORDS = 4, 5, 6, 7
 N_CARD = 8
 
 
-class Held(NamedTuple):
-    """Messages as kernels read them, by place.
+class MessageCards(NamedTuple):
+    """The messages of a window as kernels read them, by place.
 
     A card has the place of a message, its squared length, its row, and where its words begin and how many they are, so
     that all is in one line of the cache. Words are pairs in `said`, the word and how often, ascending; the first of
@@ -85,39 +85,39 @@ def count_of(held, place, word):
 
 
 @step
-def common_with(asked, which, held, place):
-    """Return the product of the tf-idf vectors of one of the asked and a message, -1 without a common word."""
+def common_with(queries, which, held, place):
+    """Return the product of the tf-idf vectors of a query and a message, -1 without a common word."""
     common, shares = 0.0, False
-    for i in range(asked.word_start[which], asked.word_start[which + 1]):
-        word = asked.word[i]
+    for i in range(queries.word_start[which], queries.word_start[which + 1]):
+        word = queries.word[i]
         if word >= 0:
             count = count_of(held, place, word)
             if count > 0:
                 shares = True
-                common += asked.weight[i] * (count * asked.weight[i])
+                common += queries.weight[i] * (count * queries.weight[i])
     return common if shares else -1.0
 
 
 @step
-def near_to(asked, which, held, place, is_earth):
-    """Return how near a message is to one of the asked."""
+def near_to(queries, which, held, place, is_earth):
+    """Return the proximity of a message to a query."""
     distance = place_distance(
         is_earth,
-        asked.point[which, 0],
-        asked.point[which, 1],
+        queries.point[which, 0],
+        queries.point[which, 1],
         held.card[place, 0],
         held.card[place, 1],
         held.card[place, 2],
         held.card[place, 3],
     )
-    return near_of(distance, asked.max_distance[which])
+    return near_of(distance, queries.max_distance[which])
 
 
 @step
-def score_with(asked, which, held, place, near):
-    """Return the score of a message at this nearness for one of the asked, -1 without a common word."""
-    common = common_with(asked, which, held, place)
+def score_with(queries, which, held, place, near):
+    """Return the score of a message at this proximity for a query, -1 without a common word."""
+    common = common_with(queries, which, held, place)
     if common < 0.0:
         return -1.0
-    text = tfidf_of(common, asked.own[which], held.card[place, LENGTH])
-    return score_of(asked.text_weight[which], text, near)
+    text = tfidf_of(common, queries.own[which], held.card[place, LENGTH])
+    return score_of(queries.text_weight[which], text, near)

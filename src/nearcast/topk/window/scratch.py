@@ -1,4 +1,4 @@
-"""The memory that searches work in, kept from one to the next and lent to one thread at a time."""
+"""Scratch memory of window searches, reused from one to the next and lent to one thread at a time."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from nearcast.topk.window.best_heap import Kept, new_kept
+from nearcast.topk.window.best_heap import BestHeap, new_kept
 from nearcast.topk.window.frontier import Frontier, new_frontier
-from nearcast.topk.window.word_plan import Plan, new_plan
+from nearcast.topk.window.word_plan import WordPlan, new_plan
 
 
-class Working(NamedTuple):
-    """What one search needs beside the index."""
+class WindowScratch(NamedTuple):
+    """Scratch memory of one search: the plan of a query, a heap of groups to visit and a heap of answers."""
 
-    plan: Plan
+    plan: WordPlan
     frontier: Frontier
-    kept: Kept
+    kept: BestHeap
 
 
-class Lender:
-    """Lends `Working` memory that is large enough."""
+class ScratchLender:
+    """Lends `WindowScratch` memory that is large enough."""
 
     def __init__(self) -> None:
-        self._idle: list[Working] = []
+        self._idle: list[WindowScratch] = []
 
     @contextmanager
-    def lent(self, n_words: int, n_groups: int, n_kept: int) -> Iterator[Working]:
+    def lent(self, n_words: int, n_groups: int, n_kept: int) -> Iterator[WindowScratch]:
         """Lend memory for so many words, groups and messages."""
-        plan, frontier, kept = self._idle.pop() if self._idle else Working(new_plan(8), new_frontier(0), new_kept(0))
-        working = Working(
+        plan, frontier, kept = (
+            self._idle.pop() if self._idle else WindowScratch(new_plan(8), new_frontier(0), new_kept(0))
+        )
+        working = WindowScratch(
             plan if len(plan.word) >= n_words else new_plan(n_words),
             frontier if len(frontier.code) >= n_groups else new_frontier(n_groups + n_groups // 4),
             kept if len(kept.row) >= n_kept else new_kept(n_kept),

@@ -1,9 +1,9 @@
-"""Messages in immutable segments, merged by size, and the last few not yet in one.
+"""Messages of a window in immutable segments, merged by size, and a tail of newest messages in none.
 
 A segment is a stretch of rows, so that the segments and what follows them lie end to end in the order of arrival: new
 ones are made of the last rows, and merging takes the last segments with them. Within a segment messages stand in the
-order of a Hilbert curve. A merge is a building anew from the rows; sizes about double, so a row that comes alone is
-merged some ten times in its life.
+order of a Hilbert curve. A merge builds the segment from the rows again; sizes about double, so a row that comes alone
+is merged some ten times in its life.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from nearcast._jit import hot_kernel
-from nearcast.topk.window.answers import Answer, Room, answers
-from nearcast.topk.window.contract import Alive
+from nearcast.topk.window.answers import SliceAnswers, SliceSearch, answers
+from nearcast.topk.window.contract import LiveRows
 from nearcast.topk.window.scores import N_WORDS, ROW, WORD_FIRST, first_word, n_words_of
-from nearcast.topk.window.scratch import Lender
+from nearcast.topk.window.scratch import ScratchLender
+from nearcast.topk.window.segment_search import SearchRequest
 from nearcast.topk.window.stored_messages import StoredMessages
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
-    from nearcast.topk.window.contract import Asked, Batch, Found
+    from nearcast.topk.window.contract import WindowAnswers, WindowBatch, WindowQueries
 
 
 class SegmentedMessages(StoredMessages):
@@ -37,7 +38,7 @@ class SegmentedMessages(StoredMessages):
     MOST: ClassVar[int] = 1 << 17
 
     def __init__(self, space: Space, by_time: bool, columns: Any):
-        #: What segments are made of: a NamedTuple of `Columns`.
+        #: What segments are made of: a NamedTuple of `ColumnQueue`s.
         self._columns = columns
         #: The rows of each segment, first and end, and where it begins in each of the columns.
         self._segments: list[tuple[int, int]] = []
@@ -48,7 +49,7 @@ class SegmentedMessages(StoredMessages):
         self._arranging: tuple[int, int, dict[str, NDArray[Any]], NDArray[np.int32]] | None = None
         #: All arrays as kernels read them, until something changes.
         self._view: tuple[Any, ...] | None = None
-        self._lender = Lender()
+        self._lender = ScratchLender()
         super().__init__(space, by_time)
 
     @abstractmethod
@@ -66,7 +67,7 @@ class SegmentedMessages(StoredMessages):
     @property
     @abstractmethod
     def _kernel(self) -> Callable[..., int]:
-        """The search."""
+        """The search: takes a `SearchRequest`, `_arrays()`, the numbers of queries, scratch, answers and work."""
 
     @property
     def nbytes(self) -> int:
@@ -75,7 +76,7 @@ class SegmentedMessages(StoredMessages):
 
     # --- changes --------------------------------------------------------------------------------------------------
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: WindowBatch) -> None:
         """Add messages; the weights of their words have been set."""
         self._view = None
         super().append(batch)
@@ -161,7 +162,7 @@ class SegmentedMessages(StoredMessages):
         rows.arrays["place"][arranged["card"][:, ROW].astype(np.int64) - rows.base] = np.arange(first, end)
         self._arranging = None
 
-    def rolled_back(self, first_row: int, next_row: int, dropped: list[Batch]) -> Self:
+    def rolled_back(self, first_row: int, next_row: int, dropped: list[WindowBatch]) -> Self:
         """Return an index of the rows `first_row` to `next_row`, the first of which are in `dropped`."""
         self._write_arranged()
         return super().rolled_back(first_row, next_row, dropped)
@@ -204,52 +205,62 @@ class SegmentedMessages(StoredMessages):
 
     # --- searches -------------------------------------------------------------------------------------------------
 
-    def best(self, asked: Asked, n: NDArray[np.int32], alive: Alive, threads: int = 1) -> Found:
-        """Return for each of the asked its `n` best messages, fewer where there are not so many."""
+    def best(self, queries: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
+        """Return the `n` best messages for each query, fewer where there are not so many."""
         keep = np.maximum(np.minimum(n, self.next_row - self._rows.first), 0).astype(np.int64)
-        return self._search(asked, keep, np.full(len(keep), -1.0), keep, alive, threads)
+        return self._search(queries, keep, np.full(len(keep), -1.0), keep, alive, threads)
 
-    def at_least(self, asked: Asked, threshold: NDArray[np.float64], alive: Alive, threads: int = 1) -> Found:
-        """Return for each of the asked all messages with a score of `threshold` or more."""
+    def at_least(
+        self, queries: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1
+    ) -> WindowAnswers:
+        """Return for each query all messages with a score of `threshold` or more."""
         n = len(threshold)
         keep = np.full(n, self.next_row - self._rows.first, np.int64)
-        return self._search(asked, keep, np.array(threshold, np.float64), np.zeros(n, np.int64), alive, threads)
+        return self._search(queries, keep, np.array(threshold, np.float64), np.zeros(n, np.int64), alive, threads)
 
     def _search(
         self,
-        asked: Asked,
+        queries: WindowQueries,
         keep: NDArray[np.int64],
         floor: NDArray[np.float64],
         most: NDArray[np.int64],
-        alive: Alive,
+        alive: LiveRows,
         threads: int,
-    ) -> Found:
+    ) -> WindowAnswers:
         self.refresh()
-        asked = asked.for_kernels()
-        alive = Alive(max(int(alive.first), self._floor), min(int(alive.last), self.next_row), int(alive.after))
+        queries = queries.for_kernels()
+        alive = LiveRows(max(int(alive.first), self._floor), min(int(alive.last), self.next_row), int(alive.after))
         work = np.zeros(len(keep), np.int64)
-        return answers(self.space, asked, most, work, self._answer(asked, keep, floor, alive, work), threads)
+        return answers(self.space, queries, most, work, self._answer(queries, keep, floor, alive, work), threads)
 
     def _answer(
         self,
-        asked: Asked,
+        queries: WindowQueries,
         keep: NDArray[np.int64],
         floor: NDArray[np.float64],
-        alive: Alive,
+        alive: LiveRows,
         work: NDArray[np.int64],
-    ) -> Answer:
+    ) -> SliceSearch:
         """Return the search for up to `keep` messages of a score of `floor` or more."""
         if self._view is None:
             tail = np.array([self._tail_row, self.next_row], np.int64) - self._rows.base
             self._view = (self._held(), tail, self._arrays())
-        view = self._view
-        n_words, n_kept = int(np.diff(asked.word_start).max(initial=0)), int(keep.max(initial=0))
+        held, tail, segments = self._view
+        request = SearchRequest(
+            queries=queries,
+            keep=keep,
+            floor=floor,
+            alive=alive,
+            held=held,
+            tail=tail,
+            by_time=self.by_time,
+            is_earth=self.space.is_earth,
+        )
+        n_words, n_kept = int(np.diff(queries.word_start).max(initial=0)), int(keep.max(initial=0))
 
-        def answer(which: NDArray[np.int64], room: Room) -> int:
-            with self._lender.lent(n_words, self._n_groups(), n_kept) as working:
-                given = (asked, which, keep, floor, alive, *view, self.by_time, self.space.is_earth)
-                answered: int = self._kernel(*given, *working, *room, work)
-                return answered
+        def answer(which: NDArray[np.int64], room: SliceAnswers) -> int:
+            with self._lender.lent(n_words, self._n_groups(), n_kept) as scratch:
+                return int(self._kernel(request, segments, which, scratch, room, work))
 
         return answer
 

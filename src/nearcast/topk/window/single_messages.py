@@ -1,4 +1,4 @@
-"""Looking at single messages: those in no segment, and those a search could not rule out."""
+"""Scores messages one by one: the unindexed tail of the window, and candidates that bounds could not prune."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from nearcast.topk.window.word_plan import all_marks
 
 
 @step
-def offer(asked, which, held, place, near, floor, by_time, kept, n_kept, capacity):
-    """Score a message at this nearness and keep it if it is good enough; return how many are kept."""
-    score = score_with(asked, which, held, place, near)
+def offer(queries, which, held, place, near, floor, by_time, kept, n_kept, capacity):
+    """Score a message at this proximity and keep it if it is good enough; return how many are kept."""
+    score = score_with(queries, which, held, place, near)
     if score < 0.0 or score < floor:
         return n_kept
     return keep(kept, n_kept, capacity, score, held.time[place] if by_time else 0, row_of(held, place))
 
 
 @step
-def look_at_tail(asked, which, held, tail, alive, floor, by_time, is_earth, plan, n_words, kept, capacity):
-    """Look at the messages from place `tail[0]` to `tail[1]`; return how many are kept."""
+def look_at_tail(queries, which, held, tail, alive, floor, by_time, is_earth, plan, n_words, kept, capacity):
+    """Score the messages at the places `tail[0]` to `tail[1]`; return how many are kept."""
     n_kept = 0
     marks = all_marks(plan, n_words)
     for place in range(tail[0], tail[1]):
         if held.mark[place] & marks != 0 and is_alive(held, place, alive):
-            near = near_to(asked, which, held, place, is_earth)
-            n_kept = offer(asked, which, held, place, near, floor, by_time, kept, n_kept, capacity)
+            near = near_to(queries, which, held, place, is_earth)
+            n_kept = offer(queries, which, held, place, near, floor, by_time, kept, n_kept, capacity)
     return n_kept

@@ -1,4 +1,4 @@
-"""The sliding window: which messages count at each step, for how long, and what they are called."""
+"""The sliding window: which messages count at each step, when each expires, and their ids, times and numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast._jit import kernel, step
 from nearcast.columns import NO_TIME
-from nearcast.topk.buffers.holders import Rows
+from nearcast.topk.buffers.holders import WindowRows
 from nearcast.window import Window
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ class SlidingWindow:
         self._n_heap = 0
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> WindowRows:
         """Return the rows as buffers see them."""
-        return Rows(len(self.time) - 1, self.window.is_by_time, self.time, self.head)
+        return WindowRows(len(self.time) - 1, self.window.is_by_time, self.time, self.head)
 
     @property
     def n_live(self) -> int:

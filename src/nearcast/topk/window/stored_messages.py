@@ -1,4 +1,4 @@
-"""The messages themselves, held in columns: what every index of a window keeps, and what it needs no search for."""
+"""The messages of a window in columns: the storage that every index of a window stands on."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nearcast.errors import IncompatibleStore
 from nearcast.geo.hilbert import hilbert_keys
 from nearcast.indexes.shared.saved_checks import check_points
 from nearcast.saved_files.arrays import SavedArrays
-from nearcast.topk.window.column_queue import Columns
-from nearcast.topk.window.contract import Batch, MessageIndex
+from nearcast.topk.window.column_queue import ColumnQueue
+from nearcast.topk.window.contract import MessageIndex, WindowBatch
 from nearcast.topk.window.scores import (
     LENGTH,
     N_CARD,
     N_WORDS,
     ROW,
     WORD_FIRST,
-    Held,
+    MessageCards,
     first_word,
     mark_of,
     n_words_of,
@@ -47,7 +47,7 @@ class StoredMessages(MessageIndex):
     def _begin(self, first_row: int) -> None:
         """Hold nothing, with rows to be numbered from `first_row`."""
         long = np.zeros(0, np.int64)
-        self._rows = Columns(
+        self._rows = ColumnQueue(
             first_row,
             card=np.zeros((0, N_CARD)),
             time=long,
@@ -55,7 +55,7 @@ class StoredMessages(MessageIndex):
             key=long,
             place=long,
         )
-        self._words = Columns(said=np.zeros((0, 2), np.int32))
+        self._words = ColumnQueue(said=np.zeros((0, 2), np.int32))
         #: Rows below are dropped, though some may still be there.
         self._floor = first_row
         self._n_words = self._weight.size
@@ -70,7 +70,7 @@ class StoredMessages(MessageIndex):
         """The bytes of all arrays."""
         return self._rows.nbytes + self._words.nbytes + self._weight.nbytes
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: WindowBatch) -> None:
         """Add messages; the weights of their words have been set."""
         n, first_row, first_word = len(batch.box), self._rows.end, self._words.end
         rows = np.arange(first_row, first_row + n)
@@ -94,9 +94,9 @@ class StoredMessages(MessageIndex):
         held = self._held()
         sort_words(held, first_row - self._rows.base, self._rows.end - self._rows.base)
 
-    def _held(self) -> Held:
+    def _held(self) -> MessageCards:
         rows = self._rows.arrays
-        return Held(rows["card"], rows["time"], rows["mark"], self._words.arrays["said"], self._words.base)
+        return MessageCards(rows["card"], rows["time"], rows["mark"], self._words.arrays["said"], self._words.base)
 
     def set_weights(self, weight: NDArray[np.float64]) -> None:
         """Say what all words weigh, by id."""
@@ -139,7 +139,7 @@ class StoredMessages(MessageIndex):
         time: NDArray[np.int64] = self._rows.arrays["time"][self._at(np.asarray(rows, np.int64))]
         return time
 
-    def messages(self, rows: NDArray[np.int64]) -> Batch:
+    def messages(self, rows: NDArray[np.int64]) -> WindowBatch:
         """Return held rows as they were appended, with the words of each ascending and the present lengths."""
         at = self._at(np.asarray(rows, np.int64))
         card, time = self._rows.arrays["card"][at], self._rows.arrays["time"][at]
@@ -148,7 +148,7 @@ class StoredMessages(MessageIndex):
         first = card[:, WORD_FIRST].astype(np.int64) - self._words.base
         said = self._words.arrays["said"][np.arange(start[-1]) + np.repeat(first - start[:-1], n_words)]
         word, count, box = (np.ascontiguousarray(each) for each in (said[:, 0], said[:, 1], card[:, :LENGTH]))
-        return Batch(start, word, count, box, card[:, LENGTH].copy(), time)
+        return WindowBatch(start, word, count, box, card[:, LENGTH].copy(), time)
 
     def used_words(self) -> NDArray[np.bool_]:
         """Tell by word id, up to the greatest that was ever given, which words the rows held have."""
@@ -161,13 +161,13 @@ class StoredMessages(MessageIndex):
         held = self.messages(np.arange(self._floor, self._rows.end))
         return self._made_of(self._floor, [held._replace(word=new_of_old[held.word])], weight)
 
-    def rolled_back(self, first_row: int, next_row: int, dropped: list[Batch]) -> Self:
+    def rolled_back(self, first_row: int, next_row: int, dropped: list[WindowBatch]) -> Self:
         """Return an index of the rows `first_row` to `next_row`, the first of which are in `dropped`."""
         first_held = first_row + sum(len(batch.box) for batch in dropped)
         held = self.messages(np.arange(first_held, next_row))
         return self._made_of(first_row, [*dropped, held], self._weight)
 
-    def _made_of(self, first_row: int, batches: list[Batch], weight: NDArray[np.float64]) -> Self:
+    def _made_of(self, first_row: int, batches: list[WindowBatch], weight: NDArray[np.float64]) -> Self:
         """Return a new index of these messages, with rows from `first_row` on."""
         fresh = type(self)(self.space, self.by_time)
         fresh._begin(first_row)
@@ -180,7 +180,7 @@ class StoredMessages(MessageIndex):
         """Write everything as plain arrays into a new folder."""
         folder = new_folder(folder)
         held = self.messages(np.arange(self._rows.first, self._rows.end))
-        for name, column in zip(Batch._fields, held, strict=True):
+        for name, column in zip(WindowBatch._fields, held, strict=True):
             save_array(folder / f"{name}.npy", np.asarray(column))
         save_array(folder / "weight.npy", self._weight)
         about = (_FORMAT, int(self.by_time), self._rows.first, self._floor, self._n_words)
@@ -195,7 +195,7 @@ class StoredMessages(MessageIndex):
             raise IncompatibleStore(
                 f"{folder}/about.npy was not saved with messages of a window in format {_FORMAT}; build it anew"
             )
-        batch = Batch(*(arrays.mapped(name, *kind) for name, kind in _TYPES.items()))
+        batch = WindowBatch(*(arrays.mapped(name, *kind) for name, kind in _TYPES.items()))
         weight = arrays.mapped("weight", np.float64)
         _check(arrays, batch, weight, about, space)
         index = cls(space, bool(about[1]))
@@ -218,7 +218,7 @@ _TYPES: dict[str, tuple[Any, ...]] = {
 
 
 def _check(
-    arrays: SavedArrays, batch: Batch, weight: NDArray[np.float64], about: NDArray[np.int64], space: Space
+    arrays: SavedArrays, batch: WindowBatch, weight: NDArray[np.float64], about: NDArray[np.int64], space: Space
 ) -> None:
     """Check saved messages: words that have a weight, lists within bounds, places that are numbers."""
     n = len(batch.box)

@@ -1,4 +1,4 @@
-"""What groups of messages know of those below them: the columns of `bounds`."""
+"""Builds the summaries of message groups that `bounds` reads: box, cosine, components of a word, last row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _clear(summary, group):
 
 @hot_kernel
 def summarise_messages(held, first, start, place, u, is_earth, summary):
-    """Write what each group must know of its messages: group g has `place[start[g]:start[g + 1]]`, with as many `u`."""
+    """Write the summary of each group of messages: group g has `place[start[g]:start[g + 1]]`, with as many `u`."""
     for group in range(start.size - 1):
         _clear(summary, group)
         for i in range(start[group], start[group + 1]):
@@ -53,7 +53,7 @@ def summarise_messages(held, first, start, place, u, is_earth, summary):
 
 @hot_kernel
 def summarise_groups(start, lower, summary):
-    """Write what each group of groups must know: group g has the lower ones from `start[g]` to `start[g + 1]`."""
+    """Write the summary of each group of groups: group g has the lower ones from `start[g]` to `start[g + 1]`."""
     for group in range(start.size - 1):
         _clear(summary, group)
         for b in range(start[group], start[group + 1]):

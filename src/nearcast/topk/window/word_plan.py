@@ -1,4 +1,4 @@
-"""The words of one of the asked, in the order in which a search takes them."""
+"""The words of a query in the order in which a search takes them, with what bounds need to know of each."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from nearcast._jit import step
 from nearcast.topk.window.scores import mark_of
 
 
-class Plan(NamedTuple):
+class WordPlan(NamedTuple):
     """Words, the weightiest first and of equal ones the smaller id.
 
-    `unit` is the component of each in the unit vector of the asked, `rest` the length of all that follow, `mark` the
+    `unit` is the component of each in the unit vector of the query, `rest` the length of all that follow, `mark` the
     bit of each, and `before` the bits of those that stand before it. A message is found in the list of its first word.
     `greatest` is the greatest component that a message has of a word, and `most` what all that follow can give at most;
     the search that uses them fills them in.
@@ -30,9 +30,9 @@ class Plan(NamedTuple):
     most: NDArray[np.float64]
 
 
-def new_plan(capacity: int) -> Plan:
+def new_plan(capacity: int) -> WordPlan:
     """Return room for that many words."""
-    return Plan(
+    return WordPlan(
         np.empty(capacity, np.int32),
         np.empty(capacity),
         np.empty(capacity),
@@ -44,15 +44,15 @@ def new_plan(capacity: int) -> Plan:
 
 
 @step
-def make_plan(asked, which, plan):
-    """Plan the search for one of the asked; return how many of its words messages may have."""
+def make_plan(queries, which, plan):
+    """Fill in the plan of a query; return how many of its words messages may have."""
     n = 0
-    length = math.sqrt(asked.own[which])
-    for i in range(asked.word_start[which], asked.word_start[which + 1]):
-        word = asked.word[i]
+    length = math.sqrt(queries.own[which])
+    for i in range(queries.word_start[which], queries.word_start[which + 1]):
+        word = queries.word[i]
         if word < 0:
             continue
-        unit = asked.weight[i] / length if length > 0.0 else 0.0
+        unit = queries.weight[i] / length if length > 0.0 else 0.0
         at = n
         while at > 0 and (plan.unit[at - 1] < unit or (plan.unit[at - 1] == unit and plan.word[at - 1] > word)):
             plan.word[at], plan.unit[at] = plan.word[at - 1], plan.unit[at - 1]

@@ -19,7 +19,7 @@ from nearcast.indexes.papers.ap_tree.layout import (
     OFFSET_SHIFT,
     PLACE,
     STATE,
-    Tree,
+    ApTreeArrays,
     resized,
     with_room,
 )
@@ -30,7 +30,7 @@ from nearcast.indexes.papers.ap_tree.node_kinds import (
     SAID_FIRST,
     SAID_LAST,
     TASKS,
-    Work,
+    BuildTasks,
     make_leaf,
     part_by_space,
     part_by_words,
@@ -40,16 +40,16 @@ from nearcast.indexes.papers.ap_tree.space import space_partition
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.papers.ap_tree.model import Model
+    from nearcast.indexes.papers.ap_tree.model import CostModel
     from nearcast.indexes.shared.atoms import Atoms
 
-#: Values of `Settings.priority`.
+#: Values of `ApTreeSettings.priority`.
 ADAPTIVE, KEYWORDS_FIRST, SPACE_FIRST = range(3)
 PRIORITIES = ("adaptive", "keyword", "space")
 
 
-class Settings(NamedTuple):
-    """What a tree is built with: f, θp, whether keyword partitions are optimal, and who is asked first."""
+class ApTreeSettings(NamedTuple):
+    """What a tree is built with: f, θp, whether keyword partitions are optimal, and which partition is tried first."""
 
     fan_out: int
     leaf: int
@@ -57,7 +57,7 @@ class Settings(NamedTuple):
     priority: int
 
 
-def work_of(nodes: NDArray[np.int64], members: list[NDArray[np.int32]], said: list[NDArray[np.int32]]) -> Work:
+def tasks_of(nodes: NDArray[np.int64], members: list[NDArray[np.int32]], said: list[NDArray[np.int32]]) -> BuildTasks:
     """Return a task for each node, with these atoms and these messages of the sample."""
     task = np.zeros((len(nodes) + 64, 5), np.int64)
     task[: len(nodes), NODE] = nodes
@@ -67,53 +67,60 @@ def work_of(nodes: NDArray[np.int64], members: list[NDArray[np.int32]], said: li
         task[1 : len(nodes), column] = last[:-1]
     nothing = np.empty(0, np.int32)
     pool, heard = np.concatenate([nothing, *members]), np.concatenate([nothing, *said])
-    return Work(task, pool, heard, np.array([len(nodes), 0, 0]), np.zeros(3, np.int64))
+    return BuildTasks(task, pool, heard, np.array([len(nodes), 0, 0]), np.zeros(3, np.int64))
 
 
-def grown(tree: Tree, work: Work, atoms: Atoms, ranks: NDArray[np.int32], model: Model, settings: Settings) -> Tree:
+def grown(
+    tree: ApTreeArrays,
+    tasks: BuildTasks,
+    atoms: Atoms,
+    ranks: NDArray[np.int32],
+    model: CostModel,
+    settings: ApTreeSettings,
+) -> ApTreeArrays:
     """Do all tasks; return the tree, perhaps in larger arrays. The nodes of the tasks must be empty leaves."""
-    while not _do_tasks(tree, work, atoms, ranks, model, settings):
+    while not _do_tasks(tree, tasks, atoms, ranks, model, settings):
         tree = with_room(tree)
-        used, more = {"task": int(work.used[TASKS]), "pool": len(work.pool), "said": len(work.said)}, {}
+        used, more = {"task": int(tasks.used[TASKS]), "pool": len(tasks.pool), "said": len(tasks.said)}, {}
         for kind, name in enumerate(("task", "pool", "said")):
-            array = getattr(work, name)
-            if work.need[kind] > len(array):
-                more[name] = resized(array, int(work.need[kind]) + len(array) // 2, used[name])
-        work = work._replace(**more)
+            array = getattr(tasks, name)
+            if tasks.need[kind] > len(array):
+                more[name] = resized(array, int(tasks.need[kind]) + len(array) // 2, used[name])
+        tasks = tasks._replace(**more)
     return tree
 
 
 @kernel
-def _do_tasks(tree, work, atoms, ranks, model, settings):
+def _do_tasks(tree, tasks, atoms, ranks, model, settings):
     """Do tasks until none is left; False when room ran out."""
-    while work.used[TASKS] > 0:
-        if not _do_task(tree, work, atoms, ranks, model, settings):
+    while tasks.used[TASKS] > 0:
+        if not _do_task(tree, tasks, atoms, ranks, model, settings):
             return False
     return True
 
 
 @kernel
-def _do_task(tree, work, atoms, ranks, model, settings):
+def _do_task(tree, tasks, atoms, ranks, model, settings):
     """Make a leaf of the node of the last task, or part it by what costs less."""
-    task = work.task[work.used[TASKS] - 1]
-    node, members = task[NODE], work.pool[task[POOL_FIRST] : task[POOL_LAST]].copy()
+    task = tasks.task[tasks.used[TASKS] - 1]
+    node, members = task[NODE], tasks.pool[task[POOL_FIRST] : task[POOL_LAST]].copy()
     state, as_leaf = tree.node[node, STATE], float(members.size)
     may_words = (state & BY_WORDS) != 0 and members.size > settings.leaf
     may_space = (state & BY_SPACE) != 0 and members.size > settings.leaf
     asks_words_first = may_words and not (may_space and settings.priority == SPACE_FIRST)
     cut, hit, cost = _by_words(asks_words_first, members, state, atoms, ranks, model, settings)
     if may_space and not (settings.priority == KEYWORDS_FIRST and cost < as_leaf):
-        said = work.said[task[SAID_FIRST] : task[SAID_LAST]].copy()
+        said = tasks.said[task[SAID_FIRST] : task[SAID_LAST]].copy()
         x_line, y_line, met, space_cost = space_partition(
             members, said, tree.node[node, PLACE], tree.region, atoms, model, settings.fan_out
         )
         if space_cost < as_leaf and space_cost <= cost:
-            return part_by_space(tree, work, atoms, members, x_line, y_line, met, model.point)
+            return part_by_space(tree, tasks, atoms, members, x_line, y_line, met, model.point)
     if not asks_words_first:
         cut, hit, cost = _by_words(may_words, members, state, atoms, ranks, model, settings)
     if cost < as_leaf:
-        return part_by_words(tree, work, atoms, ranks, members, cut, hit)
-    return make_leaf(tree, work, atoms, members, settings.leaf)
+        return part_by_words(tree, tasks, atoms, ranks, members, cut, hit)
+    return make_leaf(tree, tasks, atoms, members, settings.leaf)
 
 
 @kernel

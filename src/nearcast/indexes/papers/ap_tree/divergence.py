@@ -23,26 +23,37 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast._jit import kernel
-from nearcast.indexes.papers.ap_tree.layout import FIRST, KIND, LEAF, NO_CHILD, NODES, ROOT, SIZE, SPACE, Tree, n_slots
+from nearcast.indexes.papers.ap_tree.layout import (
+    FIRST,
+    KIND,
+    LEAF,
+    NO_CHILD,
+    NODES,
+    ROOT,
+    SIZE,
+    SPACE,
+    ApTreeArrays,
+    n_slots,
+)
 from nearcast.indexes.papers.ap_tree.order import rank_message
 from nearcast.indexes.papers.ap_tree.search import push_children
-from nearcast.indexes.shared.kernel_message import Asked, begin_message, end_message
+from nearcast.indexes.shared.kernel_message import KernelMessages, begin_message, end_message
 from nearcast.indexes.shared.predicates import message_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.papers.ap_tree.sample import Sample
+    from nearcast.indexes.papers.ap_tree.sample import MessageSample
 
 
-def watched_nodes(tree: Tree, share: float) -> NDArray[np.int64]:
+def watched_nodes(tree: ApTreeArrays, share: float) -> NDArray[np.int64]:
     """Return the nodes that are parted and have at least this share of all atoms, parents before children."""
     node = tree.node[: int(tree.used[NODES])]
     is_parted = (node[:, KIND] > LEAF) & (node[:, KIND] <= SPACE)
     return np.flatnonzero(is_parted & (node[:, SIZE] >= max(share * node[ROOT, SIZE], 1.0)))
 
 
-def diverging_by_atoms(tree: Tree, share: float, threshold: float) -> NDArray[np.int64]:
+def diverging_by_atoms(tree: ApTreeArrays, share: float, threshold: float) -> NDArray[np.int64]:
     """Return the nodes whose atoms are spread otherwise than when they were parted."""
     watched = watched_nodes(tree, share)
     divergence = np.empty(len(watched))
@@ -51,7 +62,7 @@ def diverging_by_atoms(tree: Tree, share: float, threshold: float) -> NDArray[np
 
 
 def diverging_by_messages(
-    tree: Tree, share: float, threshold: float, sample: Sample, rank: NDArray[np.int32]
+    tree: ApTreeArrays, share: float, threshold: float, sample: MessageSample, rank: NDArray[np.int32]
 ) -> NDArray[np.int64]:
     """Return the nodes that messages like those of a sample leave otherwise than was expected."""
     watched = watched_nodes(tree, share)
@@ -60,7 +71,7 @@ def diverging_by_messages(
     return watched[divergence > threshold]
 
 
-def expect(tree: Tree, share: float, sample: Sample, rank: NDArray[np.int32]) -> None:
+def expect(tree: ApTreeArrays, share: float, sample: MessageSample, rank: NDArray[np.int32]) -> None:
     """Let the nodes expect messages like those of a sample from now on."""
     hits = hits_of(tree, share, sample, rank)
     for node in watched_nodes(tree, share).tolist():
@@ -69,20 +80,20 @@ def expect(tree: Tree, share: float, sample: Sample, rank: NDArray[np.int32]) ->
             tree.expected[slots] = hits[slots] / total
 
 
-def hits_of(tree: Tree, share: float, sample: Sample, rank: NDArray[np.int32]) -> NDArray[np.int64]:
+def hits_of(tree: ApTreeArrays, share: float, sample: MessageSample, rank: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return for every slot of the watched nodes how often messages of a sample go through it."""
     least = int(max(share * tree.node[ROOT, SIZE], 1.0))
     longest = int(np.diff(sample.term_start).max(initial=0))
     has, word = np.zeros(len(rank), np.uint8), np.empty(longest, np.int32)
-    asked = Asked(sample.term_start, sample.terms, sample.box, np.empty((0, 3)), has, word)
+    batch = KernelMessages(sample.term_start, sample.terms, sample.box, np.empty((0, 3)), has, word)
     hits = np.zeros(len(tree.child), np.int64)
     stack = np.empty((int(tree.used[NODES]) + 1, 2), np.int32)
-    _count_hits(tree, asked, rank, least, stack, np.empty((2, 4)), np.empty(longest, np.int32), hits)
+    _count_hits(tree, batch, rank, least, stack, np.empty((2, 4)), np.empty(longest, np.int32), hits)
     return hits
 
 
 @kernel
-def _count_hits(tree, asked, rank, least, stack, place, ranks, hits):
+def _count_hits(tree, batch, rank, least, stack, place, ranks, hits):
     """Send messages through the nodes that have at least so many atoms, and count by slot."""
     slot_of = np.full(tree.node.shape[0], -1, np.int32)
     for node in range(tree.used[NODES]):
@@ -90,10 +101,10 @@ def _count_hits(tree, asked, rank, least, stack, place, ranks, hits):
             for slot in range(tree.node[node, FIRST], tree.node[node, FIRST] + n_slots(tree, node)):
                 if tree.child[slot] != NO_CHILD:
                     slot_of[tree.child[slot]] = slot
-    for message in range(asked.term_start.size - 1):
-        n_words = begin_message(asked, message)
-        rank_message(asked.word, n_words, rank, ranks)
-        for part in range(message_parts(asked.box, message, place)):
+    for message in range(batch.term_start.size - 1):
+        n_words = begin_message(batch, message)
+        rank_message(batch.word, n_words, rank, ranks)
+        for part in range(message_parts(batch.box, message, place)):
             stack[0, 0], stack[0, 1] = ROOT, 0
             depth = 1
             while depth > 0:
@@ -103,7 +114,7 @@ def _count_hits(tree, asked, rank, least, stack, place, ranks, hits):
                     hits[slot_of[node]] += 1
                 if tree.node[node, KIND] > LEAF and tree.node[node, SIZE] >= least:
                     depth = push_children(tree, node, ranks, n_words, place, part, stack, depth)
-        end_message(asked, n_words)
+        end_message(batch, n_words)
 
 
 @kernel

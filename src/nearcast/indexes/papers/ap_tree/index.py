@@ -8,17 +8,17 @@ import numpy as np
 
 from nearcast.errors import UnknownIndex
 from nearcast.indexes import Matches, register
-from nearcast.indexes.papers.ap_tree.construction import PRIORITIES, Settings, grown, work_of
+from nearcast.indexes.papers.ap_tree.construction import PRIORITIES, ApTreeSettings, grown, tasks_of
 from nearcast.indexes.papers.ap_tree.divergence import diverging_by_atoms, diverging_by_messages, expect
 from nearcast.indexes.papers.ap_tree.layout import ENTRIES, NODES, ROOT, SIZE, empty_tree, without_room
 from nearcast.indexes.papers.ap_tree.maintenance import inserted, removed
 from nearcast.indexes.papers.ap_tree.model import model_of
 from nearcast.indexes.papers.ap_tree.order import ranked_words, ranks_by_frequency, with_later_words
 from nearcast.indexes.papers.ap_tree.regrowth import compacted, messages_in, regrown
-from nearcast.indexes.papers.ap_tree.sample import Watch, no_sample, sample_of
+from nearcast.indexes.papers.ap_tree.sample import MessageSampler, no_sample, sample_of
 from nearcast.indexes.papers.ap_tree.search import scratch_for, search_tree
 from nearcast.indexes.papers.keyword_first import count_words
-from nearcast.indexes.shared.boolean_index import Batch, BooleanIndex, Found
+from nearcast.indexes.shared.boolean_index import BooleanBatch, BooleanIndex, FoundAtoms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,9 +77,9 @@ class APTreeIndex(BooleanIndex):
             "share": _at_least("share", share, 0.0),
         }
         super().__init__(space, **options)
-        self._settings = Settings(fan_out, leaf, keyword_partition == "dp", PRIORITIES.index(priority))
+        self._settings = ApTreeSettings(fan_out, leaf, keyword_partition == "dp", PRIORITIES.index(priority))
         self._is_adaptive, self._divergence, self._share = rebuild == "adaptive", divergence, share
-        self._sample, self._watch = no_sample(), Watch()
+        self._sample, self._watch = no_sample(), MessageSampler()
         self._n_changes = 0
         self._rank = np.empty(0, np.int32)
         self._needed = np.empty(0, np.int64)
@@ -91,7 +91,7 @@ class APTreeIndex(BooleanIndex):
     # What messages are like
 
     def learn(self, messages: Messages) -> None:
-        """Expect messages like these; the tree is built for them when next asked."""
+        """Expect messages like these; the tree is built for them at the next search."""
         with self._lock:
             self._undo.roll_back()
             self._sample = sample_of(messages.for_kernels())
@@ -131,8 +131,8 @@ class APTreeIndex(BooleanIndex):
         region = _extent(columns.box[atoms])
         tree = empty_tree(region, 2 * len(atoms) + 1, self._settings.leaf)
         said = messages_in(self._model.point, np.array([-np.inf, -np.inf, np.inf, np.inf]))
-        work = work_of(np.zeros(1, np.int64), [atoms], [said])
-        self._tree = without_room(grown(tree, work, columns, ranks, self._model, self._settings))
+        tasks = tasks_of(np.zeros(1, np.int64), [atoms], [said])
+        self._tree = without_room(grown(tree, tasks, columns, ranks, self._model, self._settings))
         self._size_when_packed = self._tree_size()
         if len(self._sample):
             expect(self._tree, self._share, self._sample, self._rank)
@@ -182,7 +182,7 @@ class APTreeIndex(BooleanIndex):
             self._model = model_of(self._sample, rank, self._needed)
             self._rank = rank  # the last of all: its length says that the others are done
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         self._rank_later_words()
         self._scratch = scratch_for(len(batch.word), int(self._tree.used[NODES]), self._scratch)
         return int(search_tree(self._tree, self._rank, self._atoms, batch, first, found, self._scratch))

@@ -17,16 +17,16 @@ from nearcast.indexes.shared.predicates import NO_SHAPE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Columns of `Tree.node`; what COUNT, ROOM and AUX mean depends on the kind.
+#: Columns of `ApTreeArrays.node`; what COUNT, ROOM and AUX mean depends on the kind.
 KIND, FIRST, COUNT, ROOM, AUX, SIZE, STATE, PLACE = range(8)
 #: Values of KIND: a q-node, k-node or s-node of the paper, and one that is no longer part of the tree.
 LEAF, KEYWORD, SPACE, DEAD = range(4)
-#: Columns of `Tree.used` and `Tree.need`.
+#: Columns of `ApTreeArrays.used` and `ApTreeArrays.need`.
 NODES, SLOTS, CUTS, LINES, ENTRIES, REGIONS = range(6)
 #: Bits of STATE below the offset: may words, may space part what is here?
 BY_SPACE, BY_WORDS, OFFSET_SHIFT = 1, 2, 2
 NO_CHILD = -1
-#: The column of `Tree.region` behind the four corners.
+#: The column of `ApTreeArrays.region` behind the four corners.
 COPIES = 4
 ROOT = 0
 #: Beyond this a number is infinite in an entry.
@@ -35,7 +35,7 @@ _LARGEST = 3e38
 _MANY_WORDS = 32_767
 
 
-class Tree(NamedTuple):
+class ApTreeArrays(NamedTuple):
     """The arrays, with spare room behind what is used.
 
     Every node has KIND, SIZE (how many atoms came here), STATE (the number of words already used on the way, and by
@@ -81,22 +81,22 @@ _GROUPS = (
 )
 
 
-def empty_tree(region: NDArray[np.float64], n_entries: int, limit: int) -> Tree:
+def empty_tree(region: NDArray[np.float64], n_entries: int, limit: int) -> ApTreeArrays:
     """Return a tree that is one empty leaf over this region, with room for so many entries."""
-    tree = Tree(
-        np.zeros((64, 8), np.int32),
-        np.zeros((64, 5)),
-        np.zeros(64, np.int32),
-        np.zeros(64, np.int32),
-        np.zeros(64, np.float32),
-        np.zeros((64, 2), np.int32),
-        np.zeros(64),
-        np.zeros(n_entries, np.int32),
-        np.zeros(n_entries, np.uint64),
-        np.zeros((n_entries, 4), np.float32),
-        np.zeros(n_entries, np.int64),
-        np.zeros(6, np.int64),
-        np.zeros(6, np.int64),
+    tree = ApTreeArrays(
+        node=np.zeros((64, 8), np.int32),
+        region=np.zeros((64, 5)),
+        child=np.zeros(64, np.int32),
+        built=np.zeros(64, np.int32),
+        expected=np.zeros(64, np.float32),
+        cut=np.zeros((64, 2), np.int32),
+        line=np.zeros(64),
+        atom=np.zeros(n_entries, np.int32),
+        signature=np.zeros(n_entries, np.uint64),
+        rectangle=np.zeros((n_entries, 4), np.float32),
+        source=np.zeros(n_entries, np.int64),
+        used=np.zeros(6, np.int64),
+        need=np.zeros(6, np.int64),
     )
     tree.node[ROOT] = (LEAF, 0, 0, 0, limit, 0, BY_SPACE | BY_WORDS, 0)
     tree.region[0, :4], tree.region[0, COPIES] = region, 1.0
@@ -104,7 +104,7 @@ def empty_tree(region: NDArray[np.float64], n_entries: int, limit: int) -> Tree:
     return tree
 
 
-def with_room(tree: Tree) -> Tree:
+def with_room(tree: ApTreeArrays) -> ApTreeArrays:
     """Return the tree with the room that a kernel asked for, and as much again."""
     grown: dict[str, NDArray[Any]] = {}
     for group, names in _GROUPS:
@@ -117,7 +117,7 @@ def with_room(tree: Tree) -> Tree:
     return tree._replace(**grown)
 
 
-def without_room(tree: Tree) -> Tree:
+def without_room(tree: ApTreeArrays) -> ApTreeArrays:
     """Return the tree without most of its spare room."""
     fitted: dict[str, NDArray[Any]] = {}
     for group, names in _GROUPS:

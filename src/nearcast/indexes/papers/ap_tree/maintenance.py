@@ -28,7 +28,7 @@ from nearcast.indexes.papers.ap_tree.layout import (
     ROOM,
     ROOT,
     SIZE,
-    Tree,
+    ApTreeArrays,
     copy_entry,
     covers,
     cut_index,
@@ -50,8 +50,8 @@ _NONE = -1
 
 
 def inserted(
-    tree: Tree, atoms: Atoms, chosen: NDArray[np.int32], ranks: NDArray[np.int32], leaf: int
-) -> tuple[Tree, NDArray[np.int64]]:
+    tree: ApTreeArrays, atoms: Atoms, chosen: NDArray[np.int32], ranks: NDArray[np.int32], leaf: int
+) -> tuple[ApTreeArrays, NDArray[np.int64]]:
     """Put atoms into the tree; return it and the leaves that are beyond their limit now."""
     full, done = [np.empty(0, np.int64)], 0
     while done < len(chosen):
@@ -63,14 +63,14 @@ def inserted(
 
 
 def removed(
-    tree: Tree, atoms: Atoms, chosen: NDArray[np.int32], ranks: NDArray[np.int32], leaf: int
+    tree: ApTreeArrays, atoms: Atoms, chosen: NDArray[np.int32], ranks: NDArray[np.int32], leaf: int
 ) -> NDArray[np.int64]:
     """Take atoms out of the tree; return the nodes that have become too small to be parted, each once."""
     small = np.empty(len(tree.node), np.int64)
     return small[: _remove(tree, atoms, chosen, ranks, leaf, empty_stack(tree), small)]
 
 
-def empty_stack(tree: Tree) -> NDArray[np.int64]:
+def empty_stack(tree: ApTreeArrays) -> NDArray[np.int64]:
     """Return room for the slots that an atom goes to, each with its node."""
     return np.empty((len(tree.child) + 1, 2), np.int64)
 

@@ -26,13 +26,13 @@ from nearcast._jit import hot_kernel, kernel, step
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.papers.ap_tree.sample import Sample
+    from nearcast.indexes.papers.ap_tree.sample import MessageSample
 
 #: Messages that are spread evenly over a node's region, beside those of the sample.
 _PRIOR = 16.0
 
 
-class Model(NamedTuple):
+class CostModel(NamedTuple):
     """What the cost model knows: `hit` is the probability of a word by rank, empty without a sample of messages.
 
     `point` are the centres of the messages of the sample. `counter` is room for a number by rank, 0 between uses.
@@ -43,18 +43,18 @@ class Model(NamedTuple):
     counter: NDArray[np.int64]
 
 
-def model_of(sample: Sample, rank: NDArray[np.int32], needed: NDArray[np.int64]) -> Model:
+def model_of(sample: MessageSample, rank: NDArray[np.int32], needed: NDArray[np.int64]) -> CostModel:
     """Return the model of a sample; `needed` says by rank how many atoms need a word."""
     box, n = sample.box, len(sample)
     point = np.ascontiguousarray(box[:, :2] / 2 + box[:, 2:] / 2)
     if not n:
-        return Model(np.empty(0), point, np.zeros(len(rank), np.int64))
+        return CostModel(np.empty(0), point, np.zeros(len(rank), np.int64))
     seen = np.zeros(len(rank), np.int64)
     count_messages(sample.term_start, sample.terms, rank, np.full(len(rank), -1), seen)
     n_seen, n_needed = int(seen.sum()), int(needed.sum())
     unseen = int((seen == 1).sum()) / n_seen if n_seen else 1.0
     assumed = needed * (max(n_seen / n, 1.0) / max(n_needed, 1))
-    return Model((1.0 - unseen) * seen / n + unseen * assumed, point, np.zeros(len(rank), np.int64))
+    return CostModel((1.0 - unseen) * seen / n + unseen * assumed, point, np.zeros(len(rank), np.int64))
 
 
 @hot_kernel

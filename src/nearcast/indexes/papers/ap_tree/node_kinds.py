@@ -40,13 +40,13 @@ from nearcast.indexes.papers.ap_tree.space import strip_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Columns of `Work.task`, and of `Work.used` and `Work.need`.
+#: Columns of `BuildTasks.task`, and of `BuildTasks.used` and `BuildTasks.need`.
 NODE, POOL_FIRST, POOL_LAST, SAID_FIRST, SAID_LAST = range(5)
 TASKS, POOL, SAID = range(3)
 
 
-class Work(NamedTuple):
-    """Tasks to do, the atoms in `pool` and the messages of the sample in `said` that each has."""
+class BuildTasks(NamedTuple):
+    """The stack of build tasks, with the atoms of each in `pool` and its sample messages in `said`."""
 
     task: NDArray[np.int64]
     pool: NDArray[np.int32]
@@ -56,26 +56,26 @@ class Work(NamedTuple):
 
 
 @hot_kernel
-def make_leaf(tree, work, atoms, members, most):
+def make_leaf(tree, tasks, atoms, members, most):
     """Let the node of the last task hold its atoms; one that could not be parted is tried again with twice as many."""
     tree.need[ENTRIES] = members.size
-    if not _has_room(tree, work):
+    if not _has_room(tree, tasks):
         return False
-    row = tree.node[work.task[work.used[TASKS] - 1, NODE]]
+    row = tree.node[tasks.task[tasks.used[TASKS] - 1, NODE]]
     row[KIND], row[FIRST], row[COUNT], row[ROOM] = LEAF, tree.used[ENTRIES], members.size, members.size
     row[AUX] = most if members.size <= most else 2 * members.size
     row[SIZE] = members.size
     for i in range(members.size):
         write_entry(tree, row[FIRST] + i, atoms, members[i])
     tree.used[ENTRIES] += members.size
-    work.used[TASKS] -= 1
+    tasks.used[TASKS] -= 1
     return True
 
 
 @kernel
-def part_by_words(tree, work, atoms, ranks, members, cut, hit):
+def part_by_words(tree, tasks, atoms, ranks, members, cut, hit):
     """Make a k-node of the node of the last task, and tasks of its cuts."""
-    task = work.task[work.used[TASKS] - 1].copy()
+    task = tasks.task[tasks.used[TASKS] - 1].copy()
     node, n_cuts = task[NODE], cut.shape[0]
     offset = tree.node[node, STATE] >> OFFSET_SHIFT
     slot, count = np.empty(members.size, np.int32), np.zeros(n_cuts + 1, np.int32)
@@ -86,8 +86,8 @@ def part_by_words(tree, work, atoms, ranks, members, cut, hit):
         slot[i] = at
         count[at] += 1
     tree.need[CUTS] = n_cuts
-    work.need[POOL], work.need[SAID] = task[POOL_LAST], task[SAID_LAST]
-    if not _open_node(tree, work, count, hit):
+    tasks.need[POOL], tasks.need[SAID] = task[POOL_LAST], task[SAID_LAST]
+    if not _open_node(tree, tasks, count, hit):
         return False
     row = tree.node[node]
     row[KIND], row[COUNT], row[AUX], row[ROOM] = KEYWORD, n_cuts, tree.used[CUTS], 0
@@ -99,25 +99,25 @@ def part_by_words(tree, work, atoms, ranks, members, cut, hit):
     said = np.empty((count.size, 2), np.int64)
     for k in range(count.size):
         said[k, 0], said[k, 1] = task[SAID_FIRST], task[SAID_LAST]
-    _push_tasks(tree, work, node, at, said)
+    _push_tasks(tree, tasks, node, at, said)
     for i in range(members.size):
-        work.pool[at[slot[i]]] = members[i]
+        tasks.pool[at[slot[i]]] = members[i]
         at[slot[i]] += 1
     return True
 
 
 @kernel
-def part_by_space(tree, work, atoms, members, x_line, y_line, met, point):
+def part_by_space(tree, tasks, atoms, members, x_line, y_line, met, point):
     """Make an s-node of the node of the last task, and tasks of its cells."""
-    task = work.task[work.used[TASKS] - 1].copy()
+    task = tasks.task[tasks.used[TASKS] - 1].copy()
     node, rows = task[NODE], y_line.size + 1
     count = np.zeros(met.size + 1, np.int32)
     place = tree.node[node, PLACE]
     n_lists = _count_cells(members, atoms, tree.region, place, x_line, y_line, count)
     tree.need[LINES], tree.need[REGIONS] = x_line.size + y_line.size, met.size
-    work.need[POOL] = task[POOL_FIRST] + n_lists
-    work.need[SAID] = 2 * task[SAID_LAST] - task[SAID_FIRST]
-    if not _open_node(tree, work, count, met):
+    tasks.need[POOL] = task[POOL_FIRST] + n_lists
+    tasks.need[SAID] = 2 * task[SAID_LAST] - task[SAID_FIRST]
+    if not _open_node(tree, tasks, count, met):
         return False
     row = tree.node[node]
     row[KIND], row[COUNT], row[ROOM], row[AUX] = SPACE, x_line.size + 1, rows, tree.used[LINES]
@@ -125,9 +125,9 @@ def part_by_space(tree, work, atoms, members, x_line, y_line, met, point):
     n_dummy = count[met.size]
     _describe_children(tree, node, count.size, (n_lists - n_dummy) / (members.size - n_dummy))
     at = _starts(count, task[POOL_FIRST])
-    said = _deal_out_messages(work, task, point, x_line, y_line)
-    _push_tasks(tree, work, node, at, said)
-    _deal_out_atoms(work.pool, members, atoms, tree.region, place, x_line, y_line, at)
+    said = _deal_out_messages(tasks, task, point, x_line, y_line)
+    _push_tasks(tree, tasks, node, at, said)
+    _deal_out_atoms(tasks.pool, members, atoms, tree.region, place, x_line, y_line, at)
     return True
 
 
@@ -155,19 +155,19 @@ def _cut_of(cut, rank):
 
 
 @hot_kernel
-def _open_node(tree, work, count, met):
+def _open_node(tree, tasks, count, met):
     """Give the node of the last task slots, and a child to each that holds something; False when room ran out."""
     n_children, total = 0, 0.0
     for k in range(count.size):
         n_children += count[k] > 0
         total += met[k] if k < met.size else 0.0
     tree.need[NODES], tree.need[SLOTS] = n_children, count.size
-    work.need[TASKS] = work.used[TASKS] + n_children
-    if not _has_room(tree, work):
+    tasks.need[TASKS] = tasks.used[TASKS] + n_children
+    if not _has_room(tree, tasks):
         return False
-    row = tree.node[work.task[work.used[TASKS] - 1, NODE]]
-    row[FIRST], row[SIZE] = tree.used[SLOTS], work.task[work.used[TASKS] - 1, POOL_LAST]
-    row[SIZE] -= work.task[work.used[TASKS] - 1, POOL_FIRST]
+    row = tree.node[tasks.task[tasks.used[TASKS] - 1, NODE]]
+    row[FIRST], row[SIZE] = tree.used[SLOTS], tasks.task[tasks.used[TASKS] - 1, POOL_LAST]
+    row[SIZE] -= tasks.task[tasks.used[TASKS] - 1, POOL_FIRST]
     for k in range(count.size):
         slot = row[FIRST] + k
         tree.child[slot], tree.built[slot] = NO_CHILD, count[k]
@@ -180,19 +180,19 @@ def _open_node(tree, work, count, met):
 
 
 @step
-def _has_room(tree, work):
+def _has_room(tree, tasks):
     """Tell whether all that is needed is there; then nothing is needed any more."""
     need, used = tree.need, tree.used
     fits = used[NODES] + need[NODES] <= tree.node.shape[0] and used[SLOTS] + need[SLOTS] <= tree.child.size
     fits = fits and used[CUTS] + need[CUTS] <= tree.cut.shape[0] and used[LINES] + need[LINES] <= tree.line.size
-    fits = fits and used[ENTRIES] + need[ENTRIES] <= tree.atom.size and work.need[TASKS] <= work.task.shape[0]
-    fits = fits and work.need[POOL] <= work.pool.size and work.need[SAID] <= work.said.size
+    fits = fits and used[ENTRIES] + need[ENTRIES] <= tree.atom.size and tasks.need[TASKS] <= tasks.task.shape[0]
+    fits = fits and tasks.need[POOL] <= tasks.pool.size and tasks.need[SAID] <= tasks.said.size
     fits = fits and used[REGIONS] + need[REGIONS] <= tree.region.shape[0]
     if fits:
         for k in range(need.size):
             need[k] = 0
-        for k in range(work.need.size):
-            work.need[k] = 0
+        for k in range(tasks.need.size):
+            tasks.need[k] = 0
     return fits
 
 
@@ -207,17 +207,17 @@ def _starts(count, first):
 
 
 @hot_kernel
-def _push_tasks(tree, work, node, at, said):
+def _push_tasks(tree, tasks, node, at, said):
     """Replace the last task by one for each child, with its part of the pool and of the messages."""
-    top = work.used[TASKS] - 1
+    top = tasks.used[TASKS] - 1
     for k in range(said.shape[0]):
         child = tree.child[tree.node[node, FIRST] + k]
         if child != NO_CHILD:
-            task = work.task[top]
+            task = tasks.task[top]
             task[NODE], task[POOL_FIRST], task[POOL_LAST] = child, at[k], at[k + 1]
             task[SAID_FIRST], task[SAID_LAST] = said[k, 0], said[k, 1]
             top += 1
-    work.used[TASKS] = top
+    tasks.used[TASKS] = top
 
 
 @hot_kernel
@@ -254,10 +254,10 @@ def _deal_out_atoms(pool, members, atoms, region, place, x_line, y_line, at):
 
 
 @kernel
-def _deal_out_messages(work, task, point, x_line, y_line):
+def _deal_out_messages(tasks, task, point, x_line, y_line):
     """Write the messages of a task into a list for each cell, behind its own; return where each begins and ends."""
     rows, n_cells = y_line.size + 1, (x_line.size + 1) * (y_line.size + 1)
-    heard = work.said[task[SAID_FIRST] : task[SAID_LAST]]
+    heard = tasks.said[task[SAID_FIRST] : task[SAID_LAST]]
     cell, count = np.empty(heard.size, np.int64), np.zeros(n_cells, np.int32)
     for i in range(heard.size):
         cell[i] = strip_of(x_line, point[heard[i], 0]) * rows + strip_of(y_line, point[heard[i], 1])
@@ -268,7 +268,7 @@ def _deal_out_messages(work, task, point, x_line, y_line):
         said[k, 0], said[k, 1] = at[k], at[k + 1]
     said[n_cells, 0], said[n_cells, 1] = task[SAID_FIRST], task[SAID_LAST]
     for i in range(heard.size):
-        work.said[at[cell[i]]] = heard[i]
+        tasks.said[at[cell[i]]] = heard[i]
         at[cell[i]] += 1
     return said
 

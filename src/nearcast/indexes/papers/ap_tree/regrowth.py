@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast._jit import hot_kernel, kernel, step
-from nearcast.indexes.papers.ap_tree.construction import Settings, grown, work_of
+from nearcast.indexes.papers.ap_tree.construction import ApTreeSettings, grown, tasks_of
 from nearcast.indexes.papers.ap_tree.layout import (
     AUX,
     COUNT,
@@ -25,7 +25,7 @@ from nearcast.indexes.papers.ap_tree.layout import (
     REGIONS,
     ROOM,
     SLOTS,
-    Tree,
+    ApTreeArrays,
     n_slots,
     without_room,
 )
@@ -34,13 +34,18 @@ from nearcast.indexes.papers.ap_tree.order import ranked_words
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.papers.ap_tree.model import Model
+    from nearcast.indexes.papers.ap_tree.model import CostModel
     from nearcast.indexes.shared.atoms import Atoms
 
 
 def regrown(
-    tree: Tree, nodes: NDArray[np.int64], atoms: Atoms, rank: NDArray[np.int32], model: Model, settings: Settings
-) -> Tree:
+    tree: ApTreeArrays,
+    nodes: NDArray[np.int64],
+    atoms: Atoms,
+    rank: NDArray[np.int32],
+    model: CostModel,
+    settings: ApTreeSettings,
+) -> ApTreeArrays:
     """Build these nodes anew from the atoms they hold; one that is below another of them is built with that."""
     roots, members, said = [], [], []
     queue = np.empty(int(tree.used[NODES]), np.int64)
@@ -52,7 +57,7 @@ def regrown(
     if not roots:
         return tree
     ranks = ranked_words(atoms, np.concatenate(members), rank)
-    return grown(tree, work_of(np.array(roots), members, said), atoms, ranks, model, settings)
+    return grown(tree, tasks_of(np.array(roots), members, said), atoms, ranks, model, settings)
 
 
 def messages_in(point: NDArray[np.float64], region: NDArray[np.float64]) -> NDArray[np.int32]:
@@ -90,12 +95,12 @@ def _cleared(tree, root, queue):
     return held
 
 
-def compacted(tree: Tree) -> Tree:
+def compacted(tree: ApTreeArrays) -> ApTreeArrays:
     """Return the same tree without dead nodes and what belonged to them."""
     node = tree.node[: int(tree.used[NODES])]
     live = np.flatnonzero(node[:, KIND] != DEAD)
     places, place = np.unique(node[live, PLACE], return_inverse=True)
-    fresh = Tree(**{name: np.zeros_like(getattr(tree, name)) for name in Tree._fields})
+    fresh = ApTreeArrays(**{name: np.zeros_like(getattr(tree, name)) for name in ApTreeArrays._fields})
     fresh.region[: len(places)] = tree.region[places]
     number = np.full(len(node), NO_CHILD, np.int32)
     number[live] = np.arange(len(live), dtype=np.int32)

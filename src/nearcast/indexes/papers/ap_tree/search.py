@@ -1,4 +1,4 @@
-"""Matching: which atoms does a message find in the tree? (paper, Algorithm 1)"""
+"""The search of the AP-Tree: the atoms that a message satisfies (paper, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from nearcast.indexes.papers.ap_tree.layout import (
 )
 from nearcast.indexes.papers.ap_tree.order import rank_message
 from nearcast.indexes.shared.atoms import words_hold
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, keep
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, enter, finish_message, keep
 from nearcast.indexes.shared.filters import term_bit
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.predicates import boxes_overlap, message_parts
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ _WAITING, _BLOCK = 512, 64
 _HUGE = 1e37
 
 
-class Scratch(NamedTuple):
-    """Room for one message: the ranks of its words, the nodes still to visit with the first word that counts there.
+class ApTreeScratch(NamedTuple):
+    """Scratch arrays for one message: the ranks of its words, and the stack of nodes with their first relevant word.
 
     `corner` is its rectangle as entries have theirs, `inner` one that is smaller by more than rounding could change it,
     `waiting` the entries that are to be verified.
@@ -52,12 +52,12 @@ class Scratch(NamedTuple):
     waiting: NDArray[np.int32]
 
 
-def scratch_for(longest: int, n_nodes: int, present: Scratch | None) -> Scratch:
+def scratch_for(longest: int, n_nodes: int, present: ApTreeScratch | None) -> ApTreeScratch:
     """Return room for messages of so many words in a tree of so many nodes: the present one if that suffices."""
     if present is not None and longest <= len(present.rank) and n_nodes < len(present.stack):
         return present
     rank, stack = np.empty(max(64, 2 * longest), np.int32), np.empty((n_nodes + n_nodes // 4 + 64, 2), np.int32)
-    return Scratch(rank, stack, np.empty(4, np.float32), np.empty(4, np.float32), np.empty(_WAITING, np.int32))
+    return ApTreeScratch(rank, stack, np.empty(4, np.float32), np.empty(4, np.float32), np.empty(_WAITING, np.int32))
 
 
 @hot_kernel
@@ -95,11 +95,8 @@ def search_tree(tree, rank, atoms, batch, first, found, scratch):
                 verified += n
                 for i in range(n):
                     at = _verify(tree, scratch.waiting[i], atoms, batch, message, part, n_places, scratch, found, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size
 
 
@@ -163,9 +160,7 @@ def _verify(tree, entry, atoms, batch, message, part, n_places, scratch, found, 
         if words_hold(atoms, atom, batch.has):
             at = keep(atoms, atom, batch, message, n_places, found, at)
         return at
-    if at < found.atom.size:
-        found.atom[at] = atom
-    return at + 1
+    return enter(atom, found, at)
 
 
 @step

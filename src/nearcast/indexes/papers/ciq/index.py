@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nearcast.indexes import register
-from nearcast.indexes.papers.ciq.lists import Covered, build_covered, forget_members, set_least_text
+from nearcast.indexes.papers.ciq.lists import CiqSegment, build_segment, forget_members, set_least_text
 from nearcast.indexes.papers.ciq.search import new_scratch, search_messages
 from nearcast.indexes.shared.segmented_index import SegmentedIndex
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
-    from nearcast.indexes.papers.ciq.search import Scratch
-    from nearcast.indexes.shared.segmented_index import Asked, Found
+    from nearcast.indexes.papers.ciq.search import CiqScratch
+    from nearcast.indexes.shared.search_arrays import FoundSlots, MessageColumns
 
 _LEAF, _CELLS = 1000, 13
 
@@ -40,21 +40,27 @@ class CiqIndex(SegmentedIndex):
     def __init__(self, space: Space, *, leaf: int = _LEAF, cells: int = _CELLS):
         super().__init__(space, leaf=leaf, cells=cells)
 
-    def _build(self, rows: NDArray[np.int64]) -> Covered:
+    def _build(self, rows: NDArray[np.int64]) -> CiqSegment:
         leaf, cells = self._options["leaf"], self._options["cells"]
-        return build_covered(self._scored(), rows, self.space, leaf=leaf, cells=cells, n_terms=self._n_weights)
+        return build_segment(self._scored(), rows, self.space, leaf=leaf, cells=cells, n_terms=self._n_weights)
 
-    def _new_scratch(self, segment: Covered, n_weights: int, longest: int) -> Scratch:
+    def _new_scratch(self, segment: CiqSegment, n_weights: int, longest: int) -> CiqScratch:
         return new_scratch(segment, n_weights, longest)
 
     def _search(
-        self, segment: Covered, scratch: Scratch, asked: Asked, found: Found, first: int, counts: NDArray[np.int64]
+        self,
+        segment: CiqSegment,
+        scratch: CiqScratch,
+        batch: MessageColumns,
+        found: FoundSlots,
+        first: int,
+        counts: NDArray[np.int64],
     ) -> int:
         scored, is_earth, n_bits = self._scored(), self.space.is_earth, len(self._row_of).bit_length()
-        return int(search_messages(segment, scored, asked, scratch, found, is_earth, n_bits, first, counts))
+        return int(search_messages(segment, scored, batch, scratch, found, is_earth, n_bits, first, counts))
 
-    def _retune(self, segment: Covered, members: NDArray[np.int32]) -> None:
+    def _retune(self, segment: CiqSegment, members: NDArray[np.int32]) -> None:
         set_least_text(segment, self._scored(), members)
 
-    def _forget(self, segment: Covered, members: NDArray[np.int32]) -> None:
+    def _forget(self, segment: CiqSegment, members: NDArray[np.int32]) -> None:
         forget_members(segment, members)

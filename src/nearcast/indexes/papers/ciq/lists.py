@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, kernel, step
-from nearcast.indexes.papers.ciq.tree import Tree, build_tree, count_covers, place_covers
+from nearcast.indexes.papers.ciq.tree import CiqTree, build_tree, count_covers, place_covers
 from nearcast.indexes.papers.skype.bounds import has_length
 from nearcast.indexes.shared.packed_rtree import point_gap
 from nearcast.similarity import near_of, text_needed
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
-    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.shared.scores import ScoredColumns
 
 
-class Covered(NamedTuple):
+class CiqSegment(NamedTuple):
     """Subscriptions, the cells that cover the space for each, and inverted lists over them.
 
     Member i is the table's row `row[i]`, ascending. Its covering cells are `cover[cover_start[i]:cover_start[i + 1]]`:
@@ -33,7 +33,7 @@ class Covered(NamedTuple):
     `mark` is by member, `number` the mark of the last message.
     """
 
-    tree: Tree
+    tree: CiqTree
     row: NDArray[np.int64]
     cover_start: NDArray[np.int64]
     cover: NDArray[np.int32]
@@ -48,9 +48,9 @@ class Covered(NamedTuple):
     number: NDArray[np.int64]
 
 
-def build_covered(
-    scored: Scored, rows: NDArray[np.int64], space: Space, *, leaf: int, cells: int, n_terms: int
-) -> Covered:
+def build_segment(
+    scored: ScoredColumns, rows: NDArray[np.int64], space: Space, *, leaf: int, cells: int, n_terms: int
+) -> CiqSegment:
     """Build the lists of these rows, each of them covered by at most `cells` cells."""
     point = np.ascontiguousarray(scored.point[rows])
     tree = build_tree(point, space, leaf)
@@ -69,7 +69,7 @@ def build_covered(
     entry, term = np.empty(int(entry_start[-1]), np.int32), np.empty(int(entry_start[-1]), np.int32)
     _place_entries(scored, rows, member, entry_start[:-1].copy(), entry, term)
     first = _list_starts(term, node[entry])
-    covered = Covered(
+    segment = CiqSegment(
         tree=tree,
         row=rows,
         cover_start=cover_start,
@@ -85,10 +85,10 @@ def build_covered(
         number=np.zeros(1, np.int64),
     )
     best = np.empty(len(node))
-    _fill_best(covered, scored, node, space.is_earth, best)
-    covered.best[:] = np.nextafter(best.astype(np.float32), np.float32(2.0))
-    set_least_text(covered, scored, np.arange(len(rows), dtype=np.int32))
-    return covered
+    _fill_best(segment, scored, node, space.is_earth, best)
+    segment.best[:] = np.nextafter(best.astype(np.float32), np.float32(2.0))
+    set_least_text(segment, scored, np.arange(len(rows), dtype=np.int32))
+    return segment
 
 
 def _list_starts(term: NDArray[np.int32], node: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -116,11 +116,11 @@ def _place_entries(scored, rows, member, at, entry, term):
 
 
 @kernel
-def _fill_best(covered, scored, node, is_earth, best):
+def _fill_best(segment, scored, node, is_earth, best):
     """Fill in how near a message in the node of each cover can be."""
     for c in range(node.size):
-        row = covered.row[covered.member[c]]
-        gap = point_gap(is_earth, scored.point[row, 0], scored.point[row, 1], covered.tree.box, node[c])
+        row = segment.row[segment.member[c]]
+        gap = point_gap(is_earth, scored.point[row, 0], scored.point[row, 1], segment.tree.box, node[c])
         best[c] = near_of(gap, scored.max_distance[row])
 
 
@@ -136,18 +136,18 @@ def _least_text(scored, row, best):
 
 
 @hot_kernel
-def set_least_text(covered, scored, members):
+def set_least_text(segment, scored, members):
     """Work out MinT of these members in all their cells."""
     for k in range(members.size):
         i = members[k]
-        for at in range(covered.cover_start[i], covered.cover_start[i + 1]):
-            c = covered.cover[at]
-            covered.least_text[c] = _least_text(scored, covered.row[i], float(covered.best[c]))
+        for at in range(segment.cover_start[i], segment.cover_start[i + 1]):
+            c = segment.cover[at]
+            segment.least_text[c] = _least_text(scored, segment.row[i], float(segment.best[c]))
 
 
 @hot_kernel
-def forget_members(covered, members):
+def forget_members(segment, members):
     """Put these members out of reach of every message."""
     for k in range(members.size):
-        for at in range(covered.cover_start[members[k]], covered.cover_start[members[k] + 1]):
-            covered.least_text[covered.cover[at]] = np.inf
+        for at in range(segment.cover_start[members[k]], segment.cover_start[members[k] + 1]):
+            segment.least_text[segment.cover[at]] = np.inf

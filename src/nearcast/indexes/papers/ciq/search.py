@@ -19,7 +19,7 @@ from nearcast.indexes.shared.scores import topk_score
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.papers.ciq.lists import Covered
+    from nearcast.indexes.papers.ciq.lists import CiqSegment
 
 #: Marks begin again before they are as large as this.
 _MOST_MARKS = 2**31 - 1
@@ -27,8 +27,8 @@ _MOST_MARKS = 2**31 - 1
 _END = 2**31 - 1
 
 
-class Scratch(NamedTuple):
-    """Working memory of a search in one segment.
+class CiqScratch(NamedTuple):
+    """Scratch arrays of a search in one segment.
 
     `times` tells how often each term is said, 0 between messages. `spoken` are the words of the message that have
     lists, `share` what each of them adds to the text of a member, before that is divided by the member's length. Of the
@@ -51,28 +51,28 @@ class Scratch(NamedTuple):
     digits: NDArray[np.int64]
 
 
-def new_scratch(covered: Covered, n_weights: int, longest: int) -> Scratch:
-    """Return working memory for messages of up to `longest` words."""
-    n = len(covered.row)
-    return Scratch(
-        np.zeros(n_weights),
-        np.empty(longest, np.int32),
-        np.empty(longest),
-        np.empty(longest, np.int64),
-        np.empty(longest, np.int64),
-        np.empty(longest, np.int32),
-        np.empty(longest),
-        np.empty((2, 4)),
-        np.empty(len(covered.tree.child) + 4, np.int32),
-        np.zeros(2, np.int64),
-        np.empty(n, np.int32),
-        np.empty(n),
-        np.empty(256, np.int64),
+def new_scratch(segment: CiqSegment, n_weights: int, longest: int) -> CiqScratch:
+    """Return scratch arrays for messages of up to `longest` words."""
+    n = len(segment.row)
+    return CiqScratch(
+        times=np.zeros(n_weights),
+        spoken=np.empty(longest, np.int32),
+        share=np.empty(longest),
+        at=np.empty(longest, np.int64),
+        end=np.empty(longest, np.int64),
+        head=np.empty(longest, np.int32),
+        factor=np.empty(longest),
+        place=np.empty((2, 4)),
+        waiting=np.empty(len(segment.tree.child) + 4, np.int32),
+        tally=np.zeros(2, np.int64),
+        spare_slots=np.empty(n, np.int32),
+        spare_scores=np.empty(n),
+        digits=np.empty(256, np.int64),
     )
 
 
 @hot_kernel
-def search_messages(covered, scored, asked, scratch, found, is_earth, n_bits, first, counts):
+def search_messages(segment, scored, batch, scratch, found, is_earth, n_bits, first, counts):
     """Search for the messages from `first` on, as long as the next one's answers are sure to fit.
 
     Answers are written one message after the other, in order of their slots; `counts` gets how many each has. Returns
@@ -80,8 +80,8 @@ def search_messages(covered, scored, asked, scratch, found, is_earth, n_bits, fi
     """
     at = np.int64(0)  # a plain 0 is a type of its own to Numba, and every step would be compiled for it as well
     message = first
-    while message < counts.size and found.slots.size - at >= covered.row.size:
-        n = _search_one(covered, scored, asked, scratch, found, is_earth, message, at)
+    while message < counts.size and found.slots.size - at >= segment.row.size:
+        n = _search_one(segment, scored, batch, scratch, found, is_earth, message, at)
         sort_scored(found.slots, found.scores, at, n, n_bits, scratch.spare_slots, scratch.spare_scores, scratch.digits)
         counts[message] = n
         at += n
@@ -90,37 +90,37 @@ def search_messages(covered, scored, asked, scratch, found, is_earth, n_bits, fi
 
 
 @step
-def _search_one(covered, scored, asked, scratch, found, is_earth, message, at):
+def _search_one(segment, scored, batch, scratch, found, is_earth, message, at):
     """Write the answers to one message from `at` on; return how many."""
-    first, last = asked.term_start[message], asked.term_start[message + 1]
-    other = asked.totals[message, 2]
-    n_words = _spoken_words(covered, scored.weight, asked.terms, first, last, scratch, other)
+    first, last = batch.term_start[message], batch.term_start[message + 1]
+    other = batch.totals[message, 2]
+    n_words = _spoken_words(segment, scored.weight, batch.terms, first, last, scratch, other)
     # Where the message has no length to divide by, its text may be anything.
     is_unsure = other > 0.0 and not has_length(other)
-    n_places = message_parts(asked.box, message, scratch.place)
-    number = _next_number(covered)
-    n, tree = 0, covered.tree
+    n_places = message_parts(batch.box, message, scratch.place)
+    number = _next_number(segment)
+    n, tree = 0, segment.tree
     n_waiting = 1
     scratch.waiting[0] = 0
     while n_waiting > 0 and n_words > 0:
         n_waiting -= 1
         node = scratch.waiting[n_waiting]
-        n_lists = _open_lists(covered, scratch, n_words, node)
-        n = _walk(covered, scored, asked, scratch, found, is_earth, message, number, is_unsure, n_lists, n, at)
+        n_lists = _open_lists(segment, scratch, n_words, node)
+        n = _walk(segment, scored, batch, scratch, found, is_earth, message, number, is_unsure, n_lists, n, at)
         if tree.child[node] != NO_CHILD:
             for k in range(tree.child[node], tree.child[node] + 4):
                 if place_touches(scratch.place, n_places, tree.box, k):
                     scratch.waiting[n_waiting] = k
                     n_waiting += 1
     for i in range(first, last):
-        t = asked.terms[i]
+        t = batch.terms[i]
         if 0 <= t < scratch.times.size:
             scratch.times[t] = 0.0
     return n
 
 
 @step
-def _spoken_words(covered, weight, terms, first, last, scratch, other):
+def _spoken_words(segment, weight, terms, first, last, scratch, other):
     """Count the words of a message, and list those that have lists, each once, with their shares; return how many."""
     times = scratch.times
     n = 0
@@ -129,7 +129,7 @@ def _spoken_words(covered, weight, terms, first, last, scratch, other):
         if t < 0 or t >= times.size:
             continue
         times[t] += 1.0
-        if times[t] == 1.0 and t + 1 < covered.term_start.size and covered.term_start[t] < covered.term_start[t + 1]:
+        if times[t] == 1.0 and t + 1 < segment.term_start.size and segment.term_start[t] < segment.term_start[t + 1]:
             scratch.spoken[n] = t
             n += 1
     length = math.sqrt(other) if has_length(other) else np.inf
@@ -140,37 +140,37 @@ def _spoken_words(covered, weight, terms, first, last, scratch, other):
 
 
 @step
-def _next_number(covered):
+def _next_number(segment):
     """Return the mark of this message; marks begin again at 0 before they are exhausted."""
-    covered.number[0] += 1
-    if covered.number[0] >= _MOST_MARKS:
-        covered.mark[:] = -1
-        covered.number[0] = 0
-    return covered.number[0]
+    segment.number[0] += 1
+    if segment.number[0] >= _MOST_MARKS:
+        segment.mark[:] = -1
+        segment.number[0] = 0
+    return segment.number[0]
 
 
 @step
-def _open_lists(covered, scratch, n_words, node):
+def _open_lists(segment, scratch, n_words, node):
     """Put the cursors at the beginning of the lists that the message's words have in a node; return how many."""
     n = 0
     for j in range(n_words):
         t = scratch.spoken[j]
-        low, high = covered.term_start[t], covered.term_start[t + 1]
+        low, high = segment.term_start[t], segment.term_start[t + 1]
         while low < high:
             middle = (low + high) // 2
-            if covered.list_node[middle] < node:
+            if segment.list_node[middle] < node:
                 low = middle + 1
             else:
                 high = middle
-        if low < covered.term_start[t + 1] and covered.list_node[low] == node:
-            scratch.at[n], scratch.end[n] = covered.list_start[low], covered.list_start[low + 1]
-            scratch.factor[n], scratch.head[n] = scratch.share[j], covered.entry[scratch.at[n]]
+        if low < segment.term_start[t + 1] and segment.list_node[low] == node:
+            scratch.at[n], scratch.end[n] = segment.list_start[low], segment.list_start[low + 1]
+            scratch.factor[n], scratch.head[n] = scratch.share[j], segment.entry[scratch.at[n]]
             n += 1
     return n
 
 
 @step
-def _walk(covered, scored, asked, scratch, found, is_earth, message, number, is_unsure, n_lists, n, at):
+def _walk(segment, scored, batch, scratch, found, is_earth, message, number, is_unsure, n_lists, n, at):
     """Merge the lists of a node by subscription, and verify who has enough text; return the number of answers."""
     head, factor = scratch.head, scratch.factor
     while n_lists > 0:
@@ -187,27 +187,27 @@ def _walk(covered, scored, asked, scratch, found, is_earth, message, number, is_
             scratch.tally[LOOKED_AT] += 1
             scratch.at[j] += 1
             if scratch.at[j] < scratch.end[j]:
-                head[j] = covered.entry[scratch.at[j]]
+                head[j] = segment.entry[scratch.at[j]]
                 j += 1
             else:
                 n_lists -= 1
                 scratch.at[j], scratch.end[j] = scratch.at[n_lists], scratch.end[n_lists]
                 head[j], factor[j] = head[n_lists], factor[n_lists]
-        if text >= covered.least_text[cover] or is_unsure:
-            i = covered.member[cover]
-            if covered.mark[i] != number:
-                covered.mark[i] = number
-                n += _verify(scored, asked, scratch, found, is_earth, message, covered.row[i], at + n)
+        if text >= segment.least_text[cover] or is_unsure:
+            i = segment.member[cover]
+            if segment.mark[i] != number:
+                segment.mark[i] = number
+                n += _verify(scored, batch, scratch, found, is_earth, message, segment.row[i], at + n)
     return n
 
 
 @step
-def _verify(scored, asked, scratch, found, is_earth, message, row, at):
+def _verify(scored, batch, scratch, found, is_earth, message, row, at):
     """Write the row at `at` if the message concerns it; return 1 then, else 0."""
     if found.slot_of[row] < 0:
         return 0
     scratch.tally[VERIFIED] += 1
-    score = topk_score(scored, row, scratch.times, asked.totals, is_earth, asked.box, message)
+    score = topk_score(scored, row, scratch.times, batch.totals, is_earth, batch.box, message)
     if score < 0.0 or score < scored.threshold[row]:
         return 0
     found.slots[at], found.scores[at] = found.slot_of[row], score

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NO_CHILD = -1
 
 
-class Tree(NamedTuple):
+class CiqTree(NamedTuple):
     """Node i is the rectangle `box[i]`, cut at `cut[i]` into the four nodes from `child[i]` on; -1 in leaves.
 
     On a plane the outermost nodes go on for ever: together the leaves hold every place there is.
@@ -28,14 +28,14 @@ class Tree(NamedTuple):
     child: NDArray[np.int32]
 
 
-def build_tree(point: NDArray[np.float64], space: Space, leaf: int) -> Tree:
+def build_tree(point: NDArray[np.float64], space: Space, leaf: int) -> CiqTree:
     """Cut the space in four, again and again, until no leaf has more than `leaf` points."""
     root = whole_space(point, space)
     box, cut, child = _cut_nodes(point, root, leaf)
     if not space.is_earth:
         for side, beyond in enumerate((-np.inf, -np.inf, np.inf, np.inf)):
             box[box[:, side] == root[side], side] = beyond
-    return Tree(box, cut, child)
+    return CiqTree(box, cut, child)
 
 
 @kernel

@@ -13,15 +13,15 @@ another place, and it goes into the trie. A list in a trie that overflows become
 `threshold` atoms with the same words are small in a cell, the half of them with the smallest overlap goes one level
 down, into the cells they touch. Those wider than half a cell stay, and at the finest level all do. Cells of one parent
 share a list for an atom in several of them. A message goes from the coarsest cell to the finest; only those of its
-keywords that are frequent in a cell are asked below it.
+keywords that are frequent in a cell are looked up below it.
 
 What differs from the authors' code, and why:
 
 - Atoms can be removed, and so replaced. Each frequent keyword of a cell counts the atoms with it in tries of the cell
-  and below it: it is frequent as long as there are any, for an atom below a cell needs all of its keywords asked
-  there. It also counts those below alone, and is not asked further down if there are none. A node of a trie with few
-  atoms left and no children becomes a list again. Atoms do not come back up one by one: when more than half are gone
-  the index is built anew.
+  and below it: it is frequent as long as there are any, for an atom below a cell needs all of its keywords looked up
+  there. It also counts those below alone, and is not looked up further down if there are none. A node of a trie with
+  few atoms left and no children becomes a list again. Atoms do not come back up one by one: when more than half are
+  gone the index is built anew.
 - Words in tries are ordered by how rare they were when the index was built, the rarest first, not by the alphabet:
   messages then visit the tries of their rarest words, which are the smallest.
 - Half of the small atoms go down at `threshold`, where the code allows four times as many: that halved the number of
@@ -39,7 +39,7 @@ What differs from the authors' code, and why:
   dismiss most atoms, and decide on most of those that hold, without a look at the atom itself. A message looks up all
   it can at once, because most of its time goes into waiting for memory.
 
-Time: for each level and each keyword still asked there one look into the map, at most `threshold` entries for a rare
+Time: for each level and each keyword still needed there one look into the map, at most `threshold` entries for a rare
 keyword, and for a frequent one the nodes of its trie that the message's words lead to. An atom is inserted in as many
 looks as it has words, times the levels it goes down, times the cells it then touches. Space: 32 bytes for each entry,
 with room to spare, 16 for each slot of the map, of which at most 60 % are taken, 64 for each node.

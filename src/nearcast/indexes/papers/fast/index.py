@@ -28,7 +28,7 @@ from nearcast.indexes.papers.fast.layout import (
 from nearcast.indexes.papers.fast.removal import N_VISIT, remove_atoms
 from nearcast.indexes.papers.fast.search import room_for, search_pyramid
 from nearcast.indexes.papers.keyword_first import count_words
-from nearcast.indexes.shared.boolean_index import Batch, BooleanIndex, Found
+from nearcast.indexes.shared.boolean_index import BooleanBatch, BooleanIndex, FoundAtoms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,7 +97,7 @@ class FastIndex(BooleanIndex):
         visit = np.empty((5 * self._deepest + 8, N_VISIT), np.int64)
         remove_atoms(self._pyramid, self._atoms, atoms, visit, np.empty(self._most_words + 1, np.int64))
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         self._know_terms(len(batch.has))
         room = room_for(self._deepest + 1, len(batch.word), self._most_words)
         return int(search_pyramid(self._pyramid, self._atoms, batch, room, first, found))
@@ -118,17 +118,17 @@ class FastIndex(BooleanIndex):
         slot = np.zeros((n_slots, 2), np.int64)
         slot[:, 0] = VACANT
         return Pyramid(
-            slot,
-            _lines(n_atoms // 16 + 64, np.int64),
-            _lines(n_atoms + n_atoms // 2 + 256, np.int32),
-            np.full(32, -1, np.int64),
-            state,
-            np.zeros(0, np.int64),
-            np.zeros(0, np.int64),
-            np.zeros((2, 3)),
-            _lines(0, np.int64),
-            np.empty(1, np.int32),
-            np.empty(4, np.int64),
+            slot=slot,
+            node=_lines(n_atoms // 16 + 64, np.int64),
+            entry=_lines(n_atoms + n_atoms // 2 + 256, np.int32),
+            free=np.full(32, -1, np.int64),
+            state=state,
+            wanted=np.zeros(0, np.int64),
+            rank=np.zeros(0, np.int64),
+            frame=np.zeros((2, 3)),
+            task=_lines(0, np.int64),
+            word=np.empty(1, np.int32),
+            rect=np.empty(4, np.int64),
         )
 
     def _make_ready_for(self, atoms: NDArray[np.int32]) -> None:

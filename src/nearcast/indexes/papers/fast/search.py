@@ -38,31 +38,31 @@ from nearcast.indexes.papers.fast.layout import (
     step_of,
     term_bit,
 )
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, verify
-from nearcast.indexes.shared.kernel_message import begin_message, end_message, sort_words
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, enter, finish_message, verify
+from nearcast.indexes.shared.kernel_message import begin_message, sort_words
 from nearcast.indexes.shared.predicates import boxes_overlap, message_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Columns of a stop on the way of a message: a cell (S_NODE is -1), or a node of a trie in a cell of this level, asked
-#: for the cell's frequent words from S_FROM on.
+#: Columns of a stop on the way of a message: a cell (S_NODE is -1), or a node of a trie in a cell of this level, where
+#: the cell's frequent words from S_FROM on are looked up.
 S_LEVEL, S_X, S_Y, S_NODE, S_FROM = range(5)
 _A_CELL = -1
-#: Columns of a question: where its slot should be, its key, the level, and from where the words of a next node count
-#: (-1: the question is to a cell). A_FIRST is only read ahead.
+#: Columns of a lookup: where its slot should be, its key, the level, and from where the words of a next node count
+#: (-1: the lookup is to a cell). A_FIRST is only read ahead.
 A_SLOT, A_KEY, A_LEVEL, A_FROM, A_FIRST = range(5)
-#: Columns of a frequent keyword or a node that was found: its node, and what the question was.
+#: Columns of a frequent keyword or a node that was found: its node, and what the lookup was.
 F_NODE, F_TERM, F_LEVEL, F_FROM, F_FIRST = range(5)
-#: As many questions at a time as the processor can wait for together, and more.
+#: As many lookups at a time as the processor can wait for together, and more.
 _AT_ONCE = 128
 _MANY_LISTS = 1024
 
 
-class Room(NamedTuple):
-    """Room for the way of a message.
+class FastScratch(NamedTuple):
+    """Scratch arrays for one message: the stack of cells and trie nodes to visit, and the lists found so far.
 
-    `alive[l, :n_alive[l]]` are the words a cell of level l is asked for, those of its parent that go on;
+    `alive[l, :n_alive[l]]` are the words to look up in a cell of level l, those of its parent that go on;
     `frequent[l, :n_frequent[l]]` those of them that are frequent there. Both have the rarest first.
     """
 
@@ -71,7 +71,7 @@ class Room(NamedTuple):
     frequent: NDArray[np.int32]
     n_frequent: NDArray[np.int64]
     stop: NDArray[np.int64]
-    question: NDArray[np.int64]
+    lookup: NDArray[np.int64]
     frequent_found: NDArray[np.int64]
     a_list: NDArray[np.int64]
     ahead: NDArray[np.int32]
@@ -79,22 +79,22 @@ class Room(NamedTuple):
     cell: NDArray[np.int64]
 
 
-def room_for(n_levels: int, n_message_words: int, n_atom_words: int) -> Room:
+def room_for(n_levels: int, n_message_words: int, n_atom_words: int) -> FastScratch:
     """Return room for messages with so many words at most, of a pyramid whose atoms have so many at most."""
     n_words = n_message_words + 1
     rows, at_once = (n_levels + 1, n_words), max(_AT_ONCE, n_words)
-    return Room(
-        np.empty(rows, np.int32),
-        np.zeros(n_levels + 1, np.int64),
-        np.empty(rows, np.int32),
-        np.zeros(n_levels + 1, np.int64),
-        np.empty(((n_levels + n_atom_words + 1) * (at_once + 4), 5), np.int64),
-        np.empty((at_once, 5), np.int64),
-        np.empty((at_once, 5), np.int64),
-        np.empty(_MANY_LISTS + at_once, np.int64),
-        np.empty(_MANY_LISTS + at_once, np.int32),
-        np.empty(4, np.int64),
-        np.empty(3, np.int64),
+    return FastScratch(
+        alive=np.empty(rows, np.int32),
+        n_alive=np.zeros(n_levels + 1, np.int64),
+        frequent=np.empty(rows, np.int32),
+        n_frequent=np.zeros(n_levels + 1, np.int64),
+        stop=np.empty(((n_levels + n_atom_words + 1) * (at_once + 4), 5), np.int64),
+        lookup=np.empty((at_once, 5), np.int64),
+        frequent_found=np.empty((at_once, 5), np.int64),
+        a_list=np.empty(_MANY_LISTS + at_once, np.int64),
+        ahead=np.empty(_MANY_LISTS + at_once, np.int32),
+        rect=np.empty(4, np.int64),
+        cell=np.empty(3, np.int64),
     )
 
 
@@ -116,11 +116,8 @@ def search_pyramid(pyramid, atoms, batch, room, first, found):
                 for i in range(n_lists):
                     looked_at += length_of(room.a_list[i])
                 verified, at = _read(pyramid, atoms, batch, message, part, n_places, room, n_lists, found, verified, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size
 
 
@@ -145,24 +142,24 @@ def _gather(pyramid, room, n_stops):
     """Go on until no stop is left or the lists are many; return how many stops are left and how many lists there are.
 
     Stops are taken last in, first out: all of a cell and below it before its neighbour, so that the words of the cell
-    stand in their rows of `room` as long as they are asked for. A point has one cell a level, and so several stops at
-    a time will do, as many as there is room for their questions.
+    stand in their rows of `room` as long as they are needed. A point has one cell a level, so several stops are taken
+    at a time, as many as there is room for their lookups.
     """
     is_point = room.rect[0] == room.rect[2] and room.rect[1] == room.rect[3]
-    at_once = room.question.shape[0] // room.alive.shape[1] if is_point else 1
+    at_once = room.lookup.shape[0] // room.alive.shape[1] if is_point else 1
     n_lists = 0
-    while n_stops > 0 and n_lists + room.question.shape[0] <= room.a_list.size:
+    while n_stops > 0 and n_lists + room.lookup.shape[0] <= room.a_list.size:
         first = max(0, n_stops - at_once)
-        n_questions = _ask(pyramid, room, first, n_stops)
-        n_found, n_lists = _hear(pyramid, room, n_questions, n_lists)
+        n_lookups = _plan_lookups(pyramid, room, first, n_stops)
+        n_found, n_lists = _look_up(pyramid, room, n_lookups, n_lists)
         n_stops, n_lists = _go_on(pyramid, room, n_found, first, n_lists)
         n_stops = _add_children(room, n_stops)
     return n_stops, n_lists
 
 
 @step
-def _ask(pyramid, room, first, n_stops):
-    """List what the stops from `first` on must look up; return how many questions. A cell among them is noted."""
+def _plan_lookups(pyramid, room, first, n_stops):
+    """List the keys that the stops from `first` on must look up; return how many. A cell among them is noted."""
     room.cell[0] = -1
     n = 0
     for s in range(first, n_stops):
@@ -172,36 +169,36 @@ def _ask(pyramid, room, first, n_stops):
             room.n_frequent[level] = room.n_alive[level + 1] = 0
             prefix = cell_prefix(level, room.stop[s, S_X], room.stop[s, S_Y])
             for i in range(room.n_alive[level]):
-                _add_question(pyramid.slot, room.question, n, prefix, room.alive[level, i], level, -1)
+                _add_lookup(pyramid.slot, room.lookup, n, prefix, room.alive[level, i], level, -1)
                 n += 1
         else:
             prefix, mask = pyramid.state[N_CELLS] + node, pyramid.node[node, MASK]
             for i in range(start, room.n_frequent[level]):
                 if mask & term_bit(room.frequent[level, i]):
-                    _add_question(pyramid.slot, room.question, n, prefix, room.frequent[level, i], level, i + 1)
+                    _add_lookup(pyramid.slot, room.lookup, n, prefix, room.frequent[level, i], level, i + 1)
                     n += 1
     return n
 
 
 @step
-def _add_question(slot, question, n, prefix, term, level, start):
+def _add_lookup(slot, lookup, n, prefix, term, level, start):
     at = home_of(prefix, term, slot.shape[0])
-    question[n, A_SLOT], question[n, A_KEY], question[n, A_LEVEL], question[n, A_FROM] = (
+    lookup[n, A_SLOT], lookup[n, A_KEY], lookup[n, A_LEVEL], lookup[n, A_FROM] = (
         at,
         key_of(prefix, term),
         level,
         start,
     )
-    question[n, A_FIRST] = slot[at, KEY]
+    lookup[n, A_FIRST] = slot[at, KEY]
 
 
 @step
-def _hear(pyramid, room, n_questions, n_lists):
-    """Look up what is asked: lists are gathered, nodes kept for the next step; return how many of both there are."""
-    slot, node, question, found = pyramid.slot, pyramid.node, room.question, room.frequent_found
+def _look_up(pyramid, room, n_lookups, n_lists):
+    """Look up the listed keys: lists are gathered, nodes kept for the next step; return how many of both there are."""
+    slot, node, lookup, found = pyramid.slot, pyramid.node, room.lookup, room.frequent_found
     last, n = slot.shape[0] - 1, 0
-    for q in range(n_questions):
-        at, key = question[q, A_SLOT], question[q, A_KEY]
+    for q in range(n_lookups):
+        at, key = lookup[q, A_SLOT], lookup[q, A_KEY]
         while slot[at, KEY] != key and slot[at, KEY] != VACANT:
             at = (at + 1) & last
         if slot[at, KEY] == VACANT:
@@ -211,7 +208,7 @@ def _hear(pyramid, room, n_questions, n_lists):
             n_lists = _add_list(pyramid.entry, room, holds, n_lists)
             continue
         found[n, F_NODE], found[n, F_TERM] = ~holds, (key & ROW_MASK) - 1
-        found[n, F_LEVEL], found[n, F_FROM] = question[q, A_LEVEL], question[q, A_FROM]
+        found[n, F_LEVEL], found[n, F_FROM] = lookup[q, A_LEVEL], lookup[q, A_FROM]
         found[n, F_FIRST] = node[~holds, OWN]
         n += 1
     return n, n_lists
@@ -250,7 +247,7 @@ def _go_on(pyramid, room, n_found, n_stops, n_lists):
 
 @step
 def _add_children(room, n_stops):
-    """Go on from the cell that was asked, if any, to the cells below it that the message touches with a word alive."""
+    """Go on from the cell just looked up, if any, to the cells below it that the message touches with a word alive."""
     level, x, y = room.cell[0], room.cell[1], room.cell[2]
     if level >= 0 and room.n_alive[level + 1] > 0:
         rect, shift = room.rect, STEP_BITS - level - 1
@@ -281,9 +278,7 @@ def _read(pyramid, atoms, batch, message, part, n_places, room, n_lists, found, 
             inside = (entry[row, X_MIN] < x_max) & (entry[row, X_MAX] > x_min)
             inside &= (entry[row, Y_MIN] < y_max) & (entry[row, Y_MAX] > y_min)
             if inside or boxes_overlap(atoms.box, atom, place[part, 0], place[part, 1], place[part, 2], place[part, 3]):
-                if at < found.atom.size:
-                    found.atom[at] = atom
-                at += 1
+                at = enter(atom, found, at)
     return verified, at
 
 

@@ -1,4 +1,4 @@
-"""The indexes `ir-tree-1` and `ir-tree-100`: R-trees whose nodes know their words, baselines of the STAMP paper.
+"""The indexes `ir-tree-1` and `ir-tree-100`: R-trees with inverted files at their nodes, baselines of the STAMP paper.
 
 The IR-tree (Cong, Jensen, Wu: VLDB 2009; Li and others: TKDE 2011) as the STAMP paper extends it (ICDE 2015, section
 VII, "Baselines"): every node has an inverted file of the words below it and keeps the least and greatest text weight,
@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.indexes import register
-from nearcast.indexes.papers.ir_similar.search import Work, new_cursors, new_work, search_trees
+from nearcast.indexes.papers.ir_similar.search import IrSimilarScratch, new_cursors, new_scratch, search_trees
 from nearcast.indexes.papers.ir_similar.tree import IrTree, build_ir_tree
 from nearcast.indexes.shared.forest import checked_fan_out
-from nearcast.indexes.shared.kernel_message import Asked
+from nearcast.indexes.shared.kernel_message import KernelMessages
 from nearcast.indexes.shared.one_by_one import Search
 from nearcast.indexes.shared.rebuilt_index import RebuiltIndex
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
-    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.shared.scores import ScoredColumns
 
 _FAN_OUT = 200
 #: Trees along each of text weight and threshold, for `ir-tree-100`.
@@ -51,35 +51,35 @@ _STEPS = 10
 _PAPER = "STAMP (ICDE 2015), section VII: {}, after IR-tree (VLDB 2009)"
 
 
-class _Built(NamedTuple):
+class _IrSimilarStructure(NamedTuple):
     tree: IrTree
-    work: Work
+    scratch: IrSimilarScratch
 
 
-class _IrTreeIndex(RebuiltIndex):
+class _IrSimilarIndex(RebuiltIndex):
     def __init__(self, space: Space, *, fan_out: int = _FAN_OUT):
         super().__init__(space, **checked_fan_out(self.info.name, fan_out))
         self._fan_out = fan_out
 
-    def _group(self, scored: Scored, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _group(self, scored: ScoredColumns, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of the tree that each row belongs to."""
         return np.zeros(len(rows), np.int64)
 
-    def _build(self, rows: NDArray[np.int64]) -> _Built:
+    def _build(self, rows: NDArray[np.int64]) -> _IrSimilarStructure:
         scored = self._scored()
         tree = build_ir_tree(scored, rows, self._group(scored, rows), self._fan_out, self._n_weights)
         self._scored_rows = None  # the tree has a copy, in its own order
-        return _Built(tree, new_work(tree))
+        return _IrSimilarStructure(tree, new_scratch(tree))
 
-    def _searcher(self, built: _Built, asked: Asked) -> Search:
-        slot_of, is_earth, cursors = self._slot_of, self.space.is_earth, new_cursors(len(asked.word))
+    def _searcher(self, built: _IrSimilarStructure, batch: KernelMessages) -> Search:
+        slot_of, is_earth, cursors = self._slot_of, self.space.is_earth, new_cursors(len(batch.word))
         return lambda *call: int(
-            search_trees(built.tree, slot_of, asked, is_earth, built.work, cursors, *call),
+            search_trees(built.tree, slot_of, batch, is_earth, built.scratch, cursors, *call),
         )
 
 
 @register("ir-tree-1", kinds=("similar",), paper=_PAPER.format("IRTREE-1"), options={"fan_out": _FAN_OUT})
-class IrTree1Index(_IrTreeIndex):
+class IrTree1Index(_IrSimilarIndex):
     """One IR-tree with bounds on everything a score depends on, for scored subscriptions.
 
     >>> from nearcast.geo import Space
@@ -89,7 +89,7 @@ class IrTree1Index(_IrTreeIndex):
 
 
 @register("ir-tree-100", kinds=("similar",), paper=_PAPER.format("IRTREE-100"), options={"fan_out": _FAN_OUT})
-class IrTree100Index(_IrTreeIndex):
+class IrTree100Index(_IrSimilarIndex):
     """One IR-tree for each tenth of text weights and thresholds.
 
     >>> from nearcast.geo import Space
@@ -97,7 +97,7 @@ class IrTree100Index(_IrTreeIndex):
     0
     """
 
-    def _group(self, scored: Scored, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _group(self, scored: ScoredColumns, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return _tenth(scored.text_weight[rows]) * _STEPS + _tenth(scored.threshold[rows])
 
 

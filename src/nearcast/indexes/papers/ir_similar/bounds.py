@@ -1,4 +1,4 @@
-"""What the nodes of an IR-tree know of the subscriptions below, and the best score that lets any of them have."""
+"""Score bounds of IR-tree nodes: what a node stores of the subscriptions below, and the best score they can have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.indexes.shared.forest import Forest
-    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.shared.scores import ScoredColumns
 
 
 class Bounds(NamedTuple):
@@ -33,7 +33,7 @@ class Bounds(NamedTuple):
     counting: NDArray[np.uint8]
 
 
-def bounds_of(forest: Forest, scored: Scored) -> Bounds:
+def bounds_of(forest: Forest, scored: ScoredColumns) -> Bounds:
     """Return the bounds of all nodes over subscriptions by position."""
     n = len(forest.box)
     bounds = Bounds(

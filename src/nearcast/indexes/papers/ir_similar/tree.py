@@ -9,14 +9,14 @@ import numpy as np
 from nearcast._jit import kernel
 from nearcast.indexes.papers.ir_similar.bounds import Bounds, bounds_of
 from nearcast.indexes.shared.forest import Forest, build_forest, taken
-from nearcast.indexes.shared.scores import Scored
-from nearcast.indexes.shared.word_lists import NEEDS, WordLists, ledger_of, lists_of
+from nearcast.indexes.shared.scores import ScoredColumns
+from nearcast.indexes.shared.word_lists import NEEDS, WordPostings, ledger_of, lists_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Holders(NamedTuple):
+class TermNodes(NamedTuple):
     """The nodes with term t below are `node[start[t]:start[t + 1]]`, ascending, roots apart."""
 
     start: NDArray[np.int64]
@@ -26,7 +26,7 @@ class Holders(NamedTuple):
 class IrTree(NamedTuple):
     """Trees over positions; position p is row `row[p]` of the table, and `scored` holds its columns by position.
 
-    The inverted file of a node is no array of its own: for a word it is the stretch of its `holders`, or in a leaf of
+    The inverted file of a node is no array of its own: for a word it is the stretch of `term_nodes`, or in a leaf of
     its `lists`, that lies among the children of the node.
 
     `ledger` is by position. The positions of leaf i that need no word are
@@ -35,10 +35,10 @@ class IrTree(NamedTuple):
 
     forest: Forest
     bounds: Bounds
-    holders: Holders
-    lists: WordLists
+    term_nodes: TermNodes
+    lists: WordPostings
     row: NDArray[np.int64]
-    scored: Scored
+    scored: ScoredColumns
     ledger: NDArray[np.float32]
     wordless: NDArray[np.int32]
     wordless_first: NDArray[np.int64]
@@ -46,7 +46,7 @@ class IrTree(NamedTuple):
 
 
 def build_ir_tree(
-    scored: Scored, rows: NDArray[np.int64], group: NDArray[np.int64], fan_out: int, n_terms: int
+    scored: ScoredColumns, rows: NDArray[np.int64], group: NDArray[np.int64], fan_out: int, n_terms: int
 ) -> IrTree:
     """Return a tree over each group of these rows."""
     forest, order = build_forest(scored.point[rows], group, fan_out)
@@ -56,20 +56,20 @@ def build_ir_tree(
     wordless = np.flatnonzero(ledger[:, NEEDS] <= 0.0)
     lists = lists_of(held, np.arange(len(row)), n_terms)
     return IrTree(
-        forest,
-        bounds_of(forest, held),
-        _holders(forest, lists),
-        lists,
-        row,
-        held,
-        ledger,
-        wordless.astype(np.int32),
-        np.searchsorted(wordless, forest.first),
-        np.searchsorted(wordless, forest.last),
+        forest=forest,
+        bounds=bounds_of(forest, held),
+        term_nodes=_term_nodes(forest, lists),
+        lists=lists,
+        row=row,
+        scored=held,
+        ledger=ledger,
+        wordless=wordless.astype(np.int32),
+        wordless_first=np.searchsorted(wordless, forest.first),
+        wordless_last=np.searchsorted(wordless, forest.last),
     )
 
 
-def _holders(forest: Forest, lists: WordLists) -> Holders:
+def _term_nodes(forest: Forest, lists: WordPostings) -> TermNodes:
     """Return the nodes that have each word, but for roots."""
     n_nodes = len(forest.box)
     leaves = np.flatnonzero(forest.is_leaf)
@@ -82,7 +82,7 @@ def _holders(forest: Forest, lists: WordLists) -> Holders:
     node = np.empty(int(start[-1]), np.int32)
     seen[:] = -1
     _walk_up(forest.parent, lists.start, lists.row, leaf_of, seen, start[:-1].copy(), node)
-    return Holders(start, node)
+    return TermNodes(start, node)
 
 
 @kernel

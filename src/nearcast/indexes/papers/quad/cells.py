@@ -18,7 +18,7 @@ from nearcast.indexes.papers.quad.traffic import DEEPEST, share_of
 
 #: Columns of a node: the first of four children or -1, and its list.
 CHILD, FIRST, LENGTH, ROOM = 0, 1, 2, 3
-#: Columns of what is seldom asked of a node.
+#: Columns of what is seldom read of a node.
 PARENT, LIMIT = 0, 1
 #: Cells that an atom is kept in at most.
 MOST_CELLS = 256
@@ -49,12 +49,15 @@ def covers(steps, i, level, x, y):
 
 
 @step
-def best_cells(nodes, node, level, x, y, steps, i, chance, traffic, update, path, total, out):
-    """Write the cheapest cells for rectangle i from this cell down; return how many there are.
+def best_cells(nodes, node, cell, steps, i, chance, traffic, update, room):
+    """Write the cheapest cells for rectangle i from a node, whose `cell` is (level, x, y), down; return how many.
 
-    `path[d]` is a cell at depth d: node, x, y, quarters seen, cells before it; `total[d]` the cost of those quarters.
+    `room` is three arrays: `path[d]` is a cell at depth d, as node, x, y, quarters seen, cells before it; `total[d]` is
+    the cost of those quarters; `out` takes the cells.
     """
-    path[0, 0], path[0, 1], path[0, 2], path[0, 3], path[0, 4] = node, x, y, 0, 0
+    path, total, out = room
+    level = cell[0]
+    path[0, 0], path[0, 1], path[0, 2], path[0, 3], path[0, 4] = node, cell[1], cell[2], 0, 0
     total[0] = 0.0
     depth, n = 0, 0
     while True:
@@ -90,12 +93,10 @@ def assign(nodes, start, cell, steps, chance, traffic, update, done, room, pair_
     Item i goes into the tree from the node `start[i]` on, the same `cell` (level, x, y) in every tree. `room` is what
     `best_cells` writes to.
     """
-    path, total, out = room
+    out = room[2]
     n = 0
     for i in range(done, start.size):
-        k = best_cells(
-            nodes, start[i], cell[0], cell[1], cell[2], steps, i, chance[i], traffic, update, path, total, out
-        )
+        k = best_cells(nodes, start[i], cell, steps, i, chance[i], traffic, update, room)
         if n + k > pair_node.size:
             return i, n
         for j in range(k):

@@ -30,7 +30,7 @@ class EntryArrays(NamedTuple):
     box: NDArray[np.float32]
 
 
-class Entries:
+class EntryLists:
     """Lists of entries in one array. A list without room moves to the end of the array, with twice as much."""
 
     def __init__(self, width: int):
@@ -110,8 +110,9 @@ def in_reach(box, i, place, p):
 
 
 @step
-def search_list(entries, lists, k, low, high, p, n_places, atoms, batch, message, found, at, verified):
-    """Look at the list in row k of `lists`; return the number of atoms found and verified until now."""
+def search_list(entries, lists, k, lacks, p, n_places, atoms, batch, message, found, at, verified):
+    """Look at the list in row k of `lists` for a message that `lacks` these bits; return atoms found and verified."""
+    low, high = lacks
     first = lists[k, FIRST]
     for i in range(first, first + lists[k, LENGTH]):
         foreign = (entries.number[i, LOW_BITS] & low) | (entries.number[i, HIGH_BITS] & high)

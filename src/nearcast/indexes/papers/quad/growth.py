@@ -51,7 +51,7 @@ def make_children(nodes, cold, node, first, leaf):
 
 @kernel
 def grow_trees(nodes, cold, n_nodes, root, root_start, steps, key, chance, traffic, update, leaf, depth):
-    """Divide cells for as long as a list in them overflows; return the nodes, what is seldom asked, and their number.
+    """Divide cells as long as a list in them overflows; return the nodes, their seldom read columns, and their number.
 
     Tree t has the node `root[t]` and the items from `root_start[t]` on, ascending by key.
     """

@@ -11,11 +11,11 @@ from nearcast._jit import hot_kernel
 from nearcast.errors import UnknownIndex
 from nearcast.indexes.papers.keyword_first import count_words
 from nearcast.indexes.papers.quad.cells import CHILD, FIRST, LENGTH, LIMIT, PARENT, ROOM
-from nearcast.indexes.papers.quad.entries import ATOM, Entries, sign, take_out
+from nearcast.indexes.papers.quad.entries import ATOM, EntryLists, sign, take_out
 from nearcast.indexes.papers.quad.growth import overflows
 from nearcast.indexes.papers.quad.tables import list_at
 from nearcast.indexes.papers.quad.traffic import DEEPEST, sampled, steps_of, traffic_of
-from nearcast.indexes.papers.quad.tree import WHOLE_FRAME, Items, Trees
+from nearcast.indexes.papers.quad.tree import WHOLE_FRAME, QuadItems, QuadTrees
 from nearcast.indexes.papers.quad.walk import begin_walk, empty_stack, walk_on
 from nearcast.indexes.shared.boolean_index import BooleanIndex
 from nearcast.indexes.shared.filters import outwards
@@ -50,15 +50,15 @@ class QuadIndex(BooleanIndex):
         if not 0 < update < np.inf:
             raise UnknownIndex(f"option update of the index {name!r} is a positive number, not {update}")
         super().__init__(space, leaf=leaf, depth=depth, update=update, **more)
-        self._trees = Trees(leaf, depth, update)
-        self._entries = Entries(self._WIDTH)
+        self._trees = QuadTrees(leaf, depth, update)
+        self._entries = EntryLists(self._WIDTH)
         self._count = np.zeros(0, np.int64)
         self._n_counted = 0
         self._learned: Messages | None = None
         self._traffic = traffic_of(np.empty((0, 4)), np.empty(0), None)
 
     def learn(self, messages: Messages) -> None:
-        """Expect messages like these, and build anew for them when next asked; they are not saved with the index.
+        """Expect messages like these, and build anew for them at the next search; they are not saved with the index.
 
         Of many, an even sample is kept.
         """
@@ -112,7 +112,7 @@ class QuadIndex(BooleanIndex):
         self._count, self._n_counted = np.zeros(self._n_weights, np.int64), len(atoms)
         count_words(columns, atoms, self._count)
         self._traffic = traffic_of(columns.box[atoms], self._count / max(1, len(atoms)), self._learned)
-        trees = self._trees = Trees(**{name: self._options[name] for name in ("leaf", "depth", "update")})
+        trees = self._trees = QuadTrees(**{name: self._options[name] for name in ("leaf", "depth", "update")})
         self._begin()
         key = self._keys(atoms)
         order = np.argsort(key, kind="stable")
@@ -122,7 +122,7 @@ class QuadIndex(BooleanIndex):
         node, item = trees.assigned(start, WHOLE_FRAME, items, self._traffic)
         order = np.argsort(node, kind="stable")
         node, item = node[order], item[order]
-        self._entries = Entries(self._WIDTH)
+        self._entries = EntryLists(self._WIDTH)
         self._entries.lay_out(self._entry_rows(atoms, key), item)
         self._lay_out(node, key[item])
         trees.leave_as_they_are(node, key[item])
@@ -209,9 +209,9 @@ class QuadIndex(BooleanIndex):
 
     # What is told of an atom
 
-    def _items(self, atoms: NDArray[np.int32], key: NDArray[np.int32]) -> Items:
+    def _items(self, atoms: NDArray[np.int32], key: NDArray[np.int32]) -> QuadItems:
         atoms = np.ascontiguousarray(atoms)
-        return Items(self._steps(atoms), key, self._chances(atoms, key))
+        return QuadItems(self._steps(atoms), key, self._chances(atoms, key))
 
     def _steps(self, atoms: NDArray[np.int32]) -> NDArray[np.int32]:
         steps = np.empty((len(atoms), 4), np.int32)

@@ -37,11 +37,11 @@ from nearcast._jit import hot_kernel, kernel
 from nearcast.indexes import register
 from nearcast.indexes.papers.quad.cells import LENGTH, PARENT
 from nearcast.indexes.papers.quad.entries import lacking, search_list
-from nearcast.indexes.papers.quad.tables import Tables, list_at
+from nearcast.indexes.papers.quad.tables import CellTables, list_at
 from nearcast.indexes.papers.quad.walk import begin_walk, empty_area, empty_stack, steps_of_place, walk_on
 from nearcast.indexes.papers.quad.words import WORDLESS, RankedKeyIndex
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, Found
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms, finish_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.predicates import message_parts
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class IqTreeIndex(RankedKeyIndex):
 
     def _begin(self) -> None:
         self._trees.new_roots(1)
-        self._tables = Tables()
+        self._tables = CellTables()
         self._levels = np.zeros(self._n_weights + 1, np.int32)
 
     def _roots(self, key: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -101,7 +101,7 @@ class IqTreeIndex(RankedKeyIndex):
     def _drop_lists(self, node: int) -> None:
         self._tables.drop(self._trees.nodes, node)
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         arrays = self._levels, self._trees.nodes, self._tables.slots, self._entries.arrays, self._traffic
         return int(_search_cells(*arrays, self._atoms, batch, first, found, empty_area(), empty_stack()))
 
@@ -128,7 +128,7 @@ def _search_cells(levels, nodes, slots, entries, traffic, atoms, batch, first, f
         n_words = begin_message(batch, message)
         n_places = message_parts(batch.box, message, batch.place)
         steps_of_place(traffic, batch.place, n_places, area)
-        low, high = lacking(batch, n_words)
+        lacks = lacking(batch, n_words)
         for p in range(n_places):
             depth = begin_walk(0, stack)
             while depth > 0:
@@ -142,12 +142,9 @@ def _search_cells(levels, nodes, slots, entries, traffic, atoms, batch, first, f
                     if k >= 0:
                         looked_at += slots[k, LENGTH]
                         at, verified = search_list(
-                            entries, slots, k, low, high, p, n_places, atoms, batch, message, found, at, verified
+                            entries, slots, k, lacks, p, n_places, atoms, batch, message, found, at, verified
                         )
                 depth = walk_on(nodes, area, p, stack, depth)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size

@@ -27,8 +27,8 @@ from nearcast.indexes.papers.quad.cells import LENGTH
 from nearcast.indexes.papers.quad.entries import lacking, search_list
 from nearcast.indexes.papers.quad.walk import begin_walk, empty_area, empty_stack, steps_of_place, walk_on
 from nearcast.indexes.papers.quad.words import WORDLESS, RankedKeyIndex
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, Found
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms, finish_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.predicates import message_parts
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class RqTreeIndex(RankedKeyIndex):
         self._root_of[new] = self._trees.new_roots(len(new))
         return self._root_of[key]
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         arrays = self._root_of, self._trees.nodes, self._entries.arrays, self._traffic
         return int(_search_trees(*arrays, self._atoms, batch, first, found, empty_area(), empty_stack()))
 
@@ -83,7 +83,7 @@ def _search_trees(root_of, nodes, entries, traffic, atoms, batch, first, found, 
         n_words = begin_message(batch, message)
         n_places = message_parts(batch.box, message, batch.place)
         steps_of_place(traffic, batch.place, n_places, area)
-        low, high = lacking(batch, n_words)
+        lacks = lacking(batch, n_words)
         for w in range(-1, n_words):
             key = batch.word[w] + 1 if w >= 0 else WORDLESS
             root = root_of[key] if key < root_of.size else -1
@@ -94,12 +94,9 @@ def _search_trees(root_of, nodes, entries, traffic, atoms, batch, first, found, 
                     node = stack[depth, 0]
                     looked_at += nodes[node, LENGTH]
                     at, verified = search_list(
-                        entries, nodes, node, low, high, p, n_places, atoms, batch, message, found, at, verified
+                        entries, nodes, node, lacks, p, n_places, atoms, batch, message, found, at, verified
                     )
                     depth = walk_on(nodes, area, p, stack, depth)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size

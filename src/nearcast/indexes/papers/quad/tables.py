@@ -37,7 +37,7 @@ def list_at(nodes, slots, node, key):
     return first + at
 
 
-class Tables:
+class CellTables:
     """The tables of all cells in one array. One that is three quarters full moves to its end, with twice as many slots.
 
     The first slot of the array belongs to no table.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WHOLE_FRAME = np.zeros(3, np.int64)
 
 
-class Items(NamedTuple):
+class QuadItems(NamedTuple):
     """Atoms as a quadtree sees them: steps of the rectangle, the key of the list and how likely that is looked at."""
 
     steps: NDArray[np.int32]
@@ -27,7 +27,7 @@ class Items(NamedTuple):
     chance: NDArray[np.float64]
 
 
-class Trees:
+class QuadTrees:
     """Quadtrees whose cells are divided when a list has more than `leaf` entries to gain, to the level `depth`.
 
     `nodes` has a row for each node: the first of its four children or -1, and three numbers for whoever keeps lists
@@ -52,7 +52,7 @@ class Trees:
         self.cold[first : self._n] = (-1, self.leaf)
         return np.arange(first, self._n, dtype=np.int32)
 
-    def grow(self, start: NDArray[np.int32], items: Items, traffic: Traffic) -> None:
+    def grow(self, start: NDArray[np.int32], items: QuadItems, traffic: Traffic) -> None:
         """Divide the trees for items that will come: item i into the tree `start[i]`, neighbours into the same one."""
         change = np.flatnonzero(np.diff(start)) + 1
         first = np.concatenate([np.zeros(min(1, len(start)), np.int64), change])
@@ -82,7 +82,7 @@ class Trees:
         self.cold[:, LIMIT] = np.maximum(self.cold[:, LIMIT], longest)
 
     def assigned(
-        self, start: NDArray[np.int32], cell: NDArray[np.int64], items: Items, traffic: Traffic
+        self, start: NDArray[np.int32], cell: NDArray[np.int64], items: QuadItems, traffic: Traffic
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return nodes and items: where each item costs least, from the node `start[i]`, this cell of its tree, on."""
         room = np.zeros((DEEPEST + 2, 5), np.int64), np.zeros(DEEPEST + 2), np.empty(MOST_CELLS, np.int32)

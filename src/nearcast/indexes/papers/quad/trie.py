@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,14 @@ _PARENT, _WORD, _CHILD = 0, 1, 2
 _FIRST_SIZE = 16
 
 
+class TrieArrays(NamedTuple):
+    """A trie as kernels read it."""
+
+    rank: NDArray[np.int32]
+    nodes: NDArray[np.int32]
+    slots: NDArray[np.int32]
+
+
 class Trie:
     """Nodes, and one hash table from a node and a word to a child; at most 7 of 10 slots are taken. The root is node 0.
 
@@ -34,6 +42,11 @@ class Trie:
 
     def __len__(self) -> int:
         return self._n
+
+    @property
+    def arrays(self) -> TrieArrays:
+        """Return the arrays as they are at present."""
+        return TrieArrays(self.rank, self.nodes, self.slots)
 
     def nodes_of(self, atoms: Atoms, chosen: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the node at the end of the words of each atom, made if there is none."""

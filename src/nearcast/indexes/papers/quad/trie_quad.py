@@ -33,8 +33,8 @@ from nearcast.indexes.papers.quad.index import QuadIndex
 from nearcast.indexes.papers.quad.trie import BITS, TREE, Trie, child_bit, child_of, sort_by_rank
 from nearcast.indexes.papers.quad.walk import begin_walk, empty_area, empty_stack, steps_of_place, walk_on
 from nearcast.indexes.shared.atoms import box_holds
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, Found, keep
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms, finish_message, keep
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.predicates import message_parts
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ class TrieQuadIndex(QuadIndex):
         super()._lay_out(node, key)
         self._trie.trim()
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
-        trie, way = self._trie, np.empty((len(batch.word) + 1, 3), np.int32)
-        arrays = trie.rank, trie.nodes, trie.slots, self._trees.nodes, self._entries.arrays, self._traffic
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
+        way = np.empty((len(batch.word) + 1, 3), np.int32)
+        arrays = self._trie.arrays, self._trees.nodes, self._entries.arrays, self._traffic
         return int(_search_trie(*arrays, self._atoms, batch, first, found, empty_area(), empty_stack(), way))
 
     def _bytes(self) -> int:
@@ -106,8 +106,12 @@ def _products(atoms, chosen, chance, unknown, out):
 
 
 @step
-def _search_tree(nodes, root, entries, atoms, batch, message, p, n_places, area, stack, found, at, looked_at, verified):
-    """Look at the lists of a quadtree that part p of a message touches; return what has been counted until now."""
+def _search_tree(nodes, root, entries, atoms, batch, message, p, n_places, area, stack, found, at):
+    """Look at the lists of a quadtree that part p of a message touches.
+
+    Return how many atoms have been found until now, and how many entries were looked at and verified here.
+    """
+    looked_at, verified = 0, 0
     depth = begin_walk(root, stack)
     while depth > 0:
         depth -= 1
@@ -123,7 +127,7 @@ def _search_tree(nodes, root, entries, atoms, batch, message, p, n_places, area,
 
 
 @hot_kernel
-def _search_trie(rank, trie, slots, nodes, entries, traffic, atoms, batch, first, found, area, stack, way):
+def _search_trie(trie, nodes, entries, traffic, atoms, batch, first, found, area, stack, way):
     """Search the messages from `first` on; return the first that is not done.
 
     `way[d]` is the node of the trie at depth d and the next word to try there; `way[w, 2]` the bit of word w.
@@ -134,45 +138,31 @@ def _search_trie(rank, trie, slots, nodes, entries, traffic, atoms, batch, first
         n_words = begin_message(batch, message)
         n_places = message_parts(batch.box, message, batch.place)
         steps_of_place(traffic, batch.place, n_places, area)
-        sort_by_rank(rank, batch.word, n_words)
+        sort_by_rank(trie.rank, batch.word, n_words)
         for w in range(n_words):
             way[w, 2] = child_bit(batch.word[w])
         way[0, 0], way[0, 1] = 0, 0
         length, is_new = 0, True
         while length >= 0:
             node = way[length, 0]
-            for p in range(n_places if is_new and trie[node, TREE] >= 0 else 0):
-                at, looked_at, verified = _search_tree(
-                    nodes,
-                    trie[node, TREE],
-                    entries,
-                    atoms,
-                    batch,
-                    message,
-                    p,
-                    n_places,
-                    area,
-                    stack,
-                    found,
-                    at,
-                    looked_at,
-                    verified,
+            for p in range(n_places if is_new and trie.nodes[node, TREE] >= 0 else 0):
+                root = trie.nodes[node, TREE]
+                at, seen, tried = _search_tree(
+                    nodes, root, entries, atoms, batch, message, p, n_places, area, stack, found, at
                 )
+                looked_at, verified = looked_at + seen, verified + tried
             w = way[length, 1]
-            while w < n_words and (trie[node, BITS] >> way[w, 2]) & 1 == 0:
+            while w < n_words and (trie.nodes[node, BITS] >> way[w, 2]) & 1 == 0:
                 w += 1
             is_new = False
             if w == n_words:
                 length -= 1
                 continue
             way[length, 1] = w + 1
-            child = child_of(slots, node, batch.word[w])
+            child = child_of(trie.slots, node, batch.word[w])
             if child >= 0:
                 length, is_new = length + 1, True
                 way[length, 0], way[length, 1] = child, w + 1
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT], found.tally[VERIFIED] = looked_at, verified
     return found.end.size

@@ -1,4 +1,4 @@
-"""The way of a message through a quadtree: all cells that its place touches."""
+"""Depth-first walk through a quadtree along all cells that a message's place touches."""
 
 from __future__ import annotations
 

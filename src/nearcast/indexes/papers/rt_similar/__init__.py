@@ -31,10 +31,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.indexes import register
-from nearcast.indexes.papers.rt_similar.search import Work, new_cursors, new_work, search_tree
+from nearcast.indexes.papers.rt_similar.search import RtSimilarScratch, new_cursors, new_scratch, search_tree
 from nearcast.indexes.papers.rt_similar.tree import RtTree, build_rt_tree
 from nearcast.indexes.shared.forest import checked_fan_out
-from nearcast.indexes.shared.kernel_message import Asked
+from nearcast.indexes.shared.kernel_message import KernelMessages
 from nearcast.indexes.shared.one_by_one import Search
 from nearcast.indexes.shared.rebuilt_index import RebuiltIndex
 
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 _FAN_OUT = 50
 
 
-class _Built(NamedTuple):
+class _RtSimilarStructure(NamedTuple):
     tree: RtTree
-    work: Work
+    scratch: RtSimilarScratch
 
 
 @register(
@@ -71,11 +71,11 @@ class RtSimilarIndex(RebuiltIndex):
         super().__init__(space, **checked_fan_out(self.info.name, fan_out))
         self._fan_out = fan_out
 
-    def _build(self, rows: NDArray[np.int64]) -> _Built:
+    def _build(self, rows: NDArray[np.int64]) -> _RtSimilarStructure:
         tree = build_rt_tree(self._scored(), rows, self._fan_out, self._n_weights)
         self._scored_rows = None  # the tree has a copy, in its own order
-        return _Built(tree, new_work(tree))
+        return _RtSimilarStructure(tree, new_scratch(tree))
 
-    def _searcher(self, built: _Built, asked: Asked) -> Search:
-        slot_of, is_earth, cursors = self._slot_of, self.space.is_earth, new_cursors(len(asked.word))
-        return lambda *call: int(search_tree(built.tree, slot_of, asked, is_earth, built.work, cursors, *call))
+    def _searcher(self, built: _RtSimilarStructure, batch: KernelMessages) -> Search:
+        slot_of, is_earth, cursors = self._slot_of, self.space.is_earth, new_cursors(len(batch.word))
+        return lambda *call: int(search_tree(built.tree, slot_of, batch, is_earth, built.scratch, cursors, *call))

@@ -8,8 +8,9 @@ import numpy as np
 
 from nearcast._jit import kernel, step
 from nearcast.indexes.shared.forest import Forest, build_forest, taken
-from nearcast.indexes.shared.scores import Scored
+from nearcast.indexes.shared.scores import ScoredColumns
 from nearcast.indexes.shared.word_lists import amount_of, rounded
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.similarity import most_text, near_needed
 
 if TYPE_CHECKING:
@@ -42,10 +43,10 @@ class RtTree(NamedTuple):
     max_distance: NDArray[np.float64]
     lists: NodeLists
     row: NDArray[np.int64]
-    scored: Scored
+    scored: ScoredColumns
 
 
-class _Entries(NamedTuple):
+class _NodeEntries(NamedTuple):
     """Entries as they come, position by position."""
 
     word: NDArray[np.int32]
@@ -54,7 +55,7 @@ class _Entries(NamedTuple):
     near: NDArray[np.float64]
 
 
-def build_rt_tree(scored: Scored, rows: NDArray[np.int64], fan_out: int, n_terms: int) -> RtTree:
+def build_rt_tree(scored: ScoredColumns, rows: NDArray[np.int64], fan_out: int, n_terms: int) -> RtTree:
     """Return the tree over these rows."""
     forest, order = build_forest(scored.point[rows], np.zeros(len(rows), np.int64), fan_out)
     row = rows[order]
@@ -65,13 +66,13 @@ def build_rt_tree(scored: Scored, rows: NDArray[np.int64], fan_out: int, n_terms
     return RtTree(forest, near, max_distance, _lists_of(entries, n_terms), row, held)
 
 
-def _entries_of(forest: Forest, scored: Scored, n_terms: int) -> _Entries:
+def _entries_of(forest: Forest, scored: ScoredColumns, n_terms: int) -> _NodeEntries:
     n_most, longest = len(scored.term) + len(scored.own), int(np.diff(scored.term_start).max(initial=0))
     word, node, position = (np.empty(n_most, np.int32) for _ in range(3))
-    entries = _Entries(word, node, position, np.empty(n_most))
+    entries = _NodeEntries(word, node, position, np.empty(n_most))
     path, ordered = np.empty(len(forest.box), np.int32), np.empty(longest, np.int32)
     n = _spread(forest, scored, n_terms, path, ordered, entries)
-    return _Entries(word[:n], node[:n], position[:n], entries.near[:n])
+    return _NodeEntries(word[:n], node[:n], position[:n], entries.near[:n])
 
 
 @kernel
@@ -127,17 +128,12 @@ def _order_words(scored, position, ordered):
     n = 0
     for i in range(scored.term_start[position], scored.term_start[position + 1]):
         term, at = scored.term[i], n
-        while at > 0 and _comes_before(scored.weight, term, ordered[at - 1]):
+        while at > 0 and comes_before(scored.weight, term, ordered[at - 1]):
             ordered[at] = ordered[at - 1]
             at -= 1
         ordered[at] = term
         n += 1
     return n
-
-
-@step
-def _comes_before(weight, one, other):
-    return weight[one] > weight[other] or (weight[one] == weight[other] and one < other)
 
 
 @kernel
@@ -155,7 +151,7 @@ def _fill_nodes(forest, scored, entries, near, max_distance):
             max_distance[parent] = max(max_distance[parent], max_distance[node])
 
 
-def _lists_of(entries: _Entries, n_terms: int) -> NodeLists:
+def _lists_of(entries: _NodeEntries, n_terms: int) -> NodeLists:
     """Return entries sorted into lists."""
     key = entries.word.astype(np.int64) << 32 | entries.node
     order = np.argsort(key, kind="stable")

@@ -11,14 +11,14 @@ What differs from the paper, and what it leaves open:
 
 - Level 1 are the entries of the root, as in the paper's examples and pseudo-code; its text once counts the root. If
   the root is a leaf, that is level 1.
-- An entry of a list has the rectangle of its subscription beside it, in single precision, rounded outwards. It is asked
-  before counting and not, as in the pseudo-code, when the count is full: who does not touch the message is no reason
-  to go down. Only where rounding leaves a doubt, on a border, the rectangle itself is asked.
+- An entry of a list has the rectangle of its subscription beside it, in single precision, rounded outwards. It is
+  tested before counting and not, as in the pseudo-code, when the count is full: who does not touch the message is no
+  reason to go down. Only where rounding leaves a doubt, on a border, the rectangle itself is tested.
 - Below a node the message goes to those children only that are above such a subscription, where the paper goes to all
   that it touches: the leaf of a subscription is known.
 - Tokens of a node are sorted: see `rt-tree` on what they and a message share.
 - A subscription without a word that must be there, such as NOT spam, is on level 1 under a token that every message
-  has. What words and rectangle do not say, NOT, phrases, circles and polygons, is asked of those that are counted full.
+  has. What words and rectangle do not say, NOT, phrases, circles and polygons, is tested for those counted full.
 - The tree is packed with alike many entries on all levels above the leaves (see `shared.dynamic_rtree.packing`), so
   that level 1 has more than a few nodes.
 - When a node is split, its tokens are made anew. When the tree grows or loses a level, words belong to other levels:
@@ -42,9 +42,17 @@ from nearcast.indexes import register
 from nearcast.indexes.papers.rt_tree.order import checked_order
 from nearcast.indexes.papers.rt_tree.token_tree import ALL, TokenTreeIndex
 from nearcast.indexes.shared.atoms import box_holds
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, Found, keep
+from nearcast.indexes.shared.boolean_index import (
+    LOOKED_AT,
+    VERIFIED,
+    BooleanBatch,
+    FoundAtoms,
+    enter,
+    finish_message,
+    keep,
+)
 from nearcast.indexes.shared.dynamic_rtree import ROOT, entry_touches
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.node_tokens import COUNT, FIRST, inwards, shared_pairs
 from nearcast.indexes.shared.predicates import NO_SHAPE, message_parts
 
@@ -60,8 +68,8 @@ _FLAGS, _LAST, _PLAIN = 4, 1, 2
 _APART, _PERHAPS, _SURELY = 0, 1, 2
 
 
-class Work(NamedTuple):
-    """Room for one message: nodes that wait, the pairs it shares with one, how often atoms were met, and which were.
+class CountingScratch(NamedTuple):
+    """Scratch arrays for one message: the stack of nodes, the words shared with a node, and counts by atom.
 
     `waits` is by node and `times` by atom, both 0 between messages. `box` are the places of all messages, rounded
     inwards, and `place` the parts of this one.
@@ -114,50 +122,50 @@ class RtPlusPlusTreeIndex(TokenTreeIndex):
         flagged: NDArray[np.int32] = atoms * np.int32(_FLAGS) + is_last * np.int32(_LAST) + is_plain * np.int32(_PLAIN)
         return flagged
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         tree, n_atoms = self._tree.arrays, len(self._tree.arrays.leaf_of)
         if len(self._times) < n_atoms:
             self._met = np.empty(n_atoms, np.int32)
             self._times = np.zeros(n_atoms, np.int32)  # the last: its length says that both are long enough
         stack = np.empty(self._tree.n_levels * tree.entry.shape[1] + 1, np.int32)
         shared, waits = np.empty(len(batch.word) + 1, np.int64), np.zeros(len(tree.level), np.uint8)
-        work = Work(stack, waits, shared, self._times, self._met, inwards(batch.box), np.empty((2, 4), np.float32))
-        return int(_search_lists(tree, self._tokens.arrays, self._atoms, batch, first, found, work))
+        scratch = CountingScratch(
+            stack, waits, shared, self._times, self._met, inwards(batch.box), np.empty((2, 4), np.float32)
+        )
+        return int(_search_lists(tree, self._tokens.arrays, self._atoms, batch, first, found, scratch))
 
     def _bytes(self) -> int:
         return super()._bytes() + self._times.nbytes + self._met.nbytes
 
 
 @hot_kernel
-def _search_lists(tree, tokens, atoms, batch, first, found, work):
+def _search_lists(tree, tokens, atoms, batch, first, found, scratch):
     """Search the messages from `first` on; return the first that is not done."""
     at = found.end[first - 1] if first > 0 else 0
     for message in range(first, found.end.size):
-        looked_at = tree.n_entries[tree.state[ROOT]]
+        looked_at, first_atom = found.tally[LOOKED_AT] + tree.n_entries[tree.state[ROOT]], at
         n_words = begin_message(batch, message)
         n_places = message_parts(batch.box, message, batch.place)
-        _round_parts(batch.place, n_places, work.box, message, work.place)
+        _round_parts(batch.place, n_places, scratch.box, message, scratch.place)
         n_levels = max(tree.level[tree.state[ROOT]], 1)
-        n_met, n_waiting = 0, _begin_at_root(tree, batch.place, n_places, work.stack)
+        n_met, n_waiting = 0, _begin_at_root(tree, batch.place, n_places, scratch.stack)
         while n_waiting > 0:
             n_waiting -= 1
-            node = work.stack[n_waiting]
-            work.waits[node] = 0
+            node = scratch.stack[n_waiting]
+            scratch.waits[node] = 0
             level = n_levels - tree.level[node]
-            for s in range(shared_pairs(tokens, node, batch, n_words, work.shared.size, work.shared)):
-                pair = work.shared[s]
+            for s in range(shared_pairs(tokens, node, batch, n_words, scratch.shared.size, scratch.shared)):
+                pair = scratch.shared[s]
                 looked_at += tokens.list[pair, COUNT]
+                counts = n_waiting, n_met, at
                 n_waiting, n_met, at = _read_list(
-                    tree, tokens, node, pair, level, atoms, batch, message, n_places, work, n_waiting, n_met, found, at
+                    tree, tokens, node, pair, level, atoms, batch, message, n_places, scratch, found, counts
                 )
         for i in range(n_met):
-            work.times[work.met[i]] = 0
-        end_message(batch, n_words)
-        if at > found.atom.size:
+            scratch.times[scratch.met[i]] = 0
+        verified = found.tally[VERIFIED] + at - first_atom
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.tally[LOOKED_AT] += looked_at
-        found.tally[VERIFIED] += at - (found.end[message - 1] if message > 0 else 0)
-        found.end[message] = at
     return found.end.size
 
 
@@ -177,50 +185,47 @@ def _begin_at_root(tree, place, n_places, stack):
 
 
 @step
-def _read_list(
-    tree, tokens, node, pair, level, atoms, batch, message, n_places, work, n_waiting, n_met, found, at
-):  # fmt: skip
+def _read_list(tree, tokens, node, pair, level, atoms, batch, message, n_places, scratch, found, counts):
     """Count the atoms of a list that touch a message, enter those that are full, and go down to those that are not.
 
-    Return how many nodes wait, how many atoms were met, and how many entered so far.
+    `counts` are how many nodes wait, how many atoms were met, and how many entered so far; they are returned anew.
     """
+    n_waiting, n_met, at = counts
     begin = tokens.list[pair, FIRST]
     for i in range(begin, begin + tokens.list[pair, COUNT]):
-        touch = _touch(tokens.rect, i, work.place, n_places)
+        touch = _touch(tokens.rect, i, scratch.place, n_places)
         if touch == _APART:
             continue
         item = tokens.item[i]
         atom, is_full = item // _FLAGS, (item & _LAST) != 0
         if level > 1 or not is_full:
-            times = work.times[atom] + 1
+            times = scratch.times[atom] + 1
             if times < level:
                 continue
             if times == 1:
-                work.met[n_met] = atom
+                scratch.met[n_met] = atom
                 n_met += 1
-            work.times[atom] = times
+            scratch.times[atom] = times
             if not is_full and tree.level[node] > 0:
-                n_waiting = _go_down(tree, node, atom, work, n_waiting)
+                n_waiting = _go_down(tree, node, atom, scratch, n_waiting)
             elif not is_full:
                 is_full = times == atoms.n_words[atom]
         if is_full and (touch == _SURELY or box_holds(atoms, atom, batch.place, n_places)):
             if (item & _PLAIN) == 0:
                 at = keep(atoms, atom, batch, message, n_places, found, at)
             else:
-                if at < found.atom.size:
-                    found.atom[at] = atom
-                at += 1
+                at = enter(atom, found, at)
     return n_waiting, n_met, at
 
 
 @step
-def _go_down(tree, node, atom, work, n_waiting):
+def _go_down(tree, node, atom, scratch, n_waiting):
     """Let the child of a node that is above an atom wait, unless it does; return how many wait."""
     child = tree.leaf_of[atom]
     while tree.parent[child] != node:
         child = tree.parent[child]
-    if work.waits[child] == 0:
-        work.waits[child], work.stack[n_waiting] = 1, child
+    if scratch.waits[child] == 0:
+        scratch.waits[child], scratch.stack[n_waiting] = 1, child
         n_waiting += 1
     return n_waiting
 

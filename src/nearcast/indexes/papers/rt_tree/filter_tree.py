@@ -15,7 +15,7 @@ What differs from the paper, and what it leaves open:
   these up among its own words, for which there is a table: the smaller side pays, where the paper's hash tables make
   the message pay. Words of a candidate are looked up in that table too, not by bisection.
 - A subscription without a word that must be there, such as NOT spam, gives its nodes a token that every message has.
-- If the root is a leaf it is filtered like any other leaf; otherwise the root is not asked.
+- If the root is a leaf it is filtered like any other leaf; otherwise the root is not filtered.
 - Frequencies are counted when the index is built; it is built again when as many have come as there were.
 
 Time: the nodes that pass, times their entries and the smaller of what a node and the message have; then the candidates.
@@ -34,9 +34,9 @@ from nearcast.indexes import register
 from nearcast.indexes.papers.rt_tree.order import checked_order
 from nearcast.indexes.papers.rt_tree.token_tree import ALL, TokenTreeIndex
 from nearcast.indexes.shared.atoms import words_hold
-from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, Batch, Found, keep
+from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms, finish_message, keep
 from nearcast.indexes.shared.dynamic_rtree import ROOT, entry_touches
-from nearcast.indexes.shared.kernel_message import begin_message, end_message
+from nearcast.indexes.shared.kernel_message import begin_message
 from nearcast.indexes.shared.node_tokens import NO_WORD, shared_pairs
 from nearcast.indexes.shared.predicates import message_parts
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
 
 
-class Work(NamedTuple):
-    """Room for one message: nodes that pass, and a token one of them shares; and the representative of each atom.
+class FilterScratch(NamedTuple):
+    """Scratch arrays for one message: the queue of nodes whose token set intersects its words.
 
-    Without representatives there are none.
+    `representative` is the representative token of each atom; it is empty in `rt-tree`.
     """
 
     nodes: NDArray[np.int32]
@@ -63,10 +63,10 @@ class _FilterIndex(TokenTreeIndex):
 
     _representative = np.empty(0, np.int32)
 
-    def _search(self, batch: Batch, first: int, found: Found) -> int:
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
         n_nodes = len(self._tree.arrays.level)
-        work = Work(np.empty(n_nodes, np.int32), np.empty(2, np.int64), self._representative)
-        return int(_search_nodes(self._tree.arrays, self._tokens.arrays, self._atoms, batch, first, found, work))
+        scratch = FilterScratch(np.empty(n_nodes, np.int32), np.empty(2, np.int64), self._representative)
+        return int(_search_nodes(self._tree.arrays, self._tokens.arrays, self._atoms, batch, first, found, scratch))
 
     def candidates(self, messages: Messages, row: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the nodes that pass the filters for a message, and the slots in the leaves among them, ascending."""
@@ -75,11 +75,11 @@ class _FilterIndex(TokenTreeIndex):
             self._bring_up_to_date()
             batch = self._batch(messages.for_kernels(), np.array([row], np.int32))
             tree = self._tree.arrays
-            work = Work(np.empty(len(tree.level), np.int32), np.empty(2, np.int64), self._representative)
+            scratch = FilterScratch(np.empty(len(tree.level), np.int32), np.empty(2, np.int64), self._representative)
             n_words = begin_message(batch, 0)
             n_places = message_parts(batch.box, 0, batch.place)
-            n, _ = _candidate_nodes(tree, self._tokens.arrays, batch, n_words, n_places, work)
-            nodes = work.nodes[:n]
+            n, _ = _candidate_nodes(tree, self._tokens.arrays, batch, n_words, n_places, scratch)
+            nodes = scratch.nodes[:n]
             atoms, _ = self._tree.items_below(nodes[tree.level[nodes] == 0])
             return nodes, np.unique(self._slot_of[self._atoms.row[atoms]])
 
@@ -149,22 +149,22 @@ class RtPlusTreeIndex(_FilterIndex):
 
 
 @hot_kernel
-def _candidate_nodes(tree, tokens, batch, n_words, n_places, work):
+def _candidate_nodes(tree, tokens, batch, n_words, n_places, scratch):
     """Write the nodes that pass both filters, level by level; return how many, and how many entries were looked at.
 
     A root that is not a leaf is not written.
     """
-    root, nodes = tree.state[ROOT], work.nodes
+    root, nodes = tree.state[ROOT], scratch.nodes
     if tree.level[root] == 0:
         nodes[0] = root
-        return shared_pairs(tokens, root, batch, n_words, 1, work.shared), 0
+        return shared_pairs(tokens, root, batch, n_words, 1, scratch.shared), 0
     n, at, looked_at, node = 0, 0, 0, root
     while tree.level[node] > 0:
         looked_at += tree.n_entries[node]
         for slot in range(tree.n_entries[node]):
             if entry_touches(tree.box, node, slot, batch.place, n_places):
                 child = tree.entry[node, slot]
-                if shared_pairs(tokens, child, batch, n_words, 1, work.shared) > 0:
+                if shared_pairs(tokens, child, batch, n_words, 1, scratch.shared) > 0:
                     nodes[n] = child
                     n += 1
         if at == n:
@@ -175,32 +175,28 @@ def _candidate_nodes(tree, tokens, batch, n_words, n_places, work):
 
 
 @hot_kernel
-def _search_nodes(tree, tokens, atoms, batch, first, found, work):
+def _search_nodes(tree, tokens, atoms, batch, first, found, scratch):
     """Search the messages from `first` on; return the first that is not done."""
     at = found.end[first - 1] if first > 0 else 0
     for message in range(first, found.end.size):
         n_words = begin_message(batch, message)
         n_places = message_parts(batch.box, message, batch.place)
-        n, looked_at = _candidate_nodes(tree, tokens, batch, n_words, n_places, work)
-        verified = 0
+        n, looked_at = _candidate_nodes(tree, tokens, batch, n_words, n_places, scratch)
+        looked_at, verified = found.tally[LOOKED_AT] + looked_at, found.tally[VERIFIED]
         for i in range(n - 1, -1, -1):
-            node = work.nodes[i]
+            node = scratch.nodes[i]
             if tree.level[node] > 0:
                 break
             looked_at += tree.n_entries[node]
             for slot in range(tree.n_entries[node]):
                 if entry_touches(tree.box, node, slot, batch.place, n_places):
                     atom = tree.entry[node, slot]
-                    if _is_represented(work.representative, atom, batch.has):
+                    if _is_represented(scratch.representative, atom, batch.has):
                         verified += 1
                         if words_hold(atoms, atom, batch.has):
                             at = keep(atoms, atom, batch, message, n_places, found, at)
-        end_message(batch, n_words)
-        if at > found.atom.size:
+        if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
-        found.end[message] = at
-        found.tally[LOOKED_AT] += looked_at
-        found.tally[VERIFIED] += verified
     return found.end.size
 
 

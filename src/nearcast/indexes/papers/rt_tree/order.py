@@ -53,7 +53,7 @@ class OrderArrays(NamedTuple):
     cell_count: NDArray[np.int32]
 
 
-class Words(NamedTuple):
+class AtomWords(NamedTuple):
     """The words of some atoms in order: atom i has `token[start[i]:start[i + 1]]`, or `NO_WORD` if it has none."""
 
     start: NDArray[np.int64]
@@ -108,13 +108,13 @@ class TokenOrder:
             cell_start=start, cell_term=term.astype(np.int32), cell_count=count.astype(np.int32)
         )
 
-    def words_of(self, atoms: Atoms, chosen: NDArray[np.int32]) -> Words:
+    def words_of(self, atoms: Atoms, chosen: NDArray[np.int32]) -> AtomWords:
         """Return the words of the chosen atoms in order."""
         start = np.zeros(len(chosen) + 1, np.int64)
         np.cumsum(np.maximum(atoms.n_words[chosen], 1), out=start[1:])
         token = np.empty(int(start[-1]), np.int32)
         _order_words(atoms, chosen, self._arrays, start, token, np.empty(int(np.diff(start).max(initial=0)), np.int64))
-        return Words(start, token)
+        return AtomWords(start, token)
 
     @property
     def nbytes(self) -> int:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from nearcast.indexes.papers.rt_tree.order import TokenOrder, Words
+from nearcast.indexes.papers.rt_tree.order import AtomWords, TokenOrder
 from nearcast.indexes.shared.boolean_index import BooleanIndex
-from nearcast.indexes.shared.dynamic_rtree import SPLIT, Dissolved, DynamicRTree, checked_entries
+from nearcast.indexes.shared.dynamic_rtree import SPLIT, DissolvedNode, DynamicRTree, checked_entries
 from nearcast.indexes.shared.node_tokens import NO_RECTS, NodeTokens, Triples, outwards, summed
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class TokenTreeIndex(BooleanIndex):
 
     # Tokens
 
-    def _forget(self, dissolved: Dissolved) -> None:
+    def _forget(self, dissolved: DissolvedNode) -> None:
         """Take what was below a dissolved node from the nodes above it."""
         atoms = dissolved.items
         words = self._order.words_of(self._atoms, atoms)
@@ -116,7 +116,7 @@ class TokenTreeIndex(BooleanIndex):
         words = self._order.words_of(self._atoms, atoms)
         return self._triples(int(self._tree.arrays.level[nodes[0]]), nodes[at], atoms, words)
 
-    def _triples(self, level: int, nodes: NDArray[np.int32], atoms: NDArray[np.int32], words: Words) -> Triples:
+    def _triples(self, level: int, nodes: NDArray[np.int32], atoms: NDArray[np.int32], words: AtomWords) -> Triples:
         """Return the tokens that nodes of a level have of atoms, one node for each atom."""
         skipped, n_most = self._span(level)
         first = words.start[:-1] + skipped
@@ -152,8 +152,8 @@ class TokenTreeIndex(BooleanIndex):
             yield triples
 
 
-def _taken(words: Words, at: NDArray[np.int64]) -> Words:
+def _taken(words: AtomWords, at: NDArray[np.int64]) -> AtomWords:
     """Return the words of some of the atoms."""
     first, n = words.start[:-1][at], np.diff(words.start)[at]
     start = np.append(0, np.cumsum(n))
-    return Words(start, words.token[np.arange(start[-1]) + np.repeat(first - start[:-1], n)])
+    return AtomWords(start, words.token[np.arange(start[-1]) + np.repeat(first - start[:-1], n)])

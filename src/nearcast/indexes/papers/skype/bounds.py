@@ -4,7 +4,7 @@ The paper's α is 1 - w, w being `text_weight`; kScore is θ, `threshold`. Divid
 
     text ≥ λT = kScore* - α* · near      with kScore* = θ / w and α* = (1 - w) / w
 
-Where w is all but 0 the division is of no use. There words may add w at most, so near ≥ θ - w is asked for, which is
+Where w is all but 0 the division is of no use. There words may add w at most, so near ≥ θ - w is needed, which is
 the same inequality with kScore* = θ - w, α* = 1 and no text at all: the *place alone* form. It holds for w = 0, too.
 
 Every key is lower by `similarity.MARGIN` of the score, so that rounding never drops an answer.

@@ -1,4 +1,4 @@
-"""A quadtree over places: which leaf cell is a subscription in, and how large is that cell?"""
+"""Leaf cells of a quadtree over the places of subscriptions: the cell of each, and its rectangle."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 MOST_CUTS = 40
 
 
-class Cells(NamedTuple):
-    """Leaf cells with somebody in them: cell c is the rectangle `box[c]` and has `order[start[c]:start[c + 1]]`."""
+class LeafCells(NamedTuple):
+    """The leaf cells that are not empty: cell c is the rectangle `box[c]` and has `order[start[c]:start[c + 1]]`."""
 
     box: NDArray[np.float64]
     start: NDArray[np.int64]
@@ -32,13 +32,13 @@ def whole_space(point: NDArray[np.float64], space: Space) -> NDArray[np.float64]
     return np.hstack([point.min(axis=0), point.max(axis=0)])
 
 
-def leaf_cells(point: NDArray[np.float64], space: Space, leaf: int) -> Cells:
+def leaf_cells(point: NDArray[np.float64], space: Space, leaf: int) -> LeafCells:
     """Cut the space in four, again and again, until no cell has more than `leaf` points (Section 5.1.2)."""
     n = len(point)
     order, spare = np.arange(n), np.empty(n, np.int64)
     box, start = np.empty((n, 4)), np.zeros(n + 1, np.int64)
     n_cells = _cut_cells(point, whole_space(point, space), leaf, order, spare, box, start) if n else 0
-    return Cells(box[:n_cells].copy(), start[: n_cells + 1].copy(), order)
+    return LeafCells(box[:n_cells].copy(), start[: n_cells + 1].copy(), order)
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Groups of entries in order of kScore*, with what holds from each entry on; kept true while thresholds move.
+"""Groups of list entries sorted by kScore*, with suffix bounds from each entry on, maintained while thresholds move.
 
 Within a group (Section 5.2.2) entry e has, of all entries from e to the end: the least kScore*, the greatest weight
 that a member still has from the group's word on, and the greatest α*. All three bound the entries behind e whatever
@@ -18,14 +18,15 @@ from nearcast._jit import hot_kernel, step
 from nearcast.indexes.papers.skype.bounds import member_key
 from nearcast.similarity import near_needed
 
-#: Columns of `Segment.field`, the first three those of `Segment.head`, too. Of all entries from this one to the end of
-#: the group: least kScore*, greatest weight, greatest α*. Of this entry: kScore*, α*, the sum of the member's unit
-#: vector from this word on, how far the member is from the rim of its cell, and its `max_distance`. One entry is a line
-#: of memory.
+#: Columns of `SkypeSegment.field`; the first three are also those of `SkypeSegment.head`. Over all entries from this
+#: one to the end of the group: least kScore*, greatest weight, greatest α*. Of this entry alone: kScore*, α*, the sum
+#: of the member's unit vector from this word on, how far the member is from the rim of its cell,its `max_distance`.
+#: An entry fills one cache line.
 SUFFIX_KEY, SUFFIX_MOST, SUFFIX_ALPHA, KEY, ALPHA, WORDS_SUM, INNER, REACH = range(8)
 N_FIELDS = 8
 
-#: Columns of `Segment.word`: a word's part of the unit vector, and sum, greatest and length of the vector from it on.
+#: Columns of `SkypeSegment.word`: a word's part of the unit vector, and sum, greatest and length of the vector from it
+#: on.
 PART, SUM, MOST, NORM = range(4)
 
 #: A group or cell is worked out anew when changes are more than one in so many of its entries or members.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nearcast.indexes import register
 from nearcast.indexes.papers.skype.groups import drop_members, set_keys
 from nearcast.indexes.papers.skype.search import new_scratch, search_messages
-from nearcast.indexes.papers.skype.segment import Segment, build_segment
+from nearcast.indexes.papers.skype.segment import SkypeSegment, build_segment
 from nearcast.indexes.shared.segmented_index import SegmentedIndex
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
-    from nearcast.indexes.papers.skype.search import Scratch
-    from nearcast.indexes.shared.segmented_index import Asked, Found
+    from nearcast.indexes.papers.skype.search import SkypeScratch
+    from nearcast.indexes.shared.search_arrays import FoundSlots, MessageColumns
 
 #: The paper's defaults (Section 8.1).
 _LEAF, _GROUPS = 1000, 10
@@ -28,24 +28,30 @@ class _PrefixIndex(SegmentedIndex):
 
     _by_groups: ClassVar[bool]
 
-    def _build(self, rows: NDArray[np.int64]) -> Segment:
+    def _build(self, rows: NDArray[np.int64]) -> SkypeSegment:
         leaf, groups = self._options["leaf"], self._options.get("groups", 0)
         return build_segment(self._scored(), rows, self.space, leaf=leaf, groups=groups, n_terms=self._n_weights)
 
-    def _new_scratch(self, segment: Segment, n_weights: int, longest: int) -> Scratch:
+    def _new_scratch(self, segment: SkypeSegment, n_weights: int, longest: int) -> SkypeScratch:
         return new_scratch(segment, n_weights, longest)
 
     def _search(
-        self, segment: Segment, scratch: Scratch, asked: Asked, found: Found, first: int, counts: NDArray[np.int64]
+        self,
+        segment: SkypeSegment,
+        scratch: SkypeScratch,
+        batch: MessageColumns,
+        found: FoundSlots,
+        first: int,
+        counts: NDArray[np.int64],
     ) -> int:
         scored, by_groups = self._scored(), self._by_groups
         is_earth, n_bits = self.space.is_earth, len(self._row_of).bit_length()
-        return int(search_messages(segment, scored, asked, scratch, found, by_groups, is_earth, n_bits, first, counts))
+        return int(search_messages(segment, scored, batch, scratch, found, by_groups, is_earth, n_bits, first, counts))
 
-    def _retune(self, segment: Segment, members: NDArray[np.int32]) -> None:
+    def _retune(self, segment: SkypeSegment, members: NDArray[np.int32]) -> None:
         set_keys(segment, self._scored(), members, self._by_groups)
 
-    def _forget(self, segment: Segment, members: NDArray[np.int32]) -> None:
+    def _forget(self, segment: SkypeSegment, members: NDArray[np.int32]) -> None:
         drop_members(segment, members, self._by_groups)
 
     def stats(self) -> dict[str, Any]:

@@ -25,18 +25,18 @@ from nearcast.indexes.papers.skype.groups import (
     tidy_cell,
     tidy_group,
 )
-from nearcast.indexes.papers.skype.segment import comes_before
 from nearcast.indexes.shared.gather import sort_scored
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, VERIFIED
 from nearcast.indexes.shared.packed_rtree import place_gap, place_touches
 from nearcast.indexes.shared.predicates import message_parts
 from nearcast.indexes.shared.scores import topk_score
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.similarity import near_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.papers.skype.segment import Segment
+    from nearcast.indexes.papers.skype.segment import SkypeSegment
 
 #: What stands for the text of a member that has been dropped, and for the nearness of a cell that has.
 _DROPPED = -1.0
@@ -44,8 +44,8 @@ _DROPPED = -1.0
 _MOST_MARKS = 2**31 - 1
 
 
-class Scratch(NamedTuple):
-    """Working memory of a search in one segment.
+class SkypeScratch(NamedTuple):
+    """Scratch arrays of a search in one segment.
 
     `times` tells how often each term is said, 0 between messages. `spoken` are the words of the message that have
     lists, in their order, `said` their columns PART, SUM, MOST, NORM, with a row of zeros behind the last. Of a cell
@@ -67,27 +67,27 @@ class Scratch(NamedTuple):
     digits: NDArray[np.int64]
 
 
-def new_scratch(segment: Segment, n_weights: int, longest: int) -> Scratch:
-    """Return working memory for messages of up to `longest` words."""
+def new_scratch(segment: SkypeSegment, n_weights: int, longest: int) -> SkypeScratch:
+    """Return scratch arrays for messages of up to `longest` words."""
     n, n_cells = len(segment.row), len(segment.box)
-    return Scratch(
-        np.zeros(n_weights),
-        np.empty(longest, np.int32),
-        np.zeros((longest + 1, 4)),
-        np.empty((2, 4)),
-        np.full(n_cells, -1, np.int32),
-        np.empty(n_cells),
-        np.empty(n_cells),
-        np.empty(n, np.int32),
-        np.zeros(2, np.int64),
-        np.empty(n, np.int32),
-        np.empty(n),
-        np.empty(256, np.int64),
+    return SkypeScratch(
+        times=np.zeros(n_weights),
+        spoken=np.empty(longest, np.int32),
+        said=np.zeros((longest + 1, 4)),
+        place=np.empty((2, 4)),
+        cell_mark=np.full(n_cells, -1, np.int32),
+        gap=np.empty(n_cells),
+        near=np.empty(n_cells),
+        touched=np.empty(n, np.int32),
+        tally=np.zeros(2, np.int64),
+        spare_slots=np.empty(n, np.int32),
+        spare_scores=np.empty(n),
+        digits=np.empty(256, np.int64),
     )
 
 
 @hot_kernel
-def search_messages(segment, scored, asked, scratch, found, by_groups, is_earth, n_bits, first, counts):
+def search_messages(segment, scored, batch, scratch, found, by_groups, is_earth, n_bits, first, counts):
     """Search for the messages from `first` on, as long as the next one's answers are sure to fit.
 
     Answers are written one message after the other, in order of their slots; `counts` gets how many each has. Returns
@@ -96,7 +96,7 @@ def search_messages(segment, scored, asked, scratch, found, by_groups, is_earth,
     at = np.int64(0)  # a plain 0 is a type of its own to Numba, and every step would be compiled for it as well
     message = first
     while message < counts.size and found.slots.size - at >= segment.row.size:
-        n = _search_one(segment, scored, asked, scratch, found, by_groups, is_earth, message, at)
+        n = _search_one(segment, scored, batch, scratch, found, by_groups, is_earth, message, at)
         sort_scored(found.slots, found.scores, at, n, n_bits, scratch.spare_slots, scratch.spare_scores, scratch.digits)
         counts[message] = n
         at += n
@@ -105,15 +105,15 @@ def search_messages(segment, scored, asked, scratch, found, by_groups, is_earth,
 
 
 @step
-def _search_one(segment, scored, asked, scratch, found, by_groups, is_earth, message, at):
+def _search_one(segment, scored, batch, scratch, found, by_groups, is_earth, message, at):
     """Write the answers to one message from `at` on; return how many."""
-    first, last = asked.term_start[message], asked.term_start[message + 1]
-    n_words = _spoken_words(segment, scored.weight, asked.terms, first, last, scratch)
-    other = asked.totals[message, 2]
+    first, last = batch.term_start[message], batch.term_start[message + 1]
+    n_words = _spoken_words(segment, scored.weight, batch.terms, first, last, scratch)
+    other = batch.totals[message, 2]
     _weigh_words(scored.weight, scratch, n_words, other)
     # Where the message has no length to divide by, its text may be anything up to 1.
     least_text = 1.0 if other > 0.0 and not has_length(other) else 0.0
-    n_places = message_parts(asked.box, message, scratch.place)
+    n_places = message_parts(batch.box, message, scratch.place)
     number = _next_number(segment, scratch)
     n_touched = 0
     for j in range(n_words):
@@ -130,9 +130,9 @@ def _search_one(segment, scored, asked, scratch, found, by_groups, is_earth, mes
                     if _is_behind(segment.head, g, scratch.said, j, scratch.near[c], least_text):
                         continue
                 n_touched = _walk(segment, scratch, by_groups, g, j, c, number, least_text, n_touched)
-    n = _verify(segment, scored, asked, scratch, found, is_earth, message, n_touched, at)
+    n = _verify(segment, scored, batch, scratch, found, is_earth, message, n_touched, at)
     for i in range(first, last):
-        t = asked.terms[i]
+        t = batch.terms[i]
         if 0 <= t < scratch.times.size:
             scratch.times[t] = 0.0
     return n
@@ -286,7 +286,7 @@ def _rest(segment, i, w, said, j):
 
 
 @step
-def _verify(segment, scored, asked, scratch, found, is_earth, message, n_touched, at):
+def _verify(segment, scored, batch, scratch, found, is_earth, message, n_touched, at):
     """Score the members that no bound has dropped, and write those that are concerned; return how many."""
     n = 0
     for k in range(n_touched):
@@ -295,7 +295,7 @@ def _verify(segment, scored, asked, scratch, found, is_earth, message, n_touched
         if segment.text[i] == _DROPPED or found.slot_of[row] < 0:
             continue
         scratch.tally[VERIFIED] += 1
-        score = topk_score(scored, row, scratch.times, asked.totals, is_earth, asked.box, message)
+        score = topk_score(scored, row, scratch.times, batch.totals, is_earth, batch.box, message)
         if score >= 0.0 and score >= scored.threshold[row]:
             found.slots[at + n], found.scores[at + n] = found.slot_of[row], score
             n += 1

@@ -26,19 +26,20 @@ from nearcast.indexes.papers.skype.groups import (
     sort_entries,
 )
 from nearcast.indexes.shared.packed_rtree import gap_to_outside
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.similarity import near_needed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
-    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.shared.scores import ScoredColumns
 
 #: A list is cut into fewer groups where they would have fewer entries than this.
 _LEAST_GROUP = 8
 
 
-class Segment(NamedTuple):
+class SkypeSegment(NamedTuple):
     """Subscriptions by leaf cell, and one list of entries for each word that a cell has.
 
     Member i is the table's row `row[i]`, in the cell `cell[i]`. Its words are `word_start[i]:word_start[i + 1]`, the
@@ -85,8 +86,8 @@ class Segment(NamedTuple):
 
 
 def build_segment(
-    scored: Scored, rows: NDArray[np.int64], space: Space, *, leaf: int, groups: int, n_terms: int
-) -> Segment:
+    scored: ScoredColumns, rows: NDArray[np.int64], space: Space, *, leaf: int, groups: int, n_terms: int
+) -> SkypeSegment:
     """Build a segment over these rows; with `groups` 0 lists are neither cut nor sorted."""
     cells = leaf_cells(np.ascontiguousarray(scored.point[rows]), space, leaf)
     row = rows[cells.order]
@@ -99,7 +100,7 @@ def build_segment(
     order = np.argsort(term, kind="stable").astype(np.int32)
     first = _list_starts(term[order], cell[owner[order]])
     term_start = np.searchsorted(term[order[first]], np.arange(n_terms + 1)).astype(np.int64)
-    segment = Segment(
+    segment = SkypeSegment(
         row=row,
         cell=cell,
         word_start=word_start,
@@ -134,15 +135,6 @@ def _list_starts(term: NDArray[np.int32], cell: NDArray[np.int32]) -> NDArray[np
     is_new = np.ones(len(term), bool)
     is_new[1:] = (term[1:] != term[:-1]) | (cell[1:] != cell[:-1])
     return np.flatnonzero(is_new)
-
-
-@step
-def comes_before(weight, a, b):
-    """Tell whether word a stands before word b: the heavier first, of equals the lower term.
-
-    Heavy words are rare: this is the paper's increasing order of frequency, fixed by the weights.
-    """
-    return weight[a] > weight[b] or (weight[a] == weight[b] and a < b)
 
 
 @kernel
@@ -194,7 +186,7 @@ def _fill_entries(segment, scored, is_earth):
 # --- groups -----------------------------------------------------------------------------------------------------
 
 
-def _cut_into_groups(segment: Segment, groups: int) -> Segment:
+def _cut_into_groups(segment: SkypeSegment, groups: int) -> SkypeSegment:
     """Cut every list by quantiles of α* and sort the groups (Sections 5.2.1 and 5.2.2)."""
     n_lists = len(segment.list_cell)
     sizes = np.zeros(n_lists, np.int64)
@@ -253,8 +245,3 @@ def _settle_all(segment):
         settle_group(segment, g)
         for e in range(segment.group_start[g], segment.group_start[g + 1]):
             segment.group_of[e] = g
-
-
-def structure_bytes(segment: Segment) -> int:
-    """Return the size of all arrays."""
-    return sum(array.nbytes for array in segment)

@@ -1,7 +1,7 @@
 """The bounds of the paper as functions of numbers: how much text is left, how near it must be, how far that reaches.
 
-Every step works on one subscription, a row of `Scored`. Distances take the place of the paper's spatial similarities,
-because `max_distance` is each subscription's own: a message may be up to
+Every step works on one subscription, a row of `ScoredColumns`. Distances take the place of the paper's spatial
+similarities, because `max_distance` is each subscription's own: a message may be up to
 
     reach(s | t) = (1 - LSB(s | t)) · max_distance
 
@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import kernel, step
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.similarity import counts_weights, most_text, near_needed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.shared.scores import Scored
+    from nearcast.indexes.shared.scores import ScoredColumns
 
 #: Prefixes that are told apart: SIG is level 0, SIG+k level k. Words that would come later are not listed.
 LEVELS = 16
@@ -32,7 +33,7 @@ ENDLESS = 255
 _LARGEST = 3e38
 
 
-class Words(NamedTuple):
+class PrefixWords(NamedTuple):
     """The words of one subscription in the paper's order, heaviest first, equals by term.
 
     `tail[j]` is the share of the whole that word j and all behind it make up (UTB, Eq. 3), `head[k]` the share of the
@@ -44,15 +45,9 @@ class Words(NamedTuple):
     head: NDArray[np.float64]
 
 
-def room_for_words(longest: int) -> Words:
+def room_for_words(longest: int) -> PrefixWords:
     """Return arrays for subscriptions of up to `longest` words."""
-    return Words(np.empty(longest, np.int32), np.empty(longest + 1), np.empty(longest + 1))
-
-
-@step
-def comes_before(weight, one, other):
-    """Tell whether a term stands before another in the order of tokens (Section III-A)."""
-    return weight[one] > weight[other] or (weight[one] == weight[other] and one < other)
+    return PrefixWords(np.empty(longest, np.int32), np.empty(longest + 1), np.empty(longest + 1))
 
 
 @step
@@ -146,7 +141,7 @@ class Prefix(NamedTuple):
     level: NDArray[np.int64]
 
 
-def prefix_of(scored: Scored, row: int, gap: float = 0.0) -> Prefix:
+def prefix_of(scored: ScoredColumns, row: int, gap: float = 0.0) -> Prefix:
     """Return the prefixes of a row for messages at least `gap` away, for people and tests to look at."""
     n = int(scored.term_start[row + 1] - scored.term_start[row]) + 1
     prefix = Prefix(np.empty(n, np.int32), np.empty(n), np.empty(n), np.empty(n, np.int64))

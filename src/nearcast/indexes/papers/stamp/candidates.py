@@ -1,4 +1,4 @@
-"""Candidates of one leaf: who becomes one, what is known of its common words, and when it is decided.
+"""The candidates of one leaf: when a member becomes one, its common words so far, and when it is decided.
 
 A candidate is *open* while its common words so far are not enough and more may follow. It is verified as soon as they
 are enough; for tsim and overlap it then is an answer, for the others the words of the message that it lacks decide.
@@ -35,7 +35,7 @@ _ROUNDING = 1.0 + 1e-9
 
 
 @step
-def visit(held, asked, scratch, found, leaf, phase, level, token, member, reach, rest, at):
+def visit(held, batch, scratch, found, leaf, phase, level, token, member, reach, rest, at):
     """Look at an entry; return where the answers end."""
     scratch.tally[LOOKED_AT] += 1
     members = held.members
@@ -53,7 +53,7 @@ def visit(held, asked, scratch, found, leaf, phase, level, token, member, reach,
     if is_enough or (rest == 0 and _is_sure(scratch, c, leaf, phase, reach)):
         _close(members, scratch, c)
     if is_enough:
-        at = _verify(held, asked, scratch, found, leaf.message, member, scratch.distance[c], at)
+        at = _verify(held, batch, scratch, found, leaf.message, member, scratch.distance[c], at)
     return at
 
 
@@ -119,26 +119,26 @@ def close_hopeless(members, scratch, side, level):
 
 
 @step
-def verify_open(held, asked, scratch, found, leaf, at):
+def verify_open(held, batch, scratch, found, leaf, at):
     """Verify what is still open; return where the answers end."""
     number = held.members.number
     if number[N_OPEN] > 0:
         for c in range(number[NEXT] - number[FIRST]):
             if scratch.n_common[c] != CLOSED:
                 member, distance = scratch.candidate[c], scratch.distance[c]
-                at = _verify(held, asked, scratch, found, leaf.message, member, distance, at)
+                at = _verify(held, batch, scratch, found, leaf.message, member, distance, at)
     return at
 
 
 @step
-def _verify(held, asked, scratch, found, message, member, distance, at):
+def _verify(held, batch, scratch, found, message, member, distance, at):
     """Score a member in full, as `scores.full_score` does with the distance known, and write it down as an answer.
 
     Returns where the answers end. Members that were removed have no slot any more.
     """
     scratch.tally[VERIFIED] += 1
     scored = held.members.scored
-    text = text_score(scored, member, scratch.has, asked.totals, message)
+    text = text_score(scored, member, scratch.has, batch.totals, message)
     near = near_of(distance, scored.max_distance[member])
     score = score_of(scored.text_weight[member], text, near)
     if score >= scored.threshold[member]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from nearcast.indexes.papers.stamp.bounds import LEVELS
 from nearcast.indexes.papers.stamp.lists import (
-    Signature,
+    ListSignature,
     chain_entries,
     count_levels,
     lists_of,
@@ -20,9 +20,9 @@ from nearcast.indexes.papers.stamp.lists import (
     with_room,
 )
 from nearcast.indexes.papers.stamp.members import Members, in_order, members_of
-from nearcast.indexes.papers.stamp.prefixes import Draft, draft_entries, room_for_draft
-from nearcast.indexes.papers.stamp.search_state import Held
-from nearcast.indexes.shared.packed_rtree import RTree, add_points, build_rtree
+from nearcast.indexes.papers.stamp.prefixes import EntryDraft, draft_entries, room_for_draft
+from nearcast.indexes.papers.stamp.search_state import StampArrays
+from nearcast.indexes.shared.packed_rtree import PackedRTree, add_points, build_rtree
 from nearcast.indexes.shared.scores import scored_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Filters(NamedTuple):
 
 def build(
     table: Subscriptions, rows: NDArray[np.int64], weight: NDArray[np.float64], filters: Filters, space: Space
-) -> Held:
+) -> StampArrays:
     """Lay out these rows of a table; a sort of all entries, some microseconds a subscription."""
     scored = scored_of(table.take(rows), weight)
     tree = _regions(scored.point, filters)
@@ -54,27 +54,27 @@ def build(
     members = members_of(in_order(scored, tree.row), rows[tree.row])
     leaf = np.repeat(np.arange(n_leaves, dtype=np.int32), tree.last[:n_leaves] - tree.first[:n_leaves])
     level_total = np.zeros((n_leaves, 2, LEVELS), np.int32)
-    drafts: list[Draft] = []
-    inner = [Signature(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))]
+    drafts: list[EntryDraft] = []
+    inner = [ListSignature(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))]
     for first, last in _pieces(tree):
         draft = sorted_draft(_draft(members, tree, first, leaf[first:last], filters, space))
         n_in_leaves = int(np.searchsorted(draft.owner, n_leaves * LEVELS))
         drafts.append(draft.first(n_in_leaves))
         inner.append(signature_of(draft.take(np.arange(n_in_leaves, len(draft.owner))))[0])
-    whole = Draft(*map(np.concatenate, zip(*drafts, strict=True))) if drafts else room_for_draft(0)
+    whole = EntryDraft(*map(np.concatenate, zip(*drafts, strict=True))) if drafts else room_for_draft(0)
     count_levels(whole, level_total)
     lists, entries = lists_of(whole, merged_signature(inner))
-    return Held(tree._replace(row=tree.row[:0]), lists, entries, no_late_entries(), members, level_total)
+    return StampArrays(tree._replace(row=tree.row[:0]), lists, entries, no_late_entries(), members, level_total)
 
 
 def extend(
-    held: Held,
+    held: StampArrays,
     table: Subscriptions,
     rows: NDArray[np.int64],
     weight: NDArray[np.float64],
     filters: Filters,
     space: Space,
-) -> Held:
+) -> StampArrays:
     """Take in further rows: each goes to the leaf that grows least, its entries to the chains of their lists."""
     first = held.members.n
     if not len(rows):
@@ -88,7 +88,7 @@ def extend(
     return held._replace(lists=lists, late=late, members=members)
 
 
-def _regions(points: NDArray[np.float64], filters: Filters) -> RTree:
+def _regions(points: NDArray[np.float64], filters: Filters) -> PackedRTree:
     """Return the tree; without regions one leaf that is everywhere."""
     tree = build_rtree(points, filters.fan_out if filters.by_region else max(len(points), 2))
     if not filters.by_region:
@@ -96,13 +96,15 @@ def _regions(points: NDArray[np.float64], filters: Filters) -> RTree:
     return tree
 
 
-def _draft(members: Members, tree: RTree, first: int, leaf: NDArray[np.int32], filters: Filters, space: Space) -> Draft:
+def _draft(
+    members: Members, tree: PackedRTree, first: int, leaf: NDArray[np.int32], filters: Filters, space: Space
+) -> EntryDraft:
     return draft_entries(
         members, tree, first, leaf, is_earth=space.is_earth, by_region=filters.by_side, deeper=filters.deeper
     )
 
 
-def _pieces(tree: RTree) -> list[tuple[int, int]]:
+def _pieces(tree: PackedRTree) -> list[tuple[int, int]]:
     """Cut the members at borders of leaves into pieces of about `_PIECE`."""
     cuts, n_leaves = [0], int(tree.level_start[1])
     for last in tree.last[:n_leaves].tolist():

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from nearcast.columns import Messages
     from nearcast.geo import Space
     from nearcast.indexes.papers.stamp.construction import Filters
-    from nearcast.indexes.papers.stamp.search_state import Held
+    from nearcast.indexes.papers.stamp.search_state import StampArrays
 
 
 class _Case(NamedTuple):
     """One subscription and one message."""
 
-    held: Held
+    held: StampArrays
     member: int
     has: set[int]
     place: NDArray[np.float64]
@@ -45,7 +45,7 @@ class _Case(NamedTuple):
 
 
 def stamp_lines(
-    held: Held,
+    held: StampArrays,
     member: int,
     messages: Messages,
     row: int,
@@ -60,8 +60,16 @@ def stamp_lines(
     distance = place_distance(space.is_earth, *scored.point[member].tolist(), *messages.box[row].tolist())
     near = near_of(distance, scored.max_distance[member])
     case = _Case(
-        held, member, set(messages.terms_of(row).tolist()), place, n_places, space.is_earth, near, distance, word
-    )  # fmt: skip
+        held=held,
+        member=member,
+        has=set(messages.terms_of(row).tolist()),
+        place=place,
+        n_places=n_places,
+        is_earth=space.is_earth,
+        near=near,
+        distance=distance,
+        word=word,
+    )
     prefix = prefix_of(scored, member)
     dropped = _by_region(case, filters) or _by_prefix(case, prefix)
     if dropped is None and filters.deeper:
@@ -135,7 +143,7 @@ def _by_words(case: _Case, prefix: Prefix, filters: Filters) -> str | None:
     return None
 
 
-def _leaf_of(held: Held, member: int) -> int:
+def _leaf_of(held: StampArrays, member: int) -> int:
     """Return the leaf a member is listed in."""
     n_leaves = int(held.tree.level_start[1])
     if member < held.tree.last[n_leaves - 1]:

@@ -14,9 +14,10 @@ from nearcast.indexes.papers.stamp.construction import Filters, build, extend
 from nearcast.indexes.papers.stamp.lists import size_of as size_of_lists
 from nearcast.indexes.papers.stamp.members import size_of
 from nearcast.indexes.papers.stamp.search import search_messages
-from nearcast.indexes.papers.stamp.search_state import Asked, Found, Scratch, new_scratch
+from nearcast.indexes.papers.stamp.search_state import StampScratch, new_scratch
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, VERIFIED
 from nearcast.indexes.shared.scores import totals_for
+from nearcast.indexes.shared.search_arrays import FoundSlots, MessageColumns
 from nearcast.indexes.shared.stored_index import StoredIndex
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Messages
     from nearcast.geo import Space
-    from nearcast.indexes.papers.stamp.search_state import Held
+    from nearcast.indexes.papers.stamp.search_state import StampArrays
 
 FILTERS = ("sp", "sp+hi", "sp+rp+hi", "sp+st+hi", "sp+rp+st+hi")
 _STRATEGIES = {"model": MODEL, "always": ALWAYS, "never": NEVER}
@@ -64,8 +65,8 @@ class StampIndex(StoredIndex):
             fan_out=fan_out, by_region="hi" in parts, by_side="rp" in parts, deeper="st" in parts
         )  # fmt: skip
         self._strategy = _STRATEGIES[cost] if "st" in parts else NOT_AT_ALL
-        self._held: Held | None = None
-        self._scratch: Scratch | None = None
+        self._held: StampArrays | None = None
+        self._scratch: StampScratch | None = None
         #: Rows there were when the lists were built, rows that are in them by now, rows dropped since the building.
         self._n_built = self._n_seen = self._n_dropped = 0
 
@@ -77,7 +78,7 @@ class StampIndex(StoredIndex):
     def _rows_renumbered(self) -> None:
         self._held = None
 
-    def _ready(self) -> Held:
+    def _ready(self) -> StampArrays:
         """Return the lists with everything in them that the table holds."""
         n_rows, held = len(self._slot_of), self._held
         n_changes = n_rows - self._n_built + self._n_dropped
@@ -106,23 +107,23 @@ class StampIndex(StoredIndex):
             self._undo.roll_back()
             held = self._ready()
             totals = totals_for(messages, needed=self._needs_totals)
-            asked = Asked(messages.term_start, messages.terms, messages.box, totals)
-            return self._search(held, asked)
+            batch = MessageColumns(messages.term_start, messages.terms, messages.box, totals)
+            return self._search(held, batch)
 
-    def _search(self, held: Held, asked: Asked) -> Matches:
-        counts = np.zeros(len(asked.box), np.int64)
+    def _search(self, held: StampArrays, batch: MessageColumns) -> Matches:
+        counts = np.zeros(len(batch.box), np.int64)
         if not held.members.n:
             return Matches(np.zeros(len(counts) + 1, np.int64), np.empty(0, np.int32), np.empty(0))
-        longest = int(np.diff(asked.term_start).max(initial=0))
+        longest = int(np.diff(batch.term_start).max(initial=0))
         scratch = self._scratch_for(held, longest)
         scratch.tally[:] = 0
         room = max(held.members.n + 1, _ROOM)
-        found = Found(np.empty(room, np.int32), np.empty(room), self._slot_of)
+        found = FoundSlots(np.empty(room, np.int32), np.empty(room), self._slot_of)
         slots, scores, message = [np.empty(0, np.int32)], [np.empty(0)], 0
         while message < len(counts):
             first, n_bits = message, len(self._row_of).bit_length()
             message = search_messages(
-                held, asked, scratch, found, self.space.is_earth, self._strategy, n_bits, first, counts
+                held, batch, scratch, found, self.space.is_earth, self._strategy, n_bits, first, counts
             )
             n = int(counts[first:message].sum())
             slots.append(found.slots[:n].copy())
@@ -132,8 +133,8 @@ class StampIndex(StoredIndex):
         looked_at, verified = int(scratch.tally[LOOKED_AT]), int(scratch.tally[VERIFIED])
         return Matches(start, np.concatenate(slots), np.concatenate(scores), looked_at, verified)
 
-    def _scratch_for(self, held: Held, longest: int) -> Scratch:
-        """Return working memory that is large enough, the last one if it is."""
+    def _scratch_for(self, held: StampArrays, longest: int) -> StampScratch:
+        """Return scratch arrays that are large enough, the last ones if they are."""
         n_terms, n_members = len(held.members.scored.weight), held.members.n
         n_levels, n_leaves = len(held.tree.level_start), int(held.tree.level_start[1])
         n_late = n_members - int(held.tree.last[n_leaves - 1])

@@ -52,7 +52,7 @@ class Leaf(NamedTuple):
 
 
 @step
-def search_leaf(held, asked, scratch, found, leaf, at):
+def search_leaf(held, batch, scratch, found, leaf, at):
     """Write the answers among the members of a leaf, whose lists are open; return where the answers end."""
     members, side = held.members, 0 if leaf.is_here else 1
     members.number[FIRST] = members.number[NEXT]
@@ -60,7 +60,7 @@ def search_leaf(held, asked, scratch, found, leaf, at):
     members.number[COST] = 0
     level, phase = np.int64(0), np.int64(PREFIX)
     while True:
-        at = _walk(held, asked, scratch, found, leaf, phase, level, at)
+        at = _walk(held, batch, scratch, found, leaf, phase, level, at)
         if phase == SKIPPED:
             phase = DEEPER
             continue
@@ -70,7 +70,7 @@ def search_leaf(held, asked, scratch, found, leaf, at):
         if members.number[N_OPEN] == 0 or not _goes_on(held, scratch, leaf, side, level):
             break
         phase = DEEPER if leaf.is_here or level > 1 else SKIPPED
-    return verify_open(held, asked, scratch, found, leaf, at)
+    return verify_open(held, batch, scratch, found, leaf, at)
 
 
 @step
@@ -94,7 +94,7 @@ def _goes_on(held, scratch, leaf, side, level):
 
 
 @step
-def _walk(held, asked, scratch, found, leaf, phase, level, at):
+def _walk(held, batch, scratch, found, leaf, phase, level, at):
     """Visit the entries of the lists that a phase calls for, token by token; return where the answers end."""
     lists, entries, late = held.lists, held.entries, held.late
     side = HERE if leaf.is_here else BEYOND
@@ -124,7 +124,7 @@ def _walk(held, asked, scratch, found, leaf, phase, level, at):
                 e, is_late = lists.head[number], True
                 continue
             at = visit(
-                held, asked, scratch, found, leaf, phase, level, scratch.token[t], member, reach, rest, at
+                held, batch, scratch, found, leaf, phase, level, scratch.token[t], member, reach, rest, at
             )  # fmt: skip
     return at
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from nearcast._jit import kernel, step
 from nearcast.indexes.papers.stamp.bounds import LEVELS
-from nearcast.indexes.papers.stamp.prefixes import BEYOND, HERE, NOBODY, Draft
+from nearcast.indexes.papers.stamp.prefixes import BEYOND, HERE, NOBODY, EntryDraft
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NO_LIST = -1
 END = -1
-#: Fields of `Lists.used`.
+#: Fields of `TokenLists.used`.
 N_LISTS, N_LATE = 0, 1
 #: Where an entry stands in its list, by its side: here only, both, beyond only.
 _PART = np.array([0, 0, 2, 1], np.uint8)
@@ -37,8 +37,8 @@ _RECORD = np.dtype(
 )
 
 
-class Lists(NamedTuple):
-    """Lists and how to find them.
+class TokenLists(NamedTuple):
+    """The lists of all regions, levels and tokens, and the hash table that finds them.
 
     `table` is an open-addressing hash table of (token, list), -1 where vacant. List i belongs to `owner[i]` (region ·
     LEVELS + level) and owns the entries `start[i]:start[i + 1]`; those for both sides are `both[i, 0]:both[i, 1]`.
@@ -55,15 +55,15 @@ class Lists(NamedTuple):
     used: NDArray[np.int64]
 
 
-class Entries(NamedTuple):
-    """What lists hold: the paper's triples <s, LSB(s | t), Idx(s, t)>, as member, reach and words behind the token."""
+class TokenEntries(NamedTuple):
+    """Entries of lists: the paper's triples <s, LSB(s | t), Idx(s, t)>, as member, reach and words behind the token."""
 
     member: NDArray[np.int32]
     reach: NDArray[np.float32]
     rest: NDArray[np.uint8]
 
 
-class Late(NamedTuple):
+class LateEntries(NamedTuple):
     """Entries that came after the lists were built; `next` is the one after in the same chain."""
 
     member: NDArray[np.int32]
@@ -73,7 +73,7 @@ class Late(NamedTuple):
     next: NDArray[np.int32]
 
 
-class Signature(NamedTuple):
+class ListSignature(NamedTuple):
     """Lists without their entries: owner, token, and the reach beyond the region."""
 
     owner: NDArray[np.int32]
@@ -84,30 +84,30 @@ class Signature(NamedTuple):
 # --- building in bulk -------------------------------------------------------------------------------------------
 
 
-def sorted_draft(draft: Draft) -> Draft:
+def sorted_draft(draft: EntryDraft) -> EntryDraft:
     """Return the entries list by list, each list in its order."""
     return draft.take(np.lexsort((-draft.reach, _PART[draft.side], draft.token, draft.owner)))
 
 
-def signature_of(draft: Draft) -> tuple[Signature, NDArray[np.int64]]:
+def signature_of(draft: EntryDraft) -> tuple[ListSignature, NDArray[np.int64]]:
     """Return the lists of a sorted draft, and where each begins."""
     is_new = np.ones(len(draft.owner), bool)
     is_new[1:] = (draft.owner[1:] != draft.owner[:-1]) | (draft.token[1:] != draft.token[:-1])
     first = np.flatnonzero(is_new)
     reach = np.where(draft.side & BEYOND, draft.reach, np.float32(-1.0))
     most = np.maximum.reduceat(reach, first) if len(first) else reach
-    return Signature(draft.owner[first], draft.token[first], most), first
+    return ListSignature(draft.owner[first], draft.token[first], most), first
 
 
-def merged_signature(pieces: list[Signature]) -> Signature:
+def merged_signature(pieces: list[ListSignature]) -> ListSignature:
     """Return the signatures of inner regions drafted piece by piece as one."""
     owner, token, reach = (np.concatenate(columns) for columns in zip(*pieces, strict=True))
     order = np.lexsort((token, owner))
     nothing = np.zeros(len(owner), np.uint8)
-    return signature_of(Draft(owner[order], token[order], owner, reach[order], nothing, nothing + BEYOND))[0]
+    return signature_of(EntryDraft(owner[order], token[order], owner, reach[order], nothing, nothing + BEYOND))[0]
 
 
-def lists_of(draft: Draft, inner: Signature) -> tuple[Lists, Entries]:
+def lists_of(draft: EntryDraft, inner: ListSignature) -> tuple[TokenLists, TokenEntries]:
     """Lay out the sorted entries of leaves, and the signatures of inner regions behind them."""
     leaves, first = signature_of(draft)
     n_leaf_lists, n = len(first), len(first) + len(inner.owner)
@@ -124,10 +124,10 @@ def lists_of(draft: Draft, inner: Signature) -> tuple[Lists, Entries]:
     lists.start[: n + 1], lists.both[:n], lists.reach[:n] = start, both, np.append(leaves.reach, inner.reach)
     lists.used[N_LISTS] = n
     _fill_table(lists.table, lists.owner, np.append(leaves.token, inner.token))
-    return lists, Entries(*map(np.ascontiguousarray, (draft.member, draft.reach, draft.rest)))
+    return lists, TokenEntries(*map(np.ascontiguousarray, (draft.member, draft.reach, draft.rest)))
 
 
-def _room_for_lists(n: int, n_entries: int) -> Lists:
+def _room_for_lists(n: int, n_entries: int) -> TokenLists:
     """Return room for n lists, the fields of one side by side in memory, as yet without entries.
 
     A list without entries begins and ends behind all of them. Two spare ones keep views from becoming contiguous, which
@@ -138,19 +138,19 @@ def _room_for_lists(n: int, n_entries: int) -> Lists:
     # A third of the table stays vacant, one place at least: that is what ends a search for an absent list.
     table = np.full((n + n // 2 + 1, 2), NO_LIST, np.int32)
     columns = (record[name] for name in ("owner", "start", "both", "reach", "head"))
-    return Lists(*[table, *columns, np.zeros(2, np.int64)])
+    return TokenLists(*[table, *columns, np.zeros(2, np.int64)])
 
 
-def size_of(lists: Lists) -> int:
+def size_of(lists: TokenLists) -> int:
     """Return the bytes of lists, their entries apart."""
     return lists.table.nbytes + len(lists.start) * _RECORD.itemsize
 
 
-def no_late_entries() -> Late:
+def no_late_entries() -> LateEntries:
     """Return no chains at all."""
     kinds = (np.int32, np.float32, np.uint8, np.uint8, np.int32)
     columns: list[Any] = [np.empty(0, kind) for kind in kinds]
-    return Late(*columns)
+    return LateEntries(*columns)
 
 
 # --- finding ----------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def _move_table(table, owner, larger):
 # --- adding later -----------------------------------------------------------------------------------------------
 
 
-def with_room(lists: Lists, late: Late, n_more: int) -> tuple[Lists, Late]:
+def with_room(lists: TokenLists, late: LateEntries, n_more: int) -> tuple[TokenLists, LateEntries]:
     """Return the same lists and chains with room for so many more of either."""
     n_lists, n_late = int(lists.used[N_LISTS]), int(lists.used[N_LATE])
     if len(lists.owner) < n_lists + n_more + 2:
@@ -216,11 +216,11 @@ def with_room(lists: Lists, late: Late, n_more: int) -> tuple[Lists, Late]:
         _move_table(lists.table, lists.owner, more.table)
         lists = more
     if len(late.member) < n_late + n_more:
-        late = Late(*(_longer(column, n_late + n_late // 2 + n_more, 0) for column in late))
+        late = LateEntries(*(_longer(column, n_late + n_late // 2 + n_more, 0) for column in late))
     return lists, late
 
 
-def _columns(lists: Lists) -> list[NDArray[Any]]:
+def _columns(lists: TokenLists) -> list[NDArray[Any]]:
     """Return all that grows with the lists but their table, and how many are used."""
     return [lists.owner, lists.start, lists.both, lists.reach, lists.head, lists.used]
 

@@ -1,7 +1,7 @@
 """Subscriptions as the search meets them: leaf by leaf, and everything about one in one cache line.
 
-The columns of a `Scored` are views into records of 64 bytes. A candidate costs one access to memory that way, where
-columns apart from each other would cost one each.
+The arrays of `ScoredColumns` are views into records of 64 bytes. A candidate costs one access to memory that way,
+where arrays apart from each other would cost one each.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast.columns import gathered
-from nearcast.indexes.shared.scores import Scored
+from nearcast.indexes.shared.scores import ScoredColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class Members(NamedTuple):
     another type to every kernel.
     """
 
-    scored: Scored
+    scored: ScoredColumns
     row: NDArray[np.int32]
     depth: NDArray[np.uint8]
     stamp: NDArray[np.int32]
@@ -56,7 +56,7 @@ class Members(NamedTuple):
         return len(self.row) - 1
 
 
-def members_of(scored: Scored, rows: NDArray[np.int64], old: Members | None = None) -> Members:
+def members_of(scored: ScoredColumns, rows: NDArray[np.int64], old: Members | None = None) -> Members:
     """Return members of these rows, behind those that there are."""
     n_old = 0 if old is None else old.n
     n = n_old + len(rows)
@@ -70,11 +70,11 @@ def members_of(scored: Scored, rows: NDArray[np.int64], old: Members | None = No
     _copy(record[n_old:], scored, len(term) - len(scored.term))
     record["row"][n_old:n] = rows
     columns = (record[name] for name in ("point", "text_weight", "threshold", "max_distance", "similarity", "own"))
-    view = Scored(*[record["term_start"], np.ascontiguousarray(term), *columns, scored.weight])
+    view = ScoredColumns(*[record["term_start"], np.ascontiguousarray(term), *columns, scored.weight])
     return Members(view, record["row"], record["depth"], record["stamp"], np.zeros(4, np.int64))
 
 
-def _copy(record: NDArray[np.void], scored: Scored, first_term: int) -> None:
+def _copy(record: NDArray[np.void], scored: ScoredColumns, first_term: int) -> None:
     """Write scored rows into records, one more of which says where the words end."""
     n = len(record) - 1
     for name in ("point", "text_weight", "threshold", "max_distance", "similarity", "own"):
@@ -87,11 +87,11 @@ def size_of(members: Members) -> int:
     return len(members.row) * _RECORD.itemsize + members.scored.term.nbytes
 
 
-def in_order(scored: Scored, order: NDArray[np.int32]) -> Scored:
+def in_order(scored: ScoredColumns, order: NDArray[np.int32]) -> ScoredColumns:
     """Return scored rows in another order."""
     start, positions = gathered(scored.term_start, order.astype(np.int64))
     columns: list[Any] = [column[order] for column in scored[2:-1]]
-    return Scored(*[start, scored.term[positions], *columns, scored.weight])
+    return ScoredColumns(*[start, scored.term[positions], *columns, scored.weight])
 
 
 def _room(n: int) -> NDArray[np.void]:

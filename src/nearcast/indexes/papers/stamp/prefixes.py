@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.indexes.papers.stamp.members import Members
-    from nearcast.indexes.shared.packed_rtree import RTree
+    from nearcast.indexes.shared.packed_rtree import PackedRTree
 
 #: Who an entry is for: messages inside the leaf, messages beyond it, or both.
 HERE, BEYOND = 1, 2
@@ -36,7 +36,7 @@ DUMMY = 0
 MOST_REST = 255
 
 
-class Draft(NamedTuple):
+class EntryDraft(NamedTuple):
     """Entries in the order they were written: `owner` is node · LEVELS + level; `rest` words stand behind the token."""
 
     owner: NDArray[np.int32]
@@ -46,20 +46,20 @@ class Draft(NamedTuple):
     rest: NDArray[np.uint8]
     side: NDArray[np.uint8]
 
-    def first(self, n: int) -> Draft:
+    def first(self, n: int) -> EntryDraft:
         """Return the first n entries."""
         columns: list[Any] = [column[:n] for column in self]
-        return Draft(*columns)
+        return EntryDraft(*columns)
 
-    def take(self, order: NDArray[np.int64]) -> Draft:
+    def take(self, order: NDArray[np.int64]) -> EntryDraft:
         """Return entries in another order."""
         columns: list[Any] = [column[order] for column in self]
-        return Draft(*columns)
+        return EntryDraft(*columns)
 
 
-def room_for_draft(n: int) -> Draft:
+def room_for_draft(n: int) -> EntryDraft:
     """Return room for n entries."""
-    return Draft(
+    return EntryDraft(
         np.empty(n, np.int32),
         np.empty(n, np.int32),
         np.empty(n, np.int32),
@@ -71,14 +71,14 @@ def room_for_draft(n: int) -> Draft:
 
 def draft_entries(
     members: Members,
-    tree: RTree,
+    tree: PackedRTree,
     first: int,
     leaf: NDArray[np.int32],
     *,
     is_earth: bool,
     by_region: bool,
     deeper: bool,
-) -> Draft:
+) -> EntryDraft:
     """Return the entries of the members from `first` on, which lie in these leaves, and fill in their `depth`.
 
     `by_region` tells prefixes of messages beyond the leaf apart (Section IV-B), `deeper` adds the spatio-textual

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
-from nearcast.indexes.papers.stamp.bounds import comes_before
 from nearcast.indexes.papers.stamp.candidates import NEXT
 from nearcast.indexes.papers.stamp.leaves import Leaf, open_lists, search_leaf
 from nearcast.indexes.papers.stamp.lists import NO_LIST, find_list
@@ -13,13 +12,14 @@ from nearcast.indexes.papers.stamp.prefixes import DUMMY
 from nearcast.indexes.shared.gather import sort_scored
 from nearcast.indexes.shared.packed_rtree import place_gap, place_touches
 from nearcast.indexes.shared.predicates import mark_terms, message_parts
+from nearcast.indexes.shared.word_order import comes_before
 
 #: Numbers that a stamp can hold.
 _MOST_NUMBERS = 2**31 - 1
 
 
 @hot_kernel
-def search_messages(held, asked, scratch, found, is_earth, strategy, n_bits, first, counts):
+def search_messages(held, batch, scratch, found, is_earth, strategy, n_bits, first, counts):
     """Search for the messages from `first` on, as long as the next one's answers are sure to fit.
 
     Answers are written one message after the other, in order of their slots; `counts` gets how many each has. Returns
@@ -28,7 +28,7 @@ def search_messages(held, asked, scratch, found, is_earth, strategy, n_bits, fir
     at = np.int64(0)  # a plain 0 is a type of its own to Numba, and every step would be compiled for it as well
     message = first
     while message < counts.size and found.slots.size - at >= held.members.row.size:
-        n = _search_one(held, asked, scratch, found, is_earth, strategy, message, at)
+        n = _search_one(held, batch, scratch, found, is_earth, strategy, message, at)
         sort_scored(found.slots, found.scores, at, n, n_bits, scratch.spare_slots, scratch.spare_scores, scratch.digits)
         counts[message] = n
         at += n
@@ -37,11 +37,11 @@ def search_messages(held, asked, scratch, found, is_earth, strategy, n_bits, fir
 
 
 @step
-def _search_one(held, asked, scratch, found, is_earth, strategy, message, at):
+def _search_one(held, batch, scratch, found, is_earth, strategy, message, at):
     """Write the answers to one message from `at` on; return how many (Algorithm 2)."""
-    first, last = asked.term_start[message], asked.term_start[message + 1]
-    n_tokens = _sorted_tokens(held.members.scored.weight, asked.terms, first, last, scratch)
-    n_places = message_parts(asked.box, message, scratch.place)
+    first, last = batch.term_start[message], batch.term_start[message + 1]
+    n_tokens = _sorted_tokens(held.members.scored.weight, batch.terms, first, last, scratch)
+    n_places = message_parts(batch.box, message, scratch.place)
     _renew_stamps(held.members)
     tree, n_levels = held.tree, held.tree.level_start.size - 1
     begin, level = at, n_levels
@@ -62,8 +62,8 @@ def _search_one(held, asked, scratch, found, is_earth, strategy, message, at):
                 level -= 1
         elif open_lists(held, scratch, node, n_tokens, is_here, gap):
             leaf = Leaf(node, is_here, gap, is_earth, strategy, message, n_places, n_tokens)
-            at = search_leaf(held, asked, scratch, found, leaf, at)
-    mark_terms(asked.terms, first, last, scratch.has, 0)
+            at = search_leaf(held, batch, scratch, found, leaf, at)
+    mark_terms(batch.terms, first, last, scratch.has, 0)
     return at - begin
 
 

@@ -1,4 +1,4 @@
-"""What a search works with: the index as kernels read it, the messages, working memory, and where answers go."""
+"""Arguments of the search kernels: the index as they read it, and scratch arrays."""
 
 from __future__ import annotations
 
@@ -9,33 +9,24 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.papers.stamp.lists import Entries, Late, Lists
+    from nearcast.indexes.papers.stamp.lists import LateEntries, TokenEntries, TokenLists
     from nearcast.indexes.papers.stamp.members import Members
-    from nearcast.indexes.shared.packed_rtree import RTree
+    from nearcast.indexes.shared.packed_rtree import PackedRTree
 
 
-class Held(NamedTuple):
+class StampArrays(NamedTuple):
     """The index as kernels read it; `level_total` is how many entries a leaf has on each level, here and beyond."""
 
-    tree: RTree
-    lists: Lists
-    entries: Entries
-    late: Late
+    tree: PackedRTree
+    lists: TokenLists
+    entries: TokenEntries
+    late: LateEntries
     members: Members
     level_total: NDArray[np.int32]
 
 
-class Asked(NamedTuple):
-    """The messages to search for, as columns of `Messages`."""
-
-    term_start: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    box: NDArray[np.float64]
-    totals: NDArray[np.float64]
-
-
-class Scratch(NamedTuple):
-    """Working memory of a search, used again for every message.
+class StampScratch(NamedTuple):
+    """Scratch arrays of a search, used again for every message.
 
     `alive` and `cursor` go down the levels of regions. The columns of candidates are those of one leaf.
     """
@@ -61,17 +52,9 @@ class Scratch(NamedTuple):
     digits: NDArray[np.int64]
 
 
-class Found(NamedTuple):
-    """Where answers are written: slots and their scores, and the slot of every row of the table."""
-
-    slots: NDArray[np.int32]
-    scores: NDArray[np.float64]
-    slot_of: NDArray[np.int32]
-
-
-def new_scratch(n_terms: int, n_members: int, most_in_leaf: int, n_levels: int, n_tokens: int) -> Scratch:
-    """Return working memory for so many terms, members in all and in a leaf, levels of regions, tokens of a message."""
-    return Scratch(
+def new_scratch(n_terms: int, n_members: int, most_in_leaf: int, n_levels: int, n_tokens: int) -> StampScratch:
+    """Return scratch arrays for so many terms, members in all and in a leaf, levels of regions, tokens of a message."""
+    return StampScratch(
         has=np.zeros(n_terms, np.uint8),
         token=np.empty(n_tokens, np.int32),
         alive=np.empty((n_levels, n_tokens), np.int32),

@@ -10,7 +10,16 @@ All leaves are at the same depth; every node but the root has between b and B en
 are kept as they are, infinite ones too: only what weighs one node against another takes the plane to end far out.
 """
 
-from nearcast.indexes.shared.dynamic_rtree.arrays import ENTRIES, ROOT, SPLIT, Tree, entry_touches
-from nearcast.indexes.shared.dynamic_rtree.tree import Dissolved, DynamicRTree, checked_entries
+from nearcast.indexes.shared.dynamic_rtree.arrays import ENTRIES, ROOT, SPLIT, DynamicRTreeArrays, entry_touches
+from nearcast.indexes.shared.dynamic_rtree.tree import DissolvedNode, DynamicRTree, checked_entries
 
-__all__ = ["ENTRIES", "ROOT", "SPLIT", "Dissolved", "DynamicRTree", "Tree", "checked_entries", "entry_touches"]
+__all__ = [
+    "ENTRIES",
+    "ROOT",
+    "SPLIT",
+    "DissolvedNode",
+    "DynamicRTree",
+    "DynamicRTreeArrays",
+    "checked_entries",
+    "entry_touches",
+]

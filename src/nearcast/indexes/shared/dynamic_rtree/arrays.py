@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NOBODY = -1
-#: Fields of `Tree.state`: the root, the first free node, how many are free, and the least number of entries of a node.
+#: Fields of `DynamicRTreeArrays.state`: the root, the first free node, how many are free, and the least number of
+#: entries of a node.
 ROOT, FREE, N_FREE, LEAST = 0, 1, 2, 3
-#: Bits of `Tree.is_changed`: the node was split or came of a split; it has other entries than before.
+#: Bits of `DynamicRTreeArrays.is_changed`: the node was split or came of a split; it has other entries than before.
 SPLIT, ENTRIES = 1, 2
 #: Where the plane ends for whoever compares areas: far enough out, and near enough that no area is infinite.
 FAR = 1e150
 
 
-class Tree(NamedTuple):
+class DynamicRTreeArrays(NamedTuple):
     """The tree as kernels read it: nodes in no order, the free ones chained by `parent`.
 
     Node n is on level `level[n]`, leaves on 0, and has the entries `entry[n, :n_entries[n]]` with the rectangles
@@ -44,23 +45,23 @@ class Tree(NamedTuple):
     spare_box: NDArray[np.float64]
 
 
-def new_tree(n_nodes: int, n_items: int, least: int, most: int) -> Tree:
+def new_tree(n_nodes: int, n_items: int, least: int, most: int) -> DynamicRTreeArrays:
     """Return a tree of so many nodes, none of them in use and none of them free."""
     room = most + 1
-    return Tree(
-        np.zeros(n_nodes, np.int32),
-        np.zeros(n_nodes, np.int32),
-        np.full(n_nodes, NOBODY, np.int32),
-        np.zeros((n_nodes, room), np.int32),
-        np.zeros((n_nodes, room, 4)),
-        np.zeros(n_nodes, np.uint8),
-        np.full(n_items, NOBODY, np.int32),
-        np.array([NOBODY, NOBODY, 0, least], np.int64),
-        np.zeros(room, np.int32),
-        np.zeros(room),
-        np.zeros((2, room, 4)),
-        np.zeros(room, np.int32),
-        np.zeros((room, 4)),
+    return DynamicRTreeArrays(
+        n_entries=np.zeros(n_nodes, np.int32),
+        level=np.zeros(n_nodes, np.int32),
+        parent=np.full(n_nodes, NOBODY, np.int32),
+        entry=np.zeros((n_nodes, room), np.int32),
+        box=np.zeros((n_nodes, room, 4)),
+        is_changed=np.zeros(n_nodes, np.uint8),
+        leaf_of=np.full(n_items, NOBODY, np.int32),
+        state=np.array([NOBODY, NOBODY, 0, least], np.int64),
+        order=np.zeros(room, np.int32),
+        middle=np.zeros(room),
+        around=np.zeros((2, room, 4)),
+        spare_entry=np.zeros(room, np.int32),
+        spare_box=np.zeros((room, 4)),
     )
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.indexes.shared.dynamic_rtree.arrays import FAR, ROOT, Tree, new_tree
+from nearcast.indexes.shared.dynamic_rtree.arrays import FAR, ROOT, DynamicRTreeArrays, new_tree
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class _Level(NamedTuple):
+class _EntryLevel(NamedTuple):
     """Nodes of a level: the entries of all of them in order, and where those of each begin."""
 
     entry: NDArray[np.int64]
@@ -26,7 +26,9 @@ class _Level(NamedTuple):
     start: NDArray[np.int64]
 
 
-def packed(items: NDArray[np.int32], box: NDArray[np.float64], n_items: int, least: int, most: int) -> Tree:
+def packed(
+    items: NDArray[np.int32], box: NDArray[np.float64], n_items: int, least: int, most: int
+) -> DynamicRTreeArrays:
     """Return a tree of these items, whose numbers are below `n_items`."""
     levels = _levels(items, box, least, most)
     tree = new_tree(sum(len(level.start) - 1 for level in levels), n_items, least, most)
@@ -45,13 +47,13 @@ def packed(items: NDArray[np.int32], box: NDArray[np.float64], n_items: int, lea
     return tree
 
 
-def _levels(items: NDArray[np.int32], box: NDArray[np.float64], least: int, most: int) -> list[_Level]:
-    entries, first, levels, fan_out = items.astype(np.int64), 0, list[_Level](), most
+def _levels(items: NDArray[np.int32], box: NDArray[np.float64], least: int, most: int) -> list[_EntryLevel]:
+    entries, first, levels, fan_out = items.astype(np.int64), 0, list[_EntryLevel](), most
     while True:
         n_nodes = max(-(-len(entries) // most), len(entries) // fan_out, 1)
         start = np.arange(n_nodes + 1) * len(entries) // n_nodes
         order = _tiled(box, start)
-        levels.append(_Level(entries[order], box[order], start))
+        levels.append(_EntryLevel(entries[order], box[order], start))
         if n_nodes == 1:
             return levels
         if len(levels) == 1:

@@ -30,7 +30,7 @@ def checked_entries(name: str, min_entries: int, max_entries: int) -> dict[str, 
     return {"min_entries": min_entries, "max_entries": max_entries}
 
 
-class Dissolved(NamedTuple):
+class DissolvedNode(NamedTuple):
     """A node with too few entries that was taken out of the tree: its level, what it had, and the items below it.
 
     `above` are the nodes that were above it, without the root.
@@ -82,11 +82,11 @@ class DynamicRTree:
             self._make_nodes()
             done = int(insert_entries(self.arrays, entries, box, level, done))
 
-    def remove(self, items: NDArray[np.int32]) -> list[Dissolved]:
+    def remove(self, items: NDArray[np.int32]) -> list[DissolvedNode]:
         """Take out items, and all nodes that have too few entries then; `reinsert` what these had."""
         leaves = np.unique(self.arrays.leaf_of[items])
         remove_items(self.arrays, items)
-        waiting, dissolved = leaves, list[Dissolved]()
+        waiting, dissolved = leaves, list[DissolvedNode]()
         while len(waiting):
             parents = list[int]()
             for node in waiting[(self.arrays.n_entries[waiting] < self._least) & (waiting != self.root)].tolist():
@@ -95,7 +95,7 @@ class DynamicRTree:
             waiting = np.unique(np.array(parents, np.int32))
         return dissolved
 
-    def reinsert(self, dissolved: list[Dissolved]) -> NDArray[np.int32]:
+    def reinsert(self, dissolved: list[DissolvedNode]) -> NDArray[np.int32]:
         """Put in again what nodes had that were dissolved, and take away roots with one child, which are returned."""
         for each in sorted(dissolved, key=lambda each: -each.level):
             self.insert_entries(each.entries, each.box, each.level)
@@ -106,7 +106,7 @@ class DynamicRTree:
         shorten(tree)
         return np.array(gone, np.int32)
 
-    def _dissolved(self, node: int) -> Dissolved:
+    def _dissolved(self, node: int) -> DissolvedNode:
         n, tree, above = int(self.arrays.n_entries[node]), self.arrays, list[int]()
         parent = int(tree.parent[node])
         while parent != self.root:
@@ -114,7 +114,7 @@ class DynamicRTree:
             parent = int(tree.parent[parent])
         items, _ = self.items_below(np.array([node], np.int32))
         had, box = tree.entry[node, :n].copy(), tree.box[node, :n].copy()
-        return Dissolved(node, int(tree.level[node]), above, had, box, items)
+        return DissolvedNode(node, int(tree.level[node]), above, had, box, items)
 
     def _make_nodes(self) -> None:
         n = len(self.arrays.level)

@@ -1,14 +1,13 @@
-"""The tokens of each node of a tree: a sorted set by node, and for each token a count or a list of items.
+"""Token sets of tree nodes: a sorted array of tokens by node, and for each token a count or a list of items.
 
 A node's tokens lie in order beside each other, so that a message that has few words looks each of them up, and a node
-that has few tokens is gone through: the cost of asking what they share is that of the smaller one. Sets and lists that
+that has few tokens is gone through: the cost of intersecting both is that of the smaller one. Sets and lists that
 grow move to the end of their arrays, with twice the room; `NodeTokens.is_wasteful` tells when it is time to fill them
 anew.
 
 - `arrays`: what kernels read, and what a node and a message share.
 - `changes`: triples of a node, a token and an item that come and go one by one.
 - `triples`: many triples in order.
-- `rounding`: rectangles in half the room.
 - `tokens`: the class that owns the arrays.
 """
 

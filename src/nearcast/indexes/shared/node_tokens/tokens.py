@@ -50,7 +50,9 @@ class NodeTokens:
                     column.append(more)
                 used += (len(starts), len(columns[2][-1]), len(columns[2][-1]))
         token, lists, item, rect = map(np.concatenate, columns)
-        self.arrays = TokenArrays(first, length, room, token, lists, item, rect, used)
+        self.arrays = TokenArrays(
+            first=first, length=length, room=room, token=token, list=lists, item=item, rect=rect, used=used
+        )
 
     def refill(self, part: Triples) -> None:
         """Add triples of nodes that have no tokens."""

@@ -6,8 +6,8 @@ lists and deltas, `batch_match` runs a batch, `part` keeps it together for the i
 """
 
 from nearcast.indexes.trigger.thresholds.batch_match import merged
-from nearcast.indexes.trigger.thresholds.components import ListsComponent
-from nearcast.indexes.trigger.thresholds.part import Moving
-from nearcast.indexes.trigger.thresholds.rows import MovingRows
+from nearcast.indexes.trigger.thresholds.components import ThresholdSegment
+from nearcast.indexes.trigger.thresholds.part import ThresholdPart
+from nearcast.indexes.trigger.thresholds.rows import ThresholdRows
 
-__all__ = ["ListsComponent", "Moving", "MovingRows", "merged"]
+__all__ = ["ThresholdPart", "ThresholdRows", "ThresholdSegment", "merged"]

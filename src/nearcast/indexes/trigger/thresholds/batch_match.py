@@ -12,7 +12,14 @@ from nearcast.indexes import Matches
 from nearcast.indexes.shared.gather import merge_hits
 from nearcast.indexes.shared.threads import in_threads
 from nearcast.indexes.trigger.thresholds.components import Component
-from nearcast.indexes.trigger.thresholds.search import HITS, LOOKED_AT, VERIFIED, Batch, Work, new_work
+from nearcast.indexes.trigger.thresholds.search import (
+    HITS,
+    LOOKED_AT,
+    VERIFIED,
+    ThresholdBatch,
+    ThresholdScratch,
+    new_scratch,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +32,7 @@ _FIRST_ROOM = 1 << 14
 _NO_FOUND = np.empty(0, np.int32)
 
 
-class _Sorted(NamedTuple):
+class _ChunkScores(NamedTuple):
     """What a chunk of messages concerns: slots and scores end to end, and where those of each message begin."""
 
     slots: NDArray[np.int32]
@@ -35,22 +42,24 @@ class _Sorted(NamedTuple):
     verified: int
 
 
-class MovingMatcher:
+class ThresholdMatcher:
     """Runs searches and keeps their scratch space between calls."""
 
     def __init__(self, undo: UndoLog) -> None:
         self._undo = undo
-        self._idle: list[Work] = []
+        self._idle: list[ThresholdScratch] = []
 
-    def match(self, components: Sequence[Component], batch: Batch, n_terms: int, n_slots: int, threads: int) -> Matches:
+    def match(
+        self, components: Sequence[Component], batch: ThresholdBatch, n_terms: int, n_slots: int, threads: int
+    ) -> Matches:
         """Return the rows that each message concerns, slots ascending."""
         n = len(batch.box)
         longest = int(np.diff(batch.term_start).max(initial=0))
 
-        def run(first: int) -> _Sorted:
-            work = self._borrow(n_terms, longest)
-            work, done = _search_chunk(components, batch, first, min(first + _CHUNK, n), work, n_slots)
-            self._idle.append(work)
+        def run(first: int) -> _ChunkScores:
+            scratch = self._borrow(n_terms, longest)
+            scratch, done = _search_chunk(components, batch, first, min(first + _CHUNK, n), scratch, n_slots)
+            self._idle.append(scratch)
             return done
 
         starts = range(0, n, _CHUNK)
@@ -60,36 +69,41 @@ class MovingMatcher:
             chunks = [run(first) for first in starts]
         return _joined(chunks)
 
-    def _borrow(self, n_terms: int, longest: int) -> Work:
+    def _borrow(self, n_terms: int, longest: int) -> ThresholdScratch:
         """Return idle scratch space that is large enough, or new one."""
         try:
-            work = self._idle.pop()
+            scratch = self._idle.pop()
         except IndexError:
-            return new_work(n_terms, longest, _FIRST_ROOM)
-        if len(work.counts) != n_terms or len(work.said) < longest:
-            return new_work(n_terms, 2 * longest, len(work.hit_slot))
-        return work
+            return new_scratch(n_terms, longest, _FIRST_ROOM)
+        if len(scratch.counts) != n_terms or len(scratch.said) < longest:
+            return new_scratch(n_terms, 2 * longest, len(scratch.hit_slot))
+        return scratch
 
 
 def _search_chunk(
-    components: Sequence[Component], batch: Batch, first: int, last: int, work: Work, n_slots: int
-) -> tuple[Work, _Sorted]:
+    components: Sequence[Component],
+    batch: ThresholdBatch,
+    first: int,
+    last: int,
+    scratch: ThresholdScratch,
+    n_slots: int,
+) -> tuple[ThresholdScratch, _ChunkScores]:
     """Search every component for the messages first to last, and sort what was found."""
-    work.tally[:] = 0
+    scratch.tally[:] = 0
     for component in components:
         at = first
-        while (at := component.search(batch, at, last, work)) < last:
-            work = _with_more_room(work)
-    n_hits, n = int(work.tally[HITS]), last - first
-    message = work.hit_message[:n_hits]
+        while (at := component.search(batch, at, last, scratch)) < last:
+            scratch = _with_more_room(scratch)
+    n_hits, n = int(scratch.tally[HITS]), last - first
+    message = scratch.hit_message[:n_hits]
     message -= np.int32(first)
     slots, score, begin = np.empty(n_hits, np.int32), np.empty(n_hits), np.empty(n + 1, np.int64)
     spare, spare_score = np.empty(n_hits, np.int32), np.empty(n_hits)
     merge_hits(
         _NO_FOUND,
         np.empty((0, n + 1), np.int64),
-        work.hit_slot[:n_hits],
-        work.hit_score[:n_hits],
+        scratch.hit_slot[:n_hits],
+        scratch.hit_score[:n_hits],
         message,
         begin,
         n_slots.bit_length(),
@@ -99,18 +113,18 @@ def _search_chunk(
         slots,
         score,
     )
-    return work, _Sorted(slots, score, begin, int(work.tally[LOOKED_AT]), int(work.tally[VERIFIED]))
+    return scratch, _ChunkScores(slots, score, begin, int(scratch.tally[LOOKED_AT]), int(scratch.tally[VERIFIED]))
 
 
-def _with_more_room(work: Work) -> Work:
-    return work._replace(
-        hit_slot=np.concatenate([work.hit_slot, np.empty_like(work.hit_slot)]),
-        hit_score=np.concatenate([work.hit_score, np.empty_like(work.hit_score)]),
-        hit_message=np.concatenate([work.hit_message, np.empty_like(work.hit_message)]),
+def _with_more_room(scratch: ThresholdScratch) -> ThresholdScratch:
+    return scratch._replace(
+        hit_slot=np.concatenate([scratch.hit_slot, np.empty_like(scratch.hit_slot)]),
+        hit_score=np.concatenate([scratch.hit_score, np.empty_like(scratch.hit_score)]),
+        hit_message=np.concatenate([scratch.hit_message, np.empty_like(scratch.hit_message)]),
     )
 
 
-def _joined(chunks: list[_Sorted]) -> Matches:
+def _joined(chunks: list[_ChunkScores]) -> Matches:
     looked_at, verified = sum(chunk.looked_at for chunk in chunks), sum(chunk.verified for chunk in chunks)
     if len(chunks) == 1:
         return Matches(chunks[0].begin, chunks[0].slots, chunks[0].score, looked_at, verified)

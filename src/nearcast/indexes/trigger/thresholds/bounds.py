@@ -59,7 +59,7 @@ _NEAR_1, _NEAR_2 = NEAR_LEVELS[1], NEAR_LEVELS[2]
 _SPAN_1, _SPAN_2, _SPAN_3 = np.diff(NEAR_LEVELS)
 
 
-class Entries(NamedTuple):
+class ThresholdEntries(NamedTuple):
     """Triggers, a column each, in few bits: what a message reads of them decides how long it takes.
 
     `text`, `rest` and `place` are rounded up to multiples of 1/32768, `threshold` down. `x`, `y` and `z` are rounded to
@@ -82,7 +82,7 @@ class Entries(NamedTuple):
 _ENTRY_TYPES = (*["u2"] * 7, "f4", "u4", "i4")
 
 
-class Blocks(NamedTuple):
+class ThresholdBlocks(NamedTuple):
     """Blocks of triggers: corner c of block b is `table[c · n + b]`, side s of its box `box[s · n + b]`.
 
     `steep` is the least of the block; `stale` counts the thresholds that have risen since the table was made.
@@ -94,15 +94,15 @@ class Blocks(NamedTuple):
     stale: NDArray[np.uint8]
 
 
-def new_entries(n: int) -> Entries:
+def new_entries(n: int) -> ThresholdEntries:
     """Make room for n triggers."""
-    return Entries(*(np.zeros(n, kind) for kind in _ENTRY_TYPES))
+    return ThresholdEntries(*(np.zeros(n, kind) for kind in _ENTRY_TYPES))
 
 
-def new_blocks(n: int) -> Blocks:
+def new_blocks(n: int) -> ThresholdBlocks:
     """Make room for n blocks."""
     table, box = np.empty(CORNERS * n, np.float32), np.empty(6 * n, np.float32)
-    return Blocks(table, box, np.empty(n, np.float32), np.zeros(n, np.uint8))
+    return ThresholdBlocks(table, box, np.empty(n, np.float32), np.zeros(n, np.uint8))
 
 
 @step

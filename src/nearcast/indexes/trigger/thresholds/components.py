@@ -20,7 +20,7 @@ from nearcast.indexes.trigger.thresholds.bounds import (
     threshold_as_entry,
 )
 from nearcast.indexes.trigger.thresholds.frame import FIELDS, HALF, frame_around, set_place, steepness
-from nearcast.indexes.trigger.thresholds.layout import Lists, list_of, signature_bit
+from nearcast.indexes.trigger.thresholds.layout import ThresholdLists, list_of, signature_bit
 from nearcast.indexes.trigger.thresholds.rows import (
     DEAD,
     FIRST,
@@ -28,12 +28,12 @@ from nearcast.indexes.trigger.thresholds.rows import (
     MAX_DISTANCE,
     TEXT_WEIGHT,
     THRESHOLD,
-    MovingRows,
+    ThresholdRows,
     X,
     Y,
     take_rows,
 )
-from nearcast.indexes.trigger.thresholds.search import Batch, Work, search_delta, search_lists
+from nearcast.indexes.trigger.thresholds.search import ThresholdBatch, ThresholdScratch, search_delta, search_lists
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class ListsComponent:
+class ThresholdSegment:
     """Rows with their lists of triggers. Nothing in it changes its place; thresholds change, and rows die.
 
     While it is being merged into another, `changed` collects the rows to which something happens.
     """
 
     number: int
-    rows: MovingRows
-    lists: Lists
+    rows: ThresholdRows
+    lists: ThresholdLists
     n_dead: int = 0
     changed: list[NDArray[np.int64]] | None = None
 
@@ -59,9 +59,9 @@ class ListsComponent:
         """Return the number of rows, dead ones included."""
         return len(self.rows.slot)
 
-    def search(self, batch: Batch, first: int, last: int, work: Work) -> int:
+    def search(self, batch: ThresholdBatch, first: int, last: int, scratch: ThresholdScratch) -> int:
         """Run `search_lists`."""
-        return int(search_lists(self.rows, self.lists, batch, first, last, work))
+        return int(search_lists(self.rows, self.lists, batch, first, last, scratch))
 
     def set_thresholds(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Set the thresholds of rows."""
@@ -82,7 +82,7 @@ class ListsComponent:
         """Return the rows that count."""
         return np.flatnonzero(self.rows.slot >= 0)
 
-    def taken(self, keep: NDArray[np.int64]) -> MovingRows:
+    def taken(self, keep: NDArray[np.int64]) -> ThresholdRows:
         """Return these rows, packed."""
         return take_rows(self.rows, keep)
 
@@ -129,7 +129,7 @@ def _set_in_lists(rows, lists, which, values):
 
 
 def copy_changes(
-    old: ListsComponent, changed: list[NDArray[np.int64]], kept: NDArray[np.int64], new: ListsComponent, first: int
+    old: ThresholdSegment, changed: list[NDArray[np.int64]], kept: NDArray[np.int64], new: ThresholdSegment, first: int
 ) -> int:
     """Let those rows of `new` be as the changed ones of `old` are now; return how many there are.
 
@@ -164,12 +164,12 @@ def _kill(component: Component, rows: NDArray[np.int64], undo: UndoLog) -> None:
     component.set_thresholds(rows, np.full(len(rows), np.inf))
 
 
-class DeltaComponent:
+class ThresholdDelta:
     """At most `capacity` rows that are all looked at; each has one entry, with all of its words in the signature."""
 
     def __init__(self, number: int, capacity: int, *, is_earth: bool):
         self.number, self.capacity, self.n_rows, self.n_dead = number, capacity, 0, 0
-        self.rows = MovingRows(
+        self.rows = ThresholdRows(
             np.full(capacity, DEAD, np.int32),
             np.zeros((capacity, 8)),
             np.zeros(capacity, np.int32),
@@ -183,7 +183,7 @@ class DeltaComponent:
         """Tell whether so many more rows fit."""
         return self.n_rows + n_rows <= self.capacity
 
-    def append(self, rows: MovingRows, undo: UndoLog) -> NDArray[np.int64]:
+    def append(self, rows: ThresholdRows, undo: UndoLog) -> NDArray[np.int64]:
         """Add rows; return their numbers here."""
         first, last = self.n_rows, self.n_rows + len(rows.slot)
         mine = self.rows
@@ -206,9 +206,9 @@ class DeltaComponent:
         """Write the entries of all rows there are, by the present frame."""
         _enter(self._is_earth, self.rows, 0, self.n_rows, self._frame, self._entries, np.empty(3))
 
-    def search(self, batch: Batch, first: int, last: int, work: Work) -> int:
+    def search(self, batch: ThresholdBatch, first: int, last: int, scratch: ThresholdScratch) -> int:
         """Run `search_delta`."""
-        return int(search_delta(self.rows, self._entries, self.n_rows, self._frame, batch, first, last, work))
+        return int(search_delta(self.rows, self._entries, self.n_rows, self._frame, batch, first, last, scratch))
 
     def set_thresholds(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Set the thresholds of rows."""
@@ -223,7 +223,7 @@ class DeltaComponent:
         """Return the rows that count."""
         return np.flatnonzero(self.rows.slot[: self.n_rows] >= 0)
 
-    def taken(self, keep: NDArray[np.int64]) -> MovingRows:
+    def taken(self, keep: NDArray[np.int64]) -> ThresholdRows:
         """Return these rows, packed."""
         filled = self.rows._replace(record=self.rows.record[: self.n_rows])
         return take_rows(filled, keep)
@@ -262,4 +262,4 @@ def _set_in_delta(entries, which, values):
         entries.threshold[which[i]] = threshold_as_entry(values[i])
 
 
-Component = ListsComponent | DeltaComponent
+Component = ThresholdSegment | ThresholdDelta

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.geo import place_distance
-from nearcast.indexes.trigger.thresholds.components import Component, ListsComponent
+from nearcast.indexes.trigger.thresholds.components import Component, ThresholdSegment
 from nearcast.indexes.trigger.thresholds.rows import (
     FIRST,
     LAST,
@@ -45,7 +45,7 @@ def trigger_lines(
     common = [term for term in words if term in said]
     if not common:
         return ["no word of it is in the message: never looked at"]
-    if not isinstance(component, ListsComponent):
+    if not isinstance(component, ThresholdSegment):
         return ["among the newest subscriptions, which every message looks at"]
 
     def order(term: int) -> tuple[float, int]:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import kernel, step
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.thresholds.bounds import (
     BLOCK,
     CORNERS,
-    Blocks,
-    Entries,
+    ThresholdBlocks,
+    ThresholdEntries,
     fill_blocks,
     new_blocks,
     new_entries,
@@ -27,10 +28,9 @@ from nearcast.indexes.trigger.thresholds.rows import (
     OWN,
     TEXT_WEIGHT,
     THRESHOLD,
-    MovingRows,
+    ThresholdRows,
     X,
     Y,
-    comes_before,
 )
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ _FEATURES = 5
 _PLACE_COUNTS = 16.0
 
 
-class _Loose(NamedTuple):
-    """The trigger of each word before they are laid out, as `Entries` but not rounded."""
+class _LooseTriggers(NamedTuple):
+    """The trigger of each word before they are laid out, as `ThresholdEntries` but not rounded."""
 
     text: NDArray[np.float32]
     rest: NDArray[np.float32]
@@ -61,15 +61,15 @@ class _Loose(NamedTuple):
 _LOOSE_TYPES = (*["f4"] * 3, "f8", *["f4"] * 4, "u4", "i4")
 
 
-class Lists(NamedTuple):
+class ThresholdLists(NamedTuple):
     """Triggers by word: list l has the triggers `start[l]:start[l + 1]` and the blocks from `first_block[l]` on.
 
     `key` is an open-addressing table of words with their lists in `number`. `trigger[i]` is the trigger of word i of
-    `MovingRows.term`. A list that fits one block has none.
+    `ThresholdRows.term`. A list that fits one block has none.
     """
 
-    entries: Entries
-    blocks: Blocks
+    entries: ThresholdEntries
+    blocks: ThresholdBlocks
     key: NDArray[np.int32]
     number: NDArray[np.int32]
     start: NDArray[np.int64]
@@ -78,7 +78,7 @@ class Lists(NamedTuple):
     frame: NDArray[np.float64]
 
 
-def build_lists(rows: MovingRows, weight: NDArray[np.float64], *, is_earth: bool) -> Lists:
+def build_lists(rows: ThresholdRows, weight: NDArray[np.float64], *, is_earth: bool) -> ThresholdLists:
     """Lay out the triggers of rows."""
     n_words = len(rows.term)
     count = np.zeros(int(rows.term.max(initial=-1)) + 1, np.int64)
@@ -89,7 +89,7 @@ def build_lists(rows: MovingRows, weight: NDArray[np.float64], *, is_earth: bool
     n_blocks = np.where(count[terms] > BLOCK, -(-count[terms] // BLOCK), 0)
     first_block = np.append(0, np.cumsum(n_blocks))
     frame = frame_around(is_earth, rows.record, 0.0)
-    loose = _Loose(*(np.empty(n_words, kind) for kind in _LOOSE_TYPES))
+    loose = _LooseTriggers(*(np.empty(n_words, kind) for kind in _LOOSE_TYPES))
     _fill_loose(rows, weight, frame, is_earth, loose)
     order = np.empty(n_words, np.int64)
     _by_list(rows.term, terms, start, order)
@@ -99,7 +99,16 @@ def build_lists(rows: MovingRows, weight: NDArray[np.float64], *, is_earth: bool
     entries, blocks = new_entries(n_words), new_blocks(int(first_block[-1]))
     _lay_out(loose, order, start, first_block, frame, entries, blocks)
     fill_blocks(entries, blocks, start, first_block, np.empty(CORNERS, np.float32))
-    return Lists(entries, blocks, key, number, start, first_block, trigger, frame)
+    return ThresholdLists(
+        entries=entries,
+        blocks=blocks,
+        key=key,
+        number=number,
+        start=start,
+        first_block=first_block,
+        trigger=trigger,
+        frame=frame,
+    )
 
 
 @kernel
@@ -157,7 +166,7 @@ def _fill_loose(rows, weight, frame, is_earth, entries):
         for i in range(first, last):
             later, bits = 0.0, np.uint32(0)
             for j in range(first, last):
-                if comes_before(rows.term[i], rows.term[j], weight):
+                if comes_before(weight, rows.term[i], rows.term[j]):
                     later += weight[rows.term[j]] ** 2
                     bits |= signature_bit(rows.term[j])
             entries.text[i] = w * weight[rows.term[i]] / np.sqrt(own) if own > 0.0 else 0.0

@@ -8,16 +8,23 @@ import numpy as np
 
 from nearcast.columns import MAX_K
 from nearcast.indexes.shared.saved_checks import check_points
-from nearcast.indexes.trigger.thresholds.bounds import BLOCK, CORNERS, Blocks, Entries, new_blocks, new_entries
+from nearcast.indexes.trigger.thresholds.bounds import (
+    BLOCK,
+    CORNERS,
+    ThresholdBlocks,
+    ThresholdEntries,
+    new_blocks,
+    new_entries,
+)
 from nearcast.indexes.trigger.thresholds.frame import FIELDS, SCALE, UNIT
-from nearcast.indexes.trigger.thresholds.layout import VACANT, Lists
+from nearcast.indexes.trigger.thresholds.layout import VACANT, ThresholdLists
 from nearcast.indexes.trigger.thresholds.rows import (
     FIRST,
     LAST,
     MAX_DISTANCE,
     TEXT_WEIGHT,
     THRESHOLD,
-    MovingRows,
+    ThresholdRows,
     X,
     Y,
 )
@@ -39,7 +46,7 @@ _FLAT: dict[str, Any] = {
 }
 
 
-def map_lists(arrays: SavedArrays) -> tuple[MovingRows, Lists]:
+def map_lists(arrays: SavedArrays) -> tuple[ThresholdRows, ThresholdLists]:
     """Map the rows and the lists of a component, each array of its type."""
 
     def alike(prefix: str, model: Any) -> list[NDArray[Any]]:
@@ -47,17 +54,19 @@ def map_lists(arrays: SavedArrays) -> tuple[MovingRows, Lists]:
         return [named.mapped(name, array.dtype) for name, array in zip(model._fields, model, strict=True)]
 
     named = arrays.named("rows.")
-    pairs = zip(MovingRows._fields, _ROWS, strict=True)
-    rows = MovingRows(*(named.mapped(name, *kind) for name, kind in pairs))
-    lists = Lists(
-        entries=Entries(*alike("lists.entries.", new_entries(0))),
-        blocks=Blocks(*alike("lists.blocks.", new_blocks(0))),
+    pairs = zip(ThresholdRows._fields, _ROWS, strict=True)
+    rows = ThresholdRows(*(named.mapped(name, *kind) for name, kind in pairs))
+    lists = ThresholdLists(
+        entries=ThresholdEntries(*alike("lists.entries.", new_entries(0))),
+        blocks=ThresholdBlocks(*alike("lists.blocks.", new_blocks(0))),
         **{name: arrays.named("lists.").mapped(name, kind) for name, kind in _FLAT.items()},
     )
     return rows, lists
 
 
-def check_lists(arrays: SavedArrays, rows: MovingRows, lists: Lists, n_slots: int, n_terms: int, space: Space) -> None:
+def check_lists(
+    arrays: SavedArrays, rows: ThresholdRows, lists: ThresholdLists, n_slots: int, n_terms: int, space: Space
+) -> None:
     """Raise `IncompatibleStore` if anything in a component leads to where nothing is."""
     _check_rows(arrays.named("rows."), rows, n_slots, n_terms, space)
     arrays = arrays.named("lists.")
@@ -81,7 +90,7 @@ def check_lists(arrays: SavedArrays, rows: MovingRows, lists: Lists, n_slots: in
     arrays.check("frame", (lists.frame[[SCALE, UNIT]] > 0.0).all(), "it has no size")
 
 
-def _check_rows(arrays: SavedArrays, rows: MovingRows, n_slots: int, n_terms: int, space: Space) -> None:
+def _check_rows(arrays: SavedArrays, rows: ThresholdRows, n_slots: int, n_terms: int, space: Space) -> None:
     n, record = len(rows.slot), rows.record
     arrays.numbers("slot", rows.slot, n_slots, least=-1)
     arrays.length("record", record, n)
@@ -101,7 +110,7 @@ def _check_rows(arrays: SavedArrays, rows: MovingRows, n_slots: int, n_terms: in
     arrays.check("record", np.isposinf(record[is_dead, THRESHOLD]).all(), "a dead row can be reached")
 
 
-def _check_keys(arrays: SavedArrays, lists: Lists, n_lists: int) -> None:
+def _check_keys(arrays: SavedArrays, lists: ThresholdLists, n_lists: int) -> None:
     """Check the hash table from words to lists: a vacant place ends every search, and each word is found by one."""
     key, size = lists.key, len(lists.key)
     arrays.check("key", size >= 1 and size & (size - 1) == 0, "its size is not a power of two")
@@ -116,7 +125,7 @@ def _check_keys(arrays: SavedArrays, lists: Lists, n_lists: int) -> None:
     arrays.check("key", (between == 0).all(), "a word is not where a search finds it")
 
 
-def _check_triggers(arrays: SavedArrays, rows: MovingRows, lists: Lists, n_terms: int) -> None:
+def _check_triggers(arrays: SavedArrays, rows: ThresholdRows, lists: ThresholdLists, n_terms: int) -> None:
     """Check that the trigger of every word lies in the list of that word."""
     arrays.length("trigger", lists.trigger, len(rows.term))
     arrays.within("key", lists.key, VACANT, n_terms - 1)

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.indexes.trigger.thresholds.batch_match import MovingMatcher
+from nearcast.indexes.trigger.thresholds.batch_match import ThresholdMatcher
 from nearcast.indexes.trigger.thresholds.components import (
     Component,
-    DeltaComponent,
-    ListsComponent,
+    ThresholdDelta,
+    ThresholdSegment,
     copy_changes,
     note_thresholds,
 )
 from nearcast.indexes.trigger.thresholds.layout import build_lists
 from nearcast.indexes.trigger.thresholds.list_checks import check_lists, map_lists
 from nearcast.indexes.trigger.thresholds.rows import (
-    MovingRows,
+    ThresholdRows,
     enter_slots,
     join_rows,
     rows_of,
@@ -31,7 +31,7 @@ from nearcast.indexes.trigger.thresholds.rows import (
     take_rows,
     weigh,
 )
-from nearcast.indexes.trigger.thresholds.search import Batch
+from nearcast.indexes.trigger.thresholds.search import ThresholdBatch
 from nearcast.saved_files.arrays import SavedArrays
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _ROW_BITS = 32
 _ROW = (1 << _ROW_BITS) - 1
 
 
-class Moving:
+class ThresholdPart:
     """Top-k rows under the slots of an index, which calls everything here under its lock unless told otherwise.
 
     Changes run within a change of the index and note in its undo log what they overwrite.
@@ -69,13 +69,13 @@ class Moving:
         self._earth = np.array([space.is_earth], np.uint8)
         self._where = np.full(1024, _NOWHERE, np.int64)
         self._components: dict[int, Component] = {}
-        self._delta: DeltaComponent | None = None
+        self._delta: ThresholdDelta | None = None
         self._numbers = itertools.count()
         self._n_terms = self._layout = 0
         self.n_merges = 0
         #: The thread that merges.
         self._merger: threading.Thread | None = None
-        self._matcher = MovingMatcher(undo)
+        self._matcher = ThresholdMatcher(undo)
 
     def begin_child(self) -> None:
         """Forget, in a forked process, the merge that a thread of the parent is at."""
@@ -91,24 +91,24 @@ class Moving:
 
     def staged(
         self, slots: NDArray[np.int32], subscriptions: Subscriptions, weight: NDArray[np.float64]
-    ) -> MovingRows | ListsComponent:
+    ) -> ThresholdRows | ThresholdSegment:
         """Do all of storing that takes long: rows for the delta, or a component if they are many."""
         rows = rows_of(slots, subscriptions, weight)
         if len(slots) > self._delta_rows:
             return self._built(rows, weight)
         if self._delta is None or not self._delta.has_room(len(slots)):
             self.flush(weight)
-            self._delta = DeltaComponent(next(self._numbers), self._delta_rows, is_earth=self._space.is_earth)
+            self._delta = ThresholdDelta(next(self._numbers), self._delta_rows, is_earth=self._space.is_earth)
             self._components = {**self._components, self._delta.number: self._delta}
         return rows
 
-    def store(self, staged: MovingRows | ListsComponent) -> NDArray[np.int32]:
+    def store(self, staged: ThresholdRows | ThresholdSegment) -> NDArray[np.int32]:
         """Put in place what was staged; return its slots."""
-        rows = staged if isinstance(staged, MovingRows) else staged.rows
+        rows = staged if isinstance(staged, ThresholdRows) else staged.rows
         self._n_terms = max(self._n_terms, int(rows.term.max(initial=-1)) + 1)
         self._grow(int(rows.slot.max(initial=-1)) + 1)
         self._undo.fill(self._where, rows.slot, _NOWHERE)
-        if isinstance(staged, ListsComponent):
+        if isinstance(staged, ThresholdSegment):
             self._components = {**self._components, staged.number: staged}
             enter_slots(rows.slot, self._where, staged.number)
             return rows.slot
@@ -155,8 +155,8 @@ class Moving:
                 weigh(rows, weight)
                 self.store(self._built(rows, weight))
 
-    def _built(self, rows: MovingRows, weight: NDArray[np.float64]) -> ListsComponent:
-        return ListsComponent(next(self._numbers), rows, build_lists(rows, weight, is_earth=self._space.is_earth))
+    def _built(self, rows: ThresholdRows, weight: NDArray[np.float64]) -> ThresholdSegment:
+        return ThresholdSegment(next(self._numbers), rows, build_lists(rows, weight, is_earth=self._space.is_earth))
 
     def _grow(self, n_slots: int) -> None:
         if n_slots > len(self._where):
@@ -179,7 +179,7 @@ class Moving:
         self, messages: Messages, totals: NDArray[np.float64], weight: NDArray[np.float64], threads: int
     ) -> Matches:
         """Return the slots that each message concerns."""
-        batch = Batch(messages.term_start, messages.terms, messages.box, totals, weight, self._earth)
+        batch = ThresholdBatch(messages.term_start, messages.terms, messages.box, totals, weight, self._earth)
         components = [c for c in self._components.values() if c.n_rows > c.n_dead]
         return self._matcher.match(components, batch, self._n_terms, len(self._where), threads)
 
@@ -189,7 +189,7 @@ class Moving:
         return component, int(rows[0])
 
     def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions:
-        """Return what these slots ask; ids are the slots."""
+        """Return the subscriptions of these slots; ids are the slots."""
         pieces, places = [], [np.empty(0, np.int64)]
         for component, which, rows in self._held_by(slots):
             pieces.append(component.taken(rows))
@@ -199,11 +199,11 @@ class Moving:
 
     # Merging
 
-    def due(self) -> list[ListsComponent]:
+    def due(self) -> list[ThresholdSegment]:
         """Return the lists to merge next: those that are half dead, or some of like size."""
-        tiers: dict[int, list[ListsComponent]] = {}
+        tiers: dict[int, list[ThresholdSegment]] = {}
         for component in self._components.values():
-            if not isinstance(component, ListsComponent):
+            if not isinstance(component, ThresholdSegment):
                 continue
             if 2 * component.n_dead > component.n_rows:
                 return [component]
@@ -253,14 +253,14 @@ class Moving:
     def _end_merge(self) -> None:
         """Let others merge, and collect changes no longer."""
         for component in self._components.values():
-            if isinstance(component, ListsComponent):
+            if isinstance(component, ThresholdSegment):
                 component.changed = None
         self._merger = None
 
     def _catch_up(
         self,
-        merged: ListsComponent,
-        old: list[ListsComponent],
+        merged: ThresholdSegment,
+        old: list[ThresholdSegment],
         kept: list[NDArray[np.int64]],
         lock: AbstractContextManager[Any],
     ) -> int:
@@ -274,7 +274,7 @@ class Moving:
             first += len(live)
         return n_changes
 
-    def _replace_with(self, merged: ListsComponent, old: list[ListsComponent]) -> None:
+    def _replace_with(self, merged: ThresholdSegment, old: list[ThresholdSegment]) -> None:
         """Put a merged component in the place of the old ones. What is cut short is completed, not undone."""
         merged.n_dead = int((merged.rows.slot < 0).sum())
         components = {number: each for number, each in self._components.items() if each not in old}
@@ -285,7 +285,7 @@ class Moving:
             self._undo.call(self._put_in_place, *ending)
             self._put_in_place(*ending)
 
-    def _put_in_place(self, merged: ListsComponent, components: dict[int, Component], n_merges: int) -> None:
+    def _put_in_place(self, merged: ThresholdSegment, components: dict[int, Component], n_merges: int) -> None:
         """Let a merged component hold its slots; may run twice."""
         enter_slots(merged.rows.slot, self._where, merged.number)
         self._components, self.n_merges = components, n_merges
@@ -307,7 +307,7 @@ class Moving:
     def stats(self) -> dict[str, int]:
         """Return counts and sizes."""
         held = list(self._components.values())
-        lists = [c for c in held if isinstance(c, ListsComponent)]
+        lists = [c for c in held if isinstance(c, ThresholdSegment)]
         return {
             "lists": len(lists),
             "rows": sum(c.n_rows for c in held),
@@ -330,7 +330,7 @@ class Moving:
     def save(self, folder: Path) -> list[int]:
         """Write all lists, every delta having been merged; return their numbers."""
         for number, component in self._components.items():
-            assert isinstance(component, ListsComponent)
+            assert isinstance(component, ThresholdSegment)
             component.save(folder / f"moving-{number}")
         return list(self._components)
 
@@ -345,12 +345,12 @@ class Moving:
             arrays.check("rows.slot", len(np.unique(live)) == len(live), "two rows have the same slot")
             self._grow(n_slots)
             arrays.check("rows.slot", (self._where[live] == _NOWHERE).all(), "a slot is in two components")
-            self.store(ListsComponent(number, rows, lists, len(rows.slot) - len(live)))
+            self.store(ThresholdSegment(number, rows, lists, len(rows.slot) - len(live)))
 
     def slots(self) -> NDArray[np.int64]:
         """Return the slots that are held here, ascending."""
         return np.flatnonzero(self._where >= 0)
 
 
-def _no_rows() -> MovingRows:
-    return MovingRows(np.empty(0, np.int32), np.empty((0, 8)), np.empty(0, np.int32), np.empty(0, np.int32))
+def _no_rows() -> ThresholdRows:
+    return ThresholdRows(np.empty(0, np.int32), np.empty((0, 8)), np.empty(0, np.int32), np.empty(0, np.int32))

@@ -11,12 +11,13 @@ from nearcast._jit import kernel, step
 from nearcast.columns import TOPK, Scoring, Subscriptions, gathered, joined
 from nearcast.geo import BOX, Regions, place_distance
 from nearcast.indexes.shared.scores import own_amounts, tfidf_common
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.similarity import TFIDF, near_of, score_of, tfidf_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Columns of `MovingRows.record`, one line of the processor's cache: a message scores rows from all over.
+#: Columns of `ThresholdRows.record`, one line of the processor's cache: a message scores rows from all over.
 #: The words of a row are `term[FIRST:LAST]`, in the order of their strings; OWN is the squared length of their vector.
 X, Y, TEXT_WEIGHT, THRESHOLD, MAX_DISTANCE, OWN, FIRST, LAST = range(8)
 _COLUMNS = 8
@@ -24,7 +25,7 @@ _COLUMNS = 8
 DEAD = -1
 
 
-class MovingRows(NamedTuple):
+class ThresholdRows(NamedTuple):
     """Subscriptions of kind `topk`, one a row; a dead row has the slot -1 and a threshold of infinity."""
 
     slot: NDArray[np.int32]
@@ -33,7 +34,7 @@ class MovingRows(NamedTuple):
     term: NDArray[np.int32]
 
 
-def rows_of(slots: NDArray[np.int32], subscriptions: Subscriptions, weight: NDArray[np.float64]) -> MovingRows:
+def rows_of(slots: NDArray[np.int32], subscriptions: Subscriptions, weight: NDArray[np.float64]) -> ThresholdRows:
     """Return top-k subscriptions as rows."""
     scoring = subscriptions.scoring
     assert scoring is not None
@@ -45,7 +46,7 @@ def rows_of(slots: NDArray[np.int32], subscriptions: Subscriptions, weight: NDAr
     record[:, THRESHOLD] = scoring.threshold
     record[:, MAX_DISTANCE] = scoring.max_distance
     _number_words(record, start - start[0])
-    rows = MovingRows(np.array(slots, np.int32), record, np.array(scoring.k, np.int32), term)
+    rows = ThresholdRows(np.array(slots, np.int32), record, np.array(scoring.k, np.int32), term)
     weigh(rows, weight)
     return rows
 
@@ -61,12 +62,12 @@ def _number_words(record: NDArray[np.float64], start: NDArray[np.int64]) -> None
     record[:, FIRST], record[:, LAST] = start[:-1], start[1:]
 
 
-def word_starts(rows: MovingRows) -> NDArray[np.int64]:
+def word_starts(rows: ThresholdRows) -> NDArray[np.int64]:
     """Return where the words of each row begin, and where the last ones end."""
     return np.append(rows.record[:, FIRST], rows.record[-1:, LAST]).astype(np.int64)
 
 
-def weigh(rows: MovingRows, weight: NDArray[np.float64]) -> None:
+def weigh(rows: ThresholdRows, weight: NDArray[np.float64]) -> None:
     """Write what the words of each row amount to under these weights."""
     own = np.empty(len(rows.slot))
     if len(own):
@@ -74,22 +75,22 @@ def weigh(rows: MovingRows, weight: NDArray[np.float64]) -> None:
     rows.record[:, OWN] = own
 
 
-def take_rows(rows: MovingRows, keep: NDArray[np.int64]) -> MovingRows:
+def take_rows(rows: ThresholdRows, keep: NDArray[np.int64]) -> ThresholdRows:
     """Return these rows, packed, in this order."""
     record = np.take(rows.record, keep, axis=0, out=new_records(len(keep)), mode="clip")
     start, positions = gathered(word_starts(rows), keep) if len(keep) else (np.zeros(1, np.int64), keep)
     _number_words(record, start)
-    return MovingRows(rows.slot[keep], record, rows.k[keep], np.ascontiguousarray(rows.term[positions]))
+    return ThresholdRows(rows.slot[keep], record, rows.k[keep], np.ascontiguousarray(rows.term[positions]))
 
 
-def join_rows(pieces: list[MovingRows]) -> MovingRows:
+def join_rows(pieces: list[ThresholdRows]) -> ThresholdRows:
     """Return all rows of all pieces."""
     record = new_records(sum(len(piece.slot) for piece in pieces))
     np.concatenate([piece.record for piece in pieces], out=record)
     _number_words(
         record, joined([word_starts(piece) if len(piece.slot) else np.zeros(1, np.int64) for piece in pieces])
     )
-    return MovingRows(
+    return ThresholdRows(
         np.concatenate([piece.slot for piece in pieces]),
         record,
         np.concatenate([piece.k for piece in pieces]),
@@ -97,8 +98,8 @@ def join_rows(pieces: list[MovingRows]) -> MovingRows:
     )
 
 
-def subscriptions_of(rows: MovingRows) -> Subscriptions:
-    """Return what these rows ask; ids are their slots."""
+def subscriptions_of(rows: ThresholdRows) -> Subscriptions:
+    """Return these rows as subscriptions; ids are their slots."""
     n, record = len(rows.slot), rows.record
     each = np.arange(n + 1, dtype=np.int64)
     point = record[:, [X, Y, X, Y]]
@@ -123,17 +124,11 @@ def subscriptions_of(rows: MovingRows) -> Subscriptions:
 
 
 @step
-def comes_before(term, other, weight):
-    """Tell whether a word stands before another in the order of all words: rare ones, which weigh most, first."""
-    return weight[term] > weight[other] or (weight[term] == weight[other] and term < other)
-
-
-@step
 def shares_earlier(rows, row, term, weight, count):
     """Tell whether a row shares a word with the message that stands before `term`."""
     for i in range(int(rows.record[row, FIRST]), int(rows.record[row, LAST])):
         word = rows.term[i]
-        if word < count.size and count[word] > 0.0 and comes_before(word, term, weight):
+        if word < count.size and count[word] > 0.0 and comes_before(weight, word, term):
             return True
     return False
 

@@ -1,4 +1,4 @@
-"""Look messages up in lists of triggers, or in a delta, and score what may fire."""
+"""The search for top-k rows: looks messages up in lists of triggers, or in a delta, and scores what bounds let pass."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, step
 from nearcast.indexes.shared.scores import count_words, forget_words
+from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.thresholds.bounds import (
     BLOCK,
     CORNERS,
@@ -23,22 +24,22 @@ from nearcast.indexes.trigger.thresholds.bounds import (
 )
 from nearcast.indexes.trigger.thresholds.frame import VIEW, set_view
 from nearcast.indexes.trigger.thresholds.layout import list_of, signature_bit
-from nearcast.indexes.trigger.thresholds.rows import FIRST, THRESHOLD, comes_before, exact_score, shares_earlier
+from nearcast.indexes.trigger.thresholds.rows import FIRST, THRESHOLD, exact_score, shares_earlier
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Fields of `Work.tally`.
+# Fields of `ThresholdScratch.tally`.
 HITS, LOOKED_AT, VERIFIED, BLOCKS_TRIED, WAITING = 0, 1, 2, 3, 4
 
 #: Candidates that are collected before they are scored.
 _CANDIDATES = 1024
 _ANY_WORD = -1
-#: A trigger is asked again if no more than so many words of the message come after its own.
+#: A trigger is tested again if no more than so many words of the message come after its own.
 _WORTH_ASKING = 64
 
 
-class Batch(NamedTuple):
+class ThresholdBatch(NamedTuple):
     """Messages as searches read them, and the weights of words; `earth` holds 1 on the earth."""
 
     term_start: NDArray[np.int64]
@@ -49,7 +50,7 @@ class Batch(NamedTuple):
     earth: NDArray[np.uint8]
 
 
-class Work(NamedTuple):
+class ThresholdScratch(NamedTuple):
     """Scratch space of one thread.
 
     `counts` tells how often the message says each term. The first of `said`, `u`, `after` and `bits` are its words in
@@ -76,41 +77,41 @@ class Work(NamedTuple):
     tally: NDArray[np.int64]
 
 
-def new_work(n_terms: int, longest: int, room: int) -> Work:
+def new_scratch(n_terms: int, longest: int, room: int) -> ThresholdScratch:
     """Make scratch space for this many terms, words of a message, and hits."""
-    return Work(
-        np.zeros(n_terms),
-        np.empty(longest, np.int32),
-        np.empty(longest, np.float32),
-        np.empty(longest, np.float32),
-        np.empty(longest, np.uint32),
-        np.empty(VIEW),
-        np.empty(_CANDIDATES, np.int32),
-        np.empty(_CANDIDATES, np.int32),
-        np.empty(_CANDIDATES, np.int64),
-        np.empty(_CANDIDATES, np.int32),
-        np.empty(_CANDIDATES, np.int32),
-        np.empty(CORNERS, np.float32),
-        np.empty(room, np.int32),
-        np.empty(room),
-        np.empty(room, np.int32),
-        np.zeros(5, np.int64),
+    return ThresholdScratch(
+        counts=np.zeros(n_terms),
+        said=np.empty(longest, np.int32),
+        u=np.empty(longest, np.float32),
+        after=np.empty(longest, np.float32),
+        bits=np.empty(longest, np.uint32),
+        seen=np.empty(VIEW),
+        candidate=np.empty(_CANDIDATES, np.int32),
+        through=np.empty(_CANDIDATES, np.int32),
+        first=np.empty(_CANDIDATES, np.int64),
+        touched=np.empty(_CANDIDATES, np.int32),
+        slot=np.empty(_CANDIDATES, np.int32),
+        table=np.empty(CORNERS, np.float32),
+        hit_slot=np.empty(room, np.int32),
+        hit_score=np.empty(room),
+        hit_message=np.empty(room, np.int32),
+        tally=np.zeros(5, np.int64),
     )
 
 
 @step
-def _list_words(batch, message, work):
-    """Write the distinct words that subscriptions may use to `work.said`; return how many."""
+def _list_words(batch, message, scratch):
+    """Write the distinct words that subscriptions may use to `scratch.said`; return how many."""
     n = 0
     for i in range(batch.term_start[message], batch.term_start[message + 1]):
         term = batch.terms[i]
-        if 0 <= term < work.counts.size and work.counts[term] > 0.0:
+        if 0 <= term < scratch.counts.size and scratch.counts[term] > 0.0:
             # A word said often is listed once: its count is made negative until all are listed.
-            work.said[n] = term
-            work.counts[term] = -work.counts[term]
+            scratch.said[n] = term
+            scratch.counts[term] = -scratch.counts[term]
             n += 1
     for i in range(n):
-        work.counts[work.said[i]] = -work.counts[work.said[i]]
+        scratch.counts[scratch.said[i]] = -scratch.counts[scratch.said[i]]
     return n
 
 
@@ -121,7 +122,7 @@ def _sort_words(said, n, weight):
     while gap > 0:
         for i in range(gap, n):
             term, j = said[i], i
-            while j >= gap and comes_before(term, said[j - gap], weight):
+            while j >= gap and comes_before(weight, term, said[j - gap]):
                 said[j] = said[j - gap]
                 j -= gap
             said[j] = term
@@ -129,188 +130,197 @@ def _sort_words(said, n, weight):
 
 
 @step
-def prepare_words(batch, message, work):
+def prepare_words(batch, message, scratch):
     """Count and order the words of a message and fill in what the bounds need; return how many words, and the length
     of them all in the unit vector of the message."""
-    count_words(batch.terms, batch.term_start[message], batch.term_start[message + 1], work.counts)
-    n = _list_words(batch, message, work)
-    _sort_words(work.said, n, batch.weight)
+    count_words(batch.terms, batch.term_start[message], batch.term_start[message + 1], scratch.counts)
+    n = _list_words(batch, message, scratch)
+    _sort_words(scratch.said, n, batch.weight)
     total = batch.totals[message, 2]
     squares, bits = 0.0, np.uint32(0)
     for back in range(n):
         i = n - 1 - back
-        term = work.said[i]
-        share = work.counts[term] * batch.weight[term]
+        term = scratch.said[i]
+        share = scratch.counts[term] * batch.weight[term]
         u_squared = share * share / total if total > 0.0 else 0.0
-        work.u[i] = min(1.0, np.sqrt(u_squared))
-        work.after[i] = min(1.0, np.sqrt(squares))
-        work.bits[i] = bits
+        scratch.u[i] = min(1.0, np.sqrt(u_squared))
+        scratch.after[i] = min(1.0, np.sqrt(squares))
+        scratch.bits[i] = bits
         squares += u_squared
         bits |= signature_bit(term)
     return n, np.float32(min(1.0, np.sqrt(squares))), bits
 
 
 @step
-def _touch_candidates(rows, work):
+def _touch_candidates(rows, scratch):
     """Read a little of every candidate: the processor waits for all of their memory at once, not for one by one."""
-    for c in range(work.tally[WAITING]):
-        work.first[c] = int(rows.record[work.candidate[c], FIRST])
-    for c in range(work.tally[WAITING]):
-        work.touched[c] = rows.term[min(work.first[c], rows.term.size - 1)]
-    for c in range(work.tally[WAITING]):
-        work.slot[c] = rows.slot[work.candidate[c]]
+    for c in range(scratch.tally[WAITING]):
+        scratch.first[c] = int(rows.record[scratch.candidate[c], FIRST])
+    for c in range(scratch.tally[WAITING]):
+        scratch.touched[c] = rows.term[min(scratch.first[c], rows.term.size - 1)]
+    for c in range(scratch.tally[WAITING]):
+        scratch.slot[c] = rows.slot[scratch.candidate[c]]
 
 
 @step
-def _score_candidates(rows, batch, message, work):
+def _score_candidates(rows, batch, message, scratch):
     """Score the candidates that are found through their first common word; False for want of room for the hits."""
-    _touch_candidates(rows, work)
-    n, work.tally[WAITING] = work.tally[WAITING], 0
+    _touch_candidates(rows, scratch)
+    n, scratch.tally[WAITING] = scratch.tally[WAITING], 0
     for c in range(n):
-        row, term = work.candidate[c], work.through[c]
-        if term != _ANY_WORD and shares_earlier(rows, row, term, batch.weight, work.counts):
+        row, term = scratch.candidate[c], scratch.through[c]
+        if term != _ANY_WORD and shares_earlier(rows, row, term, batch.weight, scratch.counts):
             continue
-        work.tally[VERIFIED] += 1
-        score = exact_score(rows, row, batch.weight, work.counts, batch.totals, batch.earth[0] == 1, batch.box, message)
+        scratch.tally[VERIFIED] += 1
+        score = exact_score(
+            rows, row, batch.weight, scratch.counts, batch.totals, batch.earth[0] == 1, batch.box, message
+        )
         if score >= 0.0 and score >= rows.record[row, THRESHOLD]:
-            at = work.tally[HITS]
-            if at == work.hit_slot.size:
+            at = scratch.tally[HITS]
+            if at == scratch.hit_slot.size:
                 return False
-            work.hit_slot[at], work.hit_score[at], work.hit_message[at] = work.slot[c], score, message
-            work.tally[HITS] = at + 1
+            scratch.hit_slot[at], scratch.hit_score[at], scratch.hit_message[at] = scratch.slot[c], score, message
+            scratch.tally[HITS] = at + 1
     return True
 
 
 @step
-def _later_length(work, i, n_words, signature):
+def _later_length(scratch, i, n_words, signature):
     """Return the length of those words after word i of the message that a signature may hold."""
     squares = np.float32(0.0)
     for j in range(i + 1, n_words):
-        if signature & signature_bit(work.said[j]):
-            squares += work.u[j] * work.u[j]
+        if signature & signature_bit(scratch.said[j]):
+            squares += scratch.u[j] * scratch.u[j]
     return np.float32(min(1.0, np.sqrt(squares)))
 
 
 @step
-def _keep_candidates(rows, entries, first, live, i, n_words, batch, message, work, frame, box):
+def _keep_candidates(rows, entries, first, live, i, n_words, batch, message, scratch, frame, box):
     """Collect the rows of the triggers whose bits are set, from `first` on; False for want of room for hits.
 
-    Those found through word i are asked once more, with only the later words that their signatures may hold.
+    Those found through word i are tested once more, with only the later words that their signatures may hold.
     """
-    if work.tally[WAITING] + GROUP > _CANDIDATES and not _score_candidates(rows, batch, message, work):
+    if scratch.tally[WAITING] + GROUP > _CANDIDATES and not _score_candidates(rows, batch, message, scratch):
         return False
-    kept = work.tally[WAITING]
+    kept = scratch.tally[WAITING]
     ask_again = i != _ANY_WORD and n_words - i <= _WORTH_ASKING
     while live != 0:
         at = first + lowest_bit(live)
         live &= live - 1
         if ask_again:
-            after = _later_length(work, i, n_words, entries.signature[at])
-            if not still_fires(entries, at, work.u[i], after, frame, work.seen, box):
+            after = _later_length(scratch, i, n_words, entries.signature[at])
+            if not still_fires(entries, at, scratch.u[i], after, frame, scratch.seen, box):
                 continue
-        work.candidate[kept], work.through[kept] = entries.row[at], work.said[i] if i != _ANY_WORD else _ANY_WORD
+        scratch.candidate[kept], scratch.through[kept] = (
+            entries.row[at],
+            scratch.said[i] if i != _ANY_WORD else _ANY_WORD,
+        )
         kept += 1
-    work.tally[WAITING] = kept
+    scratch.tally[WAITING] = kept
     return True
 
 
 @step
-def _try_entries(rows, entries, first, last, i, n_words, batch, message, work, frame, box):
+def _try_entries(rows, entries, first, last, i, n_words, batch, message, scratch, frame, box):
     """Try the triggers first to last for word i of the message; -1 for want of room, else whether one fired."""
     fired = 0
-    work.tally[LOOKED_AT] += last - first
+    scratch.tally[LOOKED_AT] += last - first
     for group in range(first, last, GROUP):
         n_here = min(GROUP, last - group)
-        live = live_entries(entries, group, n_here, work.u[i], work.after[i], work.bits[i], True, frame, work.seen, box)
+        live = live_entries(
+            entries, group, n_here, scratch.u[i], scratch.after[i], scratch.bits[i], True, frame, scratch.seen, box
+        )
         if live != 0:
             fired = 1
-            if not _keep_candidates(rows, entries, group, live, i, n_words, batch, message, work, frame, box):
+            if not _keep_candidates(rows, entries, group, live, i, n_words, batch, message, scratch, frame, box):
                 return -1
     return fired
 
 
 @step
-def _try_blocks(rows, lists, number, i, n_words, batch, message, work):
+def _try_blocks(rows, lists, number, i, n_words, batch, message, scratch):
     """Try the blocks of a list for word i of the message; False for want of room."""
     entries, blocks = lists.entries, lists.blocks
     first_block, last_block = lists.first_block[number], lists.first_block[number + 1]
-    work.tally[BLOCKS_TRIED] += last_block - first_block
+    scratch.tally[BLOCKS_TRIED] += last_block - first_block
     for group in range(first_block, last_block, GROUP):
         n_here = min(GROUP, last_block - group)
-        live = live_blocks(blocks, group, n_here, work.u[i], work.after[i], lists.frame, work.seen)
+        live = live_blocks(blocks, group, n_here, scratch.u[i], scratch.after[i], lists.frame, scratch.seen)
         while live != 0:
             block = group + lowest_bit(live)
             live &= live - 1
             first = lists.start[number] + BLOCK * (block - first_block)
             last = min(first + BLOCK, lists.start[number + 1])
             box = box_of_block(blocks, block)
-            fired = _try_entries(rows, entries, first, last, i, n_words, batch, message, work, lists.frame, box)
+            fired = _try_entries(rows, entries, first, last, i, n_words, batch, message, scratch, lists.frame, box)
             if fired < 0:
                 return False
             if fired == 0 and blocks.stale[block] >= STALE:
-                fill_table(entries, blocks, block, first, last, work.table)
+                fill_table(entries, blocks, block, first, last, scratch.table)
     return True
 
 
 @step
-def _try_lists(rows, lists, batch, message, n_words, work):
+def _try_lists(rows, lists, batch, message, n_words, scratch):
     """Try the lists of the message's words; False for want of room."""
     around = box_of_frame(lists.frame)
     for i in range(n_words):
-        number = list_of(lists, work.said[i])
+        number = list_of(lists, scratch.said[i])
         if number < 0:
             continue
         first, last = lists.start[number], lists.start[number + 1]
         if lists.first_block[number] < lists.first_block[number + 1]:
-            if not _try_blocks(rows, lists, number, i, n_words, batch, message, work):
+            if not _try_blocks(rows, lists, number, i, n_words, batch, message, scratch):
                 return False
-        elif _try_entries(rows, lists.entries, first, last, i, n_words, batch, message, work, lists.frame, around) < 0:
+        elif (
+            _try_entries(rows, lists.entries, first, last, i, n_words, batch, message, scratch, lists.frame, around) < 0
+        ):
             return False
-    return _score_candidates(rows, batch, message, work)
+    return _score_candidates(rows, batch, message, scratch)
 
 
 @hot_kernel
-def search_lists(rows, lists, batch, first, last, work):
+def search_lists(rows, lists, batch, first, last, scratch):
     """Find the rows that the messages first to last concern; return the message that room ran out for, else `last`.
 
     What was found for that message is forgotten again.
     """
     for message in range(first, last):
-        begun = work.tally[HITS]
-        n_words, _, _ = prepare_words(batch, message, work)
-        set_view(batch.earth[0] == 1, lists.frame, batch.box, message, work.seen)
-        done = _try_lists(rows, lists, batch, message, n_words, work)
-        forget_words(batch.terms, batch.term_start[message], batch.term_start[message + 1], work.counts)
+        begun = scratch.tally[HITS]
+        n_words, _, _ = prepare_words(batch, message, scratch)
+        set_view(batch.earth[0] == 1, lists.frame, batch.box, message, scratch.seen)
+        done = _try_lists(rows, lists, batch, message, n_words, scratch)
+        forget_words(batch.terms, batch.term_start[message], batch.term_start[message + 1], scratch.counts)
         if not done:
-            work.tally[HITS], work.tally[WAITING] = begun, 0
+            scratch.tally[HITS], scratch.tally[WAITING] = begun, 0
             return message
     return last
 
 
 @step
-def _try_delta(rows, entries, n_rows, frame, batch, message, length, bits, work):
-    work.tally[LOOKED_AT] += n_rows
+def _try_delta(rows, entries, n_rows, frame, batch, message, length, bits, scratch):
+    scratch.tally[LOOKED_AT] += n_rows
     box = box_of_frame(frame)
     for group in range(0, n_rows, GROUP):
         n_here = min(GROUP, n_rows - group)
-        live = live_entries(entries, group, n_here, np.float32(0.0), length, bits, False, frame, work.seen, box)
+        live = live_entries(entries, group, n_here, np.float32(0.0), length, bits, False, frame, scratch.seen, box)
         if live != 0 and not _keep_candidates(
-            rows, entries, group, live, _ANY_WORD, 0, batch, message, work, frame, box
+            rows, entries, group, live, _ANY_WORD, 0, batch, message, scratch, frame, box
         ):
             return False
-    return _score_candidates(rows, batch, message, work)
+    return _score_candidates(rows, batch, message, scratch)
 
 
 @hot_kernel
-def search_delta(rows, entries, n_rows, frame, batch, first, last, work):
+def search_delta(rows, entries, n_rows, frame, batch, first, last, scratch):
     """Do what `search_lists` does in a delta, whose first `n_rows` rows have one entry each."""
     for message in range(first, last):
-        begun = work.tally[HITS]
-        _, length, bits = prepare_words(batch, message, work)
-        set_view(batch.earth[0] == 1, frame, batch.box, message, work.seen)
-        done = _try_delta(rows, entries, n_rows, frame, batch, message, length, bits, work)
-        forget_words(batch.terms, batch.term_start[message], batch.term_start[message + 1], work.counts)
+        begun = scratch.tally[HITS]
+        _, length, bits = prepare_words(batch, message, scratch)
+        set_view(batch.earth[0] == 1, frame, batch.box, message, scratch.seen)
+        done = _try_delta(rows, entries, n_rows, frame, batch, message, length, bits, scratch)
+        forget_words(batch.terms, batch.term_start[message], batch.term_start[message + 1], scratch.counts)
         if not done:
-            work.tally[HITS], work.tally[WAITING] = begun, 0
+            scratch.tally[HITS], scratch.tally[WAITING] = begun, 0
             return message
     return last

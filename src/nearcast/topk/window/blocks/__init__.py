@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nearcast.topk.window.blocks.lists import Lists, add_lists, new_lists
+from nearcast.topk.window.blocks.lists import BlockLists, add_lists, new_lists
 from nearcast.topk.window.blocks.search import search_lists
 from nearcast.topk.window.segmented_index import SegmentedMessages
 
@@ -29,7 +29,7 @@ __all__ = ["BlockIndex"]
 
 
 class BlockIndex(SegmentedMessages):
-    """Segments of inverted lists in blocks."""
+    """An index of a window's messages: inverted lists in blocks with score bounds, for each segment."""
 
     def __init__(self, space: Space, by_time: bool = False):
         super().__init__(space, by_time, new_lists())
@@ -37,8 +37,8 @@ class BlockIndex(SegmentedMessages):
     def _add_segment(self, first: int, end: int) -> None:
         add_lists(self._columns, self._held(), first, end, self._weights(), self.space.is_earth)
 
-    def _arrays(self) -> Lists:
-        return Lists(self._segment_table(), *self._segment_arrays())
+    def _arrays(self) -> BlockLists:
+        return BlockLists(self._segment_table(), *self._segment_arrays())
 
     def _n_groups(self) -> int:
         _, runs, blocks, _ = self._columns

@@ -8,14 +8,14 @@ import numpy as np
 
 from nearcast._jit import hot_kernel
 from nearcast.topk.window.bounds import N_COLUMNS
-from nearcast.topk.window.column_queue import Columns
+from nearcast.topk.window.column_queue import ColumnQueue
 from nearcast.topk.window.scores import first_word, n_words_of
 from nearcast.topk.window.summaries import summarise_groups, summarise_messages, unit_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.topk.window.scores import Held
+    from nearcast.topk.window.scores import MessageCards
 
 #: Postings in a block and blocks in a run, at most.
 BLOCK = 32
@@ -30,7 +30,7 @@ ROUND_DOWN = 1.0 - 2.0**-21
 PLACES, LISTS, RUNS, BLOCKS, POSTINGS, ROWS = range(6)
 
 
-class Lists(NamedTuple):
+class BlockLists(NamedTuple):
     """All segments end to end; `segment[g]` says where those of segment g begin, `segment[g + 1]` where they end.
 
     Numbers count from where the segment begins. List l is of `word[l]`, ascending, and has the runs `run[l]` to
@@ -52,28 +52,28 @@ class Lists(NamedTuple):
     mark: NDArray[np.int64]
 
 
-class ListColumns(NamedTuple):
-    """The columns of `Lists`, growing."""
+class BlockListColumns(NamedTuple):
+    """The columns of `BlockLists`, growing."""
 
-    lists: Columns
-    runs: Columns
-    blocks: Columns
-    postings: Columns
+    lists: ColumnQueue
+    runs: ColumnQueue
+    blocks: ColumnQueue
+    postings: ColumnQueue
 
 
-def new_lists() -> ListColumns:
+def new_lists() -> BlockListColumns:
     """Return columns without a segment."""
     whole = np.zeros(0, np.int32)
-    return ListColumns(
-        Columns(word=whole, run=whole, list_u=np.zeros(0)),
-        Columns(run_block=whole, run_summary=np.zeros((0, N_COLUMNS))),
-        Columns(block_posting=whole, block_summary=np.zeros((0, N_COLUMNS))),
-        Columns(place=whole, u=np.zeros(0, np.float32), mark=np.zeros(0, np.int64)),
+    return BlockListColumns(
+        ColumnQueue(word=whole, run=whole, list_u=np.zeros(0)),
+        ColumnQueue(run_block=whole, run_summary=np.zeros((0, N_COLUMNS))),
+        ColumnQueue(block_posting=whole, block_summary=np.zeros((0, N_COLUMNS))),
+        ColumnQueue(place=whole, u=np.zeros(0, np.float32), mark=np.zeros(0, np.int64)),
     )
 
 
 def add_lists(
-    columns: ListColumns, held: Held, first: int, end: int, weight: NDArray[np.float64], is_earth: bool
+    columns: BlockListColumns, held: MessageCards, first: int, end: int, weight: NDArray[np.float64], is_earth: bool
 ) -> None:
     """Make the lists of the messages at the places `first` to `end`; `weight` has all their words."""
     word, length = _words_of(held, first, end, weight.size)
@@ -98,7 +98,7 @@ def add_lists(
     columns.postings.add(place=place, u=exact * ROUND_UP, mark=held.mark[first:end][place])
 
 
-def _words_of(held: Held, first: int, end: int, n_words: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _words_of(held: MessageCards, first: int, end: int, n_words: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the words that messages have, ascending, and how many messages have each."""
     said = held.said[first_word(held, first) : first_word(held, end - 1) + n_words_of(held, end - 1), 0]
     if said.size and said.min() < 0:

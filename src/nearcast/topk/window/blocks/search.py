@@ -1,4 +1,4 @@
-"""The search of `blocks`: the most promising runs and blocks first, until none can hold anything good enough."""
+"""Best-first search of `blocks`: the run or block of the best bound first, until no bound reaches the worst answer."""
 
 from __future__ import annotations
 
@@ -6,65 +6,42 @@ import math
 
 from nearcast._jit import hot_kernel, step
 from nearcast.similarity import MARGIN, score_of
-from nearcast.topk.window.best_heap import bar_of, write_in_rank
+from nearcast.topk.window.best_heap import bar_of
 from nearcast.topk.window.blocks.lists import BLOCKS, LISTS, PLACES, POSTINGS, ROUND_DOWN, ROWS, RUNS
 from nearcast.topk.window.bounds import LAST_ROW, U_MAX, U_MIN, most_text_between, near_to_group, rest_of
 from nearcast.topk.window.frontier import pop, push
 from nearcast.topk.window.scores import count_of, is_alive, near_to
-from nearcast.topk.window.single_messages import look_at_tail, offer
-from nearcast.topk.window.word_plan import make_plan
+from nearcast.topk.window.segment_search import begin_query, finish_query
+from nearcast.topk.window.single_messages import offer
 
 #: A code is the number of a word and a segment, then the number of a block or run, then which of the two.
 _NUMBER_BITS = 32
 
 
 @hot_kernel
-def search_lists(
-    asked, these, keep, floor, alive, held, tail, lists, by_time, is_earth, plan, frontier, kept, row, score, n, work
-):
-    """Find the messages for `these` of the asked; return how many were answered before the room was full."""
+def search_lists(request, lists, these, scratch, answers, work):
+    """Answer the queries `these`, one after the other; return how many were answered before the room was full."""
     written = 0
     for i in range(these.size):
-        which = these[i]
-        n_kept = 0
-        if keep[which] > 0:
-            n_words = make_plan(asked, which, plan)
-            n_kept = look_at_tail(
-                asked, which, held, tail, alive, floor[which], by_time, is_earth, plan, n_words, kept, keep[which]
-            )
-            n_kept = _look_at_lists(
-                asked,
-                which,
-                held,
-                lists,
-                alive,
-                floor[which],
-                by_time,
-                is_earth,
-                plan,
-                n_words,
-                frontier,
-                kept,
-                n_kept,
-                keep[which],
-                work,
-            )
-        if written + n_kept > row.size:
+        which, n_kept = these[i], 0
+        if request.keep[which] > 0:
+            n_words, n_kept = begin_query(request, which, scratch)
+            n_kept = _look_at_lists(request, lists, which, n_words, n_kept, scratch, work)
+        if not finish_query(scratch, n_kept, answers, i, written):
             return i
-        write_in_rank(kept, n_kept, row, score, written)
-        n[i] = n_kept
         written += n_kept
     return these.size
 
 
 @step
-def _look_at_lists(
-    asked, which, held, lists, alive, floor, by_time, is_earth, plan, n_words, frontier, kept, n_kept, capacity, work
-):
-    """Look at the groups of all lists, best bound first; return how many messages are kept."""
-    x, y = asked.point[which, 0], asked.point[which, 1]
+def _look_at_lists(request, lists, which, n_words, n_kept, scratch, work):
+    """Visit the runs and blocks of all lists, best bound first; return how many messages are kept."""
+    queries, held, alive, is_earth = request.queries, request.held, request.alive, request.is_earth
+    plan, frontier, kept = scratch.plan, scratch.frontier, scratch.kept
+    floor, capacity = request.floor[which], request.keep[which]
+    x, y = queries.point[which, 0], queries.point[which, 1]
     cosine = max(math.cos(math.radians(y)) - 1e-15, 0.0) if is_earth else 0.0
-    w, max_distance = asked.text_weight[which], asked.max_distance[which]
+    w, max_distance = queries.text_weight[which], queries.max_distance[which]
     n_segments = lists.segment.shape[0] - 1
     bar = bar_of(kept, n_kept, capacity, floor) - MARGIN
     n_open = _open_lists(lists, plan, n_words, x, y, cosine, w, max_distance, is_earth, alive, bar, frontier)
@@ -111,12 +88,12 @@ def _look_at_lists(
             if score_of(w, text, near_most) < bar:
                 continue
             place = first_place + lists.place[j]
-            near = near_to(asked, which, held, place, is_earth)
+            near = near_to(queries, which, held, place, is_earth)
             if score_of(w, text, near) < bar or not is_alive(held, place, alive):
                 continue
             if lists.mark[j] & plan.before[i] != 0 and _is_elsewhere(held, place, plan, i, lists.mark[j]):
                 continue
-            n_kept = offer(asked, which, held, place, near, floor, by_time, kept, n_kept, capacity)
+            n_kept = offer(queries, which, held, place, near, floor, request.by_time, kept, n_kept, capacity)
             bar = bar_of(kept, n_kept, capacity, floor) - MARGIN
     work[which] += looked
     return n_kept
@@ -164,7 +141,7 @@ def _open_lists(lists, plan, n_words, x, y, cosine, w, max_distance, is_earth, a
 
 @step
 def _fill_greatest(lists, plan, n_words):
-    """Find the greatest component that a message has of each word, and what the words after each can give."""
+    """Fill in the greatest component that a message has of each word, and a bound on what the words after it add."""
     most = 0.0
     for i in range(n_words - 1, -1, -1):
         greatest = 0.0
@@ -200,7 +177,7 @@ def _bound(summary, group, own, others, most, x, y, cosine, w, max_distance, is_
 
 @step
 def _marked_rest(plan, i, n_words, mark, left):
-    """Return what the words after the i-th can give to a message with these bits and so much left for them."""
+    """Return a bound on the text score that words after the i-th add for a message with these bits."""
     squares, most = 0.0, 0.0
     for j in range(i + 1, n_words):
         if mark & plan.mark[j] != 0:

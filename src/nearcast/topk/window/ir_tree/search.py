@@ -1,4 +1,4 @@
-"""The search of `ir-tree`: the most promising node first, until none can hold anything good enough."""
+"""Best-first search of `ir-tree`: the node of the best bound first, until no bound reaches the worst answer."""
 
 from __future__ import annotations
 
@@ -6,63 +6,41 @@ import math
 
 from nearcast._jit import hot_kernel, step
 from nearcast.similarity import MARGIN, score_of
-from nearcast.topk.window.best_heap import bar_of, write_in_rank
+from nearcast.topk.window.best_heap import bar_of
 from nearcast.topk.window.bounds import LAST_ROW, near_to_group
 from nearcast.topk.window.frontier import pop, push
 from nearcast.topk.window.ir_tree.tree import FILES, NODES, PLACES, ROWS
 from nearcast.topk.window.scores import is_alive, near_to
-from nearcast.topk.window.single_messages import look_at_tail, offer
-from nearcast.topk.window.word_plan import all_marks, make_plan
+from nearcast.topk.window.segment_search import begin_query, finish_query
+from nearcast.topk.window.single_messages import offer
+from nearcast.topk.window.word_plan import all_marks
 
 #: A code is the number of a segment, then of a node.
 _NODE_BITS = 32
 
 
 @hot_kernel
-def search_trees(
-    asked, these, keep, floor, alive, held, tail, trees, by_time, is_earth, plan, frontier, kept, row, score, n, work
-):
-    """Find the messages for `these` of the asked; return how many were answered before the room was full."""
+def search_trees(request, trees, these, scratch, answers, work):
+    """Answer the queries `these`, one after the other; return how many were answered before the room was full."""
     written = 0
     for i in range(these.size):
-        which = these[i]
-        n_kept = 0
-        if keep[which] > 0:
-            n_words = make_plan(asked, which, plan)
-            n_kept = look_at_tail(
-                asked, which, held, tail, alive, floor[which], by_time, is_earth, plan, n_words, kept, keep[which]
-            )
-            n_kept = _look_at_trees(
-                asked,
-                which,
-                held,
-                trees,
-                alive,
-                floor[which],
-                by_time,
-                is_earth,
-                plan,
-                n_words,
-                frontier,
-                kept,
-                n_kept,
-                keep[which],
-                work,
-            )
-        if written + n_kept > row.size:
+        which, n_kept = these[i], 0
+        if request.keep[which] > 0:
+            n_words, n_kept = begin_query(request, which, scratch)
+            n_kept = _look_at_trees(request, trees, which, n_words, n_kept, scratch, work)
+        if not finish_query(scratch, n_kept, answers, i, written):
             return i
-        write_in_rank(kept, n_kept, row, score, written)
-        n[i] = n_kept
         written += n_kept
     return these.size
 
 
 @step
-def _look_at_trees(
-    asked, which, held, trees, alive, floor, by_time, is_earth, plan, n_words, frontier, kept, n_kept, capacity, work
-):
-    """Look at the nodes of all trees, best bound first; return how many messages are kept."""
-    cosine = max(math.cos(math.radians(asked.point[which, 1])) - 1e-15, 0.0) if is_earth else 0.0
+def _look_at_trees(request, trees, which, n_words, n_kept, scratch, work):
+    """Visit the nodes of all trees, best bound first; return how many messages are kept."""
+    queries, held, alive, is_earth = request.queries, request.held, request.alive, request.is_earth
+    plan, frontier, kept = scratch.plan, scratch.frontier, scratch.kept
+    floor, capacity = request.floor[which], request.keep[which]
+    cosine = max(math.cos(math.radians(queries.point[which, 1])) - 1e-15, 0.0) if is_earth else 0.0
     marks = all_marks(plan, n_words)
     bar = bar_of(kept, n_kept, capacity, floor) - MARGIN
     n_open = 0
@@ -78,7 +56,7 @@ def _look_at_trees(
         at = trees.segment[g, NODES] + node
         if trees.is_leaf[at] == 0:
             for child in range(int(trees.first[at]), int(trees.last[at])):
-                bound = _bound(asked, which, trees, g, child, plan, n_words, cosine, is_earth, alive)
+                bound = _bound(queries, which, trees, g, child, plan, n_words, cosine, is_earth, alive)
                 work[which] += 1
                 if bound >= bar:
                     push(frontier, n_open, bound, (g << _NODE_BITS) | child)
@@ -87,15 +65,15 @@ def _look_at_trees(
         for place in range(trees.segment[g, PLACES] + trees.first[at], trees.segment[g, PLACES] + trees.last[at]):
             work[which] += 1
             if held.mark[place] & marks != 0 and is_alive(held, place, alive):
-                near = near_to(asked, which, held, place, is_earth)
-                if score_of(asked.text_weight[which], 1.0, near) >= bar:
-                    n_kept = offer(asked, which, held, place, near, floor, by_time, kept, n_kept, capacity)
+                near = near_to(queries, which, held, place, is_earth)
+                if score_of(queries.text_weight[which], 1.0, near) >= bar:
+                    n_kept = offer(queries, which, held, place, near, floor, request.by_time, kept, n_kept, capacity)
                     bar = bar_of(kept, n_kept, capacity, floor) - MARGIN
     return n_kept
 
 
 @step
-def _bound(asked, which, trees, g, node, plan, n_words, cosine, is_earth, alive):
+def _bound(queries, which, trees, g, node, plan, n_words, cosine, is_earth, alive):
     """Return the best score that a message below a node can have, -inf if none shares a word or is alive."""
     at = trees.segment[g, NODES] + node
     if trees.summary[at, LAST_ROW] < alive.first:
@@ -109,9 +87,9 @@ def _bound(asked, which, trees, g, node, plan, n_words, cosine, is_earth, alive)
             text += plan.unit[i] * trees.u[entry]
     if not shares:
         return -math.inf
-    x, y = asked.point[which, 0], asked.point[which, 1]
-    near = near_to_group(is_earth, x, y, cosine, asked.max_distance[which], trees.summary, at)
-    return score_of(asked.text_weight[which], min(text, 1.0), near)
+    x, y = queries.point[which, 0], queries.point[which, 1]
+    near = near_to_group(is_earth, x, y, cosine, queries.max_distance[which], trees.summary, at)
+    return score_of(queries.text_weight[which], min(text, 1.0), near)
 
 
 @step

@@ -1,4 +1,4 @@
-"""Segments of `ir-tree`: a packed R-tree over the places, whose nodes know the words below them."""
+"""Segments of `ir-tree`: a packed R-tree over the places, with an inverted file at every node."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from nearcast._jit import hot_kernel
 from nearcast.topk.window.bounds import N_COLUMNS
-from nearcast.topk.window.column_queue import Columns
+from nearcast.topk.window.column_queue import ColumnQueue
 from nearcast.topk.window.scores import first_word, n_words_of
 from nearcast.topk.window.summaries import summarise_groups, summarise_messages, unit_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.topk.window.scores import Held
+    from nearcast.topk.window.scores import MessageCards
 
 #: Messages in a leaf and children of a node, at most.
 FAN_OUT = 32
@@ -23,7 +23,7 @@ FAN_OUT = 32
 PLACES, NODES, FILES, ROWS = range(4)
 
 
-class Trees(NamedTuple):
+class WindowTrees(NamedTuple):
     """All segments end to end; `segment[g]` says where those of segment g begin, `segment[g + 1]` where they end.
 
     Numbers count from where the segment begins. Node i has the children `first[i]` to `last[i]`: messages in a leaf,
@@ -42,17 +42,17 @@ class Trees(NamedTuple):
     u: NDArray[np.float64]
 
 
-class TreeColumns(NamedTuple):
-    """The columns of `Trees`, growing."""
+class WindowTreeColumns(NamedTuple):
+    """The columns of `WindowTrees`, growing."""
 
-    nodes: Columns
-    files: Columns
+    nodes: ColumnQueue
+    files: ColumnQueue
 
 
-def new_trees() -> TreeColumns:
+def new_trees() -> WindowTreeColumns:
     """Return columns without a segment."""
     whole = np.zeros(0, np.int32)
-    nodes = Columns(
+    nodes = ColumnQueue(
         summary=np.zeros((0, N_COLUMNS)),
         first=whole,
         last=whole,
@@ -60,10 +60,10 @@ def new_trees() -> TreeColumns:
         file_first=whole,
         file_last=whole,
     )
-    return TreeColumns(nodes, Columns(word=whole, u=np.zeros(0)))
+    return WindowTreeColumns(nodes, ColumnQueue(word=whole, u=np.zeros(0)))
 
 
-class _Files(NamedTuple):
+class _InvertedFiles(NamedTuple):
     """The words of each node of a level, node by node and ascending, with the greatest u."""
 
     node: NDArray[np.int64]
@@ -72,7 +72,7 @@ class _Files(NamedTuple):
 
 
 def add_tree(
-    columns: TreeColumns, held: Held, first: int, end: int, weight: NDArray[np.float64], is_earth: bool
+    columns: WindowTreeColumns, held: MessageCards, first: int, end: int, weight: NDArray[np.float64], is_earth: bool
 ) -> None:
     """Make the tree of the messages at the places `first` to `end`, which stand in the order of a curve."""
     n, below = end - first, 0
@@ -101,7 +101,7 @@ def add_tree(
         files = _grouped(files)
 
 
-def _grouped(files: _Files) -> _Files:
+def _grouped(files: _InvertedFiles) -> _InvertedFiles:
     """Return the files of the nodes above, each of `FAN_OUT` nodes."""
     node = files.node // FAN_OUT
     order = np.lexsort((files.word, node))
@@ -109,15 +109,15 @@ def _grouped(files: _Files) -> _Files:
     if not len(node):
         return files
     begins = np.flatnonzero(np.append(True, (np.diff(node) != 0) | (np.diff(word) != 0)))
-    return _Files(node[begins], word[begins], np.maximum.reduceat(u, begins))
+    return _InvertedFiles(node[begins], word[begins], np.maximum.reduceat(u, begins))
 
 
-def _message_words(held: Held, first: int, end: int, weight: NDArray[np.float64]) -> _Files:
+def _message_words(held: MessageCards, first: int, end: int, weight: NDArray[np.float64]) -> _InvertedFiles:
     total = first_word(held, end - 1) + n_words_of(held, end - 1) - first_word(held, first)
-    files = _Files(np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total))
+    files = _InvertedFiles(np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total))
     fill_words(held, first, end, weight, *files)
     is_word = files.word >= 0
-    return _Files(files.node[is_word], files.word[is_word], files.u[is_word])
+    return _InvertedFiles(files.node[is_word], files.word[is_word], files.u[is_word])
 
 
 @hot_kernel

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 #: Entries that may wait for verification at once.
 WAITING = 1024
 
-# Fields of `Work.tally`.
+# Fields of `TriggerScratch.tally`.
 FOUND, LOOKED_AT, VERIFIED, PENDING, MARKED, HITS = 0, 1, 2, 3, 4, 5
 
-#: Messages in a chunk that is searched for scored rows: one bit each in `Work.masks`.
+#: Messages in a chunk that is searched for scored rows: one bit each in `TriggerScratch.masks`.
 SCORED_CHUNK = 64
 
 
-class Work(NamedTuple):
+class TriggerScratch(NamedTuple):
     """Scratch space of one thread: marked terms, waiting entries, cells, what was found, room to sort.
 
     `found[:tally[FOUND]]` are slots of boolean rows, by component and message. `pending[:tally[PENDING]]` are
-    (message, row) pairs whose polygon is still to be asked. The first `tally[HITS]` hits are scored rows: slot, score,
+    (message, row) pairs whose polygon is still to be tested. The first `tally[HITS]` hits are scored rows: slot, score,
     and which message of the chunk, in no order. Room may run out: a search then stops, to be gone on with or repeated.
 
     `has[term]` is 1 while a message with the term is verified; bit i of `masks[term]` tells whether message i of the
@@ -54,9 +54,9 @@ class Work(NamedTuple):
     digits: NDArray[np.int64]
 
 
-def new_work(n_terms: int, n_cells: int, room: int) -> Work:
+def new_scratch(n_terms: int, n_cells: int, room: int) -> TriggerScratch:
     """Make scratch space for this many terms, cells, and matches."""
-    return Work(
+    return TriggerScratch(
         has=np.zeros(max(n_terms, 1), np.uint8),
         masks=np.zeros(max(n_terms, 1), np.uint64),
         waiting=np.empty(WAITING, np.int32),
@@ -78,7 +78,7 @@ def new_work(n_terms: int, n_cells: int, room: int) -> Work:
     )
 
 
-class Batch(NamedTuple):
+class TriggerBatch(NamedTuple):
     """The columns of a batch that kernels read, and the order to take its messages in.
 
     The known terms of the i-th message in that order, each once, are `distinct[distinct_start[i]:...[i + 1]]`, and
@@ -102,7 +102,7 @@ class Batch(NamedTuple):
 
 @hot_kernel
 def find_distinct(term_start, terms, order, has, distinct_start, distinct, bits):
-    """Fill the distinct terms and bits of a `Batch`; `has` is cleared again."""
+    """Fill the distinct terms and bits of a `TriggerBatch`; `has` is cleared again."""
     n = 0
     distinct_start[0] = 0
     for i in range(order.size):
@@ -130,28 +130,28 @@ def mark_chunk(batch, masks, is_marking):
 
 
 @step
-def set_marks(batch, i, work, mark):
-    """Mark the terms of the i-th message in `work.has`, or clear the marks: only who must verify needs them."""
+def set_marks(batch, i, scratch, mark):
+    """Mark the terms of the i-th message in `scratch.has`, or clear the marks: only who must verify needs them."""
     for j in range(batch.distinct_start[i], batch.distinct_start[i + 1]):
-        work.has[batch.distinct[j]] = mark
-    work.tally[MARKED] = mark
+        scratch.has[batch.distinct[j]] = mark
+    scratch.tally[MARKED] = mark
 
 
 @step
-def tally_now(work):
+def tally_now(scratch):
     """Return the counts as they are before a message, for the case that its matches do not fit."""
-    tally = work.tally
+    tally = scratch.tally
     return tally[FOUND], tally[LOOKED_AT], tally[VERIFIED], tally[PENDING], tally[HITS]
 
 
 @step
-def end_message(batch, i, fits, before, work, start):
+def end_message(batch, i, fits, before, scratch, start):
     """Clear the marks and close the list of the i-th message, or take back all it has counted; return `fits`."""
-    if work.tally[MARKED]:
-        set_marks(batch, i, work, 0)
+    if scratch.tally[MARKED]:
+        set_marks(batch, i, scratch, 0)
     if fits:
-        start[i + 1] = work.tally[FOUND]
+        start[i + 1] = scratch.tally[FOUND]
     else:
-        tally = work.tally
+        tally = scratch.tally
         tally[FOUND], tally[LOOKED_AT], tally[VERIFIED], tally[PENDING], tally[HITS] = before
     return fits

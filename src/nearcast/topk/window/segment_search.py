@@ -1,0 +1,67 @@
+"""What the searches of all segmented indexes of a window have in common: the request, its beginning and its end.
+
+An index adds the middle: how it finds the messages of its segments, best bound first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from nearcast._jit import step
+from nearcast.topk.window.best_heap import write_in_rank
+from nearcast.topk.window.single_messages import look_at_tail
+from nearcast.topk.window.word_plan import make_plan
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nearcast.topk.window.contract import LiveRows, WindowQueries
+    from nearcast.topk.window.scores import MessageCards
+
+
+class SearchRequest(NamedTuple):
+    """Queries to answer: query i gets its `keep[i]` best messages of a score of `floor[i]` or more.
+
+    Only messages that are `alive` count. Those at the places `tail[0]` to `tail[1]` of `held` are in no segment.
+    """
+
+    queries: WindowQueries
+    keep: NDArray[np.int64]
+    floor: NDArray[np.float64]
+    alive: LiveRows
+    held: MessageCards
+    tail: NDArray[np.int64]
+    by_time: bool
+    is_earth: bool
+
+
+@step
+def begin_query(request, which, scratch):
+    """Plan the words of a query and keep the best messages of the tail; return how many words and messages."""
+    n_words = make_plan(request.queries, which, scratch.plan)
+    n_kept = look_at_tail(
+        request.queries,
+        which,
+        request.held,
+        request.tail,
+        request.alive,
+        request.floor[which],
+        request.by_time,
+        request.is_earth,
+        scratch.plan,
+        n_words,
+        scratch.kept,
+        request.keep[which],
+    )
+    return n_words, n_kept
+
+
+@step
+def finish_query(scratch, n_kept, answers, number, written):
+    """Write the messages kept as answer `number`, behind what is `written`; tell whether there was room for them."""
+    if written + n_kept > answers.row.size:
+        return False
+    write_in_rank(scratch.kept, n_kept, answers.row, answers.score, written)
+    answers.n[number] = n_kept
+    return True
