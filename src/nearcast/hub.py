@@ -19,6 +19,7 @@ from nearcast import _arrow, engine
 from nearcast._ids import first_times, listed_ids
 from nearcast.columns import NO_TIME, TOPK, WITHIN, Messages, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
+from nearcast.engine import Advance, Move, Publish, Subscribe, Unsubscribe, UseVocabulary, step
 from nearcast.engine.moves import moved_row, moved_to
 from nearcast.engine.snapshot import open_state, save_state
 from nearcast.engine.stored_values import table_of, value_of
@@ -184,7 +185,7 @@ class Hub:
             engine.compact_words(self._state)  # now, before the words of this one are encoded
             if value.expires is not None and microseconds_of(value.expires) <= self._state.now:
                 raise InvalidSubscription(why_expired(microseconds_of(value.expires), self._state.now), field="expires")
-            engine.subscribe(self._state, self._columns_of(value, self._state.words))
+            step(self._state, Subscribe(self._columns_of(value, self._state.words)))
         return value.id
 
     @property
@@ -234,7 +235,7 @@ class Hub:
                     now=state.now,
                     rejected=rejected,
                 )
-                engine.subscribe(state, columns, threads or os.cpu_count() or 1)
+                step(state, Subscribe(columns, threads=threads or os.cpu_count() or 1))
             self._counters.rejected += len(rejected)
         return rejected
 
@@ -242,7 +243,7 @@ class Hub:
         """Forget a subscription; `UnknownSubscription` if there is none."""
         with self._lock:
             self._whole().slot(subscription_id)
-            engine.unsubscribe(self._state, _arrow.one_id(subscription_id))
+            step(self._state, Unsubscribe(_arrow.one_id(subscription_id)))
 
     def unsubscribe_many(self, ids: pa.Table | pa.Array | Iterable[Id], *, source: str = "ids") -> Rejected:
         """Forget many subscriptions; return the ids that name none, with reasons.
@@ -257,7 +258,7 @@ class Hub:
                 known = np.flatnonzero((slots >= 0) & first_times(slots))
                 for row in np.setdiff1d(np.arange(len(slots)), known).tolist():
                     rejected.add(source, numbers[row], columns[row].as_py(), "id", _no_such(columns[row].as_py()))
-                engine.unsubscribe(self._state, columns.take(_arrow.numbers(known)))
+                step(self._state, Unsubscribe(columns.take(_arrow.numbers(known))))
             self._counters.rejected += len(rejected) + len(given.bad)
         for number, value in given.bad:
             rejected.add(source, number, None, "id", f"id is {shorten(value)}; expected a str or an int of 64 bits")
@@ -277,7 +278,7 @@ class Hub:
             shape.check(self.space)
             regions = Regions.from_shapes([shape], self.space)
             text = self._text_at(slot, shape)
-            engine.move(self._state, _arrow.one_id(subscription_id), regions, text=text, known=(slots, held))
+            step(self._state, Move(_arrow.one_id(subscription_id), regions, text=text, known=(slots, held)))
             return self._deliveries()
 
     def _text_at(self, slot: int, shape: Shape) -> bytes | None:
@@ -350,7 +351,7 @@ class Hub:
         What enters and leaves a top-k by that is delivered.
         """
         with self._lock:
-            engine.use_vocabulary(self._state, vocabulary, os.cpu_count() or 1)
+            step(self._state, UseVocabulary(vocabulary, os.cpu_count() or 1))
             return self._deliveries()
 
     def _columns_of(self, value: Subscription, words: WordTable) -> Subscriptions:
@@ -387,7 +388,7 @@ class Hub:
             columns = self._message_columns(value)
             for _, reason in self._why_untimely(columns.time):
                 raise InvalidMessage(reason, field="time")
-            engine.publish(self._state, columns)
+            step(self._state, Publish(columns))
             self._recent.add(value)
             return self._deliveries(published=(self._state.next_step - 1, value))
 
@@ -420,7 +421,7 @@ class Hub:
                 strict=strict,
                 rejected=rejected,
             )
-            engine.publish(state, columns, threads)
+            step(state, Publish(columns, threads))
             self._recent.add_table(messages)
             self._counters.rejected += len(rejected)
             return self._deliveries(rejected)
@@ -460,7 +461,7 @@ class Hub:
         if moment is None:
             raise ValueError("time is None; expected an aware datetime or RFC 3339 text")
         with self._lock:
-            engine.advance(self._state, microseconds_of(moment))
+            step(self._state, Advance(microseconds_of(moment)))
             return self._deliveries()
 
     def _message_columns(self, value: Message, *, is_published: bool = True) -> Messages:
@@ -703,8 +704,8 @@ def _with_expiry(found: Explanation, state: engine.State, slot: int, time: int) 
     if limit == NO_TIME:
         return found
     alive = max(time, state.now) < limit
-    step = Step("expiry", alive, f"{'expires' if alive else 'expired'} at {_rfc_3339(limit)}")
-    return Explanation(found.subscription_id, found.message_id, found.matched and alive, (*found.steps, step))
+    expiry = Step("expiry", alive, f"{'expires' if alive else 'expired'} at {_rfc_3339(limit)}")
+    return Explanation(found.subscription_id, found.message_id, found.matched and alive, (*found.steps, expiry))
 
 
 def _rfc_3339(microseconds: int) -> str | None:

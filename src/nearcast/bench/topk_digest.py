@@ -83,17 +83,17 @@ def check_sample(stream: Stream, state: State, spec: str) -> int:
 
     Raises `AnswersDiffer` where ids or scores are not the same.
     """
-    from nearcast.engine import publish, subscribe
+    from nearcast.engine import Publish, Subscribe, step
 
     assert state.topk is not None
     last, live = stream.messages.num_rows, max(state.topk.sliding.n_live, 1)
     plain = stream.new_state(_PLAIN, type(stream.window)(live, None))
     assert plain.topk is not None
     for portion in stream.portions(plain, last - live, last):
-        publish(plain, portion)
+        step(plain, Publish(portion))
     n = min(SAMPLE, len(stream.subscriptions))
     sample = stream.subscriptions.take(spread(len(stream.subscriptions), n))
-    subscribe(plain, sample)
+    step(plain, Subscribe(sample))
     for subscription_id in sample.ids.to_pylist():
         found = []
         for each in (state, plain):

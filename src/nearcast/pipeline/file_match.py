@@ -221,7 +221,7 @@ class FileMatch:
             has_window=False,
             rejected=rejected,
         )
-        engine.subscribe(state, columns)
+        engine.step(state, engine.Subscribe(columns))
         return state
 
 

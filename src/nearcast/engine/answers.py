@@ -1,0 +1,56 @@
+"""Answers: top-k lists that changed, as pieces of deliveries, and the numbers of their steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.deliveries import Changed, Piece
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.engine.state import State
+    from nearcast.topk.events import Events
+
+
+def step_after(state: State, n: int, steps: NDArray[np.int64] | None = None) -> int:
+    """Return the number of the step after n changes, which are steps where there is a window."""
+    if steps is not None:
+        return int(steps.max(initial=state.next_step - 1)) + 1
+    return state.next_step + n if state.topk is not None else state.next_step
+
+
+def pieces_of(state: State, events: Events, version: str, steps: NDArray[np.int64] | None = None) -> list[Piece]:
+    """Return the events of changes that no message caused, their steps these or counted from the next."""
+    assert state.topk is not None
+    return pieces_named(state, events, state.topk.names(events.row), state.now, version, steps)
+
+
+def pieces_named(
+    state: State,
+    events: Events,
+    named: tuple[NDArray[np.object_], NDArray[np.int64]],
+    now: int,
+    version: str,
+    steps: NDArray[np.int64] | None = None,
+) -> list[Piece]:
+    """Return the same events with the ids and numbers of their messages known, at this time."""
+    n = len(events)
+    if not n:
+        return []
+    return [
+        Changed(
+            state.next_step + events.step if steps is None else steps[events.step],
+            np.full(n, now),
+            events.slot,
+            *named,
+            events.score,
+            events.rank,
+            events.enters,
+            np.full(n, None, object),
+            state.ids.snapshot(),
+            version,
+        )
+    ]
