@@ -328,7 +328,7 @@ class Hub:
                 raise InvalidSubscription(f"subscription {subscription_id!r} is not of kind 'topk'", field="kind")
             rows, scores = state.topk.current(slot)
             ids, _ = state.topk.names(rows)
-            times = state.topk.sliding.times(rows)
+            times = state.topk.times(rows)
             version = state.vocabulary.version
         return [
             Delivery(subscription_id, id_, score=score, rank=rank, time=datetime_of(time), version=version)
@@ -416,7 +416,7 @@ class Hub:
                 state.analyzer,
                 source=source,
                 weights=state.weights if state.needs_totals else None,
-                window_words=None if state.topk is None else state.topk.words.table,
+                window_words=None if state.topk is None else state.topk.word_table,
                 why_untimely=self._why_untimely,
                 strict=strict,
                 rejected=rejected,
@@ -449,8 +449,8 @@ class Hub:
         state = self._state
         if state.topk is None:
             return []
-        late = np.flatnonzero(state.topk.sliding.is_late(times, state.now)).tolist()
-        return [(row, engine.why_late(state.topk.sliding.window, int(times[row]))) for row in late]
+        late = np.flatnonzero(state.topk.is_late(times, state.now)).tolist()
+        return [(row, engine.why_late(state.topk.window, int(times[row]))) for row in late]
 
     def advance(self, time: datetime | str) -> Deliveries:
         """Move event time forward; subscriptions that expire by then are forgotten.
@@ -473,7 +473,7 @@ class Hub:
         totals = np.array([state.weights.total([*read, *(value.terms or ())])]) if state.needs_totals else None
         window_terms = None
         if state.topk is not None and is_published:
-            window_terms = _terms_of(state.topk.words.table, read, value.terms or (), add=True)
+            window_terms = _terms_of(state.topk.word_table, read, value.terms or (), add=True)
         return Messages(
             [value.id],
             np.array([0, len(terms)]),
@@ -519,8 +519,8 @@ class Hub:
         return Standing(
             topk.k_of(slot),
             scores.tolist(),
-            topk.sliding.times(rows),
-            topk.sliding.window.is_by_time,
+            topk.times(rows),
+            topk.window.is_by_time,
             late[0][1] if late else None,
         )
 

@@ -254,7 +254,7 @@ def test_portions_are_what_the_engine_takes_at_once(wishes, monkeypatch):
         sizes.append(len(portion))
         step(state, Publish(portion))
     assert [64, 64, 64, 8] == sizes
-    assert 200 == state.topk.sliding.n_live
+    assert 200 == state.topk.n_messages
 
 
 def test_a_phase_within_another_is_not_counted_twice(monkeypatch):

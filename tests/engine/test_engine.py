@@ -33,7 +33,7 @@ def publish(state, ids, texts, **columns):
     n = len(ids)
     table = pa.table({"id": ids, "text": texts, "x": [0.0] * n, "y": [0.0] * n, **columns})
     weights = state.weights if state.needs_totals else None
-    window_words = None if state.topk is None else state.topk.words.table
+    window_words = None if state.topk is None else state.topk.word_table
     options = {"weights": weights, "window_words": window_words, "rejected": Rejected()}
     return Publish(read_messages(table, PLANE, state.words, state.analyzer, **options))
 

@@ -33,7 +33,7 @@ def twin_of(hub):
     held = hub._state
     state = engine.State(create("trigger", hub.space), words=held.words, window=held.window)
     if held.topk is not None:
-        state.topk.words.table = held.topk.words.table
+        state.topk.words.table = held.topk.word_table
     return state
 
 

@@ -86,7 +86,7 @@ def check_sample(stream: Stream, state: State, spec: str) -> int:
     from nearcast.engine import Publish, Subscribe, step
 
     assert state.topk is not None
-    last, live = stream.messages.num_rows, max(state.topk.sliding.n_live, 1)
+    last, live = stream.messages.num_rows, max(state.topk.n_messages, 1)
     plain = stream.new_state(_PLAIN, type(stream.window)(live, None))
     assert plain.topk is not None
     for portion in stream.portions(plain, last - live, last):

@@ -61,9 +61,9 @@ def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: Ma
     """Let messages arrive in the window, in portions between which thresholds are set."""
     from nearcast.topk.keeper import BATCH
 
-    late = np.flatnonzero(topk.sliding.is_late(messages.time, state.now))
+    late = np.flatnonzero(topk.is_late(messages.time, state.now))
     if len(late):
-        raise InvalidMessage(why_late(topk.sliding.window, int(messages.time[late[0]])), field="time")
+        raise InvalidMessage(why_late(topk.window, int(messages.time[late[0]])), field="time")
     if not len(messages):
         return []
     steps, now = _steps_of(state, messages), state.now

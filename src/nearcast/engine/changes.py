@@ -15,7 +15,6 @@ from nearcast.errors import InvalidSubscription
 from nearcast.geo import BOX
 from nearcast.indexes.shared.scores import needs_totals
 from nearcast.text.weights import TermWeights
-from nearcast.topk.buffers.holders import NOBODY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +53,7 @@ def _held_no_more(state: State, slots: NDArray[np.int32], kind: NDArray[np.uint8
     if state.topk is None:
         return None
     slots = slots[kind != TOPK]
-    held = slots[state.topk.holding.of_slots(slots) != NOBODY]
+    held = slots[state.topk.is_held(slots)]
     return RemovalRedo(held, -1) if len(held) else None
 
 

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from nearcast.request_texts import RequestTexts
     from nearcast.text.weights import TermWeights
     from nearcast.topk.checkpoint import Checkpoint
-    from nearcast.topk.holder_numbers import Holding
-    from nearcast.topk.keeper import Keeper
-    from nearcast.topk.window_words import WindowWords
+    from nearcast.topk.keeper import Keeper, KeeperNumbers
 
 
 class ChangeRecord(Protocol):
@@ -152,13 +150,13 @@ class RemovalRedo:
 class RenumberingRedo:
     """Redo record of slots that get other numbers: when the index has them, everything else follows in one step.
 
-    `n_slots` is that of the index before; the rest is as it is to be afterwards.
+    `n_slots` is that of the index before; the rest is as it is to be afterwards, `topk` the numbers of a keeper.
     """
 
     n_slots: int
     ids: IdTable
     texts: RequestTexts
-    holding: Holding | None
+    topk: KeeperNumbers | None
     expires: NDArray[np.int64]
     by_slot: dict[str, NDArray[Any]]
 
@@ -167,8 +165,8 @@ class RenumberingRedo:
         if state.index.n_slots == self.n_slots:
             state.commit(torn=None)
             return
-        if state.topk is not None and self.holding is not None:
-            state.topk.holding = self.holding
+        if state.topk is not None and self.topk is not None:
+            state.topk.use_numbers(self.topk)
         state.commit(torn=None, ids=self.ids, texts=self.texts, expires=self.expires, by_slot=self.by_slot)
 
 
@@ -176,16 +174,15 @@ class RenumberingRedo:
 class CompactionRedo:
     """Redo record of a compaction of the word table: what was built beside the state takes the place of what it had.
 
-    `then` are all attributes of the state that change; `holding` and `words` are those of a window.
+    `then` are all attributes of the state that change; `topk` are the numbers of a keeper.
     """
 
     index: Index
-    holding: Holding | None
-    words: WindowWords | None
+    topk: KeeperNumbers | None
     then: dict[str, Any]
 
     def mend(self, state: State) -> None:
         """Complete the change."""
-        if state.topk is not None:
-            state.topk.__dict__.update(index=self.index, holding=self.holding, words=self.words)  # in one step
+        if state.topk is not None and self.topk is not None:
+            state.topk.use_numbers(self.topk, self.index)
         state.commit(torn=None, index=self.index, **self.then)

@@ -51,8 +51,7 @@ def compacted(state: State, is_used: NDArray[np.bool_]) -> CompactionRedo:
     topk = state.topk
     return CompactionRedo(
         index,
-        None if topk is None else topk.holding.renumbered(slots),
-        None if topk is None else topk.words.with_terms_of(words),
+        None if topk is None else topk.numbers_after(slots, words),
         {
             "words": words,
             "weights": weights,

@@ -311,7 +311,7 @@ class Partition:
         state = self.state
         if state.topk is None or router.routes.is_everywhere or not len(state.topk):
             return Keys.none()
-        slots = state.topk.holding.slots()
+        slots = state.topk.slots()
         theta = state.topk.thresholds(slots)
         fallen = slots[theta < state.by_slot["placed"][slots]]
         if not len(fallen):
@@ -340,18 +340,14 @@ class Partition:
         topk = self.state.topk
         if topk is None or not len(topk):
             return None
-        slot = topk.holders.slot
-        reach = np.where(slot >= 0, self.state.by_slot["placed"][np.maximum(slot, 0)], 0.0)
-        if is_known_elsewhere:
-            reach[slot >= 0] = np.maximum(reach, topk.holders.theta)[slot >= 0]
-        return reach
+        return topk.by_holder(self.state.by_slot["placed"], raised=is_known_elsewhere)
 
     def _thresholds_of_copies(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the numbers and thresholds of the top-k subscriptions here that have copies elsewhere."""
         state = self.state
         if state.topk is None or not len(state.topk):
             return np.empty(0, np.int64), np.empty(0)
-        slots = state.topk.holding.slots()
+        slots = state.topk.slots()
         slots = (
             slots[state.by_slot["copies"][slots] & ~np.uint64(1 << self.number) != 0] if self.number < 64 else slots[:0]
         )
