@@ -167,7 +167,7 @@ class Messages:
 
 
 @dataclass(frozen=True)
-class Scoring:
+class ScoreParameters:
     """How the scored rows of `Subscriptions` are scored, by row; rows of kind `within` hold zeros.
 
     `similarity` is a value of `nearcast.similarity`; `max_distance` is always given here, above 0 and finite. `k` is 0
@@ -185,7 +185,7 @@ class Scoring:
             object.__setattr__(self, "k", np.zeros(len(self.text_weight), np.int32))
 
     @classmethod
-    def none(cls, n: int) -> Scoring:
+    def none(cls, n: int) -> ScoreParameters:
         """Return n rows that are not scored."""
         return cls(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, np.uint8))
 
@@ -193,12 +193,12 @@ class Scoring:
         """Return the columns in the order of the constructor."""
         return self.text_weight, self.threshold, self.max_distance, self.similarity, self.k
 
-    def take(self, rows: NDArray[np.int64]) -> Scoring:
+    def take(self, rows: NDArray[np.int64]) -> ScoreParameters:
         """Return these rows, in this order."""
-        return Scoring(*(np.ascontiguousarray(column[rows]) for column in self.columns()))
+        return ScoreParameters(*(np.ascontiguousarray(column[rows]) for column in self.columns()))
 
     @classmethod
-    def concat(cls, pieces: list[Scoring]) -> Scoring:
+    def concat(cls, pieces: list[ScoreParameters]) -> ScoreParameters:
         """Return all rows of all pieces, in order."""
         return cls(*map(np.concatenate, zip(*(piece.columns() for piece in pieces), strict=True)))
 
@@ -224,7 +224,7 @@ class Subscriptions:
     code: NDArray[np.int32]
     regions: Regions
     expires: NDArray[np.int64]
-    scoring: Scoring | None = None
+    scoring: ScoreParameters | None = None
     texts: pa.Array | None = None
 
     def __len__(self) -> int:
@@ -241,7 +241,7 @@ class Subscriptions:
         ids: pa.Array | None = None,
         expires: NDArray[np.int64] | None = None,
         kind: NDArray[np.uint8] | None = None,
-        scoring: Scoring | None = None,
+        scoring: ScoreParameters | None = None,
     ) -> Subscriptions:
         """Make columns, of kind `within` unless given; ids default to the row number."""
         n = len(regions)
@@ -295,7 +295,7 @@ class Subscriptions:
         )
 
 
-def _joined_scoring(pieces: list[Subscriptions]) -> Scoring | None:
+def _joined_scoring(pieces: list[Subscriptions]) -> ScoreParameters | None:
     if all(piece.scoring is None for piece in pieces):
         return None
-    return Scoring.concat([Scoring.none(len(p)) if p.scoring is None else p.scoring for p in pieces])
+    return ScoreParameters.concat([ScoreParameters.none(len(p)) if p.scoring is None else p.scoring for p in pieces])

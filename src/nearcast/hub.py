@@ -25,8 +25,8 @@ from nearcast.engine.snapshot import open_state, save_state
 from nearcast.engine.stored_values import table_of, value_of
 from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate, joined_messages
-from nearcast.estimate.recent_messages import Recent
-from nearcast.explain import Explanation, Question, Standing, Step, explain
+from nearcast.estimate.recent_messages import RecentMessages
+from nearcast.explain import CurrentTopK, ExplainRequest, Explanation, Step, explain
 from nearcast.fork_locks import watch
 from nearcast.geo import Regions, Shape, Space, shape_from
 from nearcast.geo.shapes import is_number, shorten
@@ -110,7 +110,7 @@ class Hub:
         self.max_distance = _checked_distance(max_distance)
         self.max_ahead = MaxAhead.of(max_ahead)
         self._lock = threading.RLock()
-        self._recent = Recent()
+        self._recent = RecentMessages()
         self._counters = Counters()
         watch(self)
         self._state = engine.State(
@@ -494,7 +494,7 @@ class Hub:
         with self._lock:
             state = self._whole()
             slot = state.slot(subscription_id)
-            question = Question(
+            request = ExplainRequest(
                 state.index.subscriptions(np.array([slot], np.int32)),
                 self._message_columns(value, is_published=False),
                 self.space,
@@ -503,20 +503,20 @@ class Hub:
                 lambda word: self._message_columns(
                     replace(value, terms=(*(value.terms or ()), word)), is_published=False
                 ),
-                self._standing(slot, value),
+                self._current_topk(slot, value),
             )
-            lines = state.index.explain(question.messages, 0, slot, state.words.word)
-            found = explain(question, lines, (subscription_id, value.id))
+            lines = state.index.explain(request.messages, 0, slot, state.words.word)
+            found = explain(request, lines, (subscription_id, value.id))
             return _with_expiry(found, state, slot, microseconds_of(value.time))
 
-    def _standing(self, slot: int, message: Message) -> Standing | None:
+    def _current_topk(self, slot: int, message: Message) -> CurrentTopK | None:
         """Return the top-k of a slot as it stands, None if it is of another kind."""
         topk = self._state.topk
         if topk is None or not topk.holds(slot):
             return None
-        rows, scores = topk.standing(slot, microseconds_of(message.time))
+        rows, scores = topk.top_at(slot, microseconds_of(message.time))
         late = self._why_late(np.array([microseconds_of(message.time)]))
-        return Standing(
+        return CurrentTopK(
             topk.k_of(slot),
             scores.tolist(),
             topk.times(rows),

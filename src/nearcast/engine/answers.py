@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.deliveries import Changed, Piece
+from nearcast.deliveries import ChangeDeliveries, Piece
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,16 +41,17 @@ def pieces_named(
     if not n:
         return []
     return [
-        Changed(
-            state.next_step + events.step if steps is None else steps[events.step],
-            np.full(n, now),
-            events.slot,
-            *named,
-            events.score,
-            events.rank,
-            events.enters,
-            np.full(n, None, object),
-            state.ids.snapshot(),
-            version,
+        ChangeDeliveries(
+            steps=state.next_step + events.step if steps is None else steps[events.step],
+            times=np.full(n, now),
+            slots=events.slot,
+            message_ids=named[0],
+            message_numbers=named[1],
+            scores=events.score,
+            ranks=events.rank,
+            enters=events.enters,
+            cause_ids=np.full(n, None, object),
+            ids=state.ids.snapshot(),
+            version=version,
         )
     ]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.columns import NO_TIME, Messages, datetime_of
-from nearcast.deliveries import Changed, Delivered, Piece, changed_of, in_order
+from nearcast.deliveries import ChangeDeliveries, MatchDeliveries, Piece, as_changes, in_order
 from nearcast.engine.answers import pieces_named, step_after
 from nearcast.engine.expiry import are_alive, forget_expired, without_expired
 from nearcast.engine.recovery import ArrivalUndo
@@ -39,7 +39,7 @@ def publish(state: State, item: Publish) -> list[Piece]:
         matches = without_expired(state, matches, times)
     steps = _steps_of(state, messages)
     # The ids are taken before those of what expires go.
-    piece = Delivered(matches, messages.ids, times, steps, state.ids.snapshot(), state.vocabulary.version)
+    piece = MatchDeliveries(matches, messages.ids, times, steps, state.ids.snapshot(), state.vocabulary.version)
     _count_published(state, [piece], messages, now)
     forget_expired(state)
     return [piece]
@@ -112,24 +112,25 @@ def _publish_portion(
     told = topk.publish(messages, matches, numbers, clock, ids, state.weights)
     events, named = _before_expiry(state, *told, clock)
     snapshot, version = state.ids.snapshot(), state.vocabulary.version
-    delivered = Delivered(topk.without_topk(matches), messages.ids, clock, numbers, snapshot, version)
+    delivered = MatchDeliveries(topk.without_topk(matches), messages.ids, clock, numbers, snapshot, version)
     if not len(events):
         return delivered
     causes = np.empty(len(ids), object)
     causes[:] = ids
-    changed = Changed(
-        numbers[events.step],
-        clock[events.step],
-        events.slot,
-        *named,
-        events.score,
-        events.rank,
-        events.enters,
-        causes[events.step],
-        snapshot,
-        version,
+    changed = ChangeDeliveries(
+        steps=numbers[events.step],
+        times=clock[events.step],
+        slots=events.slot,
+        message_ids=named[0],
+        message_numbers=named[1],
+        scores=events.score,
+        ranks=events.rank,
+        enters=events.enters,
+        cause_ids=causes[events.step],
+        ids=snapshot,
+        version=version,
     )
-    return in_order(changed_of(delivered), changed) if len(delivered) else changed
+    return in_order(as_changes(delivered), changed) if len(delivered) else changed
 
 
 def _before_expiry(state: State, events: Events, named: Named, clock: NDArray[np.int64]) -> tuple[Events, Named]:

@@ -63,8 +63,16 @@ class StoringUndo:
         expires = np.full(len(replaced), NO_TIME)
         has_expiry = replaced < len(state.expires)
         expires[has_expiry] = state.expires[replaced[has_expiry]]
-        texts, kinds = state.texts.spans(replaced), state.ids.kinds
-        return cls(state.index.n_slots, len(state.index), new_ids, kinds, replaced, held, expires, texts)
+        return cls(
+            n_slots=state.index.n_slots,
+            n_live=len(state.index),
+            new_ids=new_ids,
+            kinds=state.ids.kinds,
+            replaced=replaced,
+            held=held,
+            expires=expires,
+            texts=state.texts.spans(replaced),
+        )
 
     def mend(self, state: State) -> None:
         """Undo the change."""

@@ -21,7 +21,7 @@ _KEPT = {*MESSAGE_FIELDS, "geometry", *EARTH_PLACE, *PLANE_PLACE}
 _SPARE = 2
 
 
-class Recent:
+class RecentMessages:
     """At least the last `MOST` messages, if there were so many, and not many more.
 
     Attributes are not kept. A table is kept as it is unless it would hold much larger buffers in memory.

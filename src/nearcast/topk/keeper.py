@@ -226,7 +226,7 @@ class Keeper:
         """Return how many messages a subscription wants."""
         return int(self.holders.k[self._holders_of(slot)[0]])
 
-    def standing(self, slot: int, time: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def top_at(self, slot: int, time: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows and scores of the top-k as it would be with a message of this time, that message apart."""
         holders = self._holders_of(slot)
         row = self.sliding.next_row

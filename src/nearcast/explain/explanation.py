@@ -62,7 +62,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Question:
+class ExplainRequest:
     """One subscription, one message, and what it takes to look at them.
 
     `held` and `messages` have one row each; `word` names a term; `with_word` is the message with a word more.
@@ -74,11 +74,11 @@ class Question:
     word: Callable[[int], str]
     weights: TermWeights
     with_word: Callable[[str], Messages]
-    standing: Standing | None = None
+    topk: CurrentTopK | None = None
 
 
 @dataclass(frozen=True)
-class Standing:
+class CurrentTopK:
     """The top-k of a subscription as it stands: scores and times, best first, of at most `k` messages.
 
     `why_late` says why the message cannot enter the window, where it comes too late.
