@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,43 +17,39 @@ import pyarrow as pa
 
 from nearcast import _arrow, engine
 from nearcast._ids import first_times, listed_ids
-from nearcast.columns import NO_TIME, TOPK, WITHIN, Messages, Subscriptions, datetime_of, microseconds_of
+from nearcast.columns import NO_TIME, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
 from nearcast.engine import Advance, Move, Publish, Subscribe, Unsubscribe, UseVocabulary, step
-from nearcast.engine.moves import moved_row, moved_to
+from nearcast.engine.moves import moved_shape, moved_text
 from nearcast.engine.snapshot import open_state, save_state
 from nearcast.engine.stored_values import table_of, value_of
-from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
-from nearcast.estimate import Estimate, estimate, joined_messages
+from nearcast.engine.value_columns import message_columns, subscription_columns
+from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription
+from nearcast.estimate import Estimate, estimate
+from nearcast.estimate.inputs import check_kind, read_sample, subscription_of_table
 from nearcast.estimate.recent_messages import RecentMessages
 from nearcast.explain import CurrentTopK, ExplainRequest, Explanation, Step, explain
 from nearcast.fork_locks import watch
-from nearcast.geo import Regions, Shape, Space, shape_from
+from nearcast.geo import Regions, Space
 from nearcast.geo.shapes import is_number, shorten
 from nearcast.indexes import DEFAULT_INDEX, create
-from nearcast.indexes.shared.scores import needs_totals
 from nearcast.model import (
     Delivery,
     Message,
-    Similar,
     Subscription,
     TopK,
     checked_time,
     message_from,
     subscription_from,
 )
-from nearcast.query import compile_query
-from nearcast.request_texts import RequestText
 from nearcast.tables import Rejected, messages_table, read_messages, read_subscriptions, subscriptions_table
 from nearcast.tables.inputs import table_or_values
-from nearcast.tables.message_limits import check_bytes, check_words
 from nearcast.tables.mixed_ids import parts_of_one_id_type
-from nearcast.tables.requests import is_cut
-from nearcast.tables.scored_rows import NO_WINDOW, columns_of
+from nearcast.tables.scored_rows import NO_WINDOW
 from nearcast.tables.time_limits import MaxAhead, why_expired
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
-from nearcast.text.words import UNKNOWN, WordTable
+from nearcast.text.words import WordTable
 from nearcast.window import Window
 
 if TYPE_CHECKING:
@@ -61,9 +57,6 @@ if TYPE_CHECKING:
 
     from nearcast._ids import Id
 
-_NO_TERMS = np.empty(0, np.int32)
-_NEVER = np.array([NO_TIME])
-_GAP = np.array([UNKNOWN], np.int32)
 #: Ids that are made at a time when they are iterated over.
 _BLOCK = 4096
 
@@ -198,6 +191,9 @@ class Hub:
         value.check(self.space)
         return value
 
+    def _columns_of(self, value: Subscription, words: WordTable) -> Subscriptions:
+        return subscription_columns(value, self.space, words, self._state.analyzer, self.max_distance)
+
     def subscribe_many(
         self,
         subscriptions: pa.Table | Iterable[Any],
@@ -274,22 +270,12 @@ class Hub:
             slot = self._whole().slot(subscription_id)
             slots = np.array([slot], np.int32)
             held = self._state.index.subscriptions(slots)
-            shape = self._moved(slot, held, place)
+            shape = moved_shape(self._state, slot, held, place, self.space)
             shape.check(self.space)
             regions = Regions.from_shapes([shape], self.space)
-            text = self._text_at(slot, shape)
+            text = moved_text(self._state, slot, shape, self.space)
             step(self._state, Move(_arrow.one_id(subscription_id), regions, text=text, known=(slots, held)))
             return self._deliveries()
-
-    def _text_at(self, slot: int, shape: Shape) -> bytes | None:
-        """Return the request text of a subscription that goes to a region, None if it stays as it is.
-
-        It has the region where the index does not hold that as it was given.
-        """
-        text = self._state.texts.get(slot)
-        if text is not None and (text.keeps_region or is_cut(shape, self.space)):
-            return text._replace(keeps_region=True, region=shape).encoded()
-        return None
 
     def _deliveries(self, rejected: Rejected | None = None, published: Published | None = None) -> Deliveries:
         """Return all that waits to be delivered; from the last line on it is the caller's, and waits no more."""
@@ -335,16 +321,6 @@ class Hub:
             for rank, (id_, score, time) in enumerate(zip(ids, scores.tolist(), times, strict=True), 1)
         ]
 
-    def _moved(self, slot: int, held: Subscriptions, place: Any) -> Shape:
-        """Return where a subscription, which the index holds as `held`, is after its move to `place`."""
-        point = _point(place)
-        if point is None:
-            return shape_from(place, self.space)
-        text = self._state.texts.get(slot) if held.kind[0] == WITHIN else None
-        if text is not None and text.region is not None:
-            return moved_to(text.region, *point, self.space)
-        return moved_row(held, 0, *point, self.space)
-
     def use_vocabulary(self, vocabulary: Vocabulary) -> Deliveries:
         """Weigh words by this vocabulary as it is now; all subscriptions are weighed anew before the next message.
 
@@ -354,29 +330,6 @@ class Hub:
             step(self._state, UseVocabulary(vocabulary, os.cpu_count() or 1))
             return self._deliveries()
 
-    def _columns_of(self, value: Subscription, words: WordTable) -> Subscriptions:
-        analyzer = self._state.analyzer
-        if isinstance(value, Similar | TopK):
-            columns = columns_of(value, self.space, words, analyzer, self.max_distance)
-            text = RequestText(value.query, value.terms, value.max_distance is not None)
-            return replace(columns, texts=_arrow.one_binary(text.encoded()))
-        compiled = compile_query(value.query, words, analyzer=analyzer, has_region=value.region is not None)
-        if compiled.errors:
-            raise compiled.errors[0][1]
-        regions = Regions.from_shapes([value.region], self.space)
-        keeps_region = is_cut(value.region, self.space) or len(compiled.code_start) == 1  # the index need not know it
-        text = RequestText(value.query, keeps_region=keeps_region, region=value.region if keeps_region else None)
-        return Subscriptions(
-            _arrow.one_id(value.id),
-            np.array([WITHIN], np.uint8),
-            compiled.clause_start,
-            compiled.code_start,
-            compiled.code,
-            regions,
-            np.array([microseconds_of(value.expires)]),
-            texts=_arrow.one_binary(text.encoded()),
-        )
-
     # Messages
 
     def publish(self, message: Message | dict[str, Any] | Any) -> Deliveries:
@@ -385,7 +338,7 @@ class Hub:
         value.check(self.space)
         with self._lock:
             self._forget_words()
-            columns = self._message_columns(value)
+            columns = message_columns(self._state, value, is_published=True)
             for _, reason in self._why_untimely(columns.time):
                 raise InvalidMessage(reason, field="time")
             step(self._state, Publish(columns))
@@ -436,21 +389,13 @@ class Hub:
         """Return which messages, arriving in this order, lie in the future or come too late for the window, and why."""
         ahead = self._why_ahead(times)
         kept = np.delete(np.arange(len(times)), [row for row, _ in ahead])
-        late = [(int(kept[row]), reason) for row, reason in self._why_late(times[kept])]
+        late = [(int(kept[row]), reason) for row, reason in engine.late_rows(self._state, times[kept])]
         self._counters.late += len(late)
         return ahead + late
 
     def _why_ahead(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
         """Return which messages, arriving in this order, lie too far ahead of event time, and why."""
         return [] if self.max_ahead is None else self.max_ahead.refused(times, self._state.now)
-
-    def _why_late(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
-        """Return which messages, arriving in this order, come too late for the window, and why."""
-        state = self._state
-        if state.topk is None:
-            return []
-        late = np.flatnonzero(state.topk.is_late(times, state.now)).tolist()
-        return [(row, engine.why_late(state.topk.window, int(times[row]))) for row in late]
 
     def advance(self, time: datetime | str) -> Deliveries:
         """Move event time forward; subscriptions that expire by then are forgotten.
@@ -464,27 +409,6 @@ class Hub:
             step(self._state, Advance(microseconds_of(moment)))
             return self._deliveries()
 
-    def _message_columns(self, value: Message, *, is_published: bool = True) -> Messages:
-        state = self._state
-        check_bytes(value.text, value.terms, state.analyzer)
-        read = state.analyzer.tokens(value.text) if value.text else []
-        check_words(len(read) + len(value.terms or ()), value.text, state.analyzer)
-        terms = _terms_of(state.words, read, value.terms or (), add=False)
-        totals = np.array([state.weights.total([*read, *(value.terms or ())])]) if state.needs_totals else None
-        window_terms = None
-        if state.topk is not None and is_published:
-            window_terms = _terms_of(state.topk.word_table, read, value.terms or (), add=True)
-        return Messages(
-            [value.id],
-            np.array([0, len(terms)]),
-            terms,
-            np.array([value.box]),
-            _NEVER if value.time is None else np.array([microseconds_of(value.time)]),
-            _NEVER if value.expires is None else np.array([microseconds_of(value.expires)]),
-            totals=totals,
-            window_terms=window_terms,
-        )
-
     # Answers about answers
 
     def explain(self, message: Message | dict[str, Any] | Any, subscription_id: Id) -> Explanation:
@@ -496,12 +420,12 @@ class Hub:
             slot = state.slot(subscription_id)
             request = ExplainRequest(
                 state.index.subscriptions(np.array([slot], np.int32)),
-                self._message_columns(value, is_published=False),
+                message_columns(state, value, is_published=False),
                 self.space,
                 state.words.word,
                 state.weights,
-                lambda word: self._message_columns(
-                    replace(value, terms=(*(value.terms or ()), word)), is_published=False
+                lambda word: message_columns(
+                    state, replace(value, terms=(*(value.terms or ()), word)), is_published=False
                 ),
                 self._current_topk(slot, value),
             )
@@ -515,7 +439,7 @@ class Hub:
         if topk is None or not topk.holds(slot):
             return None
         rows, scores = topk.top_at(slot, microseconds_of(message.time))
-        late = self._why_late(np.array([microseconds_of(message.time)]))
+        late = engine.late_rows(self._state, np.array([microseconds_of(message.time)]))
         return CurrentTopK(
             topk.k_of(slot),
             scores.tolist(),
@@ -549,50 +473,26 @@ class Hub:
             given = list(self._recent.samples()) if sample is None else [table_or_values(sample, self.space)]
         if sample is None and not given:
             raise InvalidInput("nothing was published yet to judge by; give a sample of messages", field="sample")
-        pieces = []
-        for piece in given:
-            table = (
-                piece
-                if isinstance(piece, pa.Table)
-                else messages_table(piece, self.space, source="sample", rejected=rejected, strict=strict)
-            )
-            whole = weights if needs_totals(asked) else None
-            pieces.append(
-                read_messages(
-                    table,
-                    self.space,
-                    words,
-                    state.analyzer,
-                    source="sample",
-                    weights=whole,
-                    strict=strict,
-                    rejected=rejected,
-                )
-            )
-        messages, weight = joined_messages(pieces), weights.from_term(0)
-        return estimate(asked, messages, weight, self.space, per_day=messages_per_day, rejected=rejected)
+        messages = read_sample(
+            given, asked, self.space, words, state.analyzer, weights, strict=strict, rejected=rejected
+        )
+        return estimate(asked, messages, weights.from_term(0), self.space, per_day=messages_per_day, rejected=rejected)
 
     def _asked(self, subscription: Any, words: WordTable, warned: Rejected, *, strict: bool) -> Subscriptions:
-        """Return the columns of a subscription that is only asked about."""
-        columns = self._columns_asked(subscription, words, warned, strict=strict)
-        if columns.kind[0] == TOPK:
-            k = 0 if columns.scoring is None else int(columns.scoring.k[0])
-            raise NotSupported(f"a top-k subscription always gets its best {k}; estimate the other kinds")
-        return columns
-
-    def _columns_asked(self, subscription: Any, words: WordTable, warned: Rejected, *, strict: bool) -> Subscriptions:
-        if not isinstance(subscription, pa.Table):
-            return self._columns_of(self._subscription(subscription), words)
-        rejected, analyzer, usual = Rejected(), self._state.analyzer, self.max_distance
-        columns = read_subscriptions(
-            subscription, self.space, words, analyzer, max_distance=usual, strict=strict, rejected=rejected
-        )
-        for text in rejected.warnings:
-            warned.warn(text)
-        for row in rejected:
-            raise InvalidSubscription(row.reason, field=row.field)
-        if len(columns) != 1:
-            raise InvalidSubscription(f"the table has {len(columns)} subscriptions; expected one")
+        """Return the columns of a subscription to estimate, a value or a table of one row."""
+        if isinstance(subscription, pa.Table):
+            columns = subscription_of_table(
+                subscription,
+                self.space,
+                words,
+                self._state.analyzer,
+                max_distance=self.max_distance,
+                strict=strict,
+                warned=warned,
+            )
+        else:
+            columns = self._columns_of(self._subscription(subscription), words)
+        check_kind(columns)
         return columns
 
     def save(self, folder: str | Path) -> None:
@@ -662,15 +562,6 @@ def _no_such(subscription_id: Id) -> str:
     return f"there is no subscription {subscription_id!r}, or it is named twice; leave it out"
 
 
-def _terms_of(known: WordTable, read: list[str], given: Sequence[str], *, add: bool) -> NDArray[np.int32]:
-    """Return the words of the text, then the given terms, with a gap that no phrase reaches over."""
-    if not given:
-        return known.ids_of(read, add=add) if read else _NO_TERMS
-    if not read:
-        return known.ids_of(given, add=add)
-    return np.concatenate([known.ids_of(read, add=add), _GAP, known.ids_of(given, add=add)])
-
-
 def _space(space: str | Space) -> Space:
     if isinstance(space, Space):
         return space
@@ -686,16 +577,6 @@ def _checked_distance(given: float | None) -> float | None:
     if not is_number(given) or not 0 < given < math.inf:
         raise InvalidInput(f"max_distance is {given!r}; expected a finite number above 0", field="max_distance")
     return float(given)
-
-
-def _point(place: Any) -> tuple[float, float] | None:
-    """Return a place that is a point as (x, y), None if it is anything else."""
-    geometry = getattr(place, "__geo_interface__", place)
-    if isinstance(geometry, Mapping):
-        geometry = geometry.get("coordinates") if geometry.get("type") == "Point" else None
-    if isinstance(geometry, (Sequence, np.ndarray)) and len(geometry) == 2 and all(map(is_number, geometry)):
-        return float(geometry[0]), float(geometry[1])
-    return None
 
 
 def _with_expiry(found: Explanation, state: engine.State, slot: int, time: int) -> Explanation:

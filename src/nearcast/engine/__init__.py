@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from nearcast.engine import arrivals, changes
-from nearcast.engine.arrivals import why_late
+from nearcast.engine.arrivals import late_rows, why_late
 from nearcast.engine.changes import adopt
 from nearcast.engine.expiry import without_expired
 from nearcast.engine.items import Advance, CountFrom, Item, Move, Publish, Subscribe, Unsubscribe, UseVocabulary
@@ -33,6 +33,7 @@ __all__ = [
     "UseVocabulary",
     "adopt",
     "compact_words",
+    "late_rows",
     "make_good",
     "renumber_if_sparse",
     "step",

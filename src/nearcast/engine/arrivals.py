@@ -61,9 +61,8 @@ def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: Ma
     """Let messages arrive in the window, in portions between which thresholds are set."""
     from nearcast.topk.keeper import BATCH
 
-    late = np.flatnonzero(topk.is_late(messages.time, state.now))
-    if len(late):
-        raise InvalidMessage(why_late(topk.window, int(messages.time[late[0]])), field="time")
+    for _, reason in late_rows(state, messages.time):
+        raise InvalidMessage(reason, field="time")
     if not len(messages):
         return []
     steps, now = _steps_of(state, messages), state.now
@@ -139,6 +138,14 @@ def _before_expiry(state: State, events: Events, named: Named, clock: NDArray[np
         return events, named
     alive = np.flatnonzero(are_alive(state, events.slot, clock[events.step]))
     return events.take(alive), (named[0][alive], named[1][alive])
+
+
+def late_rows(state: State, times: NDArray[np.int64]) -> list[tuple[int, str]]:
+    """Return which messages, arriving in this order, come too late for the window, and why."""
+    if state.topk is None:
+        return []
+    late = np.flatnonzero(state.topk.is_late(times, state.now)).tolist()
+    return [(row, why_late(state.topk.window, int(times[row]))) for row in late]
 
 
 def why_late(window: Window, time: int) -> str:
