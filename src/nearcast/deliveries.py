@@ -1,4 +1,4 @@
-"""What was delivered: columns inside, a lazy sequence of `Delivery` or an Arrow table outside."""
+"""Deliveries as columns, read as a lazy sequence of `Delivery` values or as an Arrow table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Published = tuple[int, "Message"]
 
 @dataclass(slots=True)
 class MatchDeliveries:
-    """What one batch of messages delivered: each message is a step, each match a `+`."""
+    """The deliveries of one batch of messages as its matches: each message is a step, each match a `+`."""
 
     matches: Matches
     message_ids: pa.Array | Sequence[str | int]
@@ -120,7 +120,7 @@ class MatchDeliveries:
 
 @dataclass(slots=True)
 class ChangeDeliveries:
-    """What entered and left, one row for each delivery: the columns of deliveries where a match is not always a `+`.
+    """Deliveries where a message may also leave (`-`): columns with a row for each delivery.
 
     `steps` are numbers of steps, `message_numbers` those at which the messages arrived; `ranks` are 0 but for top-k;
     `cause_ids` are None where no message caused it.

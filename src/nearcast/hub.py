@@ -278,7 +278,7 @@ class Hub:
             return self._deliveries()
 
     def _deliveries(self, rejected: Rejected | None = None, published: Published | None = None) -> Deliveries:
-        """Return all that waits to be delivered; from the last line on it is the caller's, and waits no more."""
+        """Return all deliveries that wait; the last line takes them off the queue, so an interruption loses none."""
         state = self._state
         deliveries = Deliveries(state.waiting or [], rejected, published)
         self._counters.delivered += len(deliveries)
@@ -380,7 +380,7 @@ class Hub:
             return self._deliveries(rejected)
 
     def _forget_words(self) -> None:
-        """Let go of words that left the window: now, before messages are encoded."""
+        """Drop words that left the window; this renumbers words, so it comes before messages are encoded."""
         state = self._whole()
         if state.topk is not None:
             state.topk.forget_words(state.weights)
@@ -434,7 +434,7 @@ class Hub:
             return _with_expiry(found, state, slot, microseconds_of(value.time))
 
     def _current_topk(self, slot: int, message: Message) -> CurrentTopK | None:
-        """Return the top-k of a slot as it stands, None if it is of another kind."""
+        """Return the top-k list that a message would meet at a slot, None if that is of another kind."""
         topk = self._state.topk
         if topk is None or not topk.holds(slot):
             return None
@@ -551,7 +551,7 @@ class Hub:
 
 @dataclass
 class Counters:
-    """What a hub has counted since it was made: deliveries it returned, rejected rows, and messages that were late."""
+    """Counters since a hub was made: deliveries it returned, rejected rows, and messages that were late."""
 
     delivered: int = 0
     rejected: int = 0

@@ -1,4 +1,4 @@
-"""Answers: top-k lists that changed, as pieces of deliveries, and the numbers of their steps."""
+"""Changes of top-k lists as deliveries, with the numbers of their steps."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def step_after(state: State, n: int, steps: NDArray[np.int64] | None = None) -> int:
-    """Return the number of the step after n changes, which are steps where there is a window."""
+    """Return the number of the step that follows n changes; without a window, changes are no steps."""
     if steps is not None:
         return int(steps.max(initial=state.next_step - 1)) + 1
     return state.next_step + n if state.topk is not None else state.next_step
 
 
 def pieces_of(state: State, events: Events, version: str, steps: NDArray[np.int64] | None = None) -> list[Piece]:
-    """Return the events of changes that no message caused, their steps these or counted from the next."""
+    """Return changes of top-k lists that no message caused; their steps are given, or counted from the next one."""
     assert state.topk is not None
     return pieces_named(state, events, state.topk.names(events.row), state.now, version, steps)
 
@@ -36,7 +36,7 @@ def pieces_named(
     version: str,
     steps: NDArray[np.int64] | None = None,
 ) -> list[Piece]:
-    """Return the same events with the ids and numbers of their messages known, at this time."""
+    """Return the same at this time, `named` being the ids of the messages and the steps at which they arrived."""
     n = len(events)
     if not n:
         return []

@@ -1,4 +1,4 @@
-"""Arrivals: how `step` publishes messages and moves event time."""
+"""Publishing messages and moving event time: how `step` applies `Publish` and `Advance`."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def _steps_of(state: State, messages: Messages) -> NDArray[np.int64]:
 
 
 def _count_published(state: State, pieces: list[Piece], messages: Messages, now: int) -> None:
-    """Let messages count as published at this time, in one step with what they deliver."""
+    """Commit messages as published at this time, together with what they deliver."""
     n = len(messages)
     next_step = state.next_step + n if messages.steps is None else step_after(state, n, messages.steps)
     state.commit(pieces, torn=None, now=now, next_step=next_step, published=state.published + n)
 
 
 def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: MatchFunction) -> list[Piece]:
-    """Let messages arrive in the window, in portions between which thresholds are set."""
+    """Publish messages to the window in portions; the index gets new thresholds after each portion."""
     from nearcast.topk.keeper import BATCH
 
     for _, reason in late_rows(state, messages.time):
@@ -133,7 +133,7 @@ def _publish_portion(
 
 
 def _before_expiry(state: State, events: Events, named: Named, clock: NDArray[np.int64]) -> tuple[Events, Named]:
-    """Leave out what changed for subscriptions that had expired by the time of the step."""
+    """Return the events without those of subscriptions that had expired by the time of the step."""
     if clock[-1] < state.next_expiry:
         return events, named
     alive = np.flatnonzero(are_alive(state, events.slot, clock[events.step]))
@@ -156,7 +156,7 @@ def why_late(window: Window, time: int) -> str:
 
 
 def advance(state: State, item: Advance) -> list[Piece]:
-    """Move event time forward, forget what expires by then, and let the window follow."""
+    """Move event time forward, drop messages that leave the window, and remove subscriptions that expire by then."""
     now = max(state.now, item.time)
     if state.topk is None:
         state.commit(now=now)

@@ -1,4 +1,4 @@
-"""Changes of subscriptions and of what words weigh: how `step` applies these items."""
+"""Changes of subscriptions and of word weights: how `step` applies all items but messages and time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def subscribe(state: State, item: Subscribe) -> list[Piece]:
 
 
 def _held_no_more(state: State, slots: NDArray[np.int32], kind: NDArray[np.uint8]) -> ChangeRecord | None:
-    """Return the record that releases the top-k subscriptions of these slots that are of another kind now."""
+    """Return the redo record that releases the buffers of slots that were of kind `topk` and are not any more."""
     if state.topk is None:
         return None
     slots = slots[kind != TOPK]
@@ -59,7 +59,10 @@ def _held_no_more(state: State, slots: NDArray[np.int32], kind: NDArray[np.uint8
 
 @whole
 def adopt(state: State, subscriptions: Subscriptions) -> NDArray[np.int32]:
-    """Store new subscriptions whose answers are known elsewhere: nothing is searched for; return their slots."""
+    """Store new subscriptions whose top-k lists come from elsewhere, without searching the window; return their slots.
+
+    This is how a state is filled before its first input, so it is no item.
+    """
     slots, _ = _store(state, subscriptions)
     state.commit(torn=None, next_expiry=expiry_with(state, subscriptions.expires))
     make_good(state)
@@ -67,7 +70,7 @@ def adopt(state: State, subscriptions: Subscriptions) -> NDArray[np.int32]:
 
 
 def _store(state: State, subscriptions: Subscriptions) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Store subscriptions under a record of undoing it; return their slots, and which of them were known."""
+    """Store subscriptions under an undo record; return their slots, and which rows replaced a known id."""
     _weigh_new_words(state, subscriptions)
     slots = state.ids.slots(subscriptions.ids)
     known, new = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
@@ -84,7 +87,7 @@ def _store(state: State, subscriptions: Subscriptions) -> tuple[NDArray[np.int32
 
 
 def _first_answers(state: State, slots: NDArray[np.int32], item: Subscribe) -> list[Piece]:
-    """Search the window for those of kind `topk`, each a step; those that have expired already get nothing."""
+    """Fill the buffers of new top-k subscriptions from the window, each a step; expired ones are left out."""
     subscriptions = item.subscriptions
     assert state.topk is not None
     assert subscriptions.scoring is not None
@@ -95,7 +98,7 @@ def _first_answers(state: State, slots: NDArray[np.int32], item: Subscribe) -> l
 
 
 def _weigh_new_words(state: State, subscriptions: Subscriptions) -> None:
-    """Tell the index what words weigh before it holds them, and note whether messages need totals from now on."""
+    """Give the index the weights of new words before it stores them; note whether messages need totals from now on."""
     if subscriptions.scoring is None:
         return
     if len(state.words) > state.n_weighed:

@@ -1,4 +1,4 @@
-"""Expiry: which subscriptions are over by now, and how they and others are forgotten."""
+"""Expiry times of subscriptions by slot, and the removal of subscriptions, expired or not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def forget(state: State, slots: NDArray[np.int32], **then: Any) -> None:
-    """Forget subscriptions, and set these attributes with the last step; what the index has removed stays removed."""
+    """Remove subscriptions from index, buffers and ids, and set these attributes in the last step.
+
+    When it is interrupted after the index has removed them, the rest is completed by the redo record.
+    """
     if len(slots):
         state.torn = RemovalRedo(slots, len(state.index), then)
         state.index.remove(slots)
@@ -30,7 +33,7 @@ def forget(state: State, slots: NDArray[np.int32], **then: Any) -> None:
 
 
 def forget_expired(state: State) -> None:
-    """Forget the subscriptions that expire by now."""
+    """Remove the subscriptions whose expiry is not after event time."""
     if state.now < state.next_expiry:
         return
     given = state.expires != NO_TIME
@@ -39,7 +42,7 @@ def forget_expired(state: State) -> None:
 
 
 def set_expiry(state: State, slots: NDArray[np.int32], expires: NDArray[np.int64]) -> None:
-    """Note when slots expire."""
+    """Store the expiry times of slots; there is no column while nobody expires."""
     if not len(state.expires) and (expires == NO_TIME).all():
         return  # nobody expires: keep no column
     highest = int(slots.max(initial=-1)) + 1
@@ -51,14 +54,14 @@ def set_expiry(state: State, slots: NDArray[np.int32], expires: NDArray[np.int64
 
 
 def expiry_with(state: State, expires: NDArray[np.int64]) -> int:
-    """Return before when nobody expires, with those who do at these times as well."""
+    """Return the earliest expiry of all subscriptions and these times; it may be too early, never too late."""
     if len(expires) == 1:
         return state.next_expiry if expires[0] == NO_TIME else min(state.next_expiry, int(expires[0]))
     return min(state.next_expiry, int(expires[expires != NO_TIME].min(initial=NEVER)))
 
 
 def without_expired(state: State, matches: Matches, times: NDArray[np.int64]) -> Matches:
-    """Leave out matches of subscriptions that had expired by the time of the message."""
+    """Return the matches without those of subscriptions that had expired by the time of the message."""
     if not len(state.expires):
         return matches
     rows = matches.rows()
@@ -69,7 +72,7 @@ def without_expired(state: State, matches: Matches, times: NDArray[np.int64]) ->
 
 
 def are_alive(state: State, slots: NDArray[np.int32], times: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which slots have not expired, each at its time."""
+    """Tell which slots have not expired; each is looked at at a time of its own."""
     if not len(state.expires):
         return np.ones(len(slots), np.bool_)
     known = np.minimum(slots, len(state.expires) - 1)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ChangeRecord(Protocol):
-    """What is known of a change under way."""
+    """A record of a change under way: enough to undo it, or to complete it."""
 
     def mend(self, state: State) -> None:
         """Undo the change or complete it, and take the record away in the last step."""
@@ -38,7 +38,7 @@ class ChangeRecord(Protocol):
 
 @dataclass(frozen=True)
 class StoringUndo:
-    """Undo record of subscriptions stored or moved: new ids get none of it, known ones what they had.
+    """Undo record of subscriptions stored or moved: new ids are removed, known ones get back what they had.
 
     `n_slots` and `n_live` are those of the index before, `kinds` those of the ids. `held` is what the slots `replaced`
     held, `expires` when that expires, and `texts` where its request texts lie.
@@ -103,7 +103,7 @@ class StoringUndo:
 
 @dataclass(frozen=True)
 class ArrivalUndo:
-    """Undo record of messages that arrive in a window, or of its clock."""
+    """Undo record of messages that arrive in a window, or of a window whose clock moves."""
 
     before: Checkpoint
 
@@ -116,7 +116,7 @@ class ArrivalUndo:
 
 @dataclass(frozen=True)
 class WeighingUndo:
-    """Undo record of a change of vocabulary, by the weights of before."""
+    """Undo record of a change of vocabulary: the weights of before."""
 
     weights: TermWeights
 

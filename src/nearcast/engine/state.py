@@ -1,4 +1,4 @@
-"""State: all that an engine knows."""
+"""The state of an engine: its index, ids, words, weights, window and clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass
 class State:
-    """All an engine knows: subscriptions in an index under ids, the words they use, weights, and the time.
+    """Subscriptions in an index under ids, the words they use, the weights of words, and event time.
 
     `needs_totals` tells that a text function among the subscriptions reads all words of a message: whoever encodes
     messages works out their `totals` with `weights`. With a `window` there are top-k subscriptions, which `topk` keeps:
@@ -51,11 +51,11 @@ class State:
     expires: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     #: No slot expires before this; it may lie too early, after a slot has gone by another way.
     next_expiry: int = NEVER
-    #: Columns by slot that whoever runs the engine keeps here; they follow when slots get other numbers.
+    #: Columns by slot of whoever runs the engine; they are renumbered with the slots.
     by_slot: dict[str, NDArray[Any]] = field(default_factory=dict)
-    #: What subscriptions said, for whoever gives them back as values and stores their texts here.
+    #: Request texts by slot, where subscriptions are given back as values.
     texts: RequestTexts = field(default_factory=RequestTexts)
-    #: Whether slots get other numbers by themselves, when subscriptions come; else `renumber_if_sparse` is called.
+    #: Whether `Subscribe` renumbers sparse slots; else the caller does, with `renumber_if_sparse`.
     renumbers: bool = True
     window: Window | None = None
     topk: Keeper | None = field(init=False, default=None)
@@ -65,7 +65,7 @@ class State:
     needs_totals: bool = False
     #: How many words there were when `compact_words` last counted those in use.
     n_words_counted: int = 0
-    #: What was delivered and nobody has taken yet, None where whoever calls takes what is returned.
+    #: Deliveries that no call has returned yet; None where the caller takes what `step` returns.
     waiting: list[Piece] | None = None
     #: The record of a change under way, or of one that was interrupted.
     torn: ChangeRecord | None = None
@@ -82,7 +82,7 @@ class State:
             self.needs_totals = True
 
     def commit(self, pieces: list[Piece] | None = None, **changes: Any) -> None:
-        """Set attributes, and let deliveries wait, in one step: nothing can come between."""
+        """Set attributes and append to the deliveries that wait, in one step that nothing can interrupt."""
         if pieces and self.waiting is not None:
             changes["waiting"] = [*self.waiting, *pieces]
         self.__dict__.update(changes)

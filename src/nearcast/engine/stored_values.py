@@ -45,7 +45,7 @@ def value_of(state: State, slot: int) -> Subscription:
 
 
 def _rebuilt_query(state: State, held: Subscriptions, row: int) -> str:
-    """Return a query that asks for the same, of a slot whose text is not known."""
+    """Return a query with the clauses of a slot whose request text is not known."""
     first, last = held.clause_start[row : row + 2].tolist()
     codes = [held.code[held.code_start[at] : held.code_start[at + 1]].tolist() for at in range(first, last)]
     if held.kind[row] != WITHIN:

@@ -1,4 +1,4 @@
-"""Upkeep: what keeps a state whole and small, and changes no answer."""
+"""Upkeep: mending a state after an interruption, renumbering its slots, compacting its words. No answer changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Returned = TypeVar("_Returned")
 
 
 def make_good(state: State) -> None:
-    """Undo or complete a change that was interrupted; nothing is to be done after any other."""
+    """Mend a state: undo or complete a change that was interrupted, and remove what has expired since then."""
     if state.torn is not None:
         state.torn.mend(state)
     if state.now >= state.next_expiry:
@@ -30,7 +30,7 @@ def make_good(state: State) -> None:
 def whole(
     change: Callable[Concatenate[State, _Given], _Returned],
 ) -> Callable[Concatenate[State, _Given], _Returned]:
-    """Make a change begin with a whole state, and leave one when it raises."""
+    """Decorate a function that changes a state: it begins with a mended state, and leaves one when it raises."""
 
     @functools.wraps(change)
     def call(state: State, /, *given: _Given.args, **options: _Given.kwargs) -> _Returned:
@@ -46,7 +46,7 @@ def whole(
 
 @whole
 def renumber_if_sparse(state: State) -> None:
-    """Give the live slots new numbers if few are alive: subscriptions that come and go are not to fill memory."""
+    """Renumber the slots in use from 0 on when most slots are dead, so that arrays by slot do not grow for ever."""
     if state.index.n_slots <= 2 * len(state.index) + SPARE_SLOTS:
         return
     old = state.ids.in_use()

@@ -1,7 +1,7 @@
-"""About how many messages a day would a subscription get?
+"""Estimates how many messages a day a subscription would get.
 
-A sample of messages is asked, exactly as the index would ask them, and what matched is carried over to a day by the
-times of the sample. For `Similar` the same sample answers for other settings of the two sliders as well.
+A sample of messages is matched exactly as an index would match it, and the share that matched is carried over to a day
+by the times of the sample. For `Similar` the same sample answers for other settings of the two sliders as well.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ __all__ = ["CurrentTopK", "ExplainRequest", "Explanation", "Step", "explain"]
 
 
 def explain(request: ExplainRequest, index_lines: list[str], ids: tuple[Id, Id]) -> Explanation:
-    """Explain the message to the subscription; `ids` are their ids."""
+    """Return the steps that let the message through to the subscription or drop it; `ids` are those of both."""
     if request.topk is not None:
         from nearcast.explain.topk import explain_topk
 
