@@ -63,7 +63,17 @@ def score_of_message(request: ExplainRequest, messages: Messages) -> Score:
     score = score_of(float(scoring.text_weight[0]), text, near)
     common = [name for term, name in zip(terms, names, strict=True) if term in has]
     missing = [name for term, name in zip(terms, names, strict=True) if term not in has]
-    return Score(common, missing, shared, own, other, text, distance, near, score)
+    return Score(
+        common=common,
+        missing=missing,
+        shared=shared,
+        own=own,
+        other=other,
+        text=text,
+        distance=distance,
+        near=near,
+        score=score,
+    )
 
 
 def _amounts(
