@@ -409,7 +409,7 @@ class Hub:
             step(self._state, Advance(microseconds_of(moment)))
             return self._deliveries()
 
-    # Answers about answers
+    # Explanations and estimates
 
     def explain(self, message: Message | dict[str, Any] | Any, subscription_id: Id) -> Explanation:
         """Say which step lets the message through to the subscription, or drops it; nothing is delivered."""
@@ -468,17 +468,19 @@ class Hub:
         words, rejected = WordTable(), Rejected()
         with self._lock:
             state = self._state
-            asked = self._asked(subscription, words, rejected, strict=strict)
+            wanted = self._columns_to_estimate(subscription, words, rejected, strict=strict)
             weights = TermWeights(words, state.vocabulary)
             given = list(self._recent.samples()) if sample is None else [table_or_values(sample, self.space)]
         if sample is None and not given:
             raise InvalidInput("nothing was published yet to judge by; give a sample of messages", field="sample")
         messages = read_sample(
-            given, asked, self.space, words, state.analyzer, weights, strict=strict, rejected=rejected
+            given, wanted, self.space, words, state.analyzer, weights, strict=strict, rejected=rejected
         )
-        return estimate(asked, messages, weights.from_term(0), self.space, per_day=messages_per_day, rejected=rejected)
+        return estimate(wanted, messages, weights.from_term(0), self.space, per_day=messages_per_day, rejected=rejected)
 
-    def _asked(self, subscription: Any, words: WordTable, warned: Rejected, *, strict: bool) -> Subscriptions:
+    def _columns_to_estimate(
+        self, subscription: Any, words: WordTable, warned: Rejected, *, strict: bool
+    ) -> Subscriptions:
         """Return the columns of a subscription to estimate, a value or a table of one row."""
         if isinstance(subscription, pa.Table):
             columns = subscription_of_table(
@@ -494,6 +496,8 @@ class Hub:
             columns = self._columns_of(self._subscription(subscription), words)
         check_kind(columns)
         return columns
+
+    # Files and counts
 
     def save(self, folder: str | Path) -> None:
         """Write the hub into a new or empty folder, with its window and what every top-k holds.
