@@ -109,7 +109,7 @@ def _mixed(is_integer: NDArray[np.bool_], integers: pa.Array, texts: pa.Array) -
 
 
 class ListedIds(NamedTuple):
-    """Ids that somebody lists: columns of one type with the place of each id in the list, and what can be no id."""
+    """A list of ids as columns of one type, each with the places in the list, and the values that can be no id."""
 
     good: list[tuple[pa.Array, list[int]]]
     bad: list[tuple[int, Any]]
@@ -221,7 +221,7 @@ def _decoded(offsets: NDArray[np.int64], content: NDArray[np.uint8]) -> Iterator
 
 
 class IdTable:
-    """Which slot an id has, and which id a slot."""
+    """A bijection of ids and slots: a hash table of keys, and the key of each slot."""
 
     def __init__(self) -> None:
         self._keys = WordTable()
@@ -302,7 +302,7 @@ class IdTable:
             self._kinds = kinds
 
     def release(self, slots: NDArray[np.int32]) -> None:
-        """Let the ids of these slots have none."""
+        """Remove the ids of these slots."""
         self._slot_of_key[self._key_of_slot[slots]] = _NO_SLOT
         self._n_bound -= len(slots)
         if len(self._keys) > 2 * self._n_bound + SPARE_KEYS:
@@ -319,7 +319,7 @@ class IdTable:
         self._n_bound = int(np.count_nonzero(self._slot_of_key != _NO_SLOT))
 
     def _drop_released(self) -> None:
-        """Forget the keys without a slot, so that ids that come and go do not fill memory.
+        """Drop the keys that have no slot any more, so that ids that come and go do not fill memory.
 
         All arrays are new ones, put in place in one step: snapshots keep the old ones.
         """

@@ -112,14 +112,14 @@ class Messages:
         n = len(box)
         never = np.full(n, NO_TIME, np.int64)
         return cls(
-            _arrow.numbers(np.arange(n)) if ids is None else ids,
-            np.ascontiguousarray(term_start, np.int64),
-            np.ascontiguousarray(terms, np.int32),
-            np.ascontiguousarray(box, np.float64).reshape(n, 4),
-            never if time is None else np.ascontiguousarray(time, np.int64),
-            never if expires is None else np.ascontiguousarray(expires, np.int64),
-            attributes,
-            None if totals is None else np.ascontiguousarray(totals, np.float64).reshape(n, 3),
+            ids=_arrow.numbers(np.arange(n)) if ids is None else ids,
+            term_start=np.ascontiguousarray(term_start, np.int64),
+            terms=np.ascontiguousarray(terms, np.int32),
+            box=np.ascontiguousarray(box, np.float64).reshape(n, 4),
+            time=never if time is None else np.ascontiguousarray(time, np.int64),
+            expires=never if expires is None else np.ascontiguousarray(expires, np.int64),
+            attributes=attributes,
+            totals=None if totals is None else np.ascontiguousarray(totals, np.float64).reshape(n, 3),
         )
 
     @classmethod
@@ -146,17 +146,17 @@ class Messages:
         start, positions = gathered(self.term_start, rows)
         attributes = None if self.attributes is None else self.attributes.take(_arrow.numbers(rows))
         return Messages(
-            (self.ids if isinstance(self.ids, pa.Array) else pa.array(self.ids)).take(_arrow.numbers(rows)),
-            start,
-            np.ascontiguousarray(self.terms[positions]),
-            np.ascontiguousarray(self.box[rows]),
-            self.time[rows],
-            self.expires[rows],
-            attributes,
-            None if self.totals is None else np.ascontiguousarray(self.totals[rows]),
-            None if self.window_terms is None else np.ascontiguousarray(self.window_terms[positions]),
-            None if self.steps is None else self.steps[rows],
-            None if self.clock is None else self.clock[rows],
+            ids=(self.ids if isinstance(self.ids, pa.Array) else pa.array(self.ids)).take(_arrow.numbers(rows)),
+            term_start=start,
+            terms=np.ascontiguousarray(self.terms[positions]),
+            box=np.ascontiguousarray(self.box[rows]),
+            time=self.time[rows],
+            expires=self.expires[rows],
+            attributes=attributes,
+            totals=None if self.totals is None else np.ascontiguousarray(self.totals[rows]),
+            window_terms=None if self.window_terms is None else np.ascontiguousarray(self.window_terms[positions]),
+            steps=None if self.steps is None else self.steps[rows],
+            clock=None if self.clock is None else self.clock[rows],
         )
 
     def part(self, first: int, last: int) -> Messages:
@@ -167,7 +167,7 @@ class Messages:
 
 
 @dataclass(frozen=True)
-class Scoring:
+class ScoreParameters:
     """How the scored rows of `Subscriptions` are scored, by row; rows of kind `within` hold zeros.
 
     `similarity` is a value of `nearcast.similarity`; `max_distance` is always given here, above 0 and finite. `k` is 0
@@ -185,7 +185,7 @@ class Scoring:
             object.__setattr__(self, "k", np.zeros(len(self.text_weight), np.int32))
 
     @classmethod
-    def none(cls, n: int) -> Scoring:
+    def none(cls, n: int) -> ScoreParameters:
         """Return n rows that are not scored."""
         return cls(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, np.uint8))
 
@@ -193,12 +193,12 @@ class Scoring:
         """Return the columns in the order of the constructor."""
         return self.text_weight, self.threshold, self.max_distance, self.similarity, self.k
 
-    def take(self, rows: NDArray[np.int64]) -> Scoring:
+    def take(self, rows: NDArray[np.int64]) -> ScoreParameters:
         """Return these rows, in this order."""
-        return Scoring(*(np.ascontiguousarray(column[rows]) for column in self.columns()))
+        return ScoreParameters(*(np.ascontiguousarray(column[rows]) for column in self.columns()))
 
     @classmethod
-    def concat(cls, pieces: list[Scoring]) -> Scoring:
+    def concat(cls, pieces: list[ScoreParameters]) -> ScoreParameters:
         """Return all rows of all pieces, in order."""
         return cls(*map(np.concatenate, zip(*(piece.columns() for piece in pieces), strict=True)))
 
@@ -224,7 +224,7 @@ class Subscriptions:
     code: NDArray[np.int32]
     regions: Regions
     expires: NDArray[np.int64]
-    scoring: Scoring | None = None
+    scoring: ScoreParameters | None = None
     texts: pa.Array | None = None
 
     def __len__(self) -> int:
@@ -241,19 +241,19 @@ class Subscriptions:
         ids: pa.Array | None = None,
         expires: NDArray[np.int64] | None = None,
         kind: NDArray[np.uint8] | None = None,
-        scoring: Scoring | None = None,
+        scoring: ScoreParameters | None = None,
     ) -> Subscriptions:
         """Make columns, of kind `within` unless given; ids default to the row number."""
         n = len(regions)
         return cls(
-            _arrow.numbers(np.arange(n)) if ids is None else ids,
-            np.full(n, WITHIN, np.uint8) if kind is None else np.ascontiguousarray(kind, np.uint8),
-            np.ascontiguousarray(clause_start, np.int64),
-            np.ascontiguousarray(code_start, np.int64),
-            np.ascontiguousarray(code, np.int32),
-            regions,
-            np.full(n, NO_TIME, np.int64) if expires is None else np.ascontiguousarray(expires, np.int64),
-            scoring,
+            ids=_arrow.numbers(np.arange(n)) if ids is None else ids,
+            kind=np.full(n, WITHIN, np.uint8) if kind is None else np.ascontiguousarray(kind, np.uint8),
+            clause_start=np.ascontiguousarray(clause_start, np.int64),
+            code_start=np.ascontiguousarray(code_start, np.int64),
+            code=np.ascontiguousarray(code, np.int32),
+            regions=regions,
+            expires=np.full(n, NO_TIME, np.int64) if expires is None else np.ascontiguousarray(expires, np.int64),
+            scoring=scoring,
         )
 
     def take(self, rows: NDArray[np.int64]) -> Subscriptions:
@@ -264,15 +264,15 @@ class Subscriptions:
         clause_start, clauses = gathered(self.clause_start, rows)
         code_start, positions = gathered(self.code_start, clauses)
         return Subscriptions(
-            self.ids.take(_arrow.numbers(rows)),
-            self.kind[rows],
-            clause_start,
-            code_start,
-            np.ascontiguousarray(self.code[positions]),
-            self.regions.take(rows),
-            self.expires[rows],
-            None if self.scoring is None else self.scoring.take(rows),
-            None if self.texts is None else self.texts.take(_arrow.numbers(rows)),
+            ids=self.ids.take(_arrow.numbers(rows)),
+            kind=self.kind[rows],
+            clause_start=clause_start,
+            code_start=code_start,
+            code=np.ascontiguousarray(self.code[positions]),
+            regions=self.regions.take(rows),
+            expires=self.expires[rows],
+            scoring=None if self.scoring is None else self.scoring.take(rows),
+            texts=None if self.texts is None else self.texts.take(_arrow.numbers(rows)),
         )
 
     def with_regions(self, regions: Regions) -> Subscriptions:
@@ -283,19 +283,19 @@ class Subscriptions:
     def concat(cls, pieces: list[Subscriptions]) -> Subscriptions:
         """Return all rows of all pieces, in order."""
         return cls(
-            pa.concat_arrays([piece.ids for piece in pieces]),
-            np.concatenate([piece.kind for piece in pieces]),
-            joined([piece.clause_start for piece in pieces]),
-            joined([piece.code_start for piece in pieces]),
-            np.concatenate([piece.code for piece in pieces]),
-            Regions.concat([piece.regions for piece in pieces]),
-            np.concatenate([piece.expires for piece in pieces]),
-            _joined_scoring(pieces),
-            None if any(piece.texts is None for piece in pieces) else pa.concat_arrays([p.texts for p in pieces]),
+            ids=pa.concat_arrays([piece.ids for piece in pieces]),
+            kind=np.concatenate([piece.kind for piece in pieces]),
+            clause_start=joined([piece.clause_start for piece in pieces]),
+            code_start=joined([piece.code_start for piece in pieces]),
+            code=np.concatenate([piece.code for piece in pieces]),
+            regions=Regions.concat([piece.regions for piece in pieces]),
+            expires=np.concatenate([piece.expires for piece in pieces]),
+            scoring=_joined_scoring(pieces),
+            texts=None if any(piece.texts is None for piece in pieces) else pa.concat_arrays([p.texts for p in pieces]),
         )
 
 
-def _joined_scoring(pieces: list[Subscriptions]) -> Scoring | None:
+def _joined_scoring(pieces: list[Subscriptions]) -> ScoreParameters | None:
     if all(piece.scoring is None for piece in pieces):
         return None
-    return Scoring.concat([Scoring.none(len(p)) if p.scoring is None else p.scoring for p in pieces])
+    return ScoreParameters.concat([ScoreParameters.none(len(p)) if p.scoring is None else p.scoring for p in pieces])

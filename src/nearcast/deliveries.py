@@ -1,4 +1,4 @@
-"""What was delivered: columns inside, a lazy sequence of `Delivery` or an Arrow table outside."""
+"""Deliveries as columns, read as a lazy sequence of `Delivery` values or as an Arrow table."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ Published = tuple[int, "Message"]
 
 
 @dataclass(slots=True)
-class Delivered:
-    """What one batch of messages delivered: each message is a step, each match a `+`."""
+class MatchDeliveries:
+    """The deliveries of one batch of messages as its matches: each message is a step, each match a `+`."""
 
     matches: Matches
     message_ids: pa.Array | Sequence[str | int]
@@ -119,8 +119,8 @@ class Delivered:
 
 
 @dataclass(slots=True)
-class Changed:
-    """What entered and left, one row for each delivery: the columns of deliveries where a match is not always a `+`.
+class ChangeDeliveries:
+    """Deliveries where a message may also leave (`-`): columns with a row for each delivery.
 
     `steps` are numbers of steps, `message_numbers` those at which the messages arrived; `ranks` are 0 but for top-k;
     `cause_ids` are None where no message caused it.
@@ -186,10 +186,10 @@ class Changed:
         return pa.table(dict(zip(DELIVERY_SCHEMA.names, columns, strict=True)))
 
 
-Piece = Delivered | Changed
+Piece = MatchDeliveries | ChangeDeliveries
 
 
-def changed_of(delivered: Delivered) -> Changed:
+def as_changes(delivered: MatchDeliveries) -> ChangeDeliveries:
     """Return matches as changes: each is a `+`, caused by its own message."""
     matches = delivered.matches
     rows = matches.rows()
@@ -198,41 +198,40 @@ def changed_of(delivered: Delivered) -> Changed:
     ids[:] = given.to_pylist() if isinstance(given, pa.Array) else list(given)
     n = len(rows)
     steps = delivered.steps[rows]
-    return Changed(
-        steps,
-        delivered.times[rows],
-        matches.slots,
-        ids[rows],
-        steps,
-        matches.score,
-        np.zeros(n, np.int32),
-        np.ones(n, np.uint8),
-        ids[rows],
-        delivered.ids,
-        delivered.version,
+    return ChangeDeliveries(
+        steps=steps,
+        times=delivered.times[rows],
+        slots=matches.slots,
+        message_ids=ids[rows],
+        message_numbers=steps,
+        scores=matches.score,
+        ranks=np.zeros(n, np.int32),
+        enters=np.ones(n, np.uint8),
+        cause_ids=ids[rows],
+        ids=delivered.ids,
+        version=delivered.version,
     )
 
 
-def in_order(a: Changed, b: Changed) -> Changed:
+#: The columns of `ChangeDeliveries`, a row for each delivery.
+_CHANGE_COLUMNS = (
+    "steps",
+    "times",
+    "slots",
+    "message_ids",
+    "message_numbers",
+    "scores",
+    "ranks",
+    "enters",
+    "cause_ids",
+)
+
+
+def in_order(a: ChangeDeliveries, b: ChangeDeliveries) -> ChangeDeliveries:
     """Return the changes of both by step and slot; those of `a` come first where these are equal."""
-    columns = [np.concatenate(pair) for pair in zip(_columns(a), _columns(b), strict=True)]
-    order = np.lexsort((columns[2], columns[0]))
-    ordered: tuple[Any, ...] = (*(column[order] for column in columns), a.ids, a.version)
-    return Changed(*ordered)
-
-
-def _columns(changed: Changed) -> tuple[NDArray[Any], ...]:
-    return (
-        changed.steps,
-        changed.times,
-        changed.slots,
-        changed.message_ids,
-        changed.message_numbers,
-        changed.scores,
-        changed.ranks,
-        changed.enters,
-        changed.cause_ids,
-    )
+    columns = {name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in _CHANGE_COLUMNS}
+    order = np.lexsort((columns["slots"], columns["steps"]))
+    return ChangeDeliveries(**{name: column[order] for name, column in columns.items()}, ids=a.ids, version=a.version)
 
 
 def _ranks_column(ranks: NDArray[np.int32]) -> pa.Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,42 +17,39 @@ import pyarrow as pa
 
 from nearcast import _arrow, engine
 from nearcast._ids import first_times, listed_ids
-from nearcast.columns import NO_TIME, TOPK, WITHIN, Messages, Subscriptions, datetime_of, microseconds_of
+from nearcast.columns import NO_TIME, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
-from nearcast.engine.moves import moved_row, moved_to
+from nearcast.engine import Advance, Move, Publish, Subscribe, Unsubscribe, UseVocabulary, step
+from nearcast.engine.moves import moved_shape, moved_text
 from nearcast.engine.snapshot import open_state, save_state
 from nearcast.engine.stored_values import table_of, value_of
-from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
-from nearcast.estimate import Estimate, estimate, joined_messages
-from nearcast.estimate.recent_messages import Recent
-from nearcast.explain import Explanation, Question, Standing, Step, explain
+from nearcast.engine.value_columns import message_columns, subscription_columns
+from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription
+from nearcast.estimate import Estimate, estimate
+from nearcast.estimate.inputs import check_kind, read_sample, subscription_of_table
+from nearcast.estimate.recent_messages import RecentMessages
+from nearcast.explain import CurrentTopK, ExplainRequest, Explanation, Step, explain
 from nearcast.fork_locks import watch
-from nearcast.geo import Regions, Shape, Space, shape_from
+from nearcast.geo import Regions, Space
 from nearcast.geo.shapes import is_number, shorten
 from nearcast.indexes import DEFAULT_INDEX, create
-from nearcast.indexes.shared.scores import needs_totals
 from nearcast.model import (
     Delivery,
     Message,
-    Similar,
     Subscription,
     TopK,
     checked_time,
     message_from,
     subscription_from,
 )
-from nearcast.query import compile_query
-from nearcast.request_texts import RequestText
 from nearcast.tables import Rejected, messages_table, read_messages, read_subscriptions, subscriptions_table
 from nearcast.tables.inputs import table_or_values
-from nearcast.tables.message_limits import check_bytes, check_words
 from nearcast.tables.mixed_ids import parts_of_one_id_type
-from nearcast.tables.requests import is_cut
-from nearcast.tables.scored_rows import NO_WINDOW, columns_of
+from nearcast.tables.scored_rows import NO_WINDOW
 from nearcast.tables.time_limits import MaxAhead, why_expired
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
-from nearcast.text.words import UNKNOWN, WordTable
+from nearcast.text.words import WordTable
 from nearcast.window import Window
 
 if TYPE_CHECKING:
@@ -60,9 +57,6 @@ if TYPE_CHECKING:
 
     from nearcast._ids import Id
 
-_NO_TERMS = np.empty(0, np.int32)
-_NEVER = np.array([NO_TIME])
-_GAP = np.array([UNKNOWN], np.int32)
 #: Ids that are made at a time when they are iterated over.
 _BLOCK = 4096
 
@@ -109,7 +103,7 @@ class Hub:
         self.max_distance = _checked_distance(max_distance)
         self.max_ahead = MaxAhead.of(max_ahead)
         self._lock = threading.RLock()
-        self._recent = Recent()
+        self._recent = RecentMessages()
         self._counters = Counters()
         watch(self)
         self._state = engine.State(
@@ -184,7 +178,7 @@ class Hub:
             engine.compact_words(self._state)  # now, before the words of this one are encoded
             if value.expires is not None and microseconds_of(value.expires) <= self._state.now:
                 raise InvalidSubscription(why_expired(microseconds_of(value.expires), self._state.now), field="expires")
-            engine.subscribe(self._state, self._columns_of(value, self._state.words))
+            step(self._state, Subscribe(self._columns_of(value, self._state.words)))
         return value.id
 
     @property
@@ -196,6 +190,9 @@ class Hub:
         value = subscription_from(given, self.space)
         value.check(self.space)
         return value
+
+    def _columns_of(self, value: Subscription, words: WordTable) -> Subscriptions:
+        return subscription_columns(value, self.space, words, self._state.analyzer, self.max_distance)
 
     def subscribe_many(
         self,
@@ -234,7 +231,7 @@ class Hub:
                     now=state.now,
                     rejected=rejected,
                 )
-                engine.subscribe(state, columns, threads or os.cpu_count() or 1)
+                step(state, Subscribe(columns, threads=threads or os.cpu_count() or 1))
             self._counters.rejected += len(rejected)
         return rejected
 
@@ -242,7 +239,7 @@ class Hub:
         """Forget a subscription; `UnknownSubscription` if there is none."""
         with self._lock:
             self._whole().slot(subscription_id)
-            engine.unsubscribe(self._state, _arrow.one_id(subscription_id))
+            step(self._state, Unsubscribe(_arrow.one_id(subscription_id)))
 
     def unsubscribe_many(self, ids: pa.Table | pa.Array | Iterable[Id], *, source: str = "ids") -> Rejected:
         """Forget many subscriptions; return the ids that name none, with reasons.
@@ -257,7 +254,7 @@ class Hub:
                 known = np.flatnonzero((slots >= 0) & first_times(slots))
                 for row in np.setdiff1d(np.arange(len(slots)), known).tolist():
                     rejected.add(source, numbers[row], columns[row].as_py(), "id", _no_such(columns[row].as_py()))
-                engine.unsubscribe(self._state, columns.take(_arrow.numbers(known)))
+                step(self._state, Unsubscribe(columns.take(_arrow.numbers(known))))
             self._counters.rejected += len(rejected) + len(given.bad)
         for number, value in given.bad:
             rejected.add(source, number, None, "id", f"id is {shorten(value)}; expected a str or an int of 64 bits")
@@ -273,25 +270,15 @@ class Hub:
             slot = self._whole().slot(subscription_id)
             slots = np.array([slot], np.int32)
             held = self._state.index.subscriptions(slots)
-            shape = self._moved(slot, held, place)
+            shape = moved_shape(self._state, slot, held, place, self.space)
             shape.check(self.space)
             regions = Regions.from_shapes([shape], self.space)
-            text = self._text_at(slot, shape)
-            engine.move(self._state, _arrow.one_id(subscription_id), regions, text=text, known=(slots, held))
+            text = moved_text(self._state, slot, shape, self.space)
+            step(self._state, Move(_arrow.one_id(subscription_id), regions, text=text, known=(slots, held)))
             return self._deliveries()
 
-    def _text_at(self, slot: int, shape: Shape) -> bytes | None:
-        """Return the request text of a subscription that goes to a region, None if it stays as it is.
-
-        It has the region where the index does not hold that as it was given.
-        """
-        text = self._state.texts.get(slot)
-        if text is not None and (text.keeps_region or is_cut(shape, self.space)):
-            return text._replace(keeps_region=True, region=shape).encoded()
-        return None
-
     def _deliveries(self, rejected: Rejected | None = None, published: Published | None = None) -> Deliveries:
-        """Return all that waits to be delivered; from the last line on it is the caller's, and waits no more."""
+        """Return all deliveries that wait; the last line takes them off the queue, so an interruption loses none."""
         state = self._state
         deliveries = Deliveries(state.waiting or [], rejected, published)
         self._counters.delivered += len(deliveries)
@@ -327,22 +314,12 @@ class Hub:
                 raise InvalidSubscription(f"subscription {subscription_id!r} is not of kind 'topk'", field="kind")
             rows, scores = state.topk.current(slot)
             ids, _ = state.topk.names(rows)
-            times = state.topk.sliding.times(rows)
+            times = state.topk.times(rows)
             version = state.vocabulary.version
         return [
             Delivery(subscription_id, id_, score=score, rank=rank, time=datetime_of(time), version=version)
             for rank, (id_, score, time) in enumerate(zip(ids, scores.tolist(), times, strict=True), 1)
         ]
-
-    def _moved(self, slot: int, held: Subscriptions, place: Any) -> Shape:
-        """Return where a subscription, which the index holds as `held`, is after its move to `place`."""
-        point = _point(place)
-        if point is None:
-            return shape_from(place, self.space)
-        text = self._state.texts.get(slot) if held.kind[0] == WITHIN else None
-        if text is not None and text.region is not None:
-            return moved_to(text.region, *point, self.space)
-        return moved_row(held, 0, *point, self.space)
 
     def use_vocabulary(self, vocabulary: Vocabulary) -> Deliveries:
         """Weigh words by this vocabulary as it is now; all subscriptions are weighed anew before the next message.
@@ -350,31 +327,8 @@ class Hub:
         What enters and leaves a top-k by that is delivered.
         """
         with self._lock:
-            engine.use_vocabulary(self._state, vocabulary, os.cpu_count() or 1)
+            step(self._state, UseVocabulary(vocabulary, os.cpu_count() or 1))
             return self._deliveries()
-
-    def _columns_of(self, value: Subscription, words: WordTable) -> Subscriptions:
-        analyzer = self._state.analyzer
-        if isinstance(value, Similar | TopK):
-            columns = columns_of(value, self.space, words, analyzer, self.max_distance)
-            text = RequestText(value.query, value.terms, value.max_distance is not None)
-            return replace(columns, texts=_arrow.one_binary(text.encoded()))
-        compiled = compile_query(value.query, words, analyzer=analyzer, has_region=value.region is not None)
-        if compiled.errors:
-            raise compiled.errors[0][1]
-        regions = Regions.from_shapes([value.region], self.space)
-        keeps_region = is_cut(value.region, self.space) or len(compiled.code_start) == 1  # the index need not know it
-        text = RequestText(value.query, keeps_region=keeps_region, region=value.region if keeps_region else None)
-        return Subscriptions(
-            _arrow.one_id(value.id),
-            np.array([WITHIN], np.uint8),
-            compiled.clause_start,
-            compiled.code_start,
-            compiled.code,
-            regions,
-            np.array([microseconds_of(value.expires)]),
-            texts=_arrow.one_binary(text.encoded()),
-        )
 
     # Messages
 
@@ -384,10 +338,10 @@ class Hub:
         value.check(self.space)
         with self._lock:
             self._forget_words()
-            columns = self._message_columns(value)
+            columns = message_columns(self._state, value, is_published=True)
             for _, reason in self._why_untimely(columns.time):
                 raise InvalidMessage(reason, field="time")
-            engine.publish(self._state, columns)
+            step(self._state, Publish(columns))
             self._recent.add(value)
             return self._deliveries(published=(self._state.next_step - 1, value))
 
@@ -415,18 +369,18 @@ class Hub:
                 state.analyzer,
                 source=source,
                 weights=state.weights if state.needs_totals else None,
-                window_words=None if state.topk is None else state.topk.words.table,
+                window_words=None if state.topk is None else state.topk.word_table,
                 why_untimely=self._why_untimely,
                 strict=strict,
                 rejected=rejected,
             )
-            engine.publish(state, columns, threads)
+            step(state, Publish(columns, threads))
             self._recent.add_table(messages)
             self._counters.rejected += len(rejected)
             return self._deliveries(rejected)
 
     def _forget_words(self) -> None:
-        """Let go of words that left the window: now, before messages are encoded."""
+        """Drop words that left the window; this renumbers words, so it comes before messages are encoded."""
         state = self._whole()
         if state.topk is not None:
             state.topk.forget_words(state.weights)
@@ -435,21 +389,13 @@ class Hub:
         """Return which messages, arriving in this order, lie in the future or come too late for the window, and why."""
         ahead = self._why_ahead(times)
         kept = np.delete(np.arange(len(times)), [row for row, _ in ahead])
-        late = [(int(kept[row]), reason) for row, reason in self._why_late(times[kept])]
+        late = [(int(kept[row]), reason) for row, reason in engine.late_rows(self._state, times[kept])]
         self._counters.late += len(late)
         return ahead + late
 
     def _why_ahead(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
         """Return which messages, arriving in this order, lie too far ahead of event time, and why."""
         return [] if self.max_ahead is None else self.max_ahead.refused(times, self._state.now)
-
-    def _why_late(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
-        """Return which messages, arriving in this order, come too late for the window, and why."""
-        state = self._state
-        if state.topk is None:
-            return []
-        late = np.flatnonzero(state.topk.sliding.is_late(times, state.now)).tolist()
-        return [(row, engine.why_late(state.topk.sliding.window, int(times[row]))) for row in late]
 
     def advance(self, time: datetime | str) -> Deliveries:
         """Move event time forward; subscriptions that expire by then are forgotten.
@@ -460,31 +406,10 @@ class Hub:
         if moment is None:
             raise ValueError("time is None; expected an aware datetime or RFC 3339 text")
         with self._lock:
-            engine.advance(self._state, microseconds_of(moment))
+            step(self._state, Advance(microseconds_of(moment)))
             return self._deliveries()
 
-    def _message_columns(self, value: Message, *, is_published: bool = True) -> Messages:
-        state = self._state
-        check_bytes(value.text, value.terms, state.analyzer)
-        read = state.analyzer.tokens(value.text) if value.text else []
-        check_words(len(read) + len(value.terms or ()), value.text, state.analyzer)
-        terms = _terms_of(state.words, read, value.terms or (), add=False)
-        totals = np.array([state.weights.total([*read, *(value.terms or ())])]) if state.needs_totals else None
-        window_terms = None
-        if state.topk is not None and is_published:
-            window_terms = _terms_of(state.topk.words.table, read, value.terms or (), add=True)
-        return Messages(
-            [value.id],
-            np.array([0, len(terms)]),
-            terms,
-            np.array([value.box]),
-            _NEVER if value.time is None else np.array([microseconds_of(value.time)]),
-            _NEVER if value.expires is None else np.array([microseconds_of(value.expires)]),
-            totals=totals,
-            window_terms=window_terms,
-        )
-
-    # Answers about answers
+    # Explanations and estimates
 
     def explain(self, message: Message | dict[str, Any] | Any, subscription_id: Id) -> Explanation:
         """Say which step lets the message through to the subscription, or drops it; nothing is delivered."""
@@ -493,33 +418,33 @@ class Hub:
         with self._lock:
             state = self._whole()
             slot = state.slot(subscription_id)
-            question = Question(
+            request = ExplainRequest(
                 state.index.subscriptions(np.array([slot], np.int32)),
-                self._message_columns(value, is_published=False),
+                message_columns(state, value, is_published=False),
                 self.space,
                 state.words.word,
                 state.weights,
-                lambda word: self._message_columns(
-                    replace(value, terms=(*(value.terms or ()), word)), is_published=False
+                lambda word: message_columns(
+                    state, replace(value, terms=(*(value.terms or ()), word)), is_published=False
                 ),
-                self._standing(slot, value),
+                self._current_topk(slot, value),
             )
-            lines = state.index.explain(question.messages, 0, slot, state.words.word)
-            found = explain(question, lines, (subscription_id, value.id))
+            lines = state.index.explain(request.messages, 0, slot, state.words.word)
+            found = explain(request, lines, (subscription_id, value.id))
             return _with_expiry(found, state, slot, microseconds_of(value.time))
 
-    def _standing(self, slot: int, message: Message) -> Standing | None:
-        """Return the top-k of a slot as it stands, None if it is of another kind."""
+    def _current_topk(self, slot: int, message: Message) -> CurrentTopK | None:
+        """Return the top-k list that a message would meet at a slot, None if that is of another kind."""
         topk = self._state.topk
         if topk is None or not topk.holds(slot):
             return None
-        rows, scores = topk.standing(slot, microseconds_of(message.time))
-        late = self._why_late(np.array([microseconds_of(message.time)]))
-        return Standing(
+        rows, scores = topk.top_at(slot, microseconds_of(message.time))
+        late = engine.late_rows(self._state, np.array([microseconds_of(message.time)]))
+        return CurrentTopK(
             topk.k_of(slot),
             scores.tolist(),
-            topk.sliding.times(rows),
-            topk.sliding.window.is_by_time,
+            topk.times(rows),
+            topk.window.is_by_time,
             late[0][1] if late else None,
         )
 
@@ -543,56 +468,36 @@ class Hub:
         words, rejected = WordTable(), Rejected()
         with self._lock:
             state = self._state
-            asked = self._asked(subscription, words, rejected, strict=strict)
+            wanted = self._columns_to_estimate(subscription, words, rejected, strict=strict)
             weights = TermWeights(words, state.vocabulary)
             given = list(self._recent.samples()) if sample is None else [table_or_values(sample, self.space)]
         if sample is None and not given:
             raise InvalidInput("nothing was published yet to judge by; give a sample of messages", field="sample")
-        pieces = []
-        for piece in given:
-            table = (
-                piece
-                if isinstance(piece, pa.Table)
-                else messages_table(piece, self.space, source="sample", rejected=rejected, strict=strict)
-            )
-            whole = weights if needs_totals(asked) else None
-            pieces.append(
-                read_messages(
-                    table,
-                    self.space,
-                    words,
-                    state.analyzer,
-                    source="sample",
-                    weights=whole,
-                    strict=strict,
-                    rejected=rejected,
-                )
-            )
-        messages, weight = joined_messages(pieces), weights.from_term(0)
-        return estimate(asked, messages, weight, self.space, per_day=messages_per_day, rejected=rejected)
-
-    def _asked(self, subscription: Any, words: WordTable, warned: Rejected, *, strict: bool) -> Subscriptions:
-        """Return the columns of a subscription that is only asked about."""
-        columns = self._columns_asked(subscription, words, warned, strict=strict)
-        if columns.kind[0] == TOPK:
-            k = 0 if columns.scoring is None else int(columns.scoring.k[0])
-            raise NotSupported(f"a top-k subscription always gets its best {k}; estimate the other kinds")
-        return columns
-
-    def _columns_asked(self, subscription: Any, words: WordTable, warned: Rejected, *, strict: bool) -> Subscriptions:
-        if not isinstance(subscription, pa.Table):
-            return self._columns_of(self._subscription(subscription), words)
-        rejected, analyzer, usual = Rejected(), self._state.analyzer, self.max_distance
-        columns = read_subscriptions(
-            subscription, self.space, words, analyzer, max_distance=usual, strict=strict, rejected=rejected
+        messages = read_sample(
+            given, wanted, self.space, words, state.analyzer, weights, strict=strict, rejected=rejected
         )
-        for text in rejected.warnings:
-            warned.warn(text)
-        for row in rejected:
-            raise InvalidSubscription(row.reason, field=row.field)
-        if len(columns) != 1:
-            raise InvalidSubscription(f"the table has {len(columns)} subscriptions; expected one")
+        return estimate(wanted, messages, weights.from_term(0), self.space, per_day=messages_per_day, rejected=rejected)
+
+    def _columns_to_estimate(
+        self, subscription: Any, words: WordTable, warned: Rejected, *, strict: bool
+    ) -> Subscriptions:
+        """Return the columns of a subscription to estimate, a value or a table of one row."""
+        if isinstance(subscription, pa.Table):
+            columns = subscription_of_table(
+                subscription,
+                self.space,
+                words,
+                self._state.analyzer,
+                max_distance=self.max_distance,
+                strict=strict,
+                warned=warned,
+            )
+        else:
+            columns = self._columns_of(self._subscription(subscription), words)
+        check_kind(columns)
         return columns
+
+    # Files and counts
 
     def save(self, folder: str | Path) -> None:
         """Write the hub into a new or empty folder, with its window and what every top-k holds.
@@ -650,7 +555,7 @@ class Hub:
 
 @dataclass
 class Counters:
-    """What a hub has counted since it was made: deliveries it returned, rejected rows, and messages that were late."""
+    """Counters since a hub was made: deliveries it returned, rejected rows, and messages that were late."""
 
     delivered: int = 0
     rejected: int = 0
@@ -659,15 +564,6 @@ class Counters:
 
 def _no_such(subscription_id: Id) -> str:
     return f"there is no subscription {subscription_id!r}, or it is named twice; leave it out"
-
-
-def _terms_of(known: WordTable, read: list[str], given: Sequence[str], *, add: bool) -> NDArray[np.int32]:
-    """Return the words of the text, then the given terms, with a gap that no phrase reaches over."""
-    if not given:
-        return known.ids_of(read, add=add) if read else _NO_TERMS
-    if not read:
-        return known.ids_of(given, add=add)
-    return np.concatenate([known.ids_of(read, add=add), _GAP, known.ids_of(given, add=add)])
 
 
 def _space(space: str | Space) -> Space:
@@ -687,24 +583,14 @@ def _checked_distance(given: float | None) -> float | None:
     return float(given)
 
 
-def _point(place: Any) -> tuple[float, float] | None:
-    """Return a place that is a point as (x, y), None if it is anything else."""
-    geometry = getattr(place, "__geo_interface__", place)
-    if isinstance(geometry, Mapping):
-        geometry = geometry.get("coordinates") if geometry.get("type") == "Point" else None
-    if isinstance(geometry, (Sequence, np.ndarray)) and len(geometry) == 2 and all(map(is_number, geometry)):
-        return float(geometry[0]), float(geometry[1])
-    return None
-
-
 def _with_expiry(found: Explanation, state: engine.State, slot: int, time: int) -> Explanation:
     """Add the step of expiry, where the subscription has one."""
     limit = int(state.expires[slot]) if slot < len(state.expires) else NO_TIME
     if limit == NO_TIME:
         return found
     alive = max(time, state.now) < limit
-    step = Step("expiry", alive, f"{'expires' if alive else 'expired'} at {_rfc_3339(limit)}")
-    return Explanation(found.subscription_id, found.message_id, found.matched and alive, (*found.steps, step))
+    expiry = Step("expiry", alive, f"{'expires' if alive else 'expired'} at {_rfc_3339(limit)}")
+    return Explanation(found.subscription_id, found.message_id, found.matched and alive, (*found.steps, expiry))
 
 
 def _rfc_3339(microseconds: int) -> str | None:

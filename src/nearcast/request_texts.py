@@ -1,4 +1,4 @@
-"""What subscriptions asked for, as it was given: a byte string by slot, in one growing blob.
+"""Request texts: what each subscription was given as, a byte string by slot in one growing blob.
 
 An index holds clauses over term ids, cut polygons and the distance that counts; a `RequestText` holds the rest, so that
 both together give the value back. Most are a query in UTF-8 and nothing else. A first byte that no UTF-8 text begins
@@ -39,9 +39,9 @@ _SPARE_BYTES = 1 << 20
 
 
 class RequestText(NamedTuple):
-    """What a subscription said that its columns do not tell: words as written, and what was left open or cut.
+    """The parts of a subscription that its columns do not hold: its query as written, and what was not given or cut.
 
-    With `keeps_region` the region is that told here, None for anywhere; else that of the index.
+    With `keeps_region` the region is the one here, None for anywhere; else that of the index.
     """
 
     query: str
@@ -102,7 +102,7 @@ class RequestText(NamedTuple):
 
 
 def short_prefixes() -> list[bytes]:
-    """Return what stands before a query, by flags: 1 for a `max_distance` that is not given, 2 for terms behind it."""
+    """Return the first byte of a stored text by flags: 1 for a `max_distance` that is not given, 2 for terms."""
     return [b"", *(bytes([_SHORT + flags]) for flags in (1, 2, 3))]
 
 
@@ -117,8 +117,7 @@ def is_query_alone(texts: pa.Array) -> NDArray[np.bool_]:
 class RequestTexts:
     """Request texts by slot; a slot may have none.
 
-    Whoever stores texts calls `compact` when `is_sparse`, with the slots that are in use: nobody tells it of those that
-    went.
+    Texts of slots that are not used any more stay until `compact` is called, with the slots in use, when `is_sparse`.
     """
 
     def __init__(self) -> None:
@@ -136,7 +135,7 @@ class RequestTexts:
         return self._blob.nbytes + self._span.nbytes
 
     def put(self, slots: NDArray[np.int32], texts: pa.Array | None) -> None:
-        """Store texts (large_binary) for slots, the last write of which makes them count; None takes theirs away."""
+        """Store texts (large_binary) for slots; None removes theirs. The last write makes them count."""
         if texts is None:
             self._span[slots[slots < len(self._span)]] = _NONE
             return
@@ -180,7 +179,7 @@ class RequestTexts:
         return span
 
     def put_back(self, slots: NDArray[np.int32], spans: NDArray[np.int64]) -> None:
-        """Let slots have the texts again that lie at these spans; may be called again."""
+        """Give slots back the texts that lie at these spans; may be called again."""
         self._span[slots] = spans
 
     def get(self, slot: int) -> RequestText | None:
@@ -210,7 +209,7 @@ class RequestTexts:
 
     @property
     def is_sparse(self) -> bool:
-        """Tell whether half of the bytes may be those of slots that went."""
+        """Tell whether half of the bytes may belong to slots that are not used any more."""
         return self._used > 2 * self._used_when_compact + _SPARE_BYTES
 
     def compact(self, slots: NDArray[np.int32]) -> None:

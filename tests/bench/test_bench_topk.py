@@ -25,7 +25,7 @@ from nearcast.bench.topk import run_topk
 from nearcast.cli import _console, main
 from nearcast.cli._console import UsageMistake
 from nearcast.cli.bench import split_indexes
-from nearcast.engine import publish
+from nearcast.engine import Publish, step
 from nearcast.errors import InvalidColumns, InvalidInput
 from nearcast.geo import Space
 from nearcast.indexes import Matches, available, create, register
@@ -252,9 +252,9 @@ def test_portions_are_what_the_engine_takes_at_once(wishes, monkeypatch):
     sizes = []
     for portion in stream.portions(state, 0, 200):
         sizes.append(len(portion))
-        publish(state, portion)
+        step(state, Publish(portion))
     assert [64, 64, 64, 8] == sizes
-    assert 200 == state.topk.sliding.n_live
+    assert 200 == state.topk.n_messages
 
 
 def test_a_phase_within_another_is_not_counted_twice(monkeypatch):

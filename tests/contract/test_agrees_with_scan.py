@@ -11,7 +11,7 @@ from hypothesis import example, given
 from contract.conftest import SPECS_BY_KINDS, is_ours
 from contract.naive import Naive, as_pairs
 from contract.worlds import EARTH, PLANE, random_said, random_thresholds, random_wanted, random_weights, world
-from nearcast.columns import Scoring
+from nearcast.columns import ScoreParameters
 from nearcast.geo import Box, Circle
 from nearcast.indexes import create
 from nearcast.model import Similar, TopK
@@ -226,7 +226,7 @@ def random_changes(rng, space, live, kinds):
 
 def plain_values(columns):
     """Return columns as plain values, ids left out: an index makes up its own. No scoring is the same as zeros."""
-    scoring = Scoring.none(len(columns)) if columns.scoring is None else columns.scoring
+    scoring = ScoreParameters.none(len(columns)) if columns.scoring is None else columns.scoring
     regions = columns.regions
     return [
         *(array.tolist() for array in (columns.kind, columns.clause_start, columns.code_start, columns.code)),

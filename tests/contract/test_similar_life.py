@@ -9,7 +9,7 @@ import pytest
 from contract.naive import Naive, as_lists, as_pairs
 from contract.scored import LEAST, SCORED_FILLER, agree, filled, similar
 from contract.worlds import EARTH, PLANE, point, random_weights, world
-from nearcast.columns import Messages, Scoring, Subscriptions
+from nearcast.columns import Messages, ScoreParameters, Subscriptions
 from nearcast.errors import UnknownSubscription
 from nearcast.geo import Box, Regions
 from nearcast.indexes import create
@@ -175,7 +175,9 @@ def test_columns_without_words_that_no_message_reaches(new_scored):
     index = new_scored(PLANE)
     index.insert(SCORED_FILLER)
     regions = Regions.from_shapes([point_box(0, 0)] * 2, PLANE)
-    scoring = Scoring(np.array([0.5, 1.0]), np.array([0.6, 1.0]), np.array([1.0, 1.0]), np.array([0, 3], np.uint8))
+    scoring = ScoreParameters(
+        np.array([0.5, 1.0]), np.array([0.6, 1.0]), np.array([1.0, 1.0]), np.array([0, 3], np.uint8)
+    )
     columns = Subscriptions.of([0, 1, 2], [0, 0, 0], [], regions, kind=np.ones(2, np.uint8), scoring=scoring)
     index.index.insert(columns)
     index.settle()

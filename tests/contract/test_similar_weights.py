@@ -10,7 +10,7 @@ import pytest
 from contract.naive import as_lists, as_pairs
 from contract.scored import LEAST, SCORED_FILLER, agree, filled, similar
 from contract.worlds import PLANE, point
-from nearcast.columns import Messages, Scoring, Subscriptions
+from nearcast.columns import Messages, ScoreParameters, Subscriptions
 from nearcast.errors import InvalidColumns
 from nearcast.geo import Box, Regions
 from nearcast.query import parse
@@ -30,7 +30,7 @@ def test_words_weigh_one_until_told_otherwise(new_scored):
     """A term whose weight was never set weighs 1, in subscriptions from before and after."""
     index = new_scored(PLANE)
     columns = Subscriptions.of([0, 1], [0, 3], [5, 6, 7], Regions.from_shapes([point_box(0, 0)], PLANE), kind=[1])
-    columns = replace(columns, scoring=Scoring(np.ones(1), np.full(1, 0.1), np.ones(1), np.zeros(1, np.uint8)))
+    columns = replace(columns, scoring=ScoreParameters(np.ones(1), np.full(1, 0.1), np.ones(1), np.zeros(1, np.uint8)))
     messages = Messages.of([0, 1, 3], [6, 5, 7], [HERE, HERE])
     index.index.insert(columns)
     assert [[(0, 1 / 3)], [(0, 2 / 3)]] == as_pairs(index.index.match(messages))

@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearcast import _ids
-from nearcast.engine import Advance, Move, Publish, State, Subscribe, Unsubscribe, step, use_vocabulary
+from nearcast import _ids, engine
+from nearcast.deliveries import Deliveries
+from nearcast.engine import Advance, Move, Publish, State, Subscribe, Unsubscribe, UseVocabulary
 from nearcast.errors import InvalidColumns, InvalidSubscription, UnknownSubscription
 from nearcast.geo import Box, Circle, Regions, Space
 from nearcast.indexes import create
@@ -32,9 +33,14 @@ def publish(state, ids, texts, **columns):
     n = len(ids)
     table = pa.table({"id": ids, "text": texts, "x": [0.0] * n, "y": [0.0] * n, **columns})
     weights = state.weights if state.needs_totals else None
-    window_words = None if state.topk is None else state.topk.words.table
+    window_words = None if state.topk is None else state.topk.word_table
     options = {"weights": weights, "window_words": window_words, "rejected": Rejected()}
     return Publish(read_messages(table, PLANE, state.words, state.analyzer, **options))
+
+
+def step(state, items):
+    """Apply items in order; return all they deliver."""
+    return Deliveries([piece for item in items for piece in engine.step(state, item)])
 
 
 def rows(deliveries):
@@ -161,10 +167,10 @@ def test_another_vocabulary_weighs_all_words_at_once(scored, monkeypatch):
     calls = weighed_terms(scored, monkeypatch)
     vocabulary = Vocabulary()
     vocabulary.learn_tokens([["a"], ["a"]])
-    use_vocabulary(scored, vocabulary)
+    step(scored, [UseVocabulary(vocabulary)])
     assert ([], vocabulary.version) == (calls, scored.vocabulary.version)
     step(scored, [similar(scored, ["s"], ["a b"])])
-    use_vocabulary(scored, vocabulary)
+    step(scored, [UseVocabulary(vocabulary)])
     assert [(0, 2), (0, 2)] == calls
     vocabulary.learn_tokens([["b"]])
     assert scored.vocabulary.version != vocabulary.version

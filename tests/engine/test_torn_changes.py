@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from nearcast import Box, Deliveries, Hub, Similar, TopK, Vocabulary, Within, _ids, engine
+from nearcast import Box, Deliveries, Hub, Similar, TopK, Vocabulary, Within, _ids
+from nearcast.engine import upkeep
 from nearcast.topk import keeper
 from nearcast.topk.window.segmented_index import SegmentedMessages
 from support.torn import Tracer, look, rows
@@ -32,7 +33,7 @@ def post(id_, text, x=0.0, second=0):
 def small(monkeypatch):
     """Let everything that is done once in a while be done all the time."""
     monkeypatch.setattr(keeper, "BATCH", 3)
-    monkeypatch.setattr(engine, "SPARE_SLOTS", 2)
+    monkeypatch.setattr(upkeep, "SPARE_SLOTS", 2)
     monkeypatch.setattr(_ids, "SPARE_KEYS", 1)
     monkeypatch.setattr(keeper, "_SPARE_WORDS", 1)
     monkeypatch.setattr(SegmentedMessages, "TAIL", 2)
@@ -231,7 +232,7 @@ def test_what_was_torn_is_saved_whole(tmp_path):
 
 def test_slots_get_other_numbers_in_one_step(monkeypatch):
     """Torn while slots are renumbered, ids still mean what they meant."""
-    monkeypatch.setattr(engine, "SPARE_SLOTS", -1)
+    monkeypatch.setattr(upkeep, "SPARE_SLOTS", -1)
 
     def few_of_many():
         hub = hub_with_past(5)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nearcast import Area, Box, Circle, Hub, Similar, TopK, Vocabulary, Within, engine
-from nearcast.engine import word_compaction
+from nearcast.engine import upkeep, word_compaction
 from nearcast.indexes import available, create
 from nearcast.model import SIMILARITIES
 from support.torn import Tracer, rows
@@ -19,7 +19,7 @@ FORMS = ("{} OR {}", "{} AND NOT {}", '"{} {}" AND {}', '{} AND NOT "{} {}"', "{
 @pytest.fixture(autouse=True)
 def few_spare_words(monkeypatch):
     """Let words be forgotten when there are a dozen too many."""
-    monkeypatch.setattr(engine, "SPARE_WORDS", 12)
+    monkeypatch.setattr(upkeep, "SPARE_WORDS", 12)
 
 
 def at(second):
@@ -141,7 +141,7 @@ def live(pair, chance, n, first=0):
 @pytest.mark.parametrize("index", ["scan", "trigger:leaf_rows=8,few=1,delta_rows=4"])
 def test_a_hub_that_forgets_words_lives_as_one_that_keeps_them(index, tmp_path, monkeypatch):
     """All kinds and a window: the same deliveries, the same top-k, the same subscriptions, saved and opened too."""
-    monkeypatch.setattr(engine, "SPARE_WORDS", -30)  # often, even if half of the words are in use
+    monkeypatch.setattr(upkeep, "SPARE_WORDS", -30)  # often, even if half of the words are in use
     pair, chance = Pair(index), Chance(3)
     live(pair, chance, 120)
     assert len(pair.compare()) > 1
@@ -266,7 +266,7 @@ def test_without_memory_for_a_second_index_the_words_stay(monkeypatch):
     monkeypatch.setattr(type(hub._state.index), "insert", no_memory)
     engine.compact_words(hub._state)
     monkeypatch.undo()
-    monkeypatch.setattr(engine, "SPARE_WORDS", 12)
+    monkeypatch.setattr(upkeep, "SPARE_WORDS", 12)
     hub.subscribe_many([Within("n1", "new1"), Within("n2", "new2")])
 
     assert [1] == tried

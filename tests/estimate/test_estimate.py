@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nearcast import Hub, Message, Similar, TopK, Within
 from nearcast.errors import InvalidInput, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, _about, _wilson
-from nearcast.estimate.recent_messages import MOST, Recent
+from nearcast.estimate.recent_messages import MOST, RecentMessages
 from nearcast.geo import Circle
 from nearcast.text import Vocabulary
 
@@ -163,7 +163,7 @@ def test_the_interval_of_a_known_case():
 
 
 def test_recent_messages_stay_bounded():
-    recent = Recent()
+    recent = RecentMessages()
     table = pa.table({"id": range(700), "text": ["x"] * 700, "x": [0.0] * 700, "y": [0.0] * 700, "more": ["y"] * 700})
     for _ in range(40):
         recent.add_table(table)
@@ -177,7 +177,7 @@ def test_recent_messages_stay_bounded():
 
 
 def test_a_slice_of_a_large_table_does_not_keep_it_in_memory():
-    recent = Recent()
+    recent = RecentMessages()
     recent.add_table(pa.table({"id": range(1_000_000), "text": ["x"] * 1_000_000}).slice(5, 10))
     (table,) = recent.samples()
     assert table.num_rows == 10
@@ -249,7 +249,7 @@ def test_command_tells_of_bad_rows(nearcast, files):
 
 def test_attributes_of_recent_messages_are_not_kept():
     """A sample for estimates needs words, place and time; what travels along may be large."""
-    recent = Recent()
+    recent = RecentMessages()
     recent.add(Message("m", "ramen", (0, 0), attributes={"photo": "x" * 1000}))
     recent.add_table(pa.table({"id": [1], "text": ["a"], "x": [0.0], "y": [0.0], "photo": ["x"]}))
 

@@ -365,7 +365,7 @@ def test_everything_public_is_importable():
 
 def test_slots_are_numbered_anew_when_most_are_dead(monkeypatch, berlin):
     """Subscriptions that come and go leave nothing behind, and order, ids and expiry survive the renumbering."""
-    monkeypatch.setattr("nearcast.engine.SPARE_SLOTS", 20)
+    monkeypatch.setattr("nearcast.engine.upkeep.SPARE_SLOTS", 20)
     berlin.subscribe(Within("eve", "ipad", expires="2026-05-01T12:00:00Z"))
     before = berlin.publish(Message("m", "ipad", (13.4, 52.5)))
     for i in range(200):

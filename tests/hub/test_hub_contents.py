@@ -5,9 +5,10 @@ import threading
 import pyarrow as pa
 import pytest
 
-from nearcast import Area, Box, Circle, Hub, Message, Similar, TopK, Within, engine
+from nearcast import Area, Box, Circle, Hub, Message, Similar, TopK, Within
 from nearcast import hub as hub_module
 from nearcast._ids import MIXED_IDS
+from nearcast.engine import upkeep
 from nearcast.errors import InvalidColumns, InvalidMessage, InvalidQuery, UnknownSubscription
 
 SQUARE = {"type": "Polygon", "coordinates": [[[0, 0], [4, 0], [4.1, 3.3], [0, 0]]]}
@@ -170,7 +171,7 @@ def test_a_change_that_the_engine_refuses_keeps_the_text(monkeypatch):
     def broken(*_):
         raise MemoryError
 
-    monkeypatch.setattr(engine, "subscribe", broken)
+    monkeypatch.setattr("nearcast.hub.step", broken)
     with pytest.raises(MemoryError):
         hub.subscribe(Within("a", "beer"))
     assert hub.get("a") == Within("a", "ramen  noodles")
@@ -189,7 +190,7 @@ def test_what_has_no_text_comes_back_with_a_query_that_asks_the_same(space):
 
 def test_texts_survive_saving_and_new_numbers_of_slots(tmp_path, monkeypatch):
     """A hub that was saved and opened, or whose slots got other numbers, tells the same."""
-    monkeypatch.setattr(engine, "SPARE_SLOTS", 2)
+    monkeypatch.setattr(upkeep, "SPARE_SLOTS", 2)
     hub = made("earth")
     hub.subscribe_many([Within(i, f"word{i}  and more") for i in range(40)])
     assert not len(hub.unsubscribe_many(range(30)))

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearcast import Hub
-from nearcast.errors import IncompatibleStore
+from nearcast import Hub, indexes
+from nearcast.errors import IncompatibleStore, UnknownIndex
 from nearcast.saved_files.contents import read_signed
 from support.saved_damage import harmed
 
@@ -109,6 +109,14 @@ def test_an_opened_hub_is_saved_onto_its_own_folder(tmp_path):
 
 
 @pytest.mark.modes
+def test_an_index_that_is_not_registered_is_named_with_the_remedy(tmp_path, monkeypatch):
+    """An index of one's own is known once its module is imported."""
+    Hub("plane", index="scan").save(tmp_path / "hub")
+    monkeypatch.delitem(indexes._registry, "scan")
+    with pytest.raises(UnknownIndex, match="'scan', which is not registered here; import the module that registers it"):
+        Hub.open(tmp_path / "hub")
+
+
 def test_a_folder_that_holds_anything_else_is_refused(tmp_path):
     """Nothing in it is touched."""
     (tmp_path / "precious.txt").write_text("mine")

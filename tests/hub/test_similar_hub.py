@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast import Analyzer, Box, Circle, Hub, Message, Similar, Vocabulary, Within
+from nearcast.engine.value_columns import message_columns
 from nearcast.errors import InvalidInput, InvalidRegion, InvalidSubscription, UnknownSubscription
 from nearcast.geo import Space
 from nearcast.indexes import available
@@ -346,9 +347,10 @@ def test_totals_are_worked_out_only_where_they_are_needed(new_hub):
     hub = new_hub()
     hub.subscribe(Similar("s", "tea", (0, 0), threshold=0.5))
     assert not hub._state.needs_totals
-    assert hub._message_columns(Message(1, "tea", (0, 0))).totals is None
+    assert message_columns(hub._state, Message(1, "tea", (0, 0)), is_published=True).totals is None
     hub.subscribe(Similar("j", "tea", (0, 0), threshold=0.5, similarity="jaccard"))
-    assert [[2.0, 2.0, 2.0]] == hub._message_columns(Message(1, "tea milk", (0, 0))).totals.tolist()
+    found = message_columns(hub._state, Message(1, "tea milk", (0, 0)), is_published=True)
+    assert [[2.0, 2.0, 2.0]] == found.totals.tolist()
 
 
 # --- all ways agree ---------------------------------------------------------------------------------------------

@@ -352,7 +352,7 @@ def test_words_of_messages_that_are_gone_are_forgotten(monkeypatch):
     hub.subscribe(TopK("s", "tea", (0, 0), k=3))
     for i in range(300):
         hub.publish(post(i, f"tea new{i}"))
-        assert len(hub._state.topk.words.table) < 100
+        assert len(hub._state.topk.word_table) < 100
     hub.subscribe(TopK("t", "new295", (0, 0), k=3))
     assert [("+", "t", 295, 1)] == told(hub.poll())
     assert [299, 298, 297] == current(hub, "s")
@@ -496,9 +496,9 @@ def test_explain_sees_what_the_message_would_push_out_of_the_window():
 def test_explain_adds_no_words_to_the_window():
     hub = hub_of(5)
     hub.subscribe(TopK("s", "tea", (0, 0), k=1))
-    before = len(hub._state.topk.words.table)
+    before = len(hub._state.topk.word_table)
     hub.explain(post(1, "never seen"), "s")
-    assert before == len(hub._state.topk.words.table)
+    assert before == len(hub._state.topk.word_table)
 
 
 def test_explain_says_what_it_would_take_and_that_is_true():

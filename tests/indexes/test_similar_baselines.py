@@ -7,7 +7,7 @@ import numba
 import numpy as np
 import pytest
 
-from nearcast.columns import SIMILAR, Messages, Scoring, Subscriptions
+from nearcast.columns import SIMILAR, Messages, ScoreParameters, Subscriptions
 from nearcast.errors import InvalidColumns, NotSupported, UnknownIndex
 from nearcast.geo import BOX, Regions, Space
 from nearcast.indexes import available, create, open_index
@@ -58,7 +58,7 @@ def random_scoring(rng, space, n):
     threshold = [rng.choice([1.0, 0.5, 0.25, 1.0 - rng.random(), 1.0 - rng.random()]) for _ in range(n)]
     distance = [rng.choice([1e-3, 1.0, 5.0, 10.0, rng.uniform(1, 20), 300.0]) * unit for _ in range(n)]
     function = [rng.choice(FUNCTIONS) for _ in range(n)]
-    return Scoring(np.array(weight), np.array(threshold), np.array(distance), np.array(function, np.uint8))
+    return ScoreParameters(np.array(weight), np.array(threshold), np.array(distance), np.array(function, np.uint8))
 
 
 def subscriptions_of(wanted, scoring, space):
@@ -231,7 +231,7 @@ def test_words_that_came_after_the_structure(name):
 
 
 def _alike(n, text_weight=0.5, threshold=0.9, max_distance=1.0, function=TSIM):
-    return Scoring(
+    return ScoreParameters(
         np.full(n, text_weight), np.full(n, threshold), np.full(n, max_distance), np.full(n, function, np.uint8)
     )
 
@@ -296,7 +296,7 @@ def test_the_running_example_of_the_paper(spec):
     """m1 goes to s0, m2 to s2 and s5."""
     weights = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5])
     columns = np.array([row[1:] for row in FIGURE_1])
-    scoring = Scoring(columns[:, 0].copy(), columns[:, 1].copy(), np.ones(11), np.zeros(11, np.uint8))
+    scoring = ScoreParameters(columns[:, 0].copy(), columns[:, 1].copy(), np.ones(11), np.zeros(11, np.uint8))
     rows = subscriptions_of([(words, (1.0 - near, 0.0)) for words, _, _, near in FIGURE_1], scoring, PLANE)
     here = (0.0, 0.0, 0.0, 0.0)
     said = [([WORDS[4], WORDS[2]], here), ([WORDS[4], WORDS[3], WORDS[1]], here)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.columns import SIMILAR, Messages, Scoring, Subscriptions
+from nearcast.columns import SIMILAR, Messages, ScoreParameters, Subscriptions
 from nearcast.errors import NotSupported, UnknownIndex
 from nearcast.geo import Box, Regions, Space
 from nearcast.indexes import create, open_index
@@ -45,7 +45,7 @@ def subscriptions(rows, space):
         np.array([term for each in words for term in each], np.int32),
         Regions.from_shapes([Box(*row[1], *row[1]) for row in rows], space),
         kind=np.full(len(rows), SIMILAR, np.uint8),
-        scoring=Scoring(*map(np.ascontiguousarray, numbers), np.array([row[5] for row in rows], np.uint8)),
+        scoring=ScoreParameters(*map(np.ascontiguousarray, numbers), np.array([row[5] for row in rows], np.uint8)),
     )
 
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from nearcast.columns import SIMILAR, Messages, Scoring, Subscriptions
+from nearcast.columns import SIMILAR, Messages, ScoreParameters, Subscriptions
 from nearcast.geo import Box, Regions, Space
 from nearcast.indexes import create
 from nearcast.indexes.papers.stamp.bounds import cost_of_filtering, prefix_of
@@ -63,7 +63,7 @@ def columns(rows, places, function=TSIM):
         np.array([term for words in code for term in words], np.int32),
         Regions.from_shapes([Box(x, y, x, y) for x, y in places], PLANE),
         kind=np.full(n, SIMILAR, np.uint8),
-        scoring=Scoring(*map(np.ascontiguousarray, numbers), np.full(n, function, np.uint8)),
+        scoring=ScoreParameters(*map(np.ascontiguousarray, numbers), np.full(n, function, np.uint8)),
     )
 
 

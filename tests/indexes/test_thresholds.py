@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.columns import SIMILAR, TOPK, WITHIN, Messages, Scoring, Subscriptions
+from nearcast.columns import SIMILAR, TOPK, WITHIN, Messages, ScoreParameters, Subscriptions
 from nearcast.geo import BOX, Regions, Space
 from nearcast.indexes import create, open_index
 from nearcast.indexes.trigger.thresholds import ThresholdRows, bounds, frame, layout
@@ -64,7 +64,7 @@ class World:
         scored = kind != WITHIN
         similarity = np.where(kind == TOPK, TFIDF, TSIM).astype(np.uint8)
         threshold = np.where(kind == SIMILAR, 0.5, 0.0)
-        scoring = Scoring(
+        scoring = ScoreParameters(
             np.where(scored, w, 0.0),
             threshold,
             np.where(scored, reach, 0.0),
@@ -360,7 +360,7 @@ def test_explain_names_the_trigger():
     nowhere = np.full(16, -1, np.int32)
     part = np.zeros((16, 4))
     regions = Regions(np.full(16, BOX, np.uint8), each, part, nowhere, np.empty((0, 3)), np.empty(0, object))
-    scoring = Scoring(
+    scoring = ScoreParameters(
         np.full(16, 0.5), np.zeros(16), np.full(16, 10.0), np.full(16, TFIDF, np.uint8), np.full(16, 5, np.int32)
     )
     words = np.tile(np.array([3, 5], np.int32), 16)

@@ -85,7 +85,7 @@ class Stream:
                 self.words,
                 self.analyzer,
                 weights=state.weights,
-                window_words=state.topk.words.table,
+                window_words=state.topk.word_table,
                 rejected=Rejected(),
             )
 

@@ -112,7 +112,7 @@ class _Counts:
 
 def _try_out(stream: Stream, spec: str, say: Say) -> None:
     """Go once through every step with a few rows, so that compilation is not timed."""
-    from nearcast.engine import publish, subscribe
+    from nearcast.engine import Publish, Subscribe, step
     from nearcast.window import Window
 
     say(f"{spec}: warming up")
@@ -120,24 +120,25 @@ def _try_out(stream: Stream, spec: str, say: Say) -> None:
     state = stream.new_state(spec, Window.of(max(1, n // 2)) if stream.window.count else None)
     for first, last in ((0, n // 2), (n // 2, n)):
         for portion in stream.portions(state, first, last):
-            publish(state, portion)
+            step(state, Publish(portion))
         if not first:
-            subscribe(state, stream.subscriptions.take(np.arange(min(_TRIAL, len(stream.subscriptions)))), _cores())
+            few = stream.subscriptions.take(np.arange(min(_TRIAL, len(stream.subscriptions))))
+            step(state, Subscribe(few, threads=_cores()))
     settle(state.index)
 
 
 def _run(stream: Stream, spec: str, say: Say) -> _Run:
-    from nearcast.engine import publish
+    from nearcast.engine import Publish, step
 
     state, told = stream.new_state(spec), Told()
     say(f"{spec}: filling the window with {stream.n_before:,} messages")
     for portion in stream.portions(state, 0, stream.n_before):
-        publish(state, portion)
+        step(state, Publish(portion))
     say(f"{spec}: searching the window for {len(stream.subscriptions):,} subscriptions")
     joined = _join(stream, state, told)
     say(f"{spec}: measuring {stream.n_measured:,} messages")
     for portion in stream.portions(state, stream.n_before, stream.first_measured):
-        told.add(publish(state, portion))
+        told.add(step(state, Publish(portion)))
     told.end_part("before the first message that is measured")
     settle(state.index)
     return _Run({"index": spec} | _arrivals(stream, state, told) | joined | _sizes(state), told, state)
@@ -148,7 +149,7 @@ def _join(stream: Stream, state: State, told: Told) -> dict[str, Any]:
 
     What an index leaves for the next message belongs to storing.
     """
-    from nearcast.engine import subscribe
+    from nearcast.engine import Subscribe, step
 
     storing, total, rows = 0.0, 0.0, np.arange(len(stream.subscriptions))
     insert = state.index.insert
@@ -164,7 +165,7 @@ def _join(stream: Stream, state: State, told: Told) -> dict[str, Any]:
     for first in range(0, len(rows), SLICE):
         part = stream.subscriptions.take(rows[first : first + SLICE])
         began = time.perf_counter()
-        pieces = subscribe(state, part, _cores())
+        pieces = step(state, Subscribe(part, threads=_cores()))
         total += time.perf_counter() - began
         told.add(pieces)
         del pieces
@@ -177,14 +178,14 @@ def _join(stream: Stream, state: State, told: Told) -> dict[str, Any]:
 
 def _arrivals(stream: Stream, state: State, told: Told) -> dict[str, Any]:
     """Let the measured messages arrive; return what one of them costs and concerns."""
-    from nearcast.engine import publish
+    from nearcast.engine import Publish, step
 
     assert state.topk is not None
     counts, watch = _Counts(state.index), Stopwatch()
     watch.watch(state)
     searched, changes, at = state.topk.n_searches, 0, 0
     for portion in stream.portions(state, stream.first_measured, stream.messages.num_rows):
-        changes += told.add(watch.measured(partial(publish, state, portion)))
+        changes += told.add(watch.measured(partial(step, state, Publish(portion))))
         told.end_part(f"messages {at:,} to {at + len(portion) - 1:,}")
         at += len(portion)
     us = {phase: seconds * 1e6 / at for phase, seconds in watch.seconds.items()}

@@ -11,7 +11,7 @@ import numpy as np
 
 from nearcast.bench.answers import AnswersDiffer
 from nearcast.bench.timing import spread
-from nearcast.deliveries import Changed
+from nearcast.deliveries import ChangeDeliveries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +37,7 @@ class Told:
         """Take in what a call delivered; return how many changes that were."""
         before = self.n_changes
         for piece in pieces:
-            if not isinstance(piece, Changed):
+            if not isinstance(piece, ChangeDeliveries):
                 continue
             self.n_changes += len(piece)
             self._hash.update(_rows_of(piece).data)
@@ -62,7 +62,7 @@ class Told:
                 )
 
 
-def _rows_of(piece: Changed) -> NDArray[np.uint8]:
+def _rows_of(piece: ChangeDeliveries) -> NDArray[np.uint8]:
     """Return the changes row by row, so that it does not matter in how many pieces they came."""
     columns: dict[str, NDArray[Any]] = {
         "step": piece.steps,
@@ -83,17 +83,17 @@ def check_sample(stream: Stream, state: State, spec: str) -> int:
 
     Raises `AnswersDiffer` where ids or scores are not the same.
     """
-    from nearcast.engine import publish, subscribe
+    from nearcast.engine import Publish, Subscribe, step
 
     assert state.topk is not None
-    last, live = stream.messages.num_rows, max(state.topk.sliding.n_live, 1)
+    last, live = stream.messages.num_rows, max(state.topk.n_messages, 1)
     plain = stream.new_state(_PLAIN, type(stream.window)(live, None))
     assert plain.topk is not None
     for portion in stream.portions(plain, last - live, last):
-        publish(plain, portion)
+        step(plain, Publish(portion))
     n = min(SAMPLE, len(stream.subscriptions))
     sample = stream.subscriptions.take(spread(len(stream.subscriptions), n))
-    subscribe(plain, sample)
+    step(plain, Subscribe(sample))
     for subscription_id in sample.ids.to_pylist():
         found = []
         for each in (state, plain):

@@ -2,14 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nearcast.columns import WITHIN
 from nearcast.errors import InvalidRegion, InvalidSubscription
-from nearcast.geo import Area, Box, Circle, Shape, Space
+from nearcast.geo import Area, Box, Circle, Shape, Space, shape_from
+from nearcast.geo.shapes import is_number
+from nearcast.tables.requests import is_cut
 
 if TYPE_CHECKING:
     from nearcast.columns import Subscriptions
+    from nearcast.engine.state import State
+
+
+def moved_shape(state: State, slot: int, held: Subscriptions, place: Any, space: Space) -> Shape:
+    """Return the region of a subscription that moves to a place as people write it: a region, or a point (x, y).
+
+    `held` is what the index holds at the slot; its request text may know the region better.
+    """
+    point = _point(place)
+    if point is None:
+        return shape_from(place, space)
+    text = state.texts.get(slot) if held.kind[0] == WITHIN else None
+    if text is not None and text.region is not None:
+        return moved_to(text.region, *point, space)
+    return moved_row(held, 0, *point, space)
+
+
+def moved_text(state: State, slot: int, shape: Shape, space: Space) -> bytes | None:
+    """Return the request text of a subscription that moves to a region, None if it stays as it is.
+
+    It has the region where the index does not hold that as it was given.
+    """
+    text = state.texts.get(slot)
+    if text is not None and (text.keeps_region or is_cut(shape, space)):
+        return text._replace(keeps_region=True, region=shape).encoded()
+    return None
+
+
+def _point(place: Any) -> tuple[float, float] | None:
+    """Return a place that is a point as (x, y), None if it is anything else."""
+    geometry = getattr(place, "__geo_interface__", place)
+    if isinstance(geometry, Mapping):
+        geometry = geometry.get("coordinates") if geometry.get("type") == "Point" else None
+    if isinstance(geometry, (Sequence, np.ndarray)) and len(geometry) == 2 and all(map(is_number, geometry)):
+        return float(geometry[0]), float(geometry[1])
+    return None
 
 
 def moved_row(held: Subscriptions, row: int, x: float, y: float, space: Space) -> Shape:

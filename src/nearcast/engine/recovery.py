@@ -26,13 +26,11 @@ if TYPE_CHECKING:
     from nearcast.request_texts import RequestTexts
     from nearcast.text.weights import TermWeights
     from nearcast.topk.checkpoint import Checkpoint
-    from nearcast.topk.holder_numbers import HolderTable
-    from nearcast.topk.keeper import Keeper
-    from nearcast.topk.window_words import WindowWords
+    from nearcast.topk.keeper import Keeper, KeeperNumbers
 
 
 class ChangeRecord(Protocol):
-    """What is known of a change under way."""
+    """A record of a change under way: enough to undo it, or to complete it."""
 
     def mend(self, state: State) -> None:
         """Undo the change or complete it, and take the record away in the last step."""
@@ -40,7 +38,7 @@ class ChangeRecord(Protocol):
 
 @dataclass(frozen=True)
 class StoringUndo:
-    """Undo record of subscriptions stored or moved: new ids get none of it, known ones what they had.
+    """Undo record of subscriptions stored or moved: new ids are removed, known ones get back what they had.
 
     `n_slots` and `n_live` are those of the index before, `kinds` those of the ids. `held` is what the slots `replaced`
     held, `expires` when that expires, and `texts` where its request texts lie.
@@ -65,8 +63,16 @@ class StoringUndo:
         expires = np.full(len(replaced), NO_TIME)
         has_expiry = replaced < len(state.expires)
         expires[has_expiry] = state.expires[replaced[has_expiry]]
-        texts, kinds = state.texts.spans(replaced), state.ids.kinds
-        return cls(state.index.n_slots, len(state.index), new_ids, kinds, replaced, held, expires, texts)
+        return cls(
+            n_slots=state.index.n_slots,
+            n_live=len(state.index),
+            new_ids=new_ids,
+            kinds=state.ids.kinds,
+            replaced=replaced,
+            held=held,
+            expires=expires,
+            texts=state.texts.spans(replaced),
+        )
 
     def mend(self, state: State) -> None:
         """Undo the change."""
@@ -97,7 +103,7 @@ class StoringUndo:
 
 @dataclass(frozen=True)
 class ArrivalUndo:
-    """Undo record of messages that arrive in a window, or of its clock."""
+    """Undo record of messages that arrive in a window, or of a window whose clock moves."""
 
     before: Checkpoint
 
@@ -110,7 +116,7 @@ class ArrivalUndo:
 
 @dataclass(frozen=True)
 class WeighingUndo:
-    """Undo record of a change of vocabulary, by the weights of before."""
+    """Undo record of a change of vocabulary: the weights of before."""
 
     weights: TermWeights
 
@@ -152,13 +158,13 @@ class RemovalRedo:
 class RenumberingRedo:
     """Redo record of slots that get other numbers: when the index has them, everything else follows in one step.
 
-    `n_slots` is that of the index before; the rest is as it is to be afterwards.
+    `n_slots` is that of the index before; the rest is as it is to be afterwards, `topk` the numbers of a keeper.
     """
 
     n_slots: int
     ids: IdTable
     texts: RequestTexts
-    holding: HolderTable | None
+    topk: KeeperNumbers | None
     expires: NDArray[np.int64]
     by_slot: dict[str, NDArray[Any]]
 
@@ -167,8 +173,8 @@ class RenumberingRedo:
         if state.index.n_slots == self.n_slots:
             state.commit(torn=None)
             return
-        if state.topk is not None and self.holding is not None:
-            state.topk.holding = self.holding
+        if state.topk is not None and self.topk is not None:
+            state.topk.use_numbers(self.topk)
         state.commit(torn=None, ids=self.ids, texts=self.texts, expires=self.expires, by_slot=self.by_slot)
 
 
@@ -176,16 +182,15 @@ class RenumberingRedo:
 class CompactionRedo:
     """Redo record of a compaction of the word table: what was built beside the state takes the place of what it had.
 
-    `then` are all attributes of the state that change; `holding` and `words` are those of a window.
+    `then` are all attributes of the state that change; `topk` are the numbers of a keeper.
     """
 
     index: Index
-    holding: HolderTable | None
-    words: WindowWords | None
+    topk: KeeperNumbers | None
     then: dict[str, Any]
 
     def mend(self, state: State) -> None:
         """Complete the change."""
-        if state.topk is not None:
-            state.topk.__dict__.update(index=self.index, holding=self.holding, words=self.words)  # in one step
+        if state.topk is not None and self.topk is not None:
+            state.topk.use_numbers(self.topk, self.index)
         state.commit(torn=None, index=self.index, **self.then)

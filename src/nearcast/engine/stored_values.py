@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.columns import KIND_NAMES, NO_TIME, SIMILAR, TOPK, WITHIN, Scoring, Subscriptions, datetime_of
+from nearcast.columns import KIND_NAMES, NO_TIME, SIMILAR, TOPK, WITHIN, ScoreParameters, Subscriptions, datetime_of
 from nearcast.geo import BOX, CIRCLE, POLYGON, Box, Circle, Regions, Shape, Space
 from nearcast.model import Similar, Subscription, TopK, Within
 from nearcast.query.codes import query_of
@@ -45,7 +45,7 @@ def value_of(state: State, slot: int) -> Subscription:
 
 
 def _rebuilt_query(state: State, held: Subscriptions, row: int) -> str:
-    """Return a query that asks for the same, of a slot whose text is not known."""
+    """Return a query with the clauses of a slot whose request text is not known."""
     first, last = held.clause_start[row : row + 2].tolist()
     codes = [held.code[held.code_start[at] : held.code_start[at + 1]].tolist() for at in range(first, last)]
     if held.kind[row] != WITHIN:
@@ -152,7 +152,7 @@ def _regions_as_given(
     return kind, values, polygons
 
 
-def _scoring_columns(held: Subscriptions, scoring: Scoring, texts: _Texts, space: Space) -> dict[str, pa.Array]:
+def _scoring_columns(held: Subscriptions, scoring: ScoreParameters, texts: _Texts, space: Space) -> dict[str, pa.Array]:
     is_similar, is_topk = held.kind == SIMILAR, held.kind == TOPK
     is_scored = is_similar | is_topk
     similarity = _arrow.strings(SIMILARITY_NAMES).take(_arrow.numbers(scoring.similarity.astype(np.int64) * is_similar))

@@ -1,4 +1,5 @@
-"""Word table compaction: an index, a word table and all columns by slot, rebuilt without the words of nobody.
+"""Word table compaction: an index, a word table and all columns by slot, rebuilt without the words that no
+subscription uses.
 
 A `WordTable` only grows, and an index knows words by their numbers. So the subscriptions are read back from the index,
 their terms are renumbered, and a second index of the same kind is filled with them, beside a state that goes on as it
@@ -36,7 +37,9 @@ def used_words(state: State) -> NDArray[np.bool_]:
 
 
 def compacted(state: State, is_used: NDArray[np.bool_]) -> CompactionRedo:
-    """Return the record that leaves a state with these words alone; the state itself is only read.
+    """Return the redo record that puts a word table of the used words and an index over it in place.
+
+    The state itself is only read.
 
     Words keep their order, subscriptions their order of registration and their thresholds.
     """
@@ -51,8 +54,7 @@ def compacted(state: State, is_used: NDArray[np.bool_]) -> CompactionRedo:
     topk = state.topk
     return CompactionRedo(
         index,
-        None if topk is None else topk.holding.renumbered(slots),
-        None if topk is None else topk.words.with_terms_of(words),
+        None if topk is None else topk.numbers_after(slots, words),
         {
             "words": words,
             "weights": weights,

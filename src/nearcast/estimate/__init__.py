@@ -1,7 +1,7 @@
-"""About how many messages a day would a subscription get?
+"""Estimates how many messages a day a subscription would get.
 
-A sample of messages is asked, exactly as the index would ask them, and what matched is carried over to a day by the
-times of the sample. For `Similar` the same sample answers for other settings of the two sliders as well.
+A sample of messages is matched exactly as an index would match it, and the share that matched is carried over to a day
+by the times of the sample. For `Similar` the same sample answers for other settings of the two sliders as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import NO_TIME, WITHIN, Messages, Subscriptions, joined
+from nearcast.columns import NO_TIME, WITHIN, Messages, Subscriptions
 from nearcast.indexes import create
 from nearcast.indexes.shared.scores import needs_totals, score_parts, scored_of, totals_for
 from nearcast.tables import Rejected
@@ -166,18 +166,6 @@ def estimate(
     weight, threshold = float(scoring.text_weight[0]), float(scoring.threshold[0])
     matches = int((_scores(weight, text, near) >= threshold).sum())
     return Estimate(len(messages), matches, rate, _sliders(text, near, weight, threshold), rejected)
-
-
-def joined_messages(pieces: Sequence[Messages]) -> Messages:
-    """Return the words, places and times of all pieces; ids and all else are left behind."""
-    totals = [piece.totals for piece in pieces if piece.totals is not None]
-    return Messages.of(
-        joined([piece.term_start for piece in pieces]),
-        np.concatenate([np.empty(0, np.int32), *(piece.terms for piece in pieces)]),
-        np.concatenate([np.empty((0, 4)), *(piece.box for piece in pieces)]),
-        time=np.concatenate([np.empty(0, np.int64), *(piece.time for piece in pieces)]),
-        totals=np.concatenate(totals) if totals else None,
-    )
 
 
 def _messages_per_day(time: NDArray[np.int64]) -> float | None:

@@ -1,4 +1,4 @@
-"""The newest messages of a stream, as they were given: a sample for questions that come later."""
+"""A queue of the newest messages as they were given: the sample that `Hub.estimate` uses by default."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _KEPT = {*MESSAGE_FIELDS, "geometry", *EARTH_PLACE, *PLANE_PLACE}
 _SPARE = 2
 
 
-class Recent:
-    """At least the last `MOST` messages, if there were so many, and not many more.
+class RecentMessages:
+    """A queue of at least the last `MOST` messages, if there were so many, and not many more.
 
     Attributes are not kept. A table is kept as it is unless it would hold much larger buffers in memory.
     """
@@ -35,7 +35,7 @@ class Recent:
         return self._end() - self._pieces[0][0] if self._pieces else 0
 
     def _end(self) -> int:
-        """Return how many rows ever came."""
+        """Return how many rows were ever added."""
         return self._pieces[-1][0] + _rows_in(self._pieces[-1][1]) if self._pieces else 0
 
     def add(self, message: Message) -> None:
@@ -58,7 +58,7 @@ class Recent:
             self._pieces.popleft()
 
     def samples(self) -> Iterator[pa.Table | list[Message]]:
-        """Yield what is kept in order, tables and lists of messages."""
+        """Yield the messages kept, in order, as tables and lists."""
         messages: list[Message] = []
         for _, piece in self._pieces:
             if isinstance(piece, Message):

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearcast.columns import Subscriptions
+from nearcast.explain.explanation import ExplainRequest, Step
 from nearcast.explain.lengths import length_text
-from nearcast.explain.question import Question, Step
 from nearcast.geo import Area, Box, Circle, Shape, Space
 from nearcast.query import NOT, PHRASE
 
 
-def explain_boolean(question: Question) -> tuple[Step, ...]:
+def explain_boolean(request: ExplainRequest) -> tuple[Step, ...]:
     """Explain a subscription of kind `within`."""
-    messages = question.messages
-    words = explain_words(question.held, messages.terms_of(0).tolist(), question.word)
-    return words, explain_place(question.held, messages.box[0], question.space)
+    messages = request.messages
+    words = explain_words(request.held, messages.terms_of(0).tolist(), request.word)
+    return words, explain_place(request.held, messages.box[0], request.space)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from nearcast import _arrow
 from nearcast.columns import Messages
+from nearcast.explain.explanation import ExplainRequest, Step
 from nearcast.explain.lengths import length_text
-from nearcast.explain.question import Question, Step
 from nearcast.geo import Space, place_distance
 from nearcast.similarity import (
     COSINE,
@@ -48,31 +48,43 @@ class Score:
     score: float
 
 
-def score_of_message(question: Question, messages: Messages) -> Score:
+def score_of_message(request: ExplainRequest, messages: Messages) -> Score:
     """Return the score of the one message of `messages`, worked out as every index does."""
-    held, scoring = question.held, question.held.scoring
+    held, scoring = request.held, request.held.scoring
     assert scoring is not None
     function = int(scoring.similarity[0])
     terms = held.code.tolist()
-    names = [question.word(term) for term in terms]
+    names = [request.word(term) for term in terms]
     has = Counter(messages.terms_of(0).tolist())
-    shared, own, other = _amounts(question, messages, names, [has[term] for term in terms])
+    shared, own, other = _amounts(request, messages, names, [has[term] for term in terms])
     text = tfidf_of(shared, own, other) if function == TFIDF else text_of(function, shared, own, other)
-    distance = place_distance(question.space.is_earth, *held.regions.part[0, :2].tolist(), *messages.box[0].tolist())
+    distance = place_distance(request.space.is_earth, *held.regions.part[0, :2].tolist(), *messages.box[0].tolist())
     near = near_of(distance, float(scoring.max_distance[0]))
     score = score_of(float(scoring.text_weight[0]), text, near)
     common = [name for term, name in zip(terms, names, strict=True) if term in has]
     missing = [name for term, name in zip(terms, names, strict=True) if term not in has]
-    return Score(common, missing, shared, own, other, text, distance, near, score)
+    return Score(
+        common=common,
+        missing=missing,
+        shared=shared,
+        own=own,
+        other=other,
+        text=text,
+        distance=distance,
+        near=near,
+        score=score,
+    )
 
 
-def _amounts(question: Question, messages: Messages, names: list[str], count: list[int]) -> tuple[float, float, float]:
+def _amounts(
+    request: ExplainRequest, messages: Messages, names: list[str], count: list[int]
+) -> tuple[float, float, float]:
     """Return `shared`, `own` and `other` of a score; `count` is how often the message says each word."""
-    scoring = question.held.scoring
+    scoring = request.held.scoring
     assert scoring is not None
     function = int(scoring.similarity[0])
     is_weighed = counts_weights(function) or function == TFIDF
-    weights = question.weights.of_column(_arrow.strings(names)).tolist() if is_weighed else [1.0] * len(names)
+    weights = request.weights.of_column(_arrow.strings(names)).tolist() if is_weighed else [1.0] * len(names)
     shared = own = other = 0.0
     for weight, said in zip(weights, count, strict=True):
         own += weight * weight if function == TFIDF else weight
@@ -83,24 +95,24 @@ def _amounts(question: Question, messages: Messages, names: list[str], count: li
     return shared, own, other
 
 
-def explain_score(question: Question) -> tuple[Step, ...]:
+def explain_score(request: ExplainRequest) -> tuple[Step, ...]:
     """Explain a scored subscription: its words, its place, and what they add up to."""
-    scoring = question.held.scoring
+    scoring = request.held.scoring
     assert scoring is not None
-    found = score_of_message(question, question.messages)
+    found = score_of_message(request, request.messages)
     return (
         Step("words", None, explained_text(found, int(scoring.similarity[0])), {"text": found.text}),
-        explained_distance(question, found),
-        _explained_score(question, found, float(scoring.text_weight[0]), float(scoring.threshold[0])),
+        explained_distance(request, found),
+        _explained_score(request, found, float(scoring.text_weight[0]), float(scoring.threshold[0])),
     )
 
 
-def explained_distance(question: Question, found: Score) -> Step:
+def explained_distance(request: ExplainRequest, found: Score) -> Step:
     """Return the step that tells how near the message is."""
-    scoring = question.held.scoring
+    scoring = request.held.scoring
     assert scoring is not None
     away, farthest = found.distance, float(scoring.max_distance[0])
-    detail = f"{length_text(away, question.space)} away, max_distance {length_text(farthest, question.space)}"
+    detail = f"{length_text(away, request.space)} away, max_distance {length_text(farthest, request.space)}"
     return Step("place", None, f"{detail}: near {found.near:.4g}", {"distance": away, "near": found.near})
 
 
@@ -133,7 +145,7 @@ def listed(words: list[str]) -> str:
     return ", ".join(map(repr, words[:_NAMED_WORDS])) + more
 
 
-def _explained_score(question: Question, found: Score, text_weight: float, threshold: float) -> Step:
+def _explained_score(request: ExplainRequest, found: Score, text_weight: float, threshold: float) -> Step:
     passed = bool(found.score >= threshold)
     shown, wanted = f"{found.score:.4g}", f"{threshold:.4g}"
     if (float(shown) >= float(wanted)) != passed:
@@ -141,19 +153,19 @@ def _explained_score(question: Question, found: Score, text_weight: float, thres
     total = explained_sum(text_weight, found, shown)
     detail = f"{total} {'>=' if passed else '<'} threshold {wanted}"
     if not passed:
-        detail += _what_would_do(question, found, text_weight, threshold)
+        detail += _what_would_do(request, found, text_weight, threshold)
     return Step("score", passed, detail, {"score": found.score, "threshold": threshold})
 
 
-def _what_would_do(question: Question, found: Score, text_weight: float, threshold: float) -> str:
+def _what_would_do(request: ExplainRequest, found: Score, text_weight: float, threshold: float) -> str:
     """Return, for a message that scores too little, each one change that would let it through."""
     ways = []
     if found.score > 0:
         ways.append(f"threshold <= {_rounded_down(found.score)}")
-    distance = distance_that_would_do(question, found, text_weight, threshold)
+    distance = distance_that_would_do(request, found, text_weight, threshold)
     if distance is not None:
         ways.append(f"within {distance}" if distance else "on the spot")
-    words = [word for word in found.missing if score_of_message(question, question.with_word(word)).score >= threshold]
+    words = [word for word in found.missing if score_of_message(request, request.with_word(word)).score >= threshold]
     if words:
         ways.append(more_words(words))
     return f"; would match if {', or '.join(ways)}" if ways else ""
@@ -175,9 +187,9 @@ def _rounded_down(value: float) -> str:
     return repr(value)
 
 
-def distance_that_would_do(question: Question, found: Score, text_weight: float, threshold: float) -> str | None:
+def distance_that_would_do(request: ExplainRequest, found: Score, text_weight: float, threshold: float) -> str | None:
     """Return the distance within which the message would be let through: "" for none but 0, None for none at all."""
-    scoring = question.held.scoring
+    scoring = request.held.scoring
     assert scoring is not None
     farthest = float(scoring.max_distance[0])
 
@@ -188,11 +200,11 @@ def distance_that_would_do(question: Question, found: Score, text_weight: float,
         return None
     needed = (threshold - text_weight * found.text) / (1 - text_weight)
     limit = max(0.0, (1 - needed) * farthest)
-    step = _length_step(limit, question.space)
+    step = _length_step(limit, request.space)
     for steps in range(math.floor(limit / step), 0, -1):
         shown = float(f"{steps * step:.6g}")
         if would_do(shown):
-            return length_text(shown, question.space)
+            return length_text(shown, request.space)
     return ""
 
 

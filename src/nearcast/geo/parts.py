@@ -57,7 +57,7 @@ def number_faults(space: Space, kinds: Kinds, values: Floats) -> list[Fault]:
 
 
 def _is_good_box(space: Space, values: Floats) -> Mask:
-    """Tell at once which rows need no closer look; comparisons with NaN are false, so it needs one."""
+    """Tell which rows are good boxes by one comparison; all others, NaN included, are checked one fault at a time."""
     x_min, y_min, x_max, y_max = values.T
     good: Mask = y_min <= y_max
     if space.is_earth:

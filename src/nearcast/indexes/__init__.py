@@ -391,7 +391,10 @@ def open_index(folder: str | Path) -> Index:
     manifest = read_manifest(folder)
     info = _find(manifest["name"])
     if info is None:
-        raise UnknownIndex(f"{folder} was saved by the index {manifest['name']!r}, which this version does not have")
+        raise UnknownIndex(
+            f"{folder} was saved by the index {manifest['name']!r}, which is not registered here;"
+            " import the module that registers it"
+        )
     kind, bounds = manifest["space"]["kind"], manifest["space"]["bounds"]
     space = Space.earth() if kind == "earth" else Space.plane(bounds and tuple(bounds))
     return info.factory._open(folder, space, manifest["options"])

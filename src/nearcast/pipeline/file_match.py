@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from nearcast import engine
 from nearcast.columns import NO_TIME
-from nearcast.deliveries import Delivered
+from nearcast.deliveries import MatchDeliveries
 from nearcast.engine.snapshot import open_files, save_files
 from nearcast.files import DeliveryWriter, united
 from nearcast.indexes import create
@@ -104,7 +104,7 @@ def match_piece(task: Match) -> int:
     clock = np.maximum.accumulate(np.maximum(messages.time, task.now)) if len(messages) else messages.time
     matches = engine.without_expired(state, matches, clock)
     steps = np.arange(task.first_step, task.first_step + len(messages))
-    told = Delivered(matches, messages.ids, clock, steps, state.ids.snapshot(), state.vocabulary.version)
+    told = MatchDeliveries(matches, messages.ids, clock, steps, state.ids.snapshot(), state.vocabulary.version)
     schema = schema_of(*task.id_types)
     with DeliveryWriter(task.out) as writer:
         writer.write(schema.empty_table())
@@ -221,7 +221,7 @@ class FileMatch:
             has_window=False,
             rejected=rejected,
         )
-        engine.subscribe(state, columns)
+        engine.step(state, engine.Subscribe(columns))
         return state
 
 

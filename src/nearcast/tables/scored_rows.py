@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast.columns import KIND_NAMES, SIMILAR, TOPK, Scoring, Subscriptions, microseconds_of
+from nearcast.columns import KIND_NAMES, SIMILAR, TOPK, ScoreParameters, Subscriptions, microseconds_of
 from nearcast.errors import InvalidInput, InvalidSubscription
 from nearcast.geo import ANYWHERE, BOX, Box, Regions
 from nearcast.geo.space import Space
@@ -103,14 +103,14 @@ def columns_of(
     )
 
 
-def _scoring_of(value: Similar | TopK, distance: float) -> Scoring:
+def _scoring_of(value: Similar | TopK, distance: float) -> ScoreParameters:
     text_weight, max_distance = np.array([value.text_weight]), np.array([distance])
     if isinstance(value, TopK):
-        return Scoring(
+        return ScoreParameters(
             text_weight, np.zeros(1), max_distance, np.array([TFIDF], np.uint8), np.array([value.k], np.int32)
         )
     similarity = np.array([SIMILARITY_NAMES.index(value.similarity)], np.uint8)
-    return Scoring(text_weight, np.array([value.threshold]), max_distance, similarity)
+    return ScoreParameters(text_weight, np.array([value.threshold]), max_distance, similarity)
 
 
 def read_scored(
@@ -146,7 +146,7 @@ def read_scored(
     return replace(found, texts=scored_texts(queries, lists, has_distance))
 
 
-def _refuse_wordless(rows: TableRows, kind: int, is_wordless: Mask, scoring: Scoring) -> None:
+def _refuse_wordless(rows: TableRows, kind: int, is_wordless: Mask, scoring: ScoreParameters) -> None:
     """Note the rows without words that need some."""
     if kind == TOPK:
         rows.faults.add_where(is_wordless, "query", _NO_WORD)
@@ -219,13 +219,13 @@ def _places(rows: TableRows, space: Space) -> tuple[Floats, Mask]:
     return np.column_stack([x, y]), is_good
 
 
-def _scoring(rows: TableRows, space: Space, usual: float | None) -> tuple[Scoring, Mask]:
+def _scoring(rows: TableRows, space: Space, usual: float | None) -> tuple[ScoreParameters, Mask]:
     """Return how each row is scored, and which rows may be scored so; a `max_distance` that nobody gives is NaN."""
     text_weight, distance, is_good = _weighing(rows, space, usual)
     threshold, has_threshold = rows.numbers_of("threshold")
     similarity = _functions(rows)
     is_good &= has_threshold & (threshold > 0) & (threshold <= 1) & (similarity != _UNKNOWN_FUNCTION)
-    return Scoring(text_weight, threshold, distance, similarity), is_good
+    return ScoreParameters(text_weight, threshold, distance, similarity), is_good
 
 
 def _weighing(rows: TableRows, space: Space, usual: float | None) -> tuple[Floats, Floats, Mask]:
@@ -238,7 +238,7 @@ def _weighing(rows: TableRows, space: Space, usual: float | None) -> tuple[Float
     return text_weight, np.where(has_distance, distance, np.nan if usual is None else usual), is_good
 
 
-def _topk_scoring(rows: TableRows, space: Space, usual: float | None) -> tuple[Scoring, Mask]:
+def _topk_scoring(rows: TableRows, space: Space, usual: float | None) -> tuple[ScoreParameters, Mask]:
     """Return how each row of kind `topk` is scored, and which rows may be scored so."""
     n = len(rows)
     text_weight, distance, is_good = _weighing(rows, space, usual)
@@ -246,7 +246,7 @@ def _topk_scoring(rows: TableRows, space: Space, usual: float | None) -> tuple[S
     k = np.where(has_k, k, USUAL_K)
     is_good &= (k >= 1) & (k <= MAX_K) & (k == np.floor(k))
     wanted = np.where(is_good, k, 0).astype(np.int32)
-    return Scoring(text_weight, np.zeros(n), distance, np.full(n, TFIDF, np.uint8), wanted), is_good
+    return ScoreParameters(text_weight, np.zeros(n), distance, np.full(n, TFIDF, np.uint8), wanted), is_good
 
 
 def _functions(rows: TableRows) -> np.ndarray:

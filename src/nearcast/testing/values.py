@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import SIMILAR, TOPK, Messages, Scoring, Subscriptions
+from nearcast.columns import SIMILAR, TOPK, Messages, ScoreParameters, Subscriptions
 from nearcast.geo import Box, Circle, Regions, Shape, Space
 from nearcast.model import SIMILARITIES, Similar, TopK
 from nearcast.query import Query, compile_trees
@@ -93,7 +93,7 @@ def _scored_columns(wanted: Sequence[Similar | TopK], space: Space, words: WordT
     terms = [words_of(each) for each in wanted]
     code_start = np.zeros(len(wanted) + 1, np.int64)
     np.cumsum([len(each) for each in terms], out=code_start[1:])
-    scoring = Scoring(
+    scoring = ScoreParameters(
         np.array([each.text_weight for each in wanted], np.float64),
         np.array([0.0 if isinstance(each, TopK) else each.threshold for each in wanted], np.float64),
         np.array([each.max_distance for each in wanted], np.float64),

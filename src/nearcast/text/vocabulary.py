@@ -175,7 +175,12 @@ class Vocabulary:
         return np.log((1 + self.documents) / (1 + self.df_of(terms))) + 1
 
     def snapshot(self) -> "Vocabulary":
-        """Return a copy that cannot learn, with the same ids and version; later learning here does not change it."""
+        """Return a copy that cannot learn, with the same ids and version; later learning here does not change it.
+
+        A snapshot returns itself.
+        """
+        if self.is_snapshot:
+            return self
         taken = Vocabulary(self.table.copy())
         taken._documents, taken.is_snapshot = self.documents, True
         taken._df, taken._version = self.df_by_term, self._version

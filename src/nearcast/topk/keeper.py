@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,13 @@ _SLICE = 1 << 16
 Named = tuple["NDArray[np.object_]", "NDArray[np.int64]"]
 
 
+class KeeperNumbers(NamedTuple):
+    """What a keeper knows by slot and by term: the holders of slots, and which words of the window the terms are."""
+
+    holding: Holding
+    words: WindowWords
+
+
 class Keeper:
     """Keeps the top-k of every subscription of kind `topk` in `index`, over one window.
 
@@ -89,6 +96,26 @@ class Keeper:
         return self.holding.columns
 
     @property
+    def window(self) -> Window:
+        """Return how many messages count, or for how long."""
+        return self.sliding.window
+
+    @property
+    def n_messages(self) -> int:
+        """Return how many messages of the window count."""
+        return self.sliding.n_live
+
+    @property
+    def next_row(self) -> int:
+        """Return the row of the next message: how many have arrived."""
+        return self.sliding.next_row
+
+    @property
+    def word_table(self) -> WordTable:
+        """Return the words of the window, by whose numbers messages give their `window_terms`."""
+        return self.words.table
+
+    @property
     def nbytes(self) -> int:
         """Return the memory of buffers and numbers by subscription; that of the window apart."""
         return bytes_cut(self.slabs) + self.holding.nbytes
@@ -96,8 +123,8 @@ class Keeper:
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes."""
         return {
-            "window": str(self.sliding.window),
-            "messages": self.sliding.n_live,
+            "window": str(self.window),
+            "messages": self.n_messages,
             "message_bytes": self.sliding.nbytes + self.messages.nbytes + self.words.table.nbytes,
             "subscriptions": len(self),
             "entries": int(self.holders.size.sum()),
@@ -171,6 +198,26 @@ class Keeper:
         """Tell whether a slot is a top-k subscription."""
         return bool(self._holders_of(slot)[0] != NOBODY)
 
+    def is_held(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Tell which slots are top-k subscriptions."""
+        is_held: NDArray[np.bool_] = self.holding.of_slots(slots) != NOBODY
+        return is_held
+
+    def slots(self) -> NDArray[np.int32]:
+        """Return the slots of all top-k subscriptions, in the order of registration."""
+        return self.holding.slots()
+
+    def numbers_after(self, old: NDArray[np.int32], terms: WordTable | None = None) -> KeeperNumbers:
+        """Return the numbers for an index that gave slot `old[i]` the number i, and for terms of another table."""
+        words = self.words if terms is None else self.words.with_terms_of(terms)
+        return KeeperNumbers(self.holding.renumbered(old), words)
+
+    def use_numbers(self, numbers: KeeperNumbers, index: Index | None = None) -> None:
+        """Go by these numbers from now on, and by another index where one is given; may be called again."""
+        self.__dict__.update(  # in one step
+            index=self.index if index is None else index, holding=numbers.holding, words=numbers.words
+        )
+
     def _holders_of(self, slot: int) -> NDArray[np.int32]:
         """Return the one holder of a slot, NOBODY if it is of another kind."""
         return self.holding.of_slots(np.array([slot], np.int32))
@@ -179,7 +226,7 @@ class Keeper:
         """Return how many messages a subscription wants."""
         return int(self.holders.k[self._holders_of(slot)[0]])
 
-    def standing(self, slot: int, time: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def top_at(self, slot: int, time: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows and scores of the top-k as it would be with a message of this time, that message apart."""
         holders = self._holders_of(slot)
         row = self.sliding.next_row
@@ -192,6 +239,22 @@ class Keeper:
         theta: NDArray[np.float64] = self.holders.theta[self.holding.of_slots(slots)]
         return theta
 
+    def by_holder(self, by_slot: NDArray[np.float64], *, raised: bool) -> NDArray[np.float64]:
+        """Return a column by slot as one by holder, 0 for numbers that are free.
+
+        With `raised`, a value is the holder's threshold where that is higher.
+        """
+        slot = self.holders.slot
+        column = np.where(slot >= 0, by_slot[np.maximum(slot, 0)], 0.0)
+        if raised:
+            column[slot >= 0] = np.maximum(column, self.holders.theta)[slot >= 0]
+        return column
+
+    def has_fallen_below(self, by_holder: NDArray[np.float64]) -> bool:
+        """Tell whether a threshold is lower than the value of its holder; holders beyond the column do not count."""
+        theta = self.holders.theta[: len(by_holder)]
+        return bool((theta < by_holder[: len(theta)]).any())
+
     def current(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows and scores of the top-k of a subscription, best first."""
         tops = tops_of(self.holders, self.slabs, self._holders_of(slot))
@@ -201,6 +264,14 @@ class Keeper:
         """Return the ids of messages of the window, and the numbers of the steps at which they arrived."""
         at = rows & (len(self.sliding.time) - 1)
         return self.sliding.ids[at], self.sliding.number[at]
+
+    def times(self, rows: NDArray[np.int64]) -> list[int]:
+        """Return the times of messages of the window."""
+        return self.sliding.times(rows)
+
+    def is_late(self, times: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
+        """Tell which messages, arriving in this order, would lie before the window, or have no time where it counts."""
+        return self.sliding.is_late(times, now)
 
     # Words
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, kernel, step
-from nearcast.columns import WITHIN, Messages, Scoring, Subscriptions
+from nearcast.columns import WITHIN, Messages, ScoreParameters, Subscriptions
 from nearcast.errors import InvalidColumns
 from nearcast.geo import place_distance
 from nearcast.indexes.shared.predicates import mark_terms
@@ -41,7 +41,7 @@ def scored_of(subscriptions: Subscriptions, weight: NDArray[np.float64]) -> Scor
     """Return the kernel columns of subscriptions, by the same rows; those of kind `within` have no words here."""
     n = len(subscriptions)
     is_scored = subscriptions.kind != WITHIN
-    scoring = subscriptions.scoring or Scoring.none(n)
+    scoring = subscriptions.scoring or ScoreParameters.none(n)
     first_clause = subscriptions.clause_start[:-1]
     if is_scored.all():
         start, term = (

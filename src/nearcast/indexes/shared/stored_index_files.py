@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._saved import save_array
-from nearcast.columns import Scoring, Subscriptions
+from nearcast.columns import ScoreParameters, Subscriptions
 from nearcast.errors import IncompatibleStore
 from nearcast.geo import Regions
 from nearcast.indexes.shared.saved_checks import check_codes, check_kinds, check_regions, check_scored
@@ -57,7 +57,7 @@ def open_table(
     )
     scoring = None
     if is_scored:
-        scoring = Scoring(*(arrays.mapped(name, *kind) for name, kind in _SCORING_TYPES.items()))
+        scoring = ScoreParameters(*(arrays.mapped(name, *kind) for name, kind in _SCORING_TYPES.items()))
     clause_start, code_start = arrays.mapped("clause_start", np.int64), arrays.mapped("code_start", np.int64)
     code, kind = arrays.mapped("code", np.int32), arrays.mapped("subscription_kind", np.uint8)
     arrays.length("kind", regions.kind, len(kind))

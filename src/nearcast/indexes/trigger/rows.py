@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast._jit import kernel
-from nearcast.columns import NO_TIME, SIMILAR, WITHIN, Scoring, Subscriptions, gathered, joined
+from nearcast.columns import NO_TIME, SIMILAR, WITHIN, ScoreParameters, Subscriptions, gathered, joined
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
 from nearcast.indexes.shared.clause_rows import expanded, shape_codes
 from nearcast.indexes.shared.filters import term_bit
@@ -255,7 +255,7 @@ def subscription_of_row(
     )
 
 
-def _scoring_columns(rows: TriggerRows, slots: NDArray[np.int32]) -> tuple[NDArray[np.uint8], Scoring | None]:
+def _scoring_columns(rows: TriggerRows, slots: NDArray[np.int32]) -> tuple[NDArray[np.uint8], ScoreParameters | None]:
     """Return the kind of each slot, and how those that are scored are scored."""
     kind = np.full(len(slots), WITHIN, np.uint8)
     scored = np.flatnonzero(rows.shape <= SCORED)
@@ -264,7 +264,7 @@ def _scoring_columns(rows: TriggerRows, slots: NDArray[np.int32]) -> tuple[NDArr
     at = np.searchsorted(slots, rows.slot[scored])
     score = rows.score[SCORED - rows.shape[scored]]
     kind[at] = SIMILAR
-    scoring = Scoring.none(len(slots))
+    scoring = ScoreParameters.none(len(slots))
     scoring.text_weight[at] = score[:, TEXT_WEIGHT]
     scoring.threshold[at] = score[:, THRESHOLD]
     scoring.max_distance[at] = score[:, MAX_DISTANCE]

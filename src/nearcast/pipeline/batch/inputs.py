@@ -111,8 +111,8 @@ class Inputs:
         window_terms = None
         if state.topk is not None:
             # Where the window is held elsewhere, only the words of subscriptions count here.
-            is_own = state.topk.words.table is not state.words
-            window_terms = segment.terms_in(state.topk.words.table, add=is_own)
+            is_own = state.topk.word_table is not state.words
+            window_terms = segment.terms_in(state.topk.word_table, add=is_own)
         return replace(messages, terms=segment.terms_in(state.words), totals=totals, window_terms=window_terms)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast._ids import MIXED_IDS
-from nearcast.deliveries import Changed, Delivered
+from nearcast.deliveries import ChangeDeliveries, MatchDeliveries
 from nearcast.tables.names import DELIVERY_SCHEMA
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ _ROWS = 1 << 20
 class Told(NamedTuple):
     """What one step or several told, and under which number each subscription in it registered."""
 
-    piece: Delivered | Changed
+    piece: MatchDeliveries | ChangeDeliveries
     number: NDArray[np.int64]
 
 
 def net(told: Sequence[Told]) -> list[Told]:
     """Return what is left to tell of a batch: of what enters and leaves a top-k, the last if it is not undone."""
-    changed = [at for at, each in enumerate(told) if isinstance(each.piece, Changed)]
+    changed = [at for at, each in enumerate(told) if isinstance(each.piece, ChangeDeliveries)]
     if not changed:
         return list(told)
     pieces = [told[at].piece for at in changed]
@@ -58,8 +58,8 @@ def _last_of_odd(number: NDArray[np.int64], message: NDArray[np.int64]) -> NDArr
     return is_last
 
 
-def _chosen(piece: Delivered | Changed, rows: NDArray[np.int64]) -> Changed:
-    assert isinstance(piece, Changed)
+def _chosen(piece: MatchDeliveries | ChangeDeliveries, rows: NDArray[np.int64]) -> ChangeDeliveries:
+    assert isinstance(piece, ChangeDeliveries)
     return replace(
         piece,
         steps=piece.steps[rows],
@@ -82,7 +82,7 @@ def count(told: Sequence[Told]) -> int:
 def tables(told: Sequence[Told], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the deliveries in order as tables of one schema: by step, registration, `-` before `+`, rank."""
     told = [each for each in told if len(each.piece)]
-    if all(isinstance(each.piece, Delivered) and _is_in_order(each) for each in told):
+    if all(isinstance(each.piece, MatchDeliveries) and _is_in_order(each) for each in told):
         # Pieces follow each other in time, so nothing is to be sorted.
         for each in told:
             for first in range(0, len(each.piece), _ROWS):
@@ -96,7 +96,7 @@ def tables(told: Sequence[Told], schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 def _is_in_order(each: Told) -> bool:
-    assert isinstance(each.piece, Delivered)
+    assert isinstance(each.piece, MatchDeliveries)
     rows = each.piece.matches.rows()
     same = rows[1:] == rows[:-1]
     return bool((each.number[1:] > each.number[:-1])[same].all())
@@ -105,7 +105,7 @@ def _is_in_order(each: Told) -> bool:
 def _keys(each: Told) -> tuple[NDArray[np.int64], ...]:
     """Return the columns that decide the order, the least important first."""
     piece = each.piece
-    if isinstance(piece, Delivered):
+    if isinstance(piece, MatchDeliveries):
         n = len(piece)
         return np.zeros(n, np.int64), np.ones(n, np.int64), each.number, piece.steps[piece.matches.rows()]
     return piece.ranks.astype(np.int64), piece.enters.astype(np.int64), each.number, piece.steps

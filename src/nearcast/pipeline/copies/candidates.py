@@ -42,7 +42,7 @@ class Candidates:
         """Return those of messages `first` to `last` that a state holds at present."""
         low, high = np.searchsorted(self.row, [first, last])
         assert state.topk is not None
-        slots = state.topk.holding.slots()
+        slots = state.topk.slots()
         numbers = state.by_slot["number"][slots]
         order = np.argsort(numbers)
         at = np.minimum(np.searchsorted(numbers[order], self.number[low:high]), max(len(order) - 1, 0))

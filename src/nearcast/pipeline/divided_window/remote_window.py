@@ -287,7 +287,6 @@ def let_ask(state: State) -> None:
     keeper = state.topk
     if keeper is None:
         return
-    by_time = keeper.sliding.window.is_by_time
-    next_row = keeper.sliding.next_row
-    messages = AskingIndex(keeper.index.space, by_time, keeper.options.messages, state.words, next_row)
+    by_time = keeper.window.is_by_time
+    messages = AskingIndex(keeper.index.space, by_time, keeper.options.messages, state.words, keeper.next_row)
     keeper.search_in(messages, TermsAsWords(state.words), state.weights)

@@ -12,7 +12,6 @@ import numpy as np
 from nearcast.indexes import Matches
 from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.store import pickles
-from nearcast.topk.buffers.holders import NOBODY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,8 +113,7 @@ class Matcher:
         if self._reach is None:
             return False
         assert self._state.topk is not None
-        theta = self._state.topk.holders.theta[: len(self._reach)]  # later holders are new, and get all they need
-        return bool((theta < self._reach[: len(theta)]).any())
+        return self._state.topk.has_fallen_below(self._reach)  # later holders are new, and get all they need
 
     def _first_in_common(self, matches: Matches, masks: NDArray[np.uint64]) -> Matches:
         """Leave out what another partition answers for; top-k subscriptions are kept, for they are at home here."""
@@ -127,10 +125,7 @@ class Matcher:
 
     def _is_topk(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         topk = self._state.topk
-        if topk is None:
-            return np.zeros(len(slots), np.bool_)
-        held: NDArray[np.bool_] = topk.holding.of_slots(slots) != NOBODY
-        return held
+        return np.zeros(len(slots), np.bool_) if topk is None else topk.is_held(slots)
 
     def _note(self, matches: Matches, first: int) -> None:
         held = np.flatnonzero(self._is_topk(matches.slots))

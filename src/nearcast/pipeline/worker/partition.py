@@ -153,12 +153,12 @@ class Partition:
             return []
         if self.state.topk is not None:
             part = messages.part(first, last)
-            return self._named(engine.publish(self.state, part, match=matcher.from_row(first)))
+            return self._named(engine.step(self.state, engine.Publish(part, match=matcher.from_row(first))))
         rows = matcher.rows[np.searchsorted(matcher.rows, first) : np.searchsorted(matcher.rows, last)]
         if not len(rows):
             return []
         part = messages if len(rows) == len(messages) else messages.take(rows)
-        return self._named(engine.publish(self.state, part, match=matcher.of_rows(rows)))
+        return self._named(engine.step(self.state, engine.Publish(part, match=matcher.of_rows(rows))))
 
     def _named(self, pieces: list[Piece]) -> list[Told]:
         number = self.state.by_slot["number"]
@@ -169,17 +169,17 @@ class Partition:
         state, files = self.state, inputs.files
         told: list[Told] = []
         if files.beat is not None and state.topk is not None:
-            state.next_step = files.next_step - 1
-            told = self._named(engine.advance(state, files.beat))
+            engine.step(state, engine.CountFrom(files.next_step - 1))
+            told = self._named(engine.step(state, engine.Advance(files.beat)))
         elif state.topk is None:
-            engine.advance(state, files.now)
-        state.next_step = files.next_step
+            engine.step(state, engine.Advance(files.now))
+        engine.step(state, engine.CountFrom(files.next_step))
         engine.renumber_if_sparse(state)
         return told
 
     def use_vocabulary(self, vocabulary: Vocabulary) -> list[Told]:
         """Weigh all words by another vocabulary from now on; return how the answers differ, in one step."""
-        pieces = engine.use_vocabulary(self.state, vocabulary)
+        pieces = engine.step(self.state, engine.UseVocabulary(vocabulary))
         self.detector.reweigh(self.state.words, self.state.weights)
         return self._named(pieces)
 
@@ -188,7 +188,7 @@ class Partition:
     def _change(self, changes: Registered, stored: Subscriptions | None, group: NDArray[np.int64]) -> list[Told]:
         """Apply changes of one kind to subscriptions that differ."""
         if self.state.topk is None:
-            engine.advance(self.state, int(changes.clock[group[0]]))
+            engine.step(self.state, engine.Advance(int(changes.clock[group[0]])))
         op = int(changes.op[group[0]])
         if op == SUBSCRIBE:
             assert stored is not None
@@ -209,7 +209,7 @@ class Partition:
         return self._store(subscriptions.take(part), changes, group[part])
 
     def _store(self, subscriptions: Subscriptions, changes: Registered, rows: NDArray[np.int64]) -> list[Told]:
-        pieces = engine.subscribe(self.state, subscriptions, steps=changes.step[rows])
+        pieces = engine.step(self.state, engine.Subscribe(subscriptions, changes.step[rows]))
         slots = self.state.ids.slots(subscriptions.ids)
         alive = slots >= 0  # what had expired already is gone again
         copies = np.zeros(len(rows), np.uint64) if changes.copies is None else changes.copies[rows]
@@ -238,7 +238,7 @@ class Partition:
         gone = ids.take(_arrow.numbers(rows))
         known = np.flatnonzero(self.state.ids.slots(gone) >= 0)
         if len(known):
-            engine.unsubscribe(self.state, gone.take(_arrow.numbers(known)), changes.step[rows[known]])
+            engine.step(self.state, engine.Unsubscribe(gone.take(_arrow.numbers(known)), changes.step[rows[known]]))
 
     def _move(self, changes: Registered, group: NDArray[np.int64]) -> list[Told]:
         ids = changes.ids.take(_arrow.numbers(group))
@@ -257,7 +257,7 @@ class Partition:
             shapes.append(shape)
         regions = Regions.from_shapes(shapes, self.settings.space)
         moved = ids.take(_arrow.numbers(here))
-        return self._named(engine.move(self.state, moved, regions, changes.step[group[here]]))
+        return self._named(engine.step(self.state, engine.Move(moved, regions, changes.step[group[here]])))
 
     # Keys and thresholds
 
@@ -311,7 +311,7 @@ class Partition:
         state = self.state
         if state.topk is None or router.routes.is_everywhere or not len(state.topk):
             return Keys.none()
-        slots = state.topk.holding.slots()
+        slots = state.topk.slots()
         theta = state.topk.thresholds(slots)
         fallen = slots[theta < state.by_slot["placed"][slots]]
         if not len(fallen):
@@ -340,18 +340,14 @@ class Partition:
         topk = self.state.topk
         if topk is None or not len(topk):
             return None
-        slot = topk.holders.slot
-        reach = np.where(slot >= 0, self.state.by_slot["placed"][np.maximum(slot, 0)], 0.0)
-        if is_known_elsewhere:
-            reach[slot >= 0] = np.maximum(reach, topk.holders.theta)[slot >= 0]
-        return reach
+        return topk.by_holder(self.state.by_slot["placed"], raised=is_known_elsewhere)
 
     def _thresholds_of_copies(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the numbers and thresholds of the top-k subscriptions here that have copies elsewhere."""
         state = self.state
         if state.topk is None or not len(state.topk):
             return np.empty(0, np.int64), np.empty(0)
-        slots = state.topk.holding.slots()
+        slots = state.topk.slots()
         slots = (
             slots[state.by_slot["copies"][slots] & ~np.uint64(1 << self.number) != 0] if self.number < 64 else slots[:0]
         )

@@ -103,7 +103,7 @@ class Share:
         to_engine = np.flatnonzero(is_home | ~is_topk)
         for stored in _by_kind_of_id(subscriptions.take(to_engine)):
             if self.kept is None:
-                engine.subscribe(state, stored)
+                engine.step(state, engine.Subscribe(stored))
             else:
                 engine.adopt(state, stored)
         ids = subscriptions.ids.take(_arrow.numbers(to_engine))

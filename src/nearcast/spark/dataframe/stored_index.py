@@ -100,7 +100,8 @@ def _state(subscriptions: Subscriptions, numbers: NDArray[np.int64], encoding: E
     """Return an engine that holds these subscriptions, each in the slot of its rank among the numbers."""
     space, analyzer, words, vocabulary = encoding
     state = engine.State(create(index, space), words=words, analyzer=analyzer, vocabulary=vocabulary)
-    engine.subscribe(state, subscriptions if len(numbers) == len(subscriptions) else subscriptions.take(numbers))
+    stored = subscriptions if len(numbers) == len(subscriptions) else subscriptions.take(numbers)
+    engine.step(state, engine.Subscribe(stored))
     return state
 
 

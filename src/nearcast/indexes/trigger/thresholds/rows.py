@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast._jit import kernel, step
-from nearcast.columns import TOPK, Scoring, Subscriptions, gathered, joined
+from nearcast.columns import TOPK, ScoreParameters, Subscriptions, gathered, joined
 from nearcast.geo import BOX, Regions, place_distance
 from nearcast.indexes.shared.scores import own_amounts, tfidf_common
 from nearcast.indexes.shared.word_order import comes_before
@@ -105,7 +105,7 @@ def subscriptions_of(rows: ThresholdRows) -> Subscriptions:
     point = record[:, [X, Y, X, Y]]
     nothing = np.full(n, -1, np.int32)
     regions = Regions(np.full(n, BOX, np.uint8), each, point, nothing, np.empty((0, 3)), np.empty(0, object))
-    scoring = Scoring(
+    scoring = ScoreParameters(
         record[:, TEXT_WEIGHT].copy(),
         record[:, THRESHOLD].copy(),
         record[:, MAX_DISTANCE].copy(),

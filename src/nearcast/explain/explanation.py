@@ -1,4 +1,4 @@
-"""What is asked about one message and one subscription, and the steps of an answer."""
+"""The request to explain one message to one subscription, and the explanation: a list of steps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Explanation:
 
     @property
     def reason(self) -> str:
-        """Return the first step that dropped the message, or what let it through, in one line."""
+        """Return in one line all steps that dropped the message, or, where none did, those that let it through."""
         decisive = [step for step in self.steps if step.passed is False] or [s for s in self.steps if s.passed]
         return "; ".join(step.detail for step in decisive)
 
@@ -62,10 +62,11 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Question:
-    """One subscription, one message, and what it takes to look at them.
+class ExplainRequest:
+    """A subscription and a message to explain, with what is needed to score and name them.
 
-    `held` and `messages` have one row each; `word` names a term; `with_word` is the message with a word more.
+    `held` and `messages` have one row each; `word` returns the word of a term; `with_word` the
+    message with one word more. `topk` is given for a subscription of kind `topk`.
     """
 
     held: Subscriptions
@@ -74,11 +75,11 @@ class Question:
     word: Callable[[int], str]
     weights: TermWeights
     with_word: Callable[[str], Messages]
-    standing: Standing | None = None
+    topk: CurrentTopK | None = None
 
 
 @dataclass(frozen=True)
-class Standing:
+class CurrentTopK:
     """The top-k of a subscription as it stands: scores and times, best first, of at most `k` messages.
 
     `why_late` says why the message cannot enter the window, where it comes too late.

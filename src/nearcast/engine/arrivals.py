@@ -1,0 +1,171 @@
+"""Publishing messages and moving event time: how `step` applies `Publish` and `Advance`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.columns import NO_TIME, Messages, datetime_of
+from nearcast.deliveries import ChangeDeliveries, MatchDeliveries, Piece, as_changes, in_order
+from nearcast.engine.answers import pieces_named, step_after
+from nearcast.engine.expiry import are_alive, forget_expired, without_expired
+from nearcast.engine.recovery import ArrivalUndo
+from nearcast.errors import InvalidMessage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.engine.items import Advance, MatchFunction, Publish
+    from nearcast.engine.state import State
+    from nearcast.indexes import Matches
+    from nearcast.topk.events import Events
+    from nearcast.topk.keeper import Keeper, Named
+    from nearcast.window import Window
+
+
+def publish(state: State, item: Publish) -> list[Piece]:
+    """Match messages against the subscriptions as they are now, one step each."""
+    messages, match = item.messages, item.match
+    if match is None:
+        match = lambda part, _: state.index.match(part, threads=item.threads)  # noqa: E731
+    if state.topk is not None:
+        return _publish_to_window(state, state.topk, messages, match)
+    matches = match(messages, 0)
+    times = _clock(state, messages)
+    now = int(times[-1]) if len(times) else state.now
+    if now >= state.next_expiry:
+        matches = without_expired(state, matches, times)
+    steps = _steps_of(state, messages)
+    # The ids are taken before those of what expires go.
+    piece = MatchDeliveries(matches, messages.ids, times, steps, state.ids.snapshot(), state.vocabulary.version)
+    _count_published(state, [piece], messages, now)
+    forget_expired(state)
+    return [piece]
+
+
+def _steps_of(state: State, messages: Messages) -> NDArray[np.int64]:
+    """Return the numbers of the messages' steps."""
+    return np.arange(state.next_step, state.next_step + len(messages)) if messages.steps is None else messages.steps
+
+
+def _count_published(state: State, pieces: list[Piece], messages: Messages, now: int) -> None:
+    """Commit messages as published at this time, together with what they deliver."""
+    n = len(messages)
+    next_step = state.next_step + n if messages.steps is None else step_after(state, n, messages.steps)
+    state.commit(pieces, torn=None, now=now, next_step=next_step, published=state.published + n)
+
+
+def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: MatchFunction) -> list[Piece]:
+    """Publish messages to the window in portions; the index gets new thresholds after each portion."""
+    from nearcast.topk.keeper import BATCH
+
+    for _, reason in late_rows(state, messages.time):
+        raise InvalidMessage(reason, field="time")
+    if not len(messages):
+        return []
+    steps, now = _steps_of(state, messages), state.now
+    before = topk.checkpoint(int(steps[0]))
+    pieces: list[Piece] = []
+    for first in range(0, len(messages), BATCH):
+        last = min(first + BATCH, len(messages))
+        if first:
+            topk.forget(before)
+        part, clock = messages.part(first, last), _clock_of(messages, first, last, now)
+        matches = match(part, first)
+        if clock[-1] >= state.next_expiry:
+            matches = without_expired(state, matches, clock)
+        state.torn = ArrivalUndo(before)
+        pieces.append(_publish_portion(state, topk, part, clock, steps[first:last], matches))
+        now = int(clock[-1])
+    _count_published(state, pieces, messages, now)
+    topk.forget()
+    forget_expired(state)
+    return pieces
+
+
+def _clock(state: State, messages: Messages) -> NDArray[np.int64]:
+    """Return event time at each message: the largest seen so far; a message without a time does not move it."""
+    if len(messages) == 1 and messages.clock is None and messages.time[0] <= state.now:
+        return np.array([state.now])
+    return _clock_of(messages, 0, len(messages), state.now)
+
+
+def _clock_of(messages: Messages, first: int, last: int, now: int) -> NDArray[np.int64]:
+    """Return event time at each of these messages: the largest seen so far."""
+    times = messages.time if messages.clock is None else messages.clock
+    clock: NDArray[np.int64] = np.maximum.accumulate(np.maximum(times[first:last], now))
+    return clock
+
+
+def _publish_portion(
+    state: State,
+    topk: Keeper,
+    messages: Messages,
+    clock: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    matches: Matches,
+) -> Piece:
+    ids = messages.ids.to_pylist() if isinstance(messages.ids, pa.Array) else list(messages.ids)
+    told = topk.publish(messages, matches, numbers, clock, ids, state.weights)
+    events, named = _before_expiry(state, *told, clock)
+    snapshot, version = state.ids.snapshot(), state.vocabulary.version
+    delivered = MatchDeliveries(topk.without_topk(matches), messages.ids, clock, numbers, snapshot, version)
+    if not len(events):
+        return delivered
+    causes = np.empty(len(ids), object)
+    causes[:] = ids
+    changed = ChangeDeliveries(
+        steps=numbers[events.step],
+        times=clock[events.step],
+        slots=events.slot,
+        message_ids=named[0],
+        message_numbers=named[1],
+        scores=events.score,
+        ranks=events.rank,
+        enters=events.enters,
+        cause_ids=causes[events.step],
+        ids=snapshot,
+        version=version,
+    )
+    return in_order(as_changes(delivered), changed) if len(delivered) else changed
+
+
+def _before_expiry(state: State, events: Events, named: Named, clock: NDArray[np.int64]) -> tuple[Events, Named]:
+    """Return the events without those of subscriptions that had expired by the time of the step."""
+    if clock[-1] < state.next_expiry:
+        return events, named
+    alive = np.flatnonzero(are_alive(state, events.slot, clock[events.step]))
+    return events.take(alive), (named[0][alive], named[1][alive])
+
+
+def late_rows(state: State, times: NDArray[np.int64]) -> list[tuple[int, str]]:
+    """Return which messages, arriving in this order, come too late for the window, and why."""
+    if state.topk is None:
+        return []
+    late = np.flatnonzero(state.topk.is_late(times, state.now)).tolist()
+    return [(row, why_late(state.topk.window, int(times[row]))) for row in late]
+
+
+def why_late(window: Window, time: int) -> str:
+    """Return why a message cannot be published to a window of time."""
+    if time == NO_TIME:
+        return f"time is not given; a window of {window} needs to know it"
+    return f"time is {datetime_of(time)}, before the window of {window}; the message came too late"
+
+
+def advance(state: State, item: Advance) -> list[Piece]:
+    """Move event time forward, drop messages that leave the window, and remove subscriptions that expire by then."""
+    now = max(state.now, item.time)
+    if state.topk is None:
+        state.commit(now=now)
+        forget_expired(state)
+        return []
+    state.torn = ArrivalUndo(state.topk.checkpoint(state.next_step))
+    events, named = _before_expiry(state, *state.topk.advance(now, state.next_step), np.array([now]))
+    pieces = pieces_named(state, events, named, now, state.vocabulary.version)
+    state.commit(pieces, torn=None, now=now, next_step=step_after(state, 1))
+    state.topk.forget()
+    forget_expired(state)
+    return pieces

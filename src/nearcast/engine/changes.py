@@ -1,0 +1,177 @@
+"""Changes of subscriptions and of word weights: how `step` applies all items but messages and time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.columns import NO_TIME, TOPK, WITHIN
+from nearcast.engine.answers import pieces_of, step_after
+from nearcast.engine.expiry import expiry_with, forget, set_expiry
+from nearcast.engine.recovery import RemovalRedo, StoringUndo, WeighingUndo
+from nearcast.engine.upkeep import make_good, renumber_if_sparse, whole
+from nearcast.errors import InvalidSubscription
+from nearcast.geo import BOX
+from nearcast.indexes.shared.scores import needs_totals
+from nearcast.text.weights import TermWeights
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Subscriptions
+    from nearcast.deliveries import Piece
+    from nearcast.engine.items import Move, Subscribe, Unsubscribe, UseVocabulary
+    from nearcast.engine.recovery import ChangeRecord
+    from nearcast.engine.state import State
+    from nearcast.geo import Regions
+
+
+def subscribe(state: State, item: Subscribe) -> list[Piece]:
+    """Store subscriptions, replacing those whose id is known; return the first answers of those of kind `topk`."""
+    subscriptions, steps = item.subscriptions, item.steps
+    has_topk = subscriptions.scoring is not None and bool((subscriptions.kind == TOPK).any())
+    if state.topk is None and has_topk:
+        raise InvalidSubscription("a top-k subscription needs a window, and there is none here", field="kind")
+    slots, known = _store(state, subscriptions)
+    pieces = _first_answers(state, slots, item) if has_topk else []
+    next_step = step_after(state, len(subscriptions), steps)
+    next_expiry = expiry_with(state, subscriptions.expires)
+    others = _held_no_more(state, slots[known], subscriptions.kind[known])
+    state.commit(pieces, torn=others, next_step=next_step, next_expiry=next_expiry)
+    make_good(state)
+    if state.texts.is_sparse:
+        state.texts.compact(state.ids.in_use())
+    if state.renumbers:
+        renumber_if_sparse(state)
+    return pieces
+
+
+def _held_no_more(state: State, slots: NDArray[np.int32], kind: NDArray[np.uint8]) -> ChangeRecord | None:
+    """Return the redo record that releases the buffers of slots that were of kind `topk` and are not any more."""
+    if state.topk is None:
+        return None
+    slots = slots[kind != TOPK]
+    held = slots[state.topk.is_held(slots)]
+    return RemovalRedo(held, -1) if len(held) else None
+
+
+@whole
+def adopt(state: State, subscriptions: Subscriptions) -> NDArray[np.int32]:
+    """Store new subscriptions whose top-k lists come from elsewhere, without searching the window; return their slots.
+
+    This is how a state is filled before its first input, so it is no item.
+    """
+    slots, _ = _store(state, subscriptions)
+    state.commit(torn=None, next_expiry=expiry_with(state, subscriptions.expires))
+    make_good(state)
+    return slots
+
+
+def _store(state: State, subscriptions: Subscriptions) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Store subscriptions under an undo record; return their slots, and which rows replaced a known id."""
+    _weigh_new_words(state, subscriptions)
+    slots = state.ids.slots(subscriptions.ids)
+    known, new = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
+    fresh = subscriptions if len(new) == len(slots) else subscriptions.take(new)
+    state.torn = StoringUndo.before(state, fresh.ids, slots[known])
+    if len(new):
+        slots[new] = state.index.insert(fresh)
+        state.ids.bind(fresh.ids, slots[new])
+    if len(known):
+        state.index.replace(slots[known], subscriptions.take(known))
+    state.texts.put(slots, subscriptions.texts)
+    set_expiry(state, slots, subscriptions.expires)
+    return slots, known
+
+
+def _first_answers(state: State, slots: NDArray[np.int32], item: Subscribe) -> list[Piece]:
+    """Fill the buffers of new top-k subscriptions from the window, each a step; expired ones are left out."""
+    subscriptions = item.subscriptions
+    assert state.topk is not None
+    assert subscriptions.scoring is not None
+    is_alive = (subscriptions.expires == NO_TIME) | (subscriptions.expires > state.now)
+    held = np.flatnonzero((subscriptions.kind == TOPK) & is_alive)
+    events = state.topk.hold(slots[held], subscriptions.scoring.k[held], state.weights, item.threads)
+    return pieces_of(state, events.at_steps(held[events.step]), state.vocabulary.version, item.steps)
+
+
+def _weigh_new_words(state: State, subscriptions: Subscriptions) -> None:
+    """Give the index the weights of new words before it stores them; note whether messages need totals from now on."""
+    if subscriptions.scoring is None:
+        return
+    if len(state.words) > state.n_weighed:
+        state.index.set_weights(state.weights.from_term(state.n_weighed), state.n_weighed)
+        state.n_weighed = len(state.words)
+    state.needs_totals = state.needs_totals or needs_totals(subscriptions)
+
+
+def use_vocabulary(state: State, item: UseVocabulary) -> list[Piece]:
+    """Weigh all words by another vocabulary from now on; return how top-k answers differ, in one step."""
+    vocabulary = item.vocabulary
+    weights, n_weighed = TermWeights(state.words, vocabulary), 0
+    state.torn = WeighingUndo(state.weights)
+    if state.n_weighed:
+        n_weighed = len(state.words)
+        state.index.set_weights(weights.from_term(0))
+    pieces: list[Piece] = []
+    if state.topk is not None:
+        pieces = pieces_of(state, state.topk.look_again_at_all(weights, item.threads), vocabulary.version)
+    next_step = step_after(state, 1)
+    state.commit(pieces, torn=None, vocabulary=vocabulary, weights=weights, n_weighed=n_weighed, next_step=next_step)
+    return pieces
+
+
+def move(state: State, item: Move) -> list[Piece]:
+    """Give subscriptions other regions, all of them or none; return how top-k answers differ."""
+    slots, held = _found(state, item.ids) if item.known is None else item.known
+    _check_places(item, held)
+    moved = held.with_regions(item.regions)
+    if state.topk is None and item.steps is None and item.text is None:
+        state.index.replace(slots, moved)  # there is nothing else to change
+        return []
+    state.torn = StoringUndo.before(state, item.ids[:0], slots, held)
+    state.index.replace(slots, moved)
+    if item.text is not None:
+        state.texts.put_one(int(slots[0]), item.text)
+    pieces: list[Piece] = []
+    topk = np.flatnonzero(held.kind == TOPK)
+    if state.topk is not None and len(topk):
+        events = state.topk.look_again(slots[topk], state.weights)
+        pieces = pieces_of(state, events.at_steps(topk[events.step]), state.vocabulary.version, item.steps)
+    state.commit(pieces, torn=None, next_step=step_after(state, len(slots), item.steps))
+    return pieces
+
+
+def _found(state: State, ids: pa.Array) -> tuple[NDArray[np.int32], Subscriptions]:
+    """Return the slots of ids, and what the index holds there."""
+    slots = state.slots(ids)
+    return slots, state.index.subscriptions(slots)
+
+
+def _check_places(item: Move, held: Subscriptions) -> None:
+    """Raise `InvalidSubscription` if a scored subscription is to move to anything but a point."""
+    if held.scoring is None:
+        return
+    is_misplaced = (held.kind != WITHIN) & ~_is_point(item.regions)
+    if is_misplaced.any():
+        row = int(np.argmax(is_misplaced))
+        raise InvalidSubscription(
+            f"subscription {item.ids[row].as_py()!r} is scored by the distance to a point; move it to a point (x, y)",
+            field="place",
+        )
+
+
+def _is_point(regions: Regions) -> NDArray[np.bool_]:
+    """Tell which regions are boxes of one point."""
+    part = regions.part[regions.part_start[:-1]]
+    is_point: NDArray[np.bool_] = (regions.kind == BOX) & (np.diff(regions.part_start) == 1)
+    is_point &= (part[:, 0] == part[:, 2]) & (part[:, 1] == part[:, 3])
+    return is_point
+
+
+def unsubscribe(state: State, item: Unsubscribe) -> list[Piece]:
+    """Forget subscriptions, which delivers nothing."""
+    forget(state, state.slots(item.ids), next_step=step_after(state, len(item.ids), item.steps))
+    return []
