@@ -324,7 +324,7 @@ def test_a_manifest_of_another_version_or_batch(here):
     manifests = Manifests(here)
     content = json.loads(manifest_of(1).to_bytes())
     here.commit("manifests/00000001.json", json.dumps({**content, "format": 99}).encode())
-    with pytest.raises(IncompatibleStore, match="has format 99, this version reads 2; go on with the version"):
+    with pytest.raises(IncompatibleStore, match="has format 99, this version reads 3; go on with the version"):
         manifests.last()
     here.commit("manifests/00000002.json", manifest_of(3).to_bytes())
     with pytest.raises(IncompatibleStore, match="it is that of batch 3"):

@@ -23,13 +23,14 @@ import pyarrow.parquet as pq
 
 from nearcast import _arrow
 from nearcast._saved import replace_file, sync
-from nearcast.errors import IncompatibleStore, InvalidColumns, InvalidInput
+from nearcast.errors import InvalidColumns, InvalidInput
 from nearcast.files import READABLE, read_table, united
 from nearcast.pipeline.batch.changes import read_changes
 from nearcast.pipeline.driver.first_state import SAMPLE, begin
 from nearcast.pipeline.preparation.interchange_rows import is_subscriptions, message_rows, subscription_rows
 from nearcast.pipeline.settings import Settings
 from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.state_format import STATE_FORMAT, check_format, format_in
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.source_reader import fetched
 from nearcast.saved_files.contents import (
@@ -37,7 +38,6 @@ from nearcast.saved_files.contents import (
     check_contents,
     contents_from,
     damaged,
-    is_signed,
     read_signed,
     signed,
     sum_of,
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from nearcast.pipeline.runner import Runner
 
 PREPARED = "prepared.json"
-#: Format 1 had no checksums.
-_FORMAT = 2
 Progress = Callable[[str, int], object]
 
 
@@ -199,7 +197,7 @@ def prepare(
         _build(out, settings, runner, subscriptions, learned, sample, rejected)
     replace_file(out / "rejected.parquet", lambda path: pq.write_table(rejected.to_table(), path))
     about = {
-        "format": _FORMAT,
+        "format": STATE_FORMAT,
         "space": settings.space.kind,
         "messages": sum(each.rows for each in done if each.kind == "messages"),
         "subscriptions": 0 if subscriptions is None else subscriptions.num_rows,
@@ -276,11 +274,12 @@ def about_prepared(folder: str | Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     data = path.read_bytes()
-    if not is_signed(data):
-        raise IncompatibleStore(f"{path} is damaged, or of an older format than {_FORMAT}; prepare the data again")
+    try:
+        found = format_in(data)
+    except ValueError:
+        raise damaged(str(path), "it was cut off or edited") from None
+    check_format(found, str(path), "prepare the data again")
     about = read_signed(data, str(path))
-    if about.get("format") != _FORMAT:
-        raise IncompatibleStore(f"{path} has format {about.get('format')}, expected {_FORMAT}; prepare the data again")
     if "files" not in about:
         raise damaged(str(path), "it lists no files")
     check_contents(path.parent, contents_from(about.pop("files"), str(path)))

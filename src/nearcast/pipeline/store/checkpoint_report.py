@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nearcast.errors import InvalidInput
-from nearcast.pipeline.store.manifest import FORMAT, Manifest, Manifests
+from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.remote_place import is_uri
+from nearcast.pipeline.store.state_format import STATE_FORMAT
 from nearcast.pipeline.store.store import Store
 
 _STATE, _SPARK = "nearcast", "spark"
@@ -51,7 +52,7 @@ def _described(checkpoint: str, store: Store, manifest: Manifest, used: set[str]
     plan = {"name": manifest.fingerprint.get("plan"), "partitions": len(manifest.partitions), **manifest.plan}
     return {
         "checkpoint": checkpoint,
-        "format": FORMAT,
+        "format": STATE_FORMAT,
         "batch": manifest.batch,
         "batches_kept": batches,
         "query_id": manifest.query_id,

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nearcast.errors import IncompatibleStore
+from nearcast.pipeline.store.state_format import STATE_FORMAT, check_format, format_in
 from nearcast.pipeline.store.store import Store, batch_of
 from nearcast.saved_files.contents import read_signed, signed
 
-#: The version of the format of manifests. Files of format 1 had no checksums.
-FORMAT = 2
 _FOLDER = "manifests"
 _NAME = re.compile(rf"{_FOLDER}/(-?\d+)\.json")
 _NOT_NAMES = ("fingerprint", "outputs")
@@ -63,20 +62,16 @@ class Manifest:
     def to_bytes(self) -> bytes:
         """Return it as JSON, with the version of the format and a digest of the content."""
         known = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "more"}
-        return signed({"format": FORMAT, **self.more, **known})
+        return signed({"format": STATE_FORMAT, **self.more, **known})
 
     @classmethod
     def from_bytes(cls, data: bytes, called: str = "the manifest") -> Manifest:
         """Return what `to_bytes` wrote; IncompatibleStore if a byte differs, or if another version wrote it."""
         try:
-            version = json.loads(data)["format"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+            found = format_in(data)
+        except ValueError:
             raise _damaged(called, "it is cut off or was edited") from None
-        if version != FORMAT:
-            raise IncompatibleStore(
-                f"{called} has format {version!r}, this version reads {FORMAT}; go on with the version of nearcast"
-                " that wrote it, or begin anew with another checkpoint"
-            )
+        check_format(found, called)
         try:
             content = read_signed(data, called)
         except IncompatibleStore:
