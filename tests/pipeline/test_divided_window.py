@@ -172,15 +172,15 @@ def test_snapshots_of_homes_hold_no_message(tmp_path):
     stream, reports = check(tmp_path, 5, "hash", 2, 3, Window.of(30), ("topk",), size=30, **settled)
     manifest = stream.pipeline.standing.manifest
     for entry in manifest.partitions:
-        folder = stream.store.local(entry["snapshot"]) / "state" / "topk" / "messages"
+        folder = stream.store.local(entry.snapshot) / "state" / "topk" / "messages"
         assert len(np.load(folder / "time.npy")) == 0
         assert len(np.load(folder / "word.npy")) == 0
     held = []
-    for entry in manifest.more["windows"]:
-        assert entry["snapshot_batch"] == manifest.batch - 1
-        held.append(len(np.load(stream.store.local(entry["snapshot"]) / "messages" / "time.npy")))
+    for entry in manifest.windows:
+        assert entry.snapshot_batch == manifest.batch - 1
+        held.append(len(np.load(stream.store.local(entry.snapshot) / "messages" / "time.npy")))
     assert min(sum(report.messages for report in reports[:-1]), 30) <= sum(held)
-    assert len(manifest.more["batches"]) <= 6
+    assert len(manifest.batches) <= 6
 
 
 def test_a_change_of_vocabulary_asks_for_everybody(tmp_path):
@@ -248,7 +248,7 @@ def test_a_divided_window_stays_where_it_is_when_partitions_change(tmp_path, mon
         stream.ask(plan, partitions)
         stream.run()
         assert len(stream.manifest().partitions) == partitions
-        assert len(stream.manifest().more["windows"]) == 2
+        assert len(stream.manifest().windows) == 2
         stream.restart()
         stream.pipeline.take_snapshots(stream.pipeline.write_snapshots())
         stream.run()

@@ -78,8 +78,8 @@ def needed_by_the_last_batch(checkpoint):
     """Return all files that a restart reads: the newest segments, beside those since the snapshot, only rebalancing."""
     manifests = Manifests(Store(str(checkpoint / "K")))
     last = manifests.last()
-    read = {name for files in last.more["batches"] for name in files["segments"]}
-    unread = set(last.more["recent"]) - read
+    read = {name for files in last.batches for name in files.segments}
+    unread = set(last.recent) - read
     state = [name for name in manifests.files_in_use(last) if not name.startswith("_") and name not in unread]
     paths = [checkpoint / "K" / name for name in [*state, f"manifests/{last.batch:08d}.json"]]
     found = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
@@ -144,6 +144,19 @@ def test_a_stream_goes_on_from_a_whole_checkpoint(checkpoint):
     assert 3 == pipeline.standing.manifest.batch
 
 
+def test_a_batch_that_fails_changes_nothing_in_the_manifest_before_it(prepared, tmp_path, monkeypatch):
+    """A manifest is a value: a batch under way makes another one, and one that fails leaves none."""
+    pipeline = pipeline_of(tmp_path)
+    pipeline.begin_from(str(prepared / "nearcast"))
+    manifest = pipeline.standing.manifest
+    before = manifest.to_bytes()
+    monkeypatch.setattr(Pipeline, "_commit", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
+    with pytest.raises(OSError, match="the disk is full"):
+        run(pipeline, tmp_path, World(8, with_times=False), 0)
+    assert before == manifest.to_bytes()
+    assert [-1] == pipeline.manifests.batches()
+
+
 def test_files_are_on_disk_before_the_manifest_names_them(prepared, tmp_path, monkeypatch):
     """Whatever a manifest names was synced, with the folder it lies in, before the manifest was put in place."""
     calls = []
@@ -165,7 +178,7 @@ def test_files_are_on_disk_before_the_manifest_names_them(prepared, tmp_path, mo
     run(pipeline, tmp_path, World(8, with_times=False), 0)
 
     at = calls.index(f"link {tmp_path / 'K' / 'manifests' / '00000000.json'}")
-    deltas = [each for entry in pipeline.standing.manifest.partitions for each in entry["deltas"]]
+    deltas = [each for entry in pipeline.standing.manifest.partitions for each in entry.deltas]
     assert deltas
     for name in [*deltas, *pipeline.standing.history[-1].segments]:
         path = tmp_path / "K" / name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from nearcast.pipeline.batch.order import Sequenced
 from nearcast.pipeline.batch.router import NamedKeys, Router, encoded
 from nearcast.pipeline.batch.segments import Segment, concat
 from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.manifest_entries import BatchFiles
 from nearcast.pipeline.store.store import Store
 from nearcast.text import Vocabulary
 
@@ -23,34 +24,6 @@ if TYPE_CHECKING:
     from nearcast.columns import Messages
     from nearcast.engine import State
     from nearcast.plans import Keys
-
-
-@dataclass(frozen=True)
-class BatchFiles:
-    """The files of a batch, and where it ends: the next step and event time after it.
-
-    `beat` is the time that the clock alone moves on to at the end, if there is a clock. `vocabulary` is a snapshot that
-    is used from this batch on, where that changes.
-    """
-
-    batch: int
-    segments: tuple[str, ...]
-    sequence: str | None
-    changes: str | None
-    growth: str | None
-    next_step: int
-    now: int
-    beat: int | None = None
-    vocabulary: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a manifest holds it."""
-        return {**self.__dict__, "segments": list(self.segments)}
-
-    @classmethod
-    def from_json(cls, given: dict[str, Any]) -> BatchFiles:
-        """Return what `to_json` gave."""
-        return cls(**{**given, "segments": tuple(given["segments"])})
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,12 @@ import numpy as np
 from nearcast import _arrow
 from nearcast.columns import NO_TIME
 from nearcast.indexes.topk_options import TopKOptions
-from nearcast.pipeline.batch.inputs import BatchFiles, read_inputs
+from nearcast.pipeline.batch.inputs import read_inputs
 from nearcast.pipeline.batch.segments import Segment, taken
 from nearcast.pipeline.divided_window.remote_window import Answer, Answers, Question, asked_by, ranked
 from nearcast.pipeline.settings import Settings
 from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.manifest_entries import BatchFiles
 from nearcast.pipeline.store.store import Store
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights, message_totals, squared_lengths

@@ -23,6 +23,7 @@ from nearcast.pipeline.driver.state import Standing, new_line
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.local_place import CONTENTS
 from nearcast.pipeline.store.manifest import Manifest, Manifests
+from nearcast.pipeline.store.manifest_entries import PartitionEntry, PlanEntry, VocabularyEntry
 from nearcast.pipeline.worker.share import Share
 from nearcast.pipeline.worker.tasks import Build, build_partition
 from nearcast.plans import learn
@@ -78,22 +79,19 @@ def begin(
     store.put_folder(names["directory"], directory.save)
     share = Share(Carried.of(columns, words), numbers, placement.home, placement.copies, placement.threshold)
     snapshots = build(runner, Build(store, settings, BEFORE, names["vocabulary"]), share)
+    id_types = (id_type(columns.ids.type) if len(columns) else None, None)
     manifest = Manifest(
         BEFORE,
-        fingerprint={},
-        next_step=len(columns) if settings.window is not None else 0,
-        partitions=[{"snapshot": name, "snapshot_batch": BEFORE, "deltas": []} for name in snapshots],
-        plan={"name": spec, "partitions": partitions, "folder": names["plan"], "growth": [], "line": new_line()},
+        plan=PlanEntry(spec, partitions, names["plan"], (), new_line()),
+        vocabulary=VocabularyEntry(vocabulary.version, names["vocabulary"]),
         directory=names["directory"],
-        vocabulary={"version": vocabulary.version, "folder": names["vocabulary"]},
+        directory_batch=BEFORE,
+        partitions=tuple(PartitionEntry(name, BEFORE) for name in snapshots),
+        next_step=len(columns) if settings.window is not None else 0,
+        id_types=id_types,
         counts={"subscriptions": len(columns), "rejected": len(rejected)},
-        more={
-            "batches": [],
-            "directory_batch": BEFORE,
-            "id_types": [id_type(columns.ids.type) if len(columns) else None, None],
-        },
     )
-    return Standing(store, settings, manifest, directory, router, vocabulary)
+    return Standing(store, settings, manifest, directory, router, vocabulary, id_types)
 
 
 def begin_from(prepared: Store, store: Store, settings: Settings) -> Standing:

@@ -18,7 +18,6 @@ from nearcast import engine
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
 from nearcast.pipeline.batch.changes import Changes, Registered
-from nearcast.pipeline.batch.inputs import BatchFiles
 from nearcast.pipeline.batch.order import Limit, Order, Sequenced, Source, is_late, put_in_order
 from nearcast.pipeline.batch.router import NamedKeys
 from nearcast.pipeline.divided_window.window_part import write_part
@@ -37,6 +36,7 @@ from nearcast.pipeline.driver.window_rounds import (
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest, Manifests
+from nearcast.pipeline.store.manifest_entries import BatchFiles, VocabularyEntry
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.source_reader import Kind, Read, Taken, read_source
 from nearcast.pipeline.worker.tasks import Detect, Step, Stepped, detect_batch, held, write_snapshot
@@ -160,7 +160,7 @@ class Pipeline:
             rejected=rejected,
         )
         outputs = self._staged_rejected(standing.manifest.batch, rejected)
-        manifest = replace(standing.manifest, fingerprint=self.fingerprint(), outputs=outputs)
+        manifest = replace(standing.manifest, fingerprint=self.fingerprint(), outputs=tuple(outputs))
         self._commit(standing, manifest)
         return rejected
 
@@ -177,7 +177,7 @@ class Pipeline:
         self.manifests.sweep([], at_start=True)
         standing = begin_from(Store(prepared), self.store, self.settings)
         plan = standing.manifest.plan
-        self.settings = replace(self.settings, plan=plan["name"], partitions=int(plan["partitions"]))
+        self.settings = replace(self.settings, plan=plan.name, partitions=plan.partitions)
         standing.settings = self.settings
         self._commit(standing, replace(standing.manifest, fingerprint=self.fingerprint()))
 
@@ -189,8 +189,8 @@ class Pipeline:
         self.manifests.check(manifest, self.fingerprint(), self.query_id)
         self.settings = replace(
             self.settings,
-            plan=manifest.plan["name"],
-            partitions=int(manifest.plan["partitions"]),
+            plan=manifest.plan.name,
+            partitions=manifest.plan.partitions,
             window_parts=len(entries_of(manifest, self.settings.window_parts)),
         )
         self.manifests.verify(manifest)
@@ -281,10 +281,10 @@ class Pipeline:
 
     def _read(self, standing: Standing, batch: int, given: Sequence[Given], vocabulary: str | None) -> list[Taken]:
         needs_totals = self.settings.window is not None or bool((standing.directory.kind != 0).any())
-        folder = (vocabulary or standing.manifest.vocabulary["folder"]) if needs_totals else None
+        folder = (vocabulary or standing.manifest.vocabulary.folder) if needs_totals else None
         # Other weights need other keys, which homes work out during the batch: until then messages go to everybody.
         plan = standing.plan_ref if self.settings.partitions > 1 and vocabulary is None else None
-        kinds = standing.manifest.more["id_types"]
+        kinds = standing.id_types
         tasks = [
             Read(
                 self.store,
@@ -375,9 +375,9 @@ class Pipeline:
     def _of_one_id_type(self, standing: Standing, taken: Sequence[Taken], rejected: Rejected) -> list[Taken]:
         """Reject the rows of sources whose ids are not of the type of the first, which all ids of a stream have."""
         kept = []
+        known = list(standing.id_types)
         for each in taken:
             at = 0 if each.kind == "changes" else 1
-            known = standing.manifest.more["id_types"]
             if not len(each.time):
                 continue
             if known[at] is None:
@@ -389,6 +389,7 @@ class Pipeline:
                     rejected.add(each.source, row, None, "id", reason)
                 continue
             kept.append(each)
+        standing.id_types = (known[0], known[1])
         return kept
 
     def _register(
@@ -415,12 +416,12 @@ class Pipeline:
         claims = None if self._claims is None else f"{self._claims}/{files.batch:08d}"
         # With another vocabulary homes see all messages themselves.
         if standing.router.plan.has_copies and self.settings.window is not None and files.vocabulary is None:
-            deltas = tuple(entry["deltas"][-1] for entry in standing.manifest.partitions if entry["deltas"])
+            deltas = tuple(entry.deltas[-1] for entry in standing.manifest.partitions if entry.deltas)
             detects = [Detect(ref, plan, files, deltas) for ref in refs]
             candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
-        kinds = tuple(each or "string" for each in standing.manifest.more["id_types"])
+        kinds = (standing.id_types[0] or "string", standing.id_types[1] or "string")
         stager = self.sink.stager
-        steps = [Step(ref, plan, files, candidates, stager, kinds, self.with_keys) for ref in refs]  # type: ignore[arg-type]
+        steps = [Step(ref, plan, files, candidates, stager, kinds, self.with_keys) for ref in refs]
         stepped = stepped_by(self.runner, standing, files, steps, claims)
         self.store.delete(candidates)
         return stepped
@@ -449,8 +450,9 @@ class Pipeline:
         partitions = standing.partitions_after([each.delta for each in stepped])
         directory, directory_batch = standing.directory_after()
         windows = entries_after(standing)
-        oldest = min([entry["snapshot_batch"] for entry in [*partitions, *windows]] + [directory_batch])
-        batches = [each.to_json() for each in [*standing.history, files] if each.batch > oldest]
+        snapshots = [*(entry.snapshot_batch for entry in partitions), *(entry.snapshot_batch for entry in windows)]
+        oldest = min(directory_batch, *snapshots)
+        batches = tuple(each for each in (*standing.history, files) if each.batch > oldest)
         counts = {
             "messages": last.counts.get("messages", 0) + report.messages,
             "changes": last.counts.get("changes", 0) + report.changes,
@@ -460,31 +462,28 @@ class Pipeline:
         }
         vocabulary = last.vocabulary
         if files.vocabulary is not None:
-            vocabulary = {"version": standing.vocabulary.version, "folder": files.vocabulary}
+            vocabulary = VocabularyEntry(standing.vocabulary.version, files.vocabulary)
         keys = [files.growth] if files.growth is not None else []
         return replace(
             last,
             batch=files.batch,
             query_id=self.query_id,
             next_step=files.next_step,
-            messages=counts["messages"],
             now=None if files.now == NO_TIME else files.now,
             partitions=partitions,
             plan=standing.plan_after([*keys, *growth]),
             directory=directory,
+            directory_batch=directory_batch,
             vocabulary=vocabulary,
-            outputs=outputs,
+            id_types=standing.id_types,
+            batches=batches,
+            windows=windows,
+            recent=recent_after(last.recent, files.segments),
+            outputs=tuple(outputs),
             counts=counts,
-            load=report.load,
+            load=tuple(report.load),
+            balance=balance_after(last.balance, [each.seconds for each in stepped]),
             seconds=round(report.seconds, 4),
-            more={
-                **last.more,
-                "batches": batches,
-                "windows": windows,
-                "directory_batch": directory_batch,
-                "recent": recent_after(last.more.get("recent", ()), files.segments),
-                "balance": balance_after(last.more.get("balance"), [each.seconds for each in stepped]),
-            },
         )
 
     def _commit(self, standing: Standing, manifest: Manifest) -> None:
@@ -526,7 +525,7 @@ class Pipeline:
 
     def snapshots_due(self, after: int) -> bool:
         """Tell whether a partition has come this many batches since its last snapshot."""
-        return any(len(entry["deltas"]) >= after for entry in self.standing.manifest.partitions)
+        return any(len(entry.deltas) >= after for entry in self.standing.manifest.partitions)
 
     def write_snapshots(self) -> Snapshots:
         """Write the state of the stream as it is now; `take_snapshots` lets the next batch begin from it."""

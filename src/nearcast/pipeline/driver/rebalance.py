@@ -25,6 +25,7 @@ from nearcast.pipeline.driver.window_rounds import batches_of_window
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.checkpoint_report import state_of
 from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.manifest_entries import LoadBalance, PartitionEntry, PlanEntry, RebalanceNote
 from nearcast.pipeline.worker.partition import PLACED_BELOW
 from nearcast.pipeline.worker.share import Share
 from nearcast.pipeline.worker.tasks import SHARE, Build, Export, export_partition, held
@@ -60,12 +61,12 @@ class Request:
 
     def resolved(self, manifest: Manifest) -> tuple[str, int]:
         """Return the plan and the partitions that are meant; `InvalidInput` if they do not go together."""
-        spec = manifest.plan["name"] if self.plan is None else self.plan
+        spec = manifest.plan.name if self.plan is None else self.plan
         partitions = self.partitions
         if partitions is None:
             named = parse_spec(spec)
             is_spelled_out = spec != named.name
-            partitions = named.first * named.second if is_spelled_out else int(manifest.plan["partitions"])
+            partitions = named.first * named.second if is_spelled_out else manifest.plan.partitions
         parse_spec(spec, partitions)
         return spec, partitions
 
@@ -92,7 +93,7 @@ def ask_checkpoint(checkpoint: str, plan: str | None, partitions: int | None) ->
         "plan": spec,
         "partitions": n,
         "after_batch": manifest.batch,
-        "was": {"plan": manifest.plan["name"], "partitions": manifest.plan["partitions"]},
+        "was": {"plan": manifest.plan.name, "partitions": manifest.plan.partitions},
     }
 
 
@@ -109,16 +110,16 @@ def waiting(store: Store) -> Request | None:
 def wanted(store: Store, manifest: Manifest, above: float | None) -> Request | None:
     """Return what the next batch is to begin with: a request that was not met yet, or, by the load, one of our own."""
     request = waiting(store)
-    if request is not None and request.id != manifest.more.get("rebalance", {}).get("id"):
+    if request is not None and request.id != _last_met(manifest):
         return request
-    if above is not None and is_uneven(manifest.more.get("balance"), above):
+    if above is not None and is_uneven(manifest.balance, above):
         return Request(f"load-{manifest.batch}")
     return None
 
 
 def settle(store: Store, manifest: Manifest) -> None:
     """Remove the request that this manifest met."""
-    met = manifest.more.get("rebalance", {}).get("id")
+    met = _last_met(manifest)
     if met is None:
         return
     request = waiting(store)
@@ -126,26 +127,29 @@ def settle(store: Store, manifest: Manifest) -> None:
         store.delete([REQUEST])
 
 
+def _last_met(manifest: Manifest) -> str | None:
+    return None if manifest.rebalance is None else manifest.rebalance.id
+
+
 # --- load -------------------------------------------------------------------------------------------------------
 
 
-def balance_after(balance: dict[str, Any] | None, seconds: Sequence[float]) -> dict[str, Any]:
+def balance_after(balance: LoadBalance | None, seconds: Sequence[float]) -> LoadBalance:
     """Return the moving average of the seconds of each partition, and over how many batches, after one more."""
-    if balance is None or len(balance["seconds"]) != len(seconds):
-        balance = {"seconds": [0.0] * len(seconds), "batches": 0}
-    batches = balance["batches"] + 1
+    if balance is None or len(balance.seconds) != len(seconds):
+        balance = LoadBalance((0.0,) * len(seconds), 0)
+    batches = balance.batches + 1
     share = 1 / min(batches, _AVERAGED)
-    averages = [old + share * (new - old) for old, new in zip(balance["seconds"], seconds, strict=True)]
-    return {"seconds": [round(each, 6) for each in averages], "batches": batches}
+    averages = [old + share * (new - old) for old, new in zip(balance.seconds, seconds, strict=True)]
+    return LoadBalance(tuple(round(each, 6) for each in averages), batches)
 
 
-def is_uneven(balance: dict[str, Any] | None, above: float) -> bool:
+def is_uneven(balance: LoadBalance | None, above: float) -> bool:
     """Tell whether the busiest partition is so many times as busy as the average, and has been watched for long."""
-    if balance is None or balance["batches"] < _TRUSTED_AFTER:
+    if balance is None or balance.batches < _TRUSTED_AFTER:
         return False
-    seconds: list[float] = balance["seconds"]
-    mean = sum(seconds) / len(seconds)
-    return mean > 0.0 and max(seconds) > above * mean
+    mean = sum(balance.seconds) / len(balance.seconds)
+    return mean > 0.0 and max(balance.seconds) > above * mean
 
 
 # --- rebalancing ------------------------------------------------------------------------------------------------
@@ -156,14 +160,13 @@ def carried_out(request: Request, standing: Standing, runner: Runner, *, claims:
     try:
         spec, partitions = request.resolved(standing.manifest)
     except InvalidInput as error:
-        note: dict[str, Any] = {"id": request.id, "refused": str(error)}
-        more = {**standing.manifest.more, "rebalance": note, "balance": None}
-        standing.manifest = replace(standing.manifest, more=more)
+        note = RebalanceNote(request.id, refused=str(error))
+        standing.manifest = replace(standing.manifest, rebalance=note, balance=None)
         return standing
     batch = standing.manifest.batch
     standing = rebalanced(standing, standing.settings, runner, spec, partitions, claims=claims)
-    note = {"id": request.id, "after_batch": batch, "plan": spec, "partitions": partitions}
-    standing.manifest = replace(standing.manifest, more={**standing.manifest.more, "rebalance": note})
+    note = RebalanceNote(request.id, after_batch=batch, plan=spec, partitions=partitions)
+    standing.manifest = replace(standing.manifest, rebalance=note)
     return standing
 
 
@@ -191,11 +194,11 @@ def rebalanced(
         store,
         settings,
         manifest.batch,
-        manifest.vocabulary["folder"],
+        manifest.vocabulary.folder,
         window=exports[0] if settings.window is not None else None,
         next_step=manifest.next_step,
         now=standing.now,
-        published=manifest.messages,
+        published=manifest.counts.get("messages", 0),
     )
     snapshots = build(runner, first, share.placed_by(placement))
     folder, directory = store.unique("plans", manifest.batch), store.unique("directories", manifest.batch)
@@ -205,13 +208,15 @@ def rebalanced(
     batch = manifest.batch
     manifest = replace(
         manifest,
-        partitions=[{"snapshot": name, "snapshot_batch": batch, "deltas": []} for name in snapshots],
-        plan={"name": spec, "partitions": partitions, "folder": folder, "growth": [], "line": new_line()},
+        partitions=tuple(PartitionEntry(name, batch) for name in snapshots),
+        plan=PlanEntry(spec, partitions, folder, (), new_line()),
         directory=directory,
-        load=[],
-        more={**manifest.more, "batches": batches_of_window(manifest), "directory_batch": batch, "balance": None},
+        directory_batch=batch,
+        batches=batches_of_window(manifest),
+        load=(),
+        balance=None,
     )
-    return Standing(store, settings, manifest, standing.directory, router, standing.vocabulary)
+    return Standing(store, settings, manifest, standing.directory, router, standing.vocabulary, standing.id_types)
 
 
 def _exported(standing: Standing, runner: Runner, claims: str | None) -> list[str]:
@@ -239,14 +244,14 @@ def _move_homes(directory: Directory, share: Share, placement: Placement) -> Non
 # --- recent messages --------------------------------------------------------------------------------------------
 
 
-def recent_after(recent: Sequence[str], segments: Sequence[str]) -> list[str]:
+def recent_after(recent: Sequence[str], segments: Sequence[str]) -> tuple[str, ...]:
     """Return the segments that stay for a plan to be learned from, after a batch with these."""
-    return [*recent, *segments][-RECENT:]
+    return (*recent, *segments)[-RECENT:]
 
 
 def _recent_messages(store: Store, manifest: Manifest, words: WordTable) -> Messages:
     """Return the newest messages that are still at hand; words that no subscription has are left out."""
-    names = manifest.more.get("recent", [])
+    names = manifest.recent
     segments: list[Segment] = []
     n = 0
     for name in reversed(names):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nearcast.errors import NearcastError
 from nearcast.pipeline.divided_window.window_part import Ask, PartRef, Round, SnapshotPart, answer_questions, holding
+from nearcast.pipeline.store.manifest_entries import WindowEntry
 from nearcast.pipeline.worker.tasks import Step, Stepped, Waiting, held, step_batch
 
 if TYPE_CHECKING:
-    from nearcast.pipeline.batch.inputs import BatchFiles
     from nearcast.pipeline.driver.state import Standing
     from nearcast.pipeline.runner import Runner
     from nearcast.pipeline.store.manifest import Manifest
+    from nearcast.pipeline.store.manifest_entries import BatchFiles
 
 #: Rounds after which a batch is given up. Every round answers at least the first open question of every subscription,
 #: and a subscription has at most as many as the batch has steps; with buffers they are few.
@@ -76,44 +77,42 @@ def _answers(
     return tuple(runner.map(answer_questions, tasks, claims=place, prefer=holding))
 
 
-def entries_of(manifest: Manifest, parts: int) -> list[dict[str, Any]]:
+def entries_of(manifest: Manifest, parts: int) -> tuple[WindowEntry, ...]:
     """Return for each part of the window its snapshot and the batch that is of."""
-    none: list[dict[str, Any]] = [{"snapshot": None, "snapshot_batch": _BEFORE} for _ in range(parts)]
-    return [dict(entry) for entry in manifest.more.get("windows", none)]
+    return manifest.windows or (WindowEntry(None, _BEFORE),) * parts
 
 
 def part_refs(standing: Standing, vocabulary: str | None = None) -> list[PartRef]:
     """Return where the parts of the window lie as they are after the last batch; `vocabulary` is used from now on."""
     settings, manifest = standing.settings, standing.manifest
-    folder = vocabulary or manifest.vocabulary["folder"]
+    folder = vocabulary or manifest.vocabulary.folder
     return [
         PartRef(
             standing.store,
             settings,
             number,
-            entry["snapshot"],
-            tuple(files for files in standing.history if files.batch > entry["snapshot_batch"]),
+            entry.snapshot,
+            tuple(files for files in standing.history if files.batch > entry.snapshot_batch),
             folder,
         )
         for number, entry in enumerate(entries_of(manifest, settings.window_parts))
     ]
 
 
-def entries_after(standing: Standing) -> list[dict[str, Any]]:
+def entries_after(standing: Standing) -> tuple[WindowEntry, ...]:
     """Return the parts of the next manifest, from a newer snapshot where there is one."""
     newer = standing.snapshots
     if newer is not None and newer.windows:
-        return [{"snapshot": name, "snapshot_batch": newer.batch} for name in newer.windows]
+        return tuple(WindowEntry(name, newer.batch) for name in newer.windows)
     return entries_of(standing.manifest, standing.settings.window_parts)
 
 
-def batches_of_window(manifest: Manifest) -> list[dict[str, Any]]:
-    """Return the batches, as a manifest has them, that parts of the window are still to be made of."""
-    entries = entries_of(manifest, 0)
-    if not entries:
-        return []
-    oldest = min(entry["snapshot_batch"] for entry in entries)
-    return [each for each in manifest.more["batches"] if each["batch"] > oldest]
+def batches_of_window(manifest: Manifest) -> tuple[BatchFiles, ...]:
+    """Return the batches that parts of the window are still to be made of."""
+    if not manifest.windows:
+        return ()
+    oldest = min(entry.snapshot_batch for entry in manifest.windows)
+    return tuple(files for files in manifest.batches if files.batch > oldest)
 
 
 def snapshot_tasks(standing: Standing) -> list[SnapshotPart]:

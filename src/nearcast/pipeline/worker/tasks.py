@@ -13,7 +13,7 @@ from typing import Any
 
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
-from nearcast.pipeline.batch.inputs import BatchFiles, Inputs, read_inputs
+from nearcast.pipeline.batch.inputs import Inputs, read_inputs
 from nearcast.pipeline.batch.partition_deliveries import count, keyed, net, schema_of, tables
 from nearcast.pipeline.batch.router import NamedKeys, PlanRef, Router, router_of
 from nearcast.pipeline.copies.candidates import Candidates
@@ -23,6 +23,7 @@ from nearcast.pipeline.divided_window.window_part import Round, answers_of, forg
 from nearcast.pipeline.settings import Settings
 from nearcast.pipeline.sinks.base import Output, Stager
 from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.manifest_entries import BatchFiles
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.batch_matcher import Delta
 from nearcast.pipeline.worker.partition import Partition
