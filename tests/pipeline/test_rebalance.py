@@ -10,10 +10,10 @@ from nearcast import Hub, Vocabulary
 from nearcast.cli import main
 from nearcast.errors import InvalidInput, NearcastError
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import Given, Pipeline
+from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.driver.rebalance import REQUEST, ask, balance_after, is_uneven
 from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.manifest_entries import LoadBalance
@@ -62,7 +62,7 @@ class Stream:
         self.folder, self.random = folder, random.Random(seed)
         self.world, self.ids = World(seed, kinds=kinds, earth=earth), list(range(1, n + 5))
         space = Space.earth() if earth else Space.plane()
-        self.settings = Settings(space, plan=plan, partitions=partitions, window=window)
+        self.settings = PipelineSettings(space, plan=plan, partitions=partitions, window=window)
         first = [self.world.subscription(id_) for id_ in self.ids[:n]]
         self.oracle = Oracle(Hub("earth" if earth else "plane", window=window))
         self.oracle.begin(first)
@@ -92,7 +92,7 @@ class Stream:
         folder = self.folder / f"batch-{self.batch}"
         folder.mkdir(exist_ok=True)
         kinds = {name: "messages" if name.startswith("messages") else "changes" for name in files}
-        return [Given(kinds[name], name, str(path)) for name, path in write_files(folder, files).items()]
+        return [BatchSource(kinds[name], name, str(path)) for name, path in write_files(folder, files).items()]
 
     def run(self, files=None):
         """Run a batch and compare it with the hub's."""
@@ -277,7 +277,7 @@ def test_ids_stay_what_they_are(tmp_path, ids, kind):
     """Whoever registered before a rebalance is known by the same id after it."""
     stream = Stream(tmp_path, 2, "hash", 3, None, ("within",))
     stream.ids = list(ids)
-    stream.pipeline.standing.id_types = (kind, None)
+    stream.pipeline.state.id_types = (kind, None)
     stream.run({"changes-a": [{"op": "subscribe", **stream.world.subscription(id_)} for id_ in ids]})
     stream.ask("trigger", 2)
     stream.run({})

@@ -7,11 +7,11 @@ import pytest
 
 from nearcast.errors import IncompatibleStore
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import Given, Pipeline
+from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.driver.rebalance import ask_checkpoint
 from nearcast.pipeline.preparation.prepared_store import about_prepared, prepare
 from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.checkpoint_report import inspect_checkpoint
@@ -20,7 +20,7 @@ from nearcast.pipeline.store.store import Store
 from nearcast.saved_files.contents import signed
 from support.streams import World
 
-SETTINGS = Settings(Space.plane(), partitions=2)
+SETTINGS = PipelineSettings(Space.plane(), partitions=2)
 #: As a version with other modules would have written it.
 OF_MISSING_MODULE = b"cnearcast.spark.registering\nRegistered\n."
 OTHERS = (1, STATE_FORMAT - 1, STATE_FORMAT + 1, "x")
@@ -52,7 +52,7 @@ def checkpoint(prepared, tmp_path):
     pipeline = pipeline_of(tmp_path / "K")
     pipeline.begin_from(str(prepared / "nearcast"))
     new = written(tmp_path / "c.jsonl", [{"op": "subscribe", **world.subscription("new")}])
-    pipeline.run(0, [Given("changes", "changes", new)])
+    pipeline.run(0, [BatchSource("changes", "changes", new)])
     return tmp_path / "K"
 
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from nearcast.errors import IncompatibleStore, InvalidInput, NearcastError
 from nearcast.pipeline.driver.pipeline import Pipeline, Report
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
 from nearcast.pipeline.store.store import Store
 from nearcast.plans import parse_spec
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.session import session, use_checkpoint
-from nearcast.spark.sources import arrived, source_frame, with_wall_clock
+from nearcast.spark.sources import arrivals_of, source_frame, with_wall_clock
 from nearcast.tables import Rejected, space_of
 from nearcast.tables.time_limits import MaxAhead
 from nearcast.text import Analyzer, Vocabulary
@@ -45,11 +45,11 @@ FILES_PER_BATCH, RECORDS_PER_BATCH = 100, 500_000
 
 Clock = Literal["event", "wall"]
 WindowMode = Literal["shared", "partitioned"]
-OnBatch = Callable[["Progress"], object]
+OnBatch = Callable[["BatchProgress"], object]
 
 
 @dataclass(frozen=True)
-class Progress:
+class BatchProgress:
     """What a batch did, and how far behind its input the stream is: seconds since the newest of it arrived."""
 
     report: Report
@@ -67,7 +67,7 @@ class Stream:
         #: Held while a batch runs: a stream stops between two of them.
         self._running = threading.Lock()
         self._error: BaseException | None = None
-        self._snapshots: _Background | None = None
+        self._snapshots: _SnapshotWriter | None = None
         self._is_stopping = False
 
     def _run(self, frame: DataFrame, batch: int) -> None:
@@ -84,16 +84,16 @@ class Stream:
         pipeline = self.pipeline
         if pipeline.query_id is None and self.query is not None:
             pipeline.query_id = str(self.query.id)
-        found = arrived(frame, self._roots)
+        found = arrivals_of(frame, self._roots)
         self._take_snapshots()
         report = pipeline.run(batch, found.given, beat=found.beat, wall=found.wall)
         if report is None:
             return
         if self._snapshots is None and pipeline.snapshots_due(SNAPSHOT_EVERY):
-            self._snapshots = _Background(pipeline)
+            self._snapshots = _SnapshotWriter(pipeline)
         if self._on_batch is not None:
             lag = None if found.newest is None else max(0.0, time.time() - found.newest)
-            self._on_batch(Progress(report, lag))
+            self._on_batch(BatchProgress(report, lag))
 
     def _take_snapshots(self) -> None:
         if self._snapshots is not None and self._snapshots.is_done:
@@ -143,7 +143,7 @@ class Stream:
             self._snapshots.join()
 
 
-class _Background:
+class _SnapshotWriter:
     """Snapshots of all partitions, written by a job beside the batches."""
 
     def __init__(self, pipeline: Pipeline):
@@ -220,7 +220,7 @@ def stream(
     prepared = None if not isinstance(subscriptions, (str, Path)) else _prepared(subscriptions)
     table = _table(subscriptions)
     n_partitions = partitions or spark.sparkContext.defaultParallelism
-    settings = Settings(
+    settings = PipelineSettings(
         _space(prepared["space"] if prepared else space, table, sample),
         analyzer=Analyzer() if analyzer is None else analyzer,
         index=index,
@@ -266,7 +266,7 @@ def stream(
                 pipeline.use_vocabulary(vocabulary)
         else:
             running.rejected = pipeline.begin(table, known, sample=sample)
-    elif pipeline.query_id is None and pipeline.standing.manifest.query_id is not None:
+    elif pipeline.query_id is None and pipeline.state.manifest.query_id is not None:
         raise IncompatibleStore(
             f"{checkpoint}/nearcast is there and {checkpoint}/spark is not: half of the checkpoint is missing;"
             " bring it back, or begin anew with another checkpoint"

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Carried:
+class PortableSubscriptions:
     """Subscriptions whose terms are numbers of `words`."""
 
     subscriptions: Subscriptions
     words: pa.Array
 
     @classmethod
-    def of(cls, subscriptions: Subscriptions, table: WordTable) -> Carried:
+    def of(cls, subscriptions: Subscriptions, table: WordTable) -> PortableSubscriptions:
         """Take subscriptions out of the reach of a table, with the words they use."""
         used = np.zeros(len(table), np.bool_)
         mark_terms(subscriptions.code_start, subscriptions.code, used)
@@ -43,7 +43,7 @@ class Carried:
         """Return the subscriptions with the terms of a table, to which their words are added."""
         return translated(self.subscriptions, table.ids_of_column(self.words, add=True))
 
-    def take(self, rows: NDArray[np.int64]) -> Carried:
+    def take(self, rows: NDArray[np.int64]) -> PortableSubscriptions:
         """Return these rows; all words come along."""
         return replace(self, subscriptions=self.subscriptions.take(rows))
 
@@ -52,7 +52,7 @@ class Carried:
         pickles.write(path, self)
 
     @classmethod
-    def open(cls, path: Path) -> Carried:
+    def open(cls, path: Path) -> PortableSubscriptions:
         """Return what was saved."""
         found = pickles.read(path)
         if not isinstance(found, cls):

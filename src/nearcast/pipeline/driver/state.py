@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nearcast.columns import NO_TIME
-from nearcast.pipeline.batch.changes import Registered
+from nearcast.pipeline.batch.changes import BatchChanges
 from nearcast.pipeline.batch.router import PlanRef, Router
 from nearcast.pipeline.driver.directory import Directory
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest
 from nearcast.pipeline.store.manifest_entries import BatchFiles, PartitionEntry, PlanEntry
-from nearcast.pipeline.worker.tasks import PartitionRef, Snapshot
+from nearcast.pipeline.worker.tasks import PartitionRef, SnapshotTask
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights
 
 if TYPE_CHECKING:
-    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.settings import PipelineSettings
     from nearcast.pipeline.store.store import Store
 
 
@@ -50,11 +50,11 @@ def new_line() -> str:
 
 
 @dataclass
-class Standing:
+class DriverState:
     """The manifest of the last batch, with what it names opened."""
 
     store: Store
-    settings: Settings
+    settings: PipelineSettings
     manifest: Manifest
     directory: Directory
     router: Router
@@ -67,22 +67,22 @@ class Standing:
     start: str = field(default_factory=new_line)
 
     @classmethod
-    def found(cls, store: Store, settings: Settings, manifest: Manifest) -> Standing:
+    def opened(cls, store: Store, settings: PipelineSettings, manifest: Manifest) -> DriverState:
         """Open what a manifest names."""
         directory = Directory.open(store.local(manifest.directory))
         for files in manifest.batches:
             if files.batch > manifest.directory_batch:
                 if files.changes is not None:
                     changes = pickles.read(store.local(files.changes))
-                    assert isinstance(changes, Registered)
+                    assert isinstance(changes, BatchChanges)
                     directory.follow(changes)
                 directory.forget_expired(files.now)
         vocabulary = Vocabulary.open(store.local(manifest.vocabulary.folder))
-        standing = cls(store, settings, manifest, directory, None, vocabulary, manifest.id_types)  # type: ignore[arg-type]
+        state = cls(store, settings, manifest, directory, None, vocabulary, manifest.id_types)  # type: ignore[arg-type]
         # A router of the driver's own: what grows in it is not yet known to the tasks that run in this process.
-        standing.router = Router.open(store.local(manifest.plan.folder))
-        standing.router.follow(standing.plan_ref)
-        return standing
+        state.router = Router.open(store.local(manifest.plan.folder))
+        state.router.follow(state.plan_ref)
+        return state
 
     @property
     def now(self) -> int:
@@ -148,11 +148,11 @@ class Standing:
         """Tell whether snapshots are of this line of history, and newer than those it has."""
         return snapshots.line == self.manifest.plan.line and snapshots.batch > self.manifest.directory_batch
 
-    def saved(self) -> tuple[Snapshots, list[Snapshot]]:
+    def saved(self) -> tuple[Snapshots, list[SnapshotTask]]:
         """Save the directory and the routes as they are now; return the tasks that save the partitions beside them."""
         batch, plan = self.manifest.batch, self.plan_ref
         tasks = [
-            Snapshot(self.partition_ref(number), plan, self.store.unique("snapshots", batch, number))
+            SnapshotTask(self.partition_ref(number), plan, self.store.unique("snapshots", batch, number))
             for number in range(len(self.manifest.partitions))
         ]
         snapshots = Snapshots(

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Messages
     from nearcast.engine import State
-    from nearcast.pipeline.divided_window.remote_window import Answers
+    from nearcast.pipeline.divided_window.remote_window import WindowAnswers
 
 
 @dataclass(frozen=True)
-class Delta:
+class PartitionDelta:
     """What takes a partition through a batch again without a search: the top-k subscriptions each message concerned.
 
     `copy_number` and `copy_threshold` are the thresholds after it of those that have copies in other partitions.
@@ -35,21 +35,21 @@ class Delta:
     copy_number: NDArray[np.int64]
     copy_threshold: NDArray[np.float64]
     #: What message partitions answered, where the window is divided.
-    answers: Answers | None = None
+    answers: WindowAnswers | None = None
 
     def write(self, path: Path) -> None:
         """Write one file."""
         pickles.write(path, self)
 
     @classmethod
-    def read(cls, path: Path) -> Delta:
+    def read(cls, path: Path) -> PartitionDelta:
         """Return what was written; `IncompatibleStore` if it is damaged."""
         found = pickles.read(path)
         assert isinstance(found, cls)
         return found
 
 
-class Matcher:
+class PartitionMatcher:
     """Answers for the messages of one batch, and notes what it answered about top-k subscriptions.
 
     `rows` are the messages that come to this partition. With `masks`, the partitions each message goes to, a
@@ -65,7 +65,7 @@ class Matcher:
         state: State,
         rows: NDArray[np.int64],
         masks: NDArray[np.uint64] | None,
-        recorded: Delta | None,
+        recorded: PartitionDelta | None,
         found: Candidates | None,
         n_messages: int,
         reach: NDArray[np.float64] | None = None,
@@ -136,7 +136,7 @@ class Matcher:
         held = np.flatnonzero(self._is_topk(matches.slots))
         self._noted.append((first + matches.rows()[held], matches.slots[held], matches.score[held]))
 
-    def delta(self, copies: tuple[NDArray[np.int64], NDArray[np.float64]]) -> Delta:
+    def delta(self, copies: tuple[NDArray[np.int64], NDArray[np.float64]]) -> PartitionDelta:
         """Return what was answered about top-k subscriptions."""
         if self._recorded is not None:
             return self._recorded
@@ -145,7 +145,7 @@ class Matcher:
         np.cumsum(np.bincount(rows, minlength=self._n_messages), out=start[1:])
         slots = np.concatenate([np.empty(0, np.int32), *(noted[1] for noted in self._noted)])
         scores = np.concatenate([np.empty(0), *(noted[2] for noted in self._noted)])
-        return Delta(start, slots, scores, *copies)
+        return PartitionDelta(start, slots, scores, *copies)
 
 
 def _none(n: int) -> Matches:
