@@ -240,7 +240,7 @@ def test_the_best_of_all_parts_are_in_rank_order(by_time):
 
 @pytest.mark.parametrize("window", [20, "5s"])
 def test_a_divided_window_stays_where_it_is_when_partitions_change(tmp_path, monkeypatch, window):
-    monkeypatch.setattr(test_rebalance, "Settings", partial(PipelineSettings, window_parts=2))
+    monkeypatch.setattr(test_rebalance, "PipelineSettings", partial(PipelineSettings, window_parts=2))
     stream = test_rebalance.Stream(tmp_path, 4, "trigger", 2, Window.of(window), ("topk",))
     for plan, partitions in (("hash", 3), ("prefix", 2), ("trigger", 1)):
         stream.run()

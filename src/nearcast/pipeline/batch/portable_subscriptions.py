@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearcast import _arrow
-from nearcast.errors import IncompatibleStore
-from nearcast.pipeline.store import pickles
 from nearcast.query.codes import mark_terms, translated
 
 if TYPE_CHECKING:
@@ -46,15 +43,3 @@ class PortableSubscriptions:
     def take(self, rows: NDArray[np.int64]) -> PortableSubscriptions:
         """Return these rows; all words come along."""
         return replace(self, subscriptions=self.subscriptions.take(rows))
-
-    def save(self, path: Path) -> None:
-        """Write them to a file that only `open` reads."""
-        pickles.write(path, self)
-
-    @classmethod
-    def open(cls, path: Path) -> PortableSubscriptions:
-        """Return what was saved."""
-        found = pickles.read(path)
-        if not isinstance(found, cls):
-            raise IncompatibleStore(f"{path} holds no subscriptions; restore the checkpoint from a copy")
-        return found

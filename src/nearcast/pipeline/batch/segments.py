@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from nearcast.text.weights import TermWeights
 
 _COLUMNS = ("id", "box", "time", "expires", "terms", "totals", "partitions")
-_BOX, _TOTALS = pa.list_(pa.float64(), 4), pa.list_(pa.float64(), 3)
-_TERMS = pa.large_list(pa.dictionary(pa.int32(), pa.string()))
+_TOTALS = pa.list_(pa.float64(), 3)
 _PARTITIONS = pa.large_list(pa.int32())
 
 

@@ -24,6 +24,7 @@ from nearcast.pipeline.divided_window.remote_window import WindowAnswer, WindowA
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest_entries import BatchFiles
+from nearcast.pipeline.store.state_cache import StateCache
 from nearcast.pipeline.store.store import Store
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights, message_totals, squared_lengths
@@ -222,14 +223,14 @@ class WindowPartRef:
 
 
 @dataclass
-class _Cached:
+class _CachedPart:
     #: The files of the last batch taken in, or the snapshot: names that no other attempt at a batch has.
     last: BatchFiles | str | None
     vocabulary: str
     part: WindowPart
 
 
-_cache: dict[tuple[Store, int], _Cached] = {}
+_cache: StateCache[_CachedPart] = StateCache()
 
 
 def forget_parts() -> None:
@@ -239,16 +240,16 @@ def forget_parts() -> None:
 
 def holding(payloads: list[Any]) -> list[int]:
     """Return for which payloads this worker has the part."""
-    return [at for at, each in enumerate(payloads) if (each.ref.store, each.ref.number) in _cache]
+    return [at for at, each in enumerate(payloads) if _cache.look(each.ref.store, each.ref.number)]
 
 
-def _part_of(ref: WindowPartRef) -> _Cached:
+def _part_of(ref: WindowPartRef) -> _CachedPart:
     """Return a part as it is after the last batch of `ref`; it leaves the cache until it is put back."""
-    known = _cache.pop((ref.store, ref.number), None)
+    known = _cache.take(ref.store, ref.number)
     line: list[BatchFiles | str | None] = [ref.snapshot, *ref.history]
     vocabulary = Vocabulary.open(ref.store.local(ref.vocabulary))
     if known is None or known.last not in line:
-        known = _Cached(ref.snapshot, "", _opened(ref, vocabulary))
+        known = _CachedPart(ref.snapshot, "", _opened(ref, vocabulary))
     since = line[line.index(known.last) + 1 :]
     # Messages came weighed by the vocabulary of their batch.
     is_stale = known.vocabulary != ref.vocabulary
@@ -258,7 +259,7 @@ def _part_of(ref: WindowPartRef) -> _Cached:
         is_stale |= files.vocabulary is not None
     if is_stale:
         known.part.weigh_by(vocabulary)
-    return _Cached(line[-1], ref.vocabulary, known.part)
+    return _CachedPart(line[-1], ref.vocabulary, known.part)
 
 
 def _opened(ref: WindowPartRef, vocabulary: Vocabulary) -> WindowPart:
@@ -281,7 +282,7 @@ def answer_questions(task: AnswerTask) -> str:
     store = task.ref.store
     known = _part_of(task.ref)
     found = {home: known.part.answers(questions_in(store, name)) for home, name in task.questions}
-    _cache[store, task.ref.number] = known
+    _cache.put(store, task.ref.number, known)
     return pickles.put(store, "answers", task.batch, task.ref.number, found)
 
 
@@ -322,5 +323,5 @@ def write_part(task: PartSnapshotTask) -> str:
     ref = task.ref
     known = _part_of(ref)
     ref.store.put_folder(task.name, known.part.save)
-    _cache[ref.store, ref.number] = known
+    _cache.put(ref.store, ref.number, known)
     return task.name

@@ -62,7 +62,10 @@ SWEEP_EVERY = 8
 
 @dataclass(frozen=True)
 class BatchSource:
-    """A source of a batch: a file, or rows that came another way; `order` puts it before or after others."""
+    """A source of a batch: a file, or rows that came another way.
+
+    Of rows with the same time, those of the source whose name sorts first come first.
+    """
 
     kind: Kind
     source: str

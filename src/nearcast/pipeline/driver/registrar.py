@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.columns import NO_TIME, TOPK, WITHIN, Subscriptions
+from nearcast.columns import NO_TIME, WITHIN, Subscriptions
 from nearcast.engine.moves import moved_to
 from nearcast.errors import InvalidInput, InvalidSubscription
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Area, Box, Circle, Regions, Shape
@@ -69,8 +69,6 @@ class PendingChanges:
 
 
 def _same_ids(each: Subscriptions, among: list[Subscriptions]) -> Subscriptions:
-    from dataclasses import replace
-
     kinds = {other.ids.type for other in among if len(other)}
     if len(kinds) == 1:
         return replace(each, ids=each.ids.cast(next(iter(kinds))))
@@ -213,8 +211,3 @@ class Registrar:
 
     def _reject(self, pending: PendingChanges, row: int, field: str, reason: str) -> None:
         self.rejected.add(pending.source[row], int(pending.row[row]), pending.ids[row].as_py(), field, reason)
-
-
-def is_topk(subscriptions: Subscriptions) -> bool:
-    """Tell whether some are of kind `topk`."""
-    return bool((subscriptions.kind == TOPK).any())

@@ -37,10 +37,6 @@ class PartitionDelta:
     #: What message partitions answered, where the window is divided.
     answers: WindowAnswers | None = None
 
-    def write(self, path: Path) -> None:
-        """Write one file."""
-        pickles.write(path, self)
-
     @classmethod
     def read(cls, path: Path) -> PartitionDelta:
         """Return what was written; `IncompatibleStore` if it is damaged."""

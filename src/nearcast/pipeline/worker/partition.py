@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +47,6 @@ class BatchOutcome:
     delta: PartitionDelta
     keys: Keys
     routed: int
-    seconds: float
 
 
 class Partition:
@@ -121,7 +119,6 @@ class Partition:
         With `recorded`, what an earlier run of the same batch noted, nobody is searched for and no delivery counts.
         `found` are top-k subscriptions that messages concern by what the detectors of other partitions say.
         """
-        began = time.perf_counter()
         state, changes = self.state, inputs.changes
         mine = np.empty(0, np.int64) if changes is None else changes.of_partition(self.number)
         stored = None if changes is None else changes.subscriptions.into(state.words)
@@ -146,11 +143,10 @@ class Partition:
         keys = Keys.concat([own, self._grown_keys(router)])
         if inputs.vocabulary is not None:
             keys = Keys.concat([keys, self._reweighed_keys(router)])
-        seconds = time.perf_counter() - began
         delta = matcher.delta(self._thresholds_of_copies())
         if self.remote_window is not None:
             delta = replace(delta, answers=self.remote_window.used)
-        return BatchOutcome(deliveries, delta, keys, len(rows), seconds)
+        return BatchOutcome(deliveries, delta, keys, len(rows))
 
     def _publish(
         self, messages: Messages, matcher: PartitionMatcher, first: int, last: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,8 +38,8 @@ Kind = Literal["messages", "changes"]
 class ReadTask:
     """Read one source of a batch: a file, or `rows` that came another way.
 
-    `source` is what it is called in `rejected`, `order` decides which of two sources comes first. With `vocabulary` the
-    totals of messages are worked out.
+    `source` is its name, in rejected rows and for the order of sources. With `vocabulary` the totals of messages are
+    worked out.
     """
 
     store: Store
@@ -69,8 +68,6 @@ class ReadResult:
     id_type: str
     changes: SourceChanges | None
     rejected: list[RejectedRow]
-    seconds: float
-    n_bytes: int = 0
 
 
 #: What a source can be too broken for.
@@ -97,7 +94,7 @@ def _nothing_of(task: ReadTask, error: Exception) -> ReadResult:
     field = getattr(error, "field", None)
     rejected.add(task.source, 0, None, field, f"nothing of this source was used: {_said(error)}")
     none = np.empty(0, np.int64)
-    return ReadResult(task.source, task.kind, None, none, none, "string", None, list(rejected), 0.0)
+    return ReadResult(task.source, task.kind, None, none, none, "string", None, list(rejected))
 
 
 def _said(error: Exception) -> str:
@@ -132,7 +129,6 @@ def _check(task: ReadTask) -> None:
 
 
 def _read_source(task: ReadTask) -> ReadResult:
-    began = time.perf_counter()
     rejected = Rejected()
     table = _table(task, rejected)
     if task.kind == "changes":
@@ -146,16 +142,13 @@ def _read_source(task: ReadTask) -> ReadResult:
             id_type(changes.ids.type),
             changes,
             list(rejected),
-            time.perf_counter() - began,
         )
     segment, rows = _segment(task, table, rejected)
     ids = segment.messages.ids
     assert isinstance(ids, pa.Array)
-    name, size = None, 0
+    name = None
     if len(segment):
-        name, size = task.store.put_summed(
-            task.store.unique("segments", task.batch, task.part, ".arrow"), segment.write
-        )
+        name = task.store.put_summed(task.store.unique("segments", task.batch, task.part, ".arrow"), segment.write).name
     return ReadResult(
         task.source,
         task.kind,
@@ -165,8 +158,6 @@ def _read_source(task: ReadTask) -> ReadResult:
         id_type(ids.type),
         None,
         list(rejected),
-        time.perf_counter() - began,
-        size,
     )
 
 

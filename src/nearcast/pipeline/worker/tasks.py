@@ -24,6 +24,7 @@ from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks.base import Output, Stager
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest_entries import BatchFiles
+from nearcast.pipeline.store.state_cache import StateCache
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.batch_matcher import PartitionDelta
 from nearcast.pipeline.worker.partition import Partition
@@ -53,14 +54,14 @@ class PartitionRef:
 
 
 @dataclass
-class _Cached:
+class _CachedPartition:
     line: str
     version: int
     detected: int
     partition: Partition
 
 
-_cache: dict[tuple[Store, int], _Cached] = {}
+_cache: StateCache[_CachedPartition] = StateCache()
 #: How many batches a state may lie untouched before its memory is given back: others have taken it over.
 _KEPT_BATCHES = 2
 
@@ -77,27 +78,27 @@ def held(payloads: list[Any]) -> list[int]:
     near: list[int] = []
     for at, payload in enumerate(payloads):
         ref = payload.ref
-        known = _cache.get((ref.store, ref.number))
+        known = _cache.look(ref.store, ref.number)
         if known is not None and known.line == ref.line:
             (exact if known.version == ref.version else near).append(at)
     return exact + near
 
 
-def _state_of(ref: PartitionRef, router: Router) -> _Cached:
+def _state_of(ref: PartitionRef, router: Router) -> _CachedPartition:
     """Return the state of a partition as it is at the end of `ref`; it leaves the cache until it is put back."""
-    known = _cache.pop((ref.store, ref.number), None)
+    known = _cache.take(ref.store, ref.number)
     batches = [files.batch for files, _ in ref.history]
     usable = known is not None and known.line == ref.line and known.version in (ref.snapshot_batch, *batches)
     if known is None or not usable:
         partition = Partition.open(ref.number, ref.settings, ref.store.local(ref.snapshot))
-        known = _Cached(ref.line, ref.snapshot_batch, ref.snapshot_batch, partition)
+        known = _CachedPartition(ref.line, ref.snapshot_batch, ref.snapshot_batch, partition)
     for files, delta in ref.history:
         if files.batch > known.version:
             _replay(known, read_inputs(ref.store, files), PartitionDelta.read(ref.store.local(delta)), router)
     return known
 
 
-def _replay(known: _Cached, inputs: BatchInputs, delta: PartitionDelta, router: Router) -> None:
+def _replay(known: _CachedPartition, inputs: BatchInputs, delta: PartitionDelta, router: Router) -> None:
     remote = known.partition.remote_window
     if remote is not None:
         remote.begin_batch(delta.answers or {})
@@ -118,11 +119,9 @@ def _use_vocabulary(partition: Partition, inputs: BatchInputs) -> None:
         partition.use_vocabulary(inputs.vocabulary)
 
 
-def _keep(ref: PartitionRef, known: _Cached) -> None:
-    for key, other in list(_cache.items()):
-        if key[0] == ref.store and other.version < known.version - _KEPT_BATCHES:
-            del _cache[key]
-    _cache[ref.store, ref.number] = known
+def _keep(ref: PartitionRef, known: _CachedPartition) -> None:
+    _cache.drop(ref.store, lambda other: other.version < known.version - _KEPT_BATCHES)
+    _cache.put(ref.store, ref.number, known)
 
 
 # --- a batch ----------------------------------------------------------------------------------------------------
@@ -187,7 +186,6 @@ class StepResult:
     deliveries: int
     routed: int
     seconds: float
-    subscriptions: int
 
 
 def step_batch(task: StepTask) -> StepResult | OpenQuestions:
@@ -214,9 +212,8 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     delta = pickles.put(store, "deltas", batch, number, outcome.delta)
     keys = NamedKeys.of(outcome.keys, router.plan) if len(outcome.keys.word) else None
     _keep(task.ref, known)
-    n_subscriptions = len(known.partition.state.index)
     seconds = time.perf_counter() - began
-    return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds, n_subscriptions)
+    return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds)
 
 
 def _waiting(store: Store, batch: int, number: int, remote: RemoteWindow) -> OpenQuestions:
@@ -246,7 +243,7 @@ class SnapshotTask:
 def write_snapshot(task: SnapshotTask) -> str:
     """Return the name of the folder with the state of a partition."""
     ref = task.ref
-    newer = _cache.get((ref.store, ref.number))
+    newer = _cache.look(ref.store, ref.number)
     known = _state_of(ref, router_of(task.plan))
     ref.store.put_folder(task.name, known.partition.save)
     # The stream may have gone on meanwhile: then what is of use to it is kept.
