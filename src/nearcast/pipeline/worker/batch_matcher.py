@@ -12,6 +12,7 @@ import numpy as np
 from nearcast.indexes import Matches
 from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.store import pickles
+from nearcast.plans.base import answers_here
 from nearcast.topk.buffers.holders import NOBODY
 
 if TYPE_CHECKING:
@@ -116,9 +117,8 @@ class PartitionMatcher:
     def _first_in_common(self, matches: Matches, masks: NDArray[np.uint64]) -> Matches:
         """Leave out what another partition answers for; top-k subscriptions are kept, for they are at home here."""
         copies = self._state.by_slot["copies"][matches.slots]
-        both = copies & np.repeat(masks, np.diff(matches.start))
-        lowest = both & (~both + np.uint64(1))
-        kept = (copies == 0) | (lowest == np.uint64(1 << self._partition)) | self._is_topk(matches.slots)
+        routes = np.repeat(masks, np.diff(matches.start))
+        kept = (copies == 0) | answers_here(copies, routes, self._partition) | self._is_topk(matches.slots)
         return _filtered(matches, kept)
 
     def _is_topk(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:

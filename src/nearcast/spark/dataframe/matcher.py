@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast.columns import NO_TIME, Messages
+from nearcast.plans.base import answers_here
 from nearcast.spark.dataframe.stored_index import IndexFolder, IndexPart, MessageEncoder, SubscriptionTable
 from nearcast.spark.gc_freeze import freeze_once
 
@@ -225,8 +226,7 @@ def _deliveries(
         limit, time = directory.expires[number], encoded.messages.time[rows]
         kept &= (limit == NO_TIME) | (time < limit)
     if directory.copies is not None and encoded.route is not None:
-        both = encoded.route[rows] & directory.copies[number]
-        kept &= (both & (~both + np.uint64(1))) == np.uint64(1 << partition)  # the lowest bit of both
+        kept &= answers_here(directory.copies[number], encoded.route[rows], partition)
     if not kept.all():
         rows, number, score = rows[kept], number[kept], score[kept]
     time = encoded.messages.time[rows]
