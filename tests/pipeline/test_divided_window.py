@@ -14,10 +14,10 @@ from nearcast import Hub, Vocabulary
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore, InvalidInput
 from nearcast.geo import Space
-from nearcast.pipeline.divided_window.remote_window import Answer, Question
+from nearcast.pipeline.divided_window.remote_window import WindowAnswer, WindowQuestion
 from nearcast.pipeline.divided_window.window_part import aggregated
 from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.worker.tasks import forget_all
 from nearcast.topk.window.registry import LiveRows
 from nearcast.window import Window
@@ -50,7 +50,7 @@ def check(
     first = [world.subscription(id_) for id_ in ids[:8]]
     oracle = Oracle(Hub("earth" if earth else "plane", window=window))
     oracle.begin(first)
-    settings = Settings(
+    settings = PipelineSettings(
         Space.earth() if earth else Space.plane(),
         plan=plan,
         partitions=partitions,
@@ -138,7 +138,7 @@ def test_a_batch_that_failed_is_run_again(tmp_path):
     first = [world.subscription(id_) for id_ in range(1, 9)]
     oracle = Oracle(Hub("plane", window=20))
     oracle.begin(first)
-    settings = Settings(Space.plane(), plan="trigger", partitions=2, window=Window.of(20), window_parts=2)
+    settings = PipelineSettings(Space.plane(), plan="trigger", partitions=2, window=Window.of(20), window_parts=2)
     stream = Stream(tmp_path, settings, first)
     for batch in range(5):
         files = world.batch(20, 4, [*range(1, 13)])
@@ -170,17 +170,17 @@ class FailsAt(LocalRunner):
 def test_snapshots_of_homes_hold_no_message(tmp_path):
     settled = {"snapshot": 1.0, "forget": 1.0, "restart": 0.0}
     stream, reports = check(tmp_path, 5, "hash", 2, 3, Window.of(30), ("topk",), size=30, **settled)
-    manifest = stream.pipeline.standing.manifest
+    manifest = stream.pipeline.state.manifest
     for entry in manifest.partitions:
-        folder = stream.store.local(entry["snapshot"]) / "state" / "topk" / "messages"
+        folder = stream.store.local(entry.snapshot) / "state" / "topk" / "messages"
         assert len(np.load(folder / "time.npy")) == 0
         assert len(np.load(folder / "word.npy")) == 0
     held = []
-    for entry in manifest.more["windows"]:
-        assert entry["snapshot_batch"] == manifest.batch - 1
-        held.append(len(np.load(stream.store.local(entry["snapshot"]) / "messages" / "time.npy")))
+    for entry in manifest.windows:
+        assert entry.snapshot_batch == manifest.batch - 1
+        held.append(len(np.load(stream.store.local(entry.snapshot) / "messages" / "time.npy")))
     assert min(sum(report.messages for report in reports[:-1]), 30) <= sum(held)
-    assert len(manifest.more["batches"]) <= 6
+    assert len(manifest.batches) <= 6
 
 
 def test_a_change_of_vocabulary_asks_for_everybody(tmp_path):
@@ -192,7 +192,7 @@ def test_a_change_of_vocabulary_asks_for_everybody(tmp_path):
     hub = Hub("plane", window=25, vocabulary=rare)
     oracle = Oracle(hub)
     oracle.begin(rows)
-    settings = Settings(Space.plane(), plan="trigger", partitions=2, window=Window.of(25), window_parts=2)
+    settings = PipelineSettings(Space.plane(), plan="trigger", partitions=2, window=Window.of(25), window_parts=2)
     stream = Stream(tmp_path, settings, rows, rare)
     world = World(3)
     for batch in range(6):
@@ -225,14 +225,14 @@ def test_a_stream_keeps_the_number_of_parts_it_began_with(tmp_path):
 
 def test_only_a_window_is_divided():
     with pytest.raises(InvalidInput, match="2 parts, and there is none"):
-        Settings(Space.plane(), window_parts=2)
+        PipelineSettings(Space.plane(), window_parts=2)
 
 
 @pytest.mark.parametrize("by_time", [False, True])
 def test_the_best_of_all_parts_are_in_rank_order(by_time):
-    question = Question(("a",), b"", (0.0,), LiveRows(0, 10, NO_TIME), 3, 0.0)
-    one = Answer(np.array([4, 0]), np.array([0.5, 0.25]), np.array([1, 1]), 2)
-    other = Answer(np.array([1, 3]), np.array([0.5, 0.5]), np.array([9, 0]), 5)
+    question = WindowQuestion(("a",), b"", (0.0,), LiveRows(0, 10, NO_TIME), 3, 0.0)
+    one = WindowAnswer(np.array([4, 0]), np.array([0.5, 0.25]), np.array([1, 1]), 2)
+    other = WindowAnswer(np.array([1, 3]), np.array([0.5, 0.5]), np.array([9, 0]), 5)
     found = aggregated([{b"q": one}, {b"q": other}], {b"q": question}, by_time=by_time)[b"q"]
     assert found.row.tolist() == ([1, 4, 3] if by_time else [4, 3, 1])
     assert found.work == 7
@@ -240,7 +240,7 @@ def test_the_best_of_all_parts_are_in_rank_order(by_time):
 
 @pytest.mark.parametrize("window", [20, "5s"])
 def test_a_divided_window_stays_where_it_is_when_partitions_change(tmp_path, monkeypatch, window):
-    monkeypatch.setattr(test_rebalance, "Settings", partial(Settings, window_parts=2))
+    monkeypatch.setattr(test_rebalance, "PipelineSettings", partial(PipelineSettings, window_parts=2))
     stream = test_rebalance.Stream(tmp_path, 4, "trigger", 2, Window.of(window), ("topk",))
     for plan, partitions in (("hash", 3), ("prefix", 2), ("trigger", 1)):
         stream.run()
@@ -248,7 +248,7 @@ def test_a_divided_window_stays_where_it_is_when_partitions_change(tmp_path, mon
         stream.ask(plan, partitions)
         stream.run()
         assert len(stream.manifest().partitions) == partitions
-        assert len(stream.manifest().more["windows"]) == 2
+        assert len(stream.manifest().windows) == 2
         stream.restart()
         stream.pipeline.take_snapshots(stream.pipeline.write_snapshots())
         stream.run()

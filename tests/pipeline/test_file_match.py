@@ -15,7 +15,7 @@ from nearcast.files import read_table
 from nearcast.geo import Space
 from nearcast.pipeline import file_match
 from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.tables import Rejected
 from nearcast.window import Window
 from support.streams import World
@@ -54,7 +54,7 @@ def test_pieces_put_together_are_what_match_writes(files, nearcast, tmp_path, mo
     job = job_of(people, posts, None)
     folder = tmp_path / "work"
     folder.mkdir()
-    run = file_match.FileMatch(Settings(job.space, max_distance=5.0), LocalRunner(), folder, lambda *_: None)
+    run = file_match.FileMatch(PipelineSettings(job.space, max_distance=5.0), LocalRunner(), folder, lambda *_: None)
     out = tmp_path / f"found{suffix}"
     counts = _in_pieces(job, run, job.subscriptions.table(job.rejected), None, out)
     summary = json.loads(result.out)
@@ -80,7 +80,7 @@ def test_one_batch_of_top_k_is_what_match_tells_on_balance(files, nearcast, tmp_
     job = job_of(people, posts, Window.of(40))
     folder = tmp_path / "work"
     folder.mkdir()
-    settings = Settings(job.space, window=job.window, plan="trigger", partitions=3)
+    settings = PipelineSettings(job.space, window=job.window, plan="trigger", partitions=3)
     run = file_match.FileMatch(settings, LocalRunner(), folder, lambda *_: None)
     out = tmp_path / "found.parquet"
     counts = _in_order(job, run, job.subscriptions.table(job.rejected), None, out, Steps())

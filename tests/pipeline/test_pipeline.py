@@ -10,9 +10,9 @@ import pytest
 from nearcast import Hub, Vocabulary
 from nearcast.errors import NearcastError
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import Given, Pipeline
+from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.tasks import forget_all
@@ -45,7 +45,7 @@ class Stream:
         folder.mkdir(exist_ok=True)
         paths = write_files(folder, files)
         given = [
-            Given("messages" if name.startswith("messages") else "changes", name, str(path))
+            BatchSource("messages" if name.startswith("messages") else "changes", name, str(path))
             for name, path in paths.items()
         ]
         report = self.pipeline.run(batch, given, wall=wall)
@@ -68,7 +68,7 @@ def as_rows(deliveries):
 
 def settings_of(plan, partitions, *, window, earth=False, index="trigger"):
     space = Space.earth() if earth else Space.plane()
-    return Settings(space, plan=plan, partitions=partitions, window=window, index=index)
+    return PipelineSettings(space, plan=plan, partitions=partitions, window=window, index=index)
 
 
 def check(
@@ -288,7 +288,7 @@ def test_with_a_wall_clock_messages_lie_ahead_of_that(tmp_path):
     assert [3, 1] == [row[1] for row in in_order(tables)]
     assert [(0, "time"), (2, "time")] == [(row.row, row.field) for row in told]
     assert "from the future: more than 5m after the wall clock, which is 2026-01-01 00:00:00" in told[0].reason
-    assert stream.pipeline.standing.now == wall + 300_000_000
+    assert stream.pipeline.state.now == wall + 300_000_000
 
 
 def test_a_subscription_that_has_expired_is_a_rejected_change(tmp_path):
@@ -337,7 +337,7 @@ def test_a_file_that_cannot_be_read_is_rejected_and_stops_nothing(tmp_path):
     good.write_text('{"id": 1, "text": "w1", "x": 0.0, "y": 0.0}\n')
     bad.write_bytes(b"no Parquet at all")
     other.write_text("id,text\n1,w1\n")
-    given = [Given("messages", path.name, str(path)) for path in (bad, good, other)]
+    given = [BatchSource("messages", path.name, str(path)) for path in (bad, good, other)]
     report = stream.pipeline.run(0, given)
     assert (report.messages, report.deliveries, report.rejected) == (1, 1, 2)
     assert [(row.source, row.field) for row in rejected] == [("bad.parquet", None), ("other.csv", "x")]
@@ -352,11 +352,11 @@ def test_a_record_that_spoils_the_others_is_rejected_alone(tmp_path):
     foreign, separated = good % 3, "\x1e" + good % 4
     lines = [good % 1, deep, foreign.replace("}", ', "lon": 3.0}'), separated, "", good % 5]
     rows = pa.table({"position": pa.array(range(10, 16)), "line": lines})
-    report = stream.pipeline.run(0, [Given("messages", "topic/00000", rows=rows)])
+    report = stream.pipeline.run(0, [BatchSource("messages", "topic/00000", rows=rows)])
     assert (report.messages, report.deliveries) == (3, 3)
     assert sorted(row.row for row in rejected) == [11, 12, 14]
     rows = pa.table({"position": pa.array([16, 17]), "line": [(good % 6).replace("6", '"x"'), good % 7]})
-    report = stream.pipeline.run(1, [Given("messages", "topic/00000", rows=rows)])
+    report = stream.pipeline.run(1, [BatchSource("messages", "topic/00000", rows=rows)])
     assert (report.messages, report.rejected) == (1, 1)
 
 

@@ -11,10 +11,10 @@ from nearcast import Hub, Vocabulary
 from nearcast.errors import NearcastError
 from nearcast.files import read_table
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import Given, Pipeline
+from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.preparation.prepared_store import prepare
 from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.store import Store
 from nearcast.window import Window
@@ -49,7 +49,7 @@ def raw(tmp_path):
 
 
 def settings(**more):
-    return Settings(Space.earth(), window=Window.of(10), partitions=2, **more)
+    return PipelineSettings(Space.earth(), window=Window.of(10), partitions=2, **more)
 
 
 def test_raw_files_become_interchange_columns_with_what_was_rejected(raw, tmp_path):
@@ -85,7 +85,7 @@ def test_a_stream_begins_from_what_was_prepared(tmp_path):
     first = [world.subscription(id_) for id_ in range(1, 9)]
     raw = tmp_path / "raw.jsonl"
     raw.write_text("".join(json.dumps(row) + "\n" for row in first))
-    chosen = Settings(Space.plane(), window=Window.of(9), partitions=3, plan="trigger")
+    chosen = PipelineSettings(Space.plane(), window=Window.of(9), partitions=3, plan="trigger")
     prepare([raw], tmp_path / "store", chosen, LocalRunner())
     store = Store(str(tmp_path / "K"))
     pipeline = Pipeline(store, chosen, LocalRunner(), sink_of(str(tmp_path / "out"), store))
@@ -96,7 +96,7 @@ def test_a_stream_begins_from_what_was_prepared(tmp_path):
         files = {"messages-a": [world.message() for _ in range(8)]}
         path = tmp_path / f"{batch}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in files["messages-a"]))
-        pipeline.run(batch, [Given("messages", "messages-a", str(path))])
+        pipeline.run(batch, [BatchSource("messages", "messages-a", str(path))])
         parts = (tmp_path / "out").glob(f"part-{batch:08d}-*.parquet")
         found = [tuple(row[name] for name in COLUMNS) for part in parts for row in pq.read_table(part).to_pylist()]
         expected = [tuple(getattr(d, name) for name in COLUMNS) for d in oracle.run(files)]
@@ -130,7 +130,7 @@ def test_a_store_is_not_prepared_twice(raw, tmp_path):
 def test_a_stream_with_another_window_refuses_what_was_prepared(raw, tmp_path):
     prepare([raw], tmp_path / "store", settings(), LocalRunner())
     store = Store(str(tmp_path / "K"))
-    other = Settings(Space.earth(), window=Window.of(11), partitions=2)
+    other = PipelineSettings(Space.earth(), window=Window.of(11), partitions=2)
     pipeline = Pipeline(store, other, LocalRunner(), sink_of(str(tmp_path / "out"), store))
     with pytest.raises(NearcastError, match="window 10, not 11"):
         pipeline.begin_from(str(tmp_path / "store" / "nearcast"))

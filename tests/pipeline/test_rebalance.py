@@ -10,12 +10,13 @@ from nearcast import Hub, Vocabulary
 from nearcast.cli import main
 from nearcast.errors import InvalidInput, NearcastError
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import Given, Pipeline
+from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.driver.rebalance import REQUEST, ask, balance_after, is_uneven
 from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.manifest_entries import LoadBalance
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.tasks import forget_all
 from nearcast.tables import Rejected, subscriptions_table
@@ -61,7 +62,7 @@ class Stream:
         self.folder, self.random = folder, random.Random(seed)
         self.world, self.ids = World(seed, kinds=kinds, earth=earth), list(range(1, n + 5))
         space = Space.earth() if earth else Space.plane()
-        self.settings = Settings(space, plan=plan, partitions=partitions, window=window)
+        self.settings = PipelineSettings(space, plan=plan, partitions=partitions, window=window)
         first = [self.world.subscription(id_) for id_ in self.ids[:n]]
         self.oracle = Oracle(Hub("earth" if earth else "plane", window=window))
         self.oracle.begin(first)
@@ -91,7 +92,7 @@ class Stream:
         folder = self.folder / f"batch-{self.batch}"
         folder.mkdir(exist_ok=True)
         kinds = {name: "messages" if name.startswith("messages") else "changes" for name in files}
-        return [Given(kinds[name], name, str(path)) for name, path in write_files(folder, files).items()]
+        return [BatchSource(kinds[name], name, str(path)) for name, path in write_files(folder, files).items()]
 
     def run(self, files=None):
         """Run a batch and compare it with the hub's."""
@@ -173,7 +174,7 @@ def test_a_stream_goes_on_with_other_partitions(tmp_path, route, kinds):
         stream.run()
         assert not stream.store.exists(REQUEST)
         manifest = stream.manifest()
-        assert (manifest.plan["name"], len(manifest.partitions)) == (plan, partitions)
+        assert (manifest.plan.name, len(manifest.partitions)) == (plan, partitions)
         assert stream.pipeline.settings.partitions == partitions
         if stream.random.random() < 0.5:
             stream.restart()
@@ -198,15 +199,15 @@ def test_the_present_plan_is_learned_anew(tmp_path):
     stream.ask()
     stream.run()
     after = stream.manifest()
-    assert after.plan["name"] == "trigger"
+    assert after.plan.name == "trigger"
     assert len(after.partitions) == 3
-    assert before.plan["line"] != after.plan["line"]
-    assert before.plan["folder"] != after.plan["folder"]
+    assert before.plan.line != after.plan.line
+    assert before.plan.folder != after.plan.folder
     stream.run()
-    assert stream.manifest().plan["line"] == after.plan["line"]
+    assert stream.manifest().plan.line == after.plan.line
     stream.run()
     kept = set(stream.store.list())
-    still_used = {*before.more["recent"], before.vocabulary["folder"]}
+    still_used = {*before.recent, before.vocabulary.folder}
     assert not (kept & Manifests(stream.store).files_in_use(before)) - still_used
     assert not [name for name in kept if name.startswith(("exports", "shares"))]
 
@@ -247,7 +248,7 @@ def test_a_request_is_met_once_even_if_it_could_not_be_removed(tmp_path, monkeyp
         with pytest.raises(Broken):
             stream.pipeline.run(stream.batch, stream.given(files))
     assert stream.store.exists(REQUEST)
-    line = stream.manifest().plan["line"]
+    line = stream.manifest().plan.line
     stream.restart()
     assert not stream.store.exists(REQUEST)
     assert stream.pipeline.run(stream.batch, stream.given(files)) is None
@@ -258,7 +259,7 @@ def test_a_request_is_met_once_even_if_it_could_not_be_removed(tmp_path, monkeyp
     stream.batch += 1
     stream.rejected = stream.oracle.rejected
     stream.run()
-    assert stream.manifest().plan["line"] == line
+    assert stream.manifest().plan.line == line
 
 
 def test_a_request_that_cannot_be_met_is_noted_and_dropped(tmp_path):
@@ -266,7 +267,7 @@ def test_a_request_that_cannot_be_met_is_noted_and_dropped(tmp_path):
     stream.run()
     stream.store.put(REQUEST, lambda path: path.write_text(json.dumps({"id": "x", "plan": "by-moon"})))
     stream.run()
-    assert "by-moon" in stream.manifest().more["rebalance"]["refused"]
+    assert "by-moon" in stream.manifest().rebalance.refused
     assert not stream.store.exists(REQUEST)
     stream.run()
 
@@ -276,7 +277,7 @@ def test_ids_stay_what_they_are(tmp_path, ids, kind):
     """Whoever registered before a rebalance is known by the same id after it."""
     stream = Stream(tmp_path, 2, "hash", 3, None, ("within",))
     stream.ids = list(ids)
-    stream.pipeline.standing.manifest.more["id_types"][0] = kind
+    stream.pipeline.state.id_types = (kind, None)
     stream.run({"changes-a": [{"op": "subscribe", **stream.world.subscription(id_)} for id_ in ids]})
     stream.ask("trigger", 2)
     stream.run({})
@@ -294,14 +295,14 @@ def test_the_load_is_averaged_and_trusted_after_a_while():
         balance = balance_after(balance, [3.0, 1.0])
     assert not is_uneven(balance, 1.2)
     balance = balance_after(balance, [3.0, 1.0])
-    assert balance["seconds"] == pytest.approx([3.0, 1.0])
+    assert balance.seconds == pytest.approx([3.0, 1.0])
     assert is_uneven(balance, 1.4)
     assert not is_uneven(balance, 1.6)
     for _ in range(30):
         balance = balance_after(balance, [1.0, 1.0])
     assert not is_uneven(balance, 1.2)
-    assert balance_after(balance, [1.0])["batches"] == 1
-    assert not is_uneven({"seconds": [0.0, 0.0], "batches": 50}, 1.0)
+    assert balance_after(balance, [1.0]).batches == 1
+    assert not is_uneven(LoadBalance((0.0, 0.0), 50), 1.0)
 
 
 def test_a_stream_of_uneven_load_is_balanced_by_itself(tmp_path):
@@ -310,11 +311,11 @@ def test_a_stream_of_uneven_load_is_balanced_by_itself(tmp_path):
     lines = []
     for _ in range(23):
         stream.run(stream.files(3, 0))
-        lines.append(stream.manifest().plan["line"])
+        lines.append(stream.manifest().plan.line)
     assert len(set(lines[:20])) == 1
     assert lines[20] != lines[19]
     assert len(set(lines[20:])) == 1
-    assert stream.manifest().more["rebalance"]["id"] == "load-19"
+    assert stream.manifest().rebalance.id == "load-19"
 
 
 # --- snapshots ----------------------------------------------------------------------------------------------------
@@ -337,17 +338,17 @@ def test_a_stream_goes_on_from_snapshots(tmp_path, plan, later):
     assert stream.pipeline.take_snapshots(snapshots)
     stream.run()
     manifest = stream.manifest()
-    assert [entry["snapshot_batch"] for entry in manifest.partitions] == [2, 2, 2]
-    assert [len(entry["deltas"]) for entry in manifest.partitions] == [later + 1] * 3
-    assert [files["batch"] for files in manifest.more["batches"]] == list(range(3, 4 + later))
-    assert (manifest.directory, manifest.more["directory_batch"]) == (snapshots.directory, 2)
-    assert manifest.plan["folder"] == snapshots.plan
-    assert not set(manifest.plan["growth"]) & old
+    assert [entry.snapshot_batch for entry in manifest.partitions] == [2, 2, 2]
+    assert [len(entry.deltas) for entry in manifest.partitions] == [later + 1] * 3
+    assert [files.batch for files in manifest.batches] == list(range(3, 4 + later))
+    assert (manifest.directory, manifest.directory_batch) == (snapshots.directory, 2)
+    assert manifest.plan.folder == snapshots.plan
+    assert not set(manifest.plan.growth) & old
     stream.run()
     stream.restart()
-    recent = set(manifest.more["recent"])
+    recent = set(manifest.recent)
     left = old & set(stream.store.list())
-    assert left <= recent | {manifest.vocabulary["folder"]}
+    assert left <= recent | {manifest.vocabulary.folder}
     for _ in range(3):
         stream.run()
     assert not stream.pipeline.take_snapshots(snapshots)
@@ -437,7 +438,7 @@ def test_the_command_leaves_a_request(stream, capsys):
         "was": {"plan": "trigger", "partitions": 2},
     }
     stream.run()
-    assert stream.manifest().plan["name"] == "space-first(2x3)"
+    assert stream.manifest().plan.name == "space-first(2x3)"
     assert len(stream.manifest().partitions) == 6
     assert run_command(capsys, stream.checkpoint)[0] == 0
     stream.run()

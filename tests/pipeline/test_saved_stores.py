@@ -10,10 +10,10 @@ import pytest
 
 from nearcast.errors import IncompatibleStore
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import Given, Pipeline
+from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.preparation.prepared_store import about_prepared, prepare
 from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.store import Store
@@ -22,7 +22,7 @@ from nearcast.window import Window
 from support.saved_damage import HARM, harmed
 from support.streams import World
 
-SETTINGS = Settings(Space.plane(), window=Window.of(9), partitions=2, plan="trigger")
+SETTINGS = PipelineSettings(Space.plane(), window=Window.of(9), partitions=2, plan="trigger")
 
 
 def pipeline_of(folder):
@@ -46,7 +46,7 @@ def run(pipeline, folder, world, batch):
     """Take a batch of messages and changes in."""
     messages = written(folder / f"m{batch}.jsonl", [world.message() for _ in range(6)])
     new = written(folder / f"c{batch}.jsonl", [{"op": "subscribe", **world.subscription(f"new{batch}")}])
-    pipeline.run(batch, [Given("messages", "messages", messages), Given("changes", "changes", new)])
+    pipeline.run(batch, [BatchSource("messages", "messages", messages), BatchSource("changes", "changes", new)])
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ def needed_by_the_last_batch(checkpoint):
     """Return all files that a restart reads: the newest segments, beside those since the snapshot, only rebalancing."""
     manifests = Manifests(Store(str(checkpoint / "K")))
     last = manifests.last()
-    read = {name for files in last.more["batches"] for name in files["segments"]}
-    unread = set(last.more["recent"]) - read
+    read = {name for files in last.batches for name in files.segments}
+    unread = set(last.recent) - read
     state = [name for name in manifests.files_in_use(last) if not name.startswith("_") and name not in unread]
     paths = [checkpoint / "K" / name for name in [*state, f"manifests/{last.batch:08d}.json"]]
     found = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
@@ -93,9 +93,9 @@ def opened(checkpoint):
 
     pipeline = pipeline_of(checkpoint)
     pipeline.resume()
-    router = router_of(pipeline.standing.plan_ref)
-    for number in range(len(pipeline.standing.manifest.partitions)):
-        _state_of(pipeline.standing.partition_ref(number), router)
+    router = router_of(pipeline.state.plan_ref)
+    for number in range(len(pipeline.state.manifest.partitions)):
+        _state_of(pipeline.state.partition_ref(number), router)
 
 
 def test_damage_to_any_file_of_a_checkpoint_is_named(checkpoint):
@@ -141,7 +141,20 @@ def test_a_stream_goes_on_from_a_whole_checkpoint(checkpoint):
     pipeline = pipeline_of(checkpoint)
     assert pipeline.resume()
     run(pipeline, checkpoint, World(7, with_times=False), 3)
-    assert 3 == pipeline.standing.manifest.batch
+    assert 3 == pipeline.state.manifest.batch
+
+
+def test_a_batch_that_fails_changes_nothing_in_the_manifest_before_it(prepared, tmp_path, monkeypatch):
+    """A manifest is a value: a batch under way makes another one, and one that fails leaves none."""
+    pipeline = pipeline_of(tmp_path)
+    pipeline.begin_from(str(prepared / "nearcast"))
+    manifest = pipeline.state.manifest
+    before = manifest.to_bytes()
+    monkeypatch.setattr(Pipeline, "_commit", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
+    with pytest.raises(OSError, match="the disk is full"):
+        run(pipeline, tmp_path, World(8, with_times=False), 0)
+    assert before == manifest.to_bytes()
+    assert [-1] == pipeline.manifests.batches()
 
 
 def test_files_are_on_disk_before_the_manifest_names_them(prepared, tmp_path, monkeypatch):
@@ -165,9 +178,9 @@ def test_files_are_on_disk_before_the_manifest_names_them(prepared, tmp_path, mo
     run(pipeline, tmp_path, World(8, with_times=False), 0)
 
     at = calls.index(f"link {tmp_path / 'K' / 'manifests' / '00000000.json'}")
-    deltas = [each for entry in pipeline.standing.manifest.partitions for each in entry["deltas"]]
+    deltas = [each for entry in pipeline.state.manifest.partitions for each in entry.deltas]
     assert deltas
-    for name in [*deltas, *pipeline.standing.history[-1].segments]:
+    for name in [*deltas, *pipeline.state.history[-1].segments]:
         path = tmp_path / "K" / name
         hidden = [n for n, call in enumerate(calls[:at]) if Path(call).parent == path.parent]
         assert hidden, f"{name} was not synced before the manifest"

@@ -23,10 +23,11 @@ from nearcast.pipeline.sinks import (
     base,
     sink_of,
 )
-from nearcast.pipeline.store.manifest import Manifest, Manifests
+from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.store import Store, StoreError
 from nearcast.tables import Rejected
 from nearcast.tables.names import DELIVERY_SCHEMA
+from support.manifests import small_manifest
 
 FORMATS = ["parquet", "jsonl"]
 
@@ -256,7 +257,7 @@ def stream(root):
         sink.publish(last.batch, outputs)
     for batch in range(last.batch + 1 if last else 0, 2):
         staged = [sink.stager.stage(batch, p, [deliveries(10 * batch + p, 10 * batch + p + 3)]) for p in range(2)]
-        manifests.commit(Manifest(batch, outputs=staged))
+        manifests.commit(small_manifest(batch, outputs=tuple(staged)))
         sink.publish(batch, staged)
 
 
@@ -362,12 +363,12 @@ def test_what_workers_get_is_small(store, tmp_path):
 
 def test_staged_files_last_as_long_as_their_manifest(store):
     sink, manifests = sink_of("memory", store), Manifests(store)
-    kept = Manifest(1, outputs=[sink.stage(1, 0, [deliveries(0, 2)])])
+    kept = small_manifest(1, outputs=(sink.stage(1, 0, [deliveries(0, 2)]),))
     given_up = sink.stage(1, 0, [deliveries(0, 2)])
     assert manifests.sweep([kept]) == [given_up["staged"]]
     sink.publish(1, kept.outputs)
     manifests.verify(kept)
-    assert manifests.sweep([Manifest(2)]) == [kept.outputs[0]["staged"]]
+    assert manifests.sweep([small_manifest(2)]) == [kept.outputs[0]["staged"]]
 
 
 # --- which sink is meant -------------------------------------------------------------------------------------------

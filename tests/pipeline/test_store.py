@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,20 @@ from nearcast.pipeline.store import remote_place
 from nearcast.pipeline.store import store as store_module
 from nearcast.pipeline.store.checkpoint_report import inspect_checkpoint
 from nearcast.pipeline.store.manifest import Manifest, Manifests
+from nearcast.pipeline.store.manifest_entries import (
+    BatchFiles,
+    LoadBalance,
+    PartitionEntry,
+    PlanEntry,
+    RebalanceNote,
+    VocabularyEntry,
+    WindowEntry,
+)
 from nearcast.pipeline.store.remote_place import RemotePlace
+from nearcast.pipeline.store.state_format import STATE_FORMAT
 from nearcast.pipeline.store.store import Store, StoreConflict, StoreError, batch_of
+from nearcast.saved_files.contents import signed
+from support.manifests import small_manifest
 from support.waiting import join, run, wait_until
 
 CRASHED = 9
@@ -273,14 +285,14 @@ def test_places_that_nobody_knows(monkeypatch):
 
 
 def manifest_of(batch, **more):
-    fields = {
+    given = {
         "fingerprint": {"space": "earth", "window": 1000, "analyzer": {"language": "english", "stem": True}},
         "query_id": "q1",
         "next_step": 10 * batch,
         "counts": {"messages": 5, "deliveries": 7},
         "seconds": 0.25,
     }
-    return Manifest(batch, **(fields | more))
+    return small_manifest(batch, **(given | more))
 
 
 def test_manifests_come_back(store):
@@ -298,11 +310,41 @@ def test_manifests_come_back(store):
     assert manifests.batches() == [10, 100_000_000]
 
 
-def test_unknown_keys_survive():
-    data = manifest_of(1, more={"rebalanced": {"at": 3}, "plans": ["x"]}).to_bytes()
-    read = Manifest.from_bytes(data)
-    assert read.more == {"rebalanced": {"at": 3}, "plans": ["x"]}
-    assert read.to_bytes() == data
+def test_every_field_comes_back_in_its_type():
+    """A manifest is one value: what is read equals what was written, in every field."""
+    whole = manifest_of(
+        1,
+        plan=PlanEntry("trigger", 2, "plans/00000001-1f2e3d4c", ("growth/00000001-1f2e3d4c",), "line"),
+        partitions=(PartitionEntry("snapshots/00000001-1f2e3d4c", 0, ("deltas/00000001-1f2e3d4c",)),),
+        windows=(WindowEntry(None, -1), WindowEntry("windows/00000001-1f2e3d4c", 1)),
+        batches=(BatchFiles(1, ("a", "b"), "s", None, None, 7, 8, beat=9),),
+        id_types=("int64", None),
+        recent=("a", "b"),
+        outputs=({"staged": "x", "final": None, "rows": 1},),
+        load=({"seconds": 0.5, "messages": 9},),
+        balance=LoadBalance((0.5, 0.25), 3),
+        rebalance=RebalanceNote("x", refused="why"),
+        sizes={"a": 1},
+    )
+    read = Manifest.from_bytes(whole.to_bytes())
+    assert whole == read
+    assert whole.to_bytes() == read.to_bytes()
+    defaults = manifest_of(1)
+    kept = {"batch", "vocabulary", "directory", "directory_batch", "fingerprint", "query_id", "next_step", "now"}
+    kept |= {"counts", "seconds"}
+    assert [] == [
+        each.name
+        for each in fields(Manifest)
+        if each.name not in kept and getattr(whole, each.name) == getattr(defaults, each.name)
+    ]
+
+
+def test_a_manifest_with_other_fields_is_refused():
+    """A field that is unknown, or lacks, is of no version that writes this format."""
+    content = {"format": STATE_FORMAT, **manifest_of(1).to_json()}
+    for changed in (content | {"more": 1}, {name: each for name, each in content.items() if name != "batch"}):
+        with pytest.raises(IncompatibleStore, match="is damaged: its fields are others"):
+            Manifest.from_bytes(signed(changed))
 
 
 def test_a_manifest_that_was_cut_off_or_edited_is_refused(here):
@@ -324,7 +366,7 @@ def test_a_manifest_of_another_version_or_batch(here):
     manifests = Manifests(here)
     content = json.loads(manifest_of(1).to_bytes())
     here.commit("manifests/00000001.json", json.dumps({**content, "format": 99}).encode())
-    with pytest.raises(IncompatibleStore, match="has format 99, this version reads 2; go on with the version"):
+    with pytest.raises(IncompatibleStore, match="has format 99, this version reads 3; go on with the version"):
         manifests.last()
     here.commit("manifests/00000002.json", manifest_of(3).to_bytes())
     with pytest.raises(IncompatibleStore, match="it is that of batch 3"):
@@ -354,14 +396,13 @@ def test_other_settings_are_refused_by_name(here):
         manifests.check(sized, begun | {"plan": {"grid": (4, 4), "name": "hash"}})
 
 
-def a_batch(store, batch, previous=None):
+def a_batch(store, batch):
     """Write the files of a batch and its manifest."""
     delta = store.unique("deltas", batch, 0, ".npz")
     snapshot = store.unique("snapshots", batch, 0)
     sizes = {delta: store.put(delta, _in_pieces)}
     store.put_folder(snapshot, lambda folder: [_in_pieces(folder / name) for name in ("a", "b")])
-    partition = {"snapshot": snapshot, "snapshot_batch": batch, "deltas": [delta]}
-    manifest = manifest_of(batch, partitions=[partition], sizes=sizes, more={"kept": previous})
+    manifest = manifest_of(batch, partitions=(PartitionEntry(snapshot, batch, (delta,)),), sizes=sizes)
     Manifests(store).commit(manifest)
     return manifest
 
@@ -376,7 +417,7 @@ def _in_pieces(path):
 
 def test_what_is_named_is_verified(store):
     manifests, manifest = Manifests(store), a_batch(store, 1)
-    delta, snapshot = manifest.partitions[0]["deltas"][0], manifest.partitions[0]["snapshot"]
+    delta, snapshot = manifest.partitions[0].deltas[0], manifest.partitions[0].snapshot
     assert manifests.files_in_use(manifest) == {delta, snapshot}
     manifests.verify(manifest)
     store.put(delta, content(b"short"))
@@ -399,7 +440,7 @@ def test_sweeping(store):
     handed = store.unique("staged", 2, 0, ".parquet")
     for name in (in_the_making, left_over, snapshot_in_the_making, handed, "rebalance.json"):
         store.put(name, content(b""))
-    second = replace(second, outputs=[{"staged": handed, "final": None, "rows": 1}])
+    second = replace(second, outputs=({"staged": handed, "final": None, "rows": 1},))
     used = {manifest.batch: manifests.files_in_use(manifest) for manifest in (first, second)}
     always = {"rebalance.json", "manifests/00000001.json", "manifests/00000002.json"}
 
@@ -424,7 +465,7 @@ def two_batches(root):
         manifests.forget_before(last.batch)
     manifests.sweep([last] if last else [], at_start=True)
     for batch in range(last.batch + 1 if last else 1, 3):
-        last = a_batch(store, batch, previous=None)
+        last = a_batch(store, batch)
         manifests.forget_before(batch)
         manifests.sweep([last])
 
@@ -494,7 +535,7 @@ def commit_for_ever(root):
     batch = last.batch if last else -1
     while True:
         batch += 1
-        manifests.commit(manifest_of(batch, more={"ballast": "x" * 100_000}))
+        manifests.commit(manifest_of(batch, query_id="x" * 100_000))
 
 
 def test_kill_9_leaves_whole_manifests(here):
@@ -596,10 +637,10 @@ def checkpoint_at(folder):
         last,
         batch=8,
         now=1_700_000_000_000_000,
-        plan={"name": "trigger", "file": None},
-        vocabulary={"version": "v1"},
-        segments=[{"name": segment, "batch": 7, "first_row": 0, "rows": 12, "first_step": 0}],
-        load=[{"seconds": 0.5, "messages": 9}],
+        plan=PlanEntry("trigger", 1, "", (), "a line"),
+        vocabulary=VocabularyEntry("v1", ""),
+        recent=(segment,),
+        load=({"seconds": 0.5, "messages": 9},),
     )
     Manifests(store).commit(last)
     (folder / "spark").mkdir()
@@ -613,7 +654,7 @@ def test_inspecting(tmp_path):
     assert json.loads(json.dumps(found)) == found
     assert found["batch"] == 8
     assert found["batches_kept"] == [6, 7, 8]
-    assert found["plan"] == {"name": "trigger", "partitions": 1, "file": None}
+    assert found["plan"] == {"name": "trigger", "partitions": 1, "folder": "", "growth": [], "line": "a line"}
     assert found["counts"] == {"subscriptions": 0, "messages": 5, "changes": 0, "deliveries": 7, "rejected": 0}
     assert found["files"] == {"deltas": 1, "segments": 1, "snapshots": 1}
     assert found["settings"] == last.fingerprint
@@ -623,10 +664,10 @@ def test_inspecting(tmp_path):
     (partition,) = found["partitions"]
     assert partition == {
         "partition": 0,
-        "snapshot": last.partitions[0]["snapshot"],
+        "snapshot": last.partitions[0].snapshot,
         "snapshot_batch": 7,
         "snapshot_bytes": 60,
-        "deltas": last.partitions[0]["deltas"],
+        "deltas": list(last.partitions[0].deltas),
         "delta_bytes": 30,
         "messages": 9,
         "seconds": 0.5,
@@ -658,7 +699,7 @@ def test_the_command(nearcast, tmp_path):
     lines = ran.out.splitlines()
     assert "plan          trigger, 1 partition" in lines
     assert "time          2023-11-14T22:13:20Z" in lines
-    snapshot = last.partitions[0]["snapshot"]
+    snapshot = last.partitions[0].snapshot
     assert lines[-1] == (
         f"partition 0: {snapshot} of batch 7 (60 bytes), 1 delta (30 bytes), 9 messages in 0.500 s (100%)"
     )

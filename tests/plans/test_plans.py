@@ -18,6 +18,7 @@ from nearcast.geo import Regions, Space
 from nearcast.indexes import create
 from nearcast.model import Similar, TopK
 from nearcast.plans import ANY_CELL, ANY_WORD, Grid, Keys, Routes, learn, open_plan, parse_spec
+from nearcast.plans.base import answers_here
 from nearcast.plans.copies import KeywordPlan, PrefixPlan
 from nearcast.plans.grid import best_cut, cut_space
 from nearcast.plans.measure import measure
@@ -557,3 +558,12 @@ def test_a_damaged_plan_is_refused(tmp_path):
     (tmp_path / "plan.npz").write_bytes(b"no")
     with pytest.raises(IncompatibleStore, match="missing or damaged"):
         open_plan(tmp_path)
+
+
+def test_of_all_partitions_that_could_deliver_a_match_the_lowest_does():
+    """Whatever copies there are and wherever a message goes, exactly one partition in common answers."""
+    rng = np.random.default_rng(1)
+    copies, routes = rng.integers(1, 16, 200).astype(np.uint64), rng.integers(0, 16, 200).astype(np.uint64)
+    answers = np.stack([answers_here(copies, routes, partition) for partition in range(4)])
+    in_common = [[p for p in range(4) if int(c & r) >> p & 1] for c, r in zip(copies, routes, strict=True)]
+    assert [each[:1] for each in in_common] == [np.flatnonzero(column).tolist() for column in answers.T]

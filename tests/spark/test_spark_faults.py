@@ -395,8 +395,9 @@ def test_a_worker_does_not_use_the_state_of_an_attempt_that_was_given_up(faulty,
         given_up = faulty.start(vocabulary=other)
         with pytest.raises(DriverEnded):
             given_up.wait(PATIENCE_S)
-    stale = dict(tasks._cache)
-    monkeypatch.setattr(tasks, "_cache", Restored(stale))
+    stale = dict(tasks._cache._states)
+    assert stale
+    monkeypatch.setattr(tasks._cache, "_states", Restored(stale))
     faulty.recovers()
 
 

@@ -114,7 +114,7 @@ class Running:
 
     def _note(self, progress):
         self.reports.append(progress.report)
-        self.beats.append(self.last.pipeline.standing.history[-1].beat)
+        self.beats.append(self.last.pipeline.state.history[-1].beat)
 
     def parts(self, batch):
         return parts_of(self.out, batch)

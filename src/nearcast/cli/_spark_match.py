@@ -28,7 +28,7 @@ def match_on_spark(
 ) -> dict[str, Any]:
     """Match everything into `out`; return the counts."""
     from nearcast.pipeline.file_match import FileMatch
-    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.settings import PipelineSettings
     from nearcast.plans import parse_spec
     from nearcast.spark.runner import SparkRunner
     from nearcast.spark.session import session
@@ -42,7 +42,7 @@ def match_on_spark(
     spark = session(master or f"local[{job.threads},4]")
     parts = partitions or spark.sparkContext.defaultParallelism
     parse_spec(plan, parts)
-    settings = Settings(
+    settings = PipelineSettings(
         job.space, index=job.index, window=job.window, max_distance=job.max_distance, plan=plan, partitions=parts
     )
     given = None if vocabulary is None else Vocabulary.from_parquet(vocabulary)

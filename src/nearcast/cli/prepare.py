@@ -38,7 +38,7 @@ def prepare(
     from nearcast.files import read_batches
     from nearcast.pipeline.preparation.prepared_store import prepare as run
     from nearcast.pipeline.preparation.prepared_store import raw_files
-    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.settings import PipelineSettings
     from nearcast.plans import parse_spec
     from nearcast.spark.runner import SparkRunner
     from nearcast.spark.session import session
@@ -63,7 +63,7 @@ def prepare(
         spark = session(master)
         parts = partitions or spark.sparkContext.defaultParallelism
         parse_spec(plan, parts)
-        settings = Settings(
+        settings = PipelineSettings(
             where, window=chosen, max_distance=max_distance, plan=plan, partitions=parts, renames=renames
         )
         about = run(raw, out, settings, SparkRunner(spark), vocabulary=words, on_step=steps.begin)

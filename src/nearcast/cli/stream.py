@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Group
 
-    from nearcast.spark.stream import Progress, Stream
+    from nearcast.spark.stream import BatchProgress, Stream
     from nearcast.text import Vocabulary
 
 #: Batches that a terminal shows.
@@ -237,7 +237,7 @@ class _Live:
         self._as_json = as_json
         self._console = stderr()
         self._live: Any = None
-        self._last: list[Progress] = []
+        self._last: list[BatchProgress] = []
         self._title = ""
         self.messages = self.deliveries = self.rejected = self.batches = 0
         self._began = time.perf_counter()
@@ -262,7 +262,7 @@ class _Live:
         if self._live is not None:
             self._live.update(self._drawn())
 
-    def add(self, progress: Progress) -> None:
+    def add(self, progress: BatchProgress) -> None:
         """Show a batch."""
         report = progress.report
         self.batches += 1
@@ -314,11 +314,11 @@ class _Live:
         )
 
 
-def _rate(progress: Progress) -> float:
+def _rate(progress: BatchProgress) -> float:
     return progress.report.messages / max(progress.report.seconds, 1e-9)
 
 
-def _lag(progress: Progress) -> str:
+def _lag(progress: BatchProgress) -> str:
     return "" if progress.lag is None else f"{progress.lag:.1f} s"
 
 
@@ -328,7 +328,7 @@ def _bars(load: list[dict[str, Any]]) -> str:
     return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * each["seconds"] / most))] for each in load)
 
 
-def _line(progress: Progress) -> str:
+def _line(progress: BatchProgress) -> str:
     report = progress.report
     busiest = max((each["seconds"] for each in report.load), default=0.0)
     return (
@@ -338,7 +338,7 @@ def _line(progress: Progress) -> str:
     )
 
 
-def _as_json(progress: Progress) -> dict[str, Any]:
+def _as_json(progress: BatchProgress) -> dict[str, Any]:
     report = progress.report
     return {
         "batch": report.batch,

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from nearcast.demo.city import City
-    from nearcast.spark.stream import Progress
+    from nearcast.spark.stream import BatchProgress
 
 #: Files the evening comes in; each is a batch of the stream.
 FILES = 10
@@ -25,7 +25,9 @@ def has_spark() -> bool:
     return find_spec("pyspark") is not None
 
 
-def stream_evening(city: City, say: Callable[[str], None], show: Callable[[Progress], None]) -> tuple[pa.Table, float]:
+def stream_evening(
+    city: City, say: Callable[[str], None], show: Callable[[BatchProgress], None]
+) -> tuple[pa.Table, float]:
     """Let the evening go through a stream; return what it delivered, and how long its batches after the first took."""
     from nearcast.spark.session import session, warm
     from nearcast.spark.stream import stream
@@ -36,7 +38,7 @@ def stream_evening(city: City, say: Callable[[str], None], show: Callable[[Progr
     warm(spark)
     seconds: list[float] = []
 
-    def note(progress: Progress) -> None:
+    def note(progress: BatchProgress) -> None:
         seconds.append(progress.report.seconds)
         show(progress)
 

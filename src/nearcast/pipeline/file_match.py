@@ -22,9 +22,9 @@ from nearcast.engine.snapshot import open_files, save_files
 from nearcast.files import DeliveryWriter, united
 from nearcast.indexes import create
 from nearcast.pipeline.batch.partition_deliveries import as_schema, id_type, merged, schema_of
-from nearcast.pipeline.batch.segments import Segment
-from nearcast.pipeline.driver.pipeline import Given, Pipeline
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.batch.segments import MessageSegment
+from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks.files import FileSink
 from nearcast.pipeline.store.store import Store
 from nearcast.tables import Rejected, RejectedRow, read_messages, read_subscriptions
@@ -41,16 +41,16 @@ OnStep = Callable[[str, int | None], object]
 
 
 @dataclass(frozen=True)
-class Piece:
+class EncodeTask:
     """Encode a piece of the messages, which lies in an Arrow file."""
 
-    settings: Settings
+    settings: PipelineSettings
     rows: str
     segment: str
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodeResult:
     """What a piece holds: how many good messages, when the last of them comes, its words by document."""
 
     messages: int
@@ -61,7 +61,7 @@ class Encoded:
     rejected: list[RejectedRow]
 
 
-def encode_piece(task: Piece) -> Encoded:
+def encode_piece(task: EncodeTask) -> EncodeResult:
     """Read a piece and write its good messages as a segment."""
     with pa.memory_map(task.rows) as file:
         table = pa.ipc.open_file(file).read_all()
@@ -72,15 +72,15 @@ def encode_piece(task: Piece) -> Encoded:
     )
     vocabulary.learn(messages.term_start, messages.terms)
     words = vocabulary.table.words()
-    Segment(replace(messages, attributes=None), words).write(Path(task.segment))
+    MessageSegment(replace(messages, attributes=None), words).write(Path(task.segment))
     assert isinstance(messages.ids, pa.Array)
     kind = id_type(messages.ids.type)
     last = int(messages.time.max(initial=NO_TIME))
-    return Encoded(len(messages), last, words, vocabulary.df_by_term, kind, list(rejected))
+    return EncodeResult(len(messages), last, words, vocabulary.df_by_term, kind, list(rejected))
 
 
 @dataclass(frozen=True)
-class Match:
+class MatchTask:
     """Match a piece against all subscriptions, from this step and event time on."""
 
     state: str
@@ -91,10 +91,10 @@ class Match:
     id_types: tuple[str, str]
 
 
-def match_piece(task: Match) -> int:
+def match_piece(task: MatchTask) -> int:
     """Write the part of the answer that a piece is; return how many deliveries that are."""
     state = _state(task.state)
-    segment = Segment.read(Path(task.segment))
+    segment = MessageSegment.read(Path(task.segment))
     messages = segment.messages
     totals = None
     if state.needs_totals:
@@ -104,13 +104,13 @@ def match_piece(task: Match) -> int:
     clock = np.maximum.accumulate(np.maximum(messages.time, task.now)) if len(messages) else messages.time
     matches = engine.without_expired(state, matches, clock)
     steps = np.arange(task.first_step, task.first_step + len(messages))
-    told = MatchDeliveries(matches, messages.ids, clock, steps, state.ids.snapshot(), state.vocabulary.version)
+    deliveries = MatchDeliveries(matches, messages.ids, clock, steps, state.ids.snapshot(), state.vocabulary.version)
     schema = schema_of(*task.id_types)
     with DeliveryWriter(task.out) as writer:
         writer.write(schema.empty_table())
-        for first in range(0, len(told), 1 << 20):
-            writer.write(as_schema(told.to_table(first, min(first + (1 << 20), len(told))), schema))
-    return len(told)
+        for first in range(0, len(deliveries), 1 << 20):
+            writer.write(as_schema(deliveries.to_table(first, min(first + (1 << 20), len(deliveries))), schema))
+    return len(deliveries)
 
 
 _states: dict[str, engine.State] = {}
@@ -127,7 +127,7 @@ def _state(folder: str) -> engine.State:
 class FileMatch:
     """One run of the command, in a folder of its own that is removed afterwards."""
 
-    def __init__(self, settings: Settings, runner: Runner, folder: Path, on_step: OnStep):
+    def __init__(self, settings: PipelineSettings, runner: Runner, folder: Path, on_step: OnStep):
         self.settings, self.runner, self.folder = settings, runner, folder
         self._on_step = on_step
 
@@ -143,8 +143,8 @@ class FileMatch:
         """Return the parts of the answer in order, and the counts."""
         pieces = self._pieces(messages)
         self._on_step("reading messages", None)
-        tasks = [Piece(self.settings, str(path), str(path.with_suffix(".segment"))) for path in pieces]
-        encoded: list[Encoded] = self.runner.map(encode_piece, tasks)
+        tasks = [EncodeTask(self.settings, str(path), str(path.with_suffix(".segment"))) for path in pieces]
+        encoded: list[EncodeResult] = self.runner.map(encode_piece, tasks)
         first = 0
         for each in encoded:
             rejected.extend(each.rejected)
@@ -161,7 +161,7 @@ class FileMatch:
         now: int = NO_TIME
         for at, (task, each) in enumerate(zip(tasks, encoded, strict=True)):
             out = self.folder / f"part-{at:05d}{suffix}"
-            matches.append(Match(str(self.folder / "state"), task.segment, str(out), first, now, kinds))
+            matches.append(MatchTask(str(self.folder / "state"), task.segment, str(out), first, now, kinds))
             first, now = first + each.messages, max(now, each.last_time)
         self._on_step("matching messages", len(matches))
         counts["deliveries"] = sum(self.runner.map(match_piece, matches))
@@ -188,12 +188,12 @@ class FileMatch:
         n_messages = n_deliveries = batch = 0
         self._on_step("matching messages", None)
         for table in _of_size(messages, BATCH):
-            report = pipeline.run(batch, [Given("messages", "messages", rows=table)])
+            report = pipeline.run(batch, [BatchSource("messages", "messages", rows=table)])
             assert report is not None
             n_messages, n_deliveries, batch = n_messages + report.messages, n_deliveries + report.deliveries, batch + 1
         return {
             "messages": n_messages,
-            "subscriptions": len(pipeline.standing.directory),
+            "subscriptions": len(pipeline.state.directory),
             "deliveries": n_deliveries,
             "vocabulary_version": snapshot.version,
         }
@@ -254,7 +254,7 @@ def _of_size(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
         yield united(waiting).combine_chunks()
 
 
-def _learned(encoded: list[Encoded]) -> Vocabulary:
+def _learned(encoded: list[EncodeResult]) -> Vocabulary:
     return Vocabulary.summed((each.words, each.df, each.messages) for each in encoded)
 
 

@@ -13,7 +13,7 @@ from nearcast.window import Window
 
 
 @dataclass(frozen=True)
-class Settings:
+class PipelineSettings:
     """How messages and subscriptions are read and matched; the same in every process of a stream.
 
     `max_distance` is for scored subscriptions that give none. `renames` is {new: old}, of columns on the way in.

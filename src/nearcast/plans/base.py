@@ -65,6 +65,17 @@ class Keys(NamedTuple):
         return cls((found_word - 1).astype(np.int32), (found_cell - 1).astype(np.int32), part.astype(np.int32))
 
 
+def answers_here(copies: NDArray[np.uint64], routes: NDArray[np.uint64], partition: int) -> NDArray[np.bool_]:
+    """Tell for which pairs of subscription and message a partition answers, that no two copies deliver the same.
+
+    Of the partitions that hold the subscription (bits of `copies`) and get the message (bits of `routes`), it is the
+    lowest one.
+    """
+    both = copies & routes
+    is_lowest: NDArray[np.bool_] = (both & (~both + np.uint64(1))) == np.uint64(1 << partition)
+    return is_lowest
+
+
 class Placement(NamedTuple):
     """Where subscriptions go, by subscription, and the keys that bring them their messages.
 

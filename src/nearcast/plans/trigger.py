@@ -44,7 +44,7 @@ _TRIED_SUBSCRIPTIONS, _TRIED_MESSAGES = 20_000, 1_000
 _TRIED_CUTS = 20
 
 
-class _Keyed(NamedTuple):
+class _SubscriptionKeys(NamedTuple):
     """The keys of subscriptions but for the partition: row `row[i]` needs `word[i]` in `cell[i]`.
 
     `is_wide` is by subscription: it has a shape that counts as everywhere.
@@ -110,16 +110,18 @@ class TriggerPlan(Plan):
         frequency = frequency_by_word(self._frequency, len(self.words))
         return needs_of(subscriptions, checked_weights(weights, self.words), thresholds, frequency)
 
-    def _keyed(self, subscriptions: Subscriptions, needs: Needs) -> _Keyed:
+    def _keyed(self, subscriptions: Subscriptions, needs: Needs) -> _SubscriptionKeys:
         shapes = shapes_of(subscriptions, needs, self.space)
         start, cell = self.grid.cells_of(shapes.box, _MOST_CELLS)
         need = np.repeat(shapes.need, np.diff(start))
         row = needs.row[need]
         is_wide = np.zeros(len(subscriptions), np.bool_)
         is_wide[row[cell == ANY_CELL]] = True
-        return _Keyed(row, needs.word[need], cell, is_wide)
+        return _SubscriptionKeys(row, needs.word[need], cell, is_wide)
 
-    def _choose_sets(self, subscriptions: Subscriptions, needs: Needs, keyed: _Keyed, sample: Messages) -> None:
+    def _choose_sets(
+        self, subscriptions: Subscriptions, needs: Needs, keyed: _SubscriptionKeys, sample: Messages
+    ) -> None:
         """Choose how many sets of words there are, and whether narrow subscriptions live by place."""
         hottest = self._hottest(needs, len(subscriptions))
         numbers = np.arange(len(subscriptions))
@@ -153,7 +155,7 @@ class TriggerPlan(Plan):
         return hottest
 
     def _homes(
-        self, subscriptions: Subscriptions, numbers: NDArray[np.int64], needs: Needs, keyed: _Keyed
+        self, subscriptions: Subscriptions, numbers: NDArray[np.int64], needs: Needs, keyed: _SubscriptionKeys
     ) -> NDArray[np.int32]:
         """Return the home of each subscription; sets of words lie evenly among the partitions."""
         home = homes_by_place(self._tree, subscriptions, numbers)

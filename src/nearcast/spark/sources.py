@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from nearcast.errors import InvalidInput
-from nearcast.pipeline.driver.pipeline import Given
+from nearcast.pipeline.driver.pipeline import BatchSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,25 +144,25 @@ def source_frame(spark: SparkSession, given: Any, kind: Kind, at_once: int | Non
 
 
 @dataclass(frozen=True)
-class Arrived:
+class BatchArrivals:
     """What a batch brought: its sources, the last beat of the clock, and when the newest of it came.
 
     `wall` is the wall clock when Spark began the batch, where the stream goes by it.
     """
 
-    given: list[Given]
+    given: list[BatchSource]
     beat: int | None
     newest: float | None
     wall: int | None = None
 
 
-def arrived(frame: DataFrame, roots: dict[str, str]) -> Arrived:
+def arrivals_of(frame: DataFrame, roots: dict[str, str]) -> BatchArrivals:
     """Collect what a batch brought; `roots` are the folders by kind, under which files are named."""
     names = [*COLUMNS, *([WALL] if WALL in frame.columns else [])]
     table = frame.select(*names).toArrow()
     columns = {name: table.column(name).to_pylist() for name in ("kind", "source", "position", "path", "length")}
     stamps = [each for each in table.column("arrived").to_pylist() if each is not None]
-    given: list[Given] = []
+    given: list[BatchSource] = []
     beat: int | None = None
     rows: dict[tuple[Kind, str], list[tuple[int, str]]] = {}
     texts = table.column("row").to_pylist()
@@ -172,15 +172,15 @@ def arrived(frame: DataFrame, roots: dict[str, str]) -> Arrived:
         elif columns["path"][at] is not None:
             path = local_path(columns["path"][at])
             name = _named(path, roots.get(kind, ""))
-            given.append(Given(kind, name, path, n_bytes=columns["length"][at]))
+            given.append(BatchSource(kind, name, path, n_bytes=columns["length"][at]))
         else:
             rows.setdefault((kind, columns["source"][at]), []).append((columns["position"][at], texts[at] or ""))
     for (kind, source), found in rows.items():
-        given.append(Given(kind, source, rows=_as_lines(found), n_bytes=sum(len(text) for _, text in found)))
+        given.append(BatchSource(kind, source, rows=_as_lines(found), n_bytes=sum(len(text) for _, text in found)))
     given.sort(key=lambda each: (each.kind, each.source))
     newest = max((stamp.timestamp() for stamp in stamps), default=None)
     wall = max(table.column(WALL).to_pylist(), default=None) if WALL in names else None
-    return Arrived(given, beat, newest, wall)
+    return BatchArrivals(given, beat, newest, wall)
 
 
 def _as_lines(found: list[tuple[int, str]]) -> pa.Table:

@@ -9,21 +9,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nearcast.errors import IncompatibleStore, InvalidInput, NearcastError
+from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.pipeline.driver.pipeline import Pipeline, Report
-from nearcast.pipeline.settings import Settings
 from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
 from nearcast.pipeline.store.store import Store
-from nearcast.plans import parse_spec
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.session import session, use_checkpoint
-from nearcast.spark.sources import arrived, source_frame, with_wall_clock
-from nearcast.tables import Rejected, space_of
-from nearcast.tables.time_limits import MaxAhead
+from nearcast.spark.sources import arrivals_of, source_frame, with_wall_clock
+from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
+from nearcast.tables import Rejected
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.window import Window
 
@@ -38,18 +36,12 @@ if TYPE_CHECKING:
 
 #: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
 SNAPSHOT_EVERY = 20
-#: How far messages may lie ahead of the wall clock, where it moves time and nothing else is said.
-WALL_MAX_AHEAD = "5m"
-#: Files or Kafka records that make a batch at most: a backlog is worked off in pieces.
-FILES_PER_BATCH, RECORDS_PER_BATCH = 100, 500_000
 
-Clock = Literal["event", "wall"]
-WindowMode = Literal["shared", "partitioned"]
-OnBatch = Callable[["Progress"], object]
+OnBatch = Callable[["BatchProgress"], object]
 
 
 @dataclass(frozen=True)
-class Progress:
+class BatchProgress:
     """What a batch did, and how far behind its input the stream is: seconds since the newest of it arrived."""
 
     report: Report
@@ -67,7 +59,7 @@ class Stream:
         #: Held while a batch runs: a stream stops between two of them.
         self._running = threading.Lock()
         self._error: BaseException | None = None
-        self._snapshots: _Background | None = None
+        self._snapshots: _SnapshotWriter | None = None
         self._is_stopping = False
 
     def _run(self, frame: DataFrame, batch: int) -> None:
@@ -84,16 +76,16 @@ class Stream:
         pipeline = self.pipeline
         if pipeline.query_id is None and self.query is not None:
             pipeline.query_id = str(self.query.id)
-        found = arrived(frame, self._roots)
+        found = arrivals_of(frame, self._roots)
         self._take_snapshots()
         report = pipeline.run(batch, found.given, beat=found.beat, wall=found.wall)
         if report is None:
             return
         if self._snapshots is None and pipeline.snapshots_due(SNAPSHOT_EVERY):
-            self._snapshots = _Background(pipeline)
+            self._snapshots = _SnapshotWriter(pipeline)
         if self._on_batch is not None:
             lag = None if found.newest is None else max(0.0, time.time() - found.newest)
-            self._on_batch(Progress(report, lag))
+            self._on_batch(BatchProgress(report, lag))
 
     def _take_snapshots(self) -> None:
         if self._snapshots is not None and self._snapshots.is_done:
@@ -143,7 +135,7 @@ class Stream:
             self._snapshots.join()
 
 
-class _Background:
+class _SnapshotWriter:
     """Snapshots of all partitions, written by a job beside the batches."""
 
     def __init__(self, pipeline: Pipeline):
@@ -214,96 +206,107 @@ def stream(
     partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
     all of them.
     """
-    spark = session() if spark is None else spark
-    checkpoint = str(checkpoint)
-    store = Store(f"{checkpoint.rstrip('/')}/nearcast")
-    prepared = None if not isinstance(subscriptions, (str, Path)) else _prepared(subscriptions)
-    table = _table(subscriptions)
-    n_partitions = partitions or spark.sparkContext.defaultParallelism
-    settings = Settings(
-        _space(prepared["space"] if prepared else space, table, sample),
-        analyzer=Analyzer() if analyzer is None else analyzer,
-        index=index,
-        window=None if window is None else Window.of(window),
-        max_distance=max_distance,
+    options = StreamOptions(
+        messages=messages,
+        subscriptions=subscriptions,
+        out=out,
+        checkpoint=str(checkpoint),
+        changes=changes,
+        window=window,
+        window_mode=window_mode,
         plan=plan,
-        partitions=n_partitions,
+        partitions=partitions,
+        trigger=trigger,
+        clock=clock,
+        max_ahead=max_ahead,
+        vocabulary=vocabulary,
+        space=space,
+        max_distance=max_distance,
+        analyzer=analyzer,
+        index=index,
         renames=renames or {},
-        window_parts=_window_parts(window_mode, n_partitions),
-    )
-    parse_spec(settings.plan, settings.partitions)
-    sink = sink_of(out, store)
-    rejected_sink = RejectedSink(sink.store.root if isinstance(sink, FileSink) else checkpoint)
-    claims = f"{store.root}/claims" if "://" not in store.root else None
-    runner = SparkRunner(spark)
-    is_by_wall = _is_by_wall(messages, clock)
-    pipeline = Pipeline(
-        store,
-        settings,
-        runner,
-        sink,
-        rejected_sink,
-        claims=claims,
+        sample=sample,
+        once=once,
+        at_once=at_once,
         rebalance_above=rebalance_above,
-        max_ahead=MaxAhead.of(WALL_MAX_AHEAD if max_ahead is None and is_by_wall else max_ahead),
     )
-    roots = {kind: str(each) for kind, each in (("messages", messages), ("changes", changes)) if _is_place(each)}
-    running = Stream(pipeline, roots, on_batch)
-    frame = _frame(spark, messages, changes, at_once)
-    if is_by_wall:
-        frame = with_wall_clock(spark, frame)
-    pipeline.query_id = _query_id(checkpoint)
-    if not pipeline.resume():
-        if pipeline.query_id is not None:
-            raise IncompatibleStore(
-                f"{checkpoint}/spark is there and {checkpoint}/nearcast is not: half of the checkpoint is missing;"
-                " bring it back, or begin anew with another checkpoint"
-            )
-        known = vocabulary if vocabulary is not None else Vocabulary().snapshot()
-        if prepared is not None:
-            pipeline.begin_from(f"{subscriptions}/nearcast")
-            if vocabulary is not None:
-                pipeline.use_vocabulary(vocabulary)
-        else:
-            running.rejected = pipeline.begin(table, known, sample=sample)
-    elif pipeline.query_id is None and pipeline.standing.manifest.query_id is not None:
-        raise IncompatibleStore(
-            f"{checkpoint}/nearcast is there and {checkpoint}/spark is not: half of the checkpoint is missing;"
-            " bring it back, or begin anew with another checkpoint"
-        )
-    elif vocabulary is not None:
-        pipeline.use_vocabulary(vocabulary)
-    running.query = _started(spark, running, frame, checkpoint, trigger, once=once)
+    return _start(options, session() if spark is None else spark, on_batch)
+
+
+def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None) -> Stream:
+    pipeline = _pipeline(options, spark)
+    running = Stream(pipeline, options.folders, on_batch)
+    frame = _frame(options, spark)
+    pipeline.query_id = _query_id(options.checkpoint)
+    if pipeline.resume():
+        _go_on(pipeline, options)
+    else:
+        running.rejected = _begin(pipeline, options)
+    running.query = _started(spark, running, frame, options)
     return running
 
 
-def _started(
-    spark: SparkSession, running: Stream, frame: DataFrame, checkpoint: str, trigger: str, *, once: bool
-) -> StreamingQuery:
-    use_checkpoint(spark, checkpoint)
-    writer = frame.writeStream.foreachBatch(running._run).option("checkpointLocation", f"{checkpoint}/spark")
-    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger)
+def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
+    store = options.store
+    settings = options.settings(spark.sparkContext.defaultParallelism)
+    sink = sink_of(options.out, store)
+    return Pipeline(
+        store,
+        settings,
+        SparkRunner(spark),
+        sink,
+        RejectedSink(sink.store.root if isinstance(sink, FileSink) else options.checkpoint),
+        claims=f"{store.root}/claims" if "://" not in store.root else None,
+        rebalance_above=options.rebalance_above,
+        max_ahead=options.ahead_limit,
+    )
+
+
+def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:
+    """Return messages, changes and, where the wall clock moves time, its beats as one streaming DataFrame."""
+    frame = source_frame(spark, options.messages, "messages", options.most_at_once)
+    if options.changes is not None:
+        frame = frame.unionByName(source_frame(spark, options.changes, "changes", options.most_at_once))
+    return with_wall_clock(spark, frame) if options.is_by_wall else frame
+
+
+def _go_on(pipeline: Pipeline, options: StreamOptions) -> None:
+    """Go on from a checkpoint, of which Spark's half must be there too once a batch of it ran."""
+    if pipeline.query_id is None and pipeline.state.manifest.query_id is not None:
+        raise _half_missing(options.checkpoint, there="nearcast", missing="spark")
+    if options.vocabulary is not None:
+        pipeline.use_vocabulary(options.vocabulary)
+
+
+def _begin(pipeline: Pipeline, options: StreamOptions) -> Rejected:
+    """Begin with the subscriptions given; return the rows of them that were not stored."""
+    if pipeline.query_id is not None:
+        raise _half_missing(options.checkpoint, there="spark", missing="nearcast")
+    if options.prepared is None:
+        known = Vocabulary().snapshot() if options.vocabulary is None else options.vocabulary
+        return pipeline.begin(options.table, known, sample=options.sample)
+    pipeline.begin_from(f"{options.subscriptions}/nearcast")
+    if options.vocabulary is not None:
+        pipeline.use_vocabulary(options.vocabulary)
+    return Rejected()
+
+
+def _half_missing(checkpoint: str, *, there: str, missing: str) -> IncompatibleStore:
+    return IncompatibleStore(
+        f"{checkpoint}/{there} is there and {checkpoint}/{missing} is not: half of the checkpoint is missing;"
+        " bring it back, or begin anew with another checkpoint"
+    )
+
+
+def _started(spark: SparkSession, running: Stream, frame: DataFrame, options: StreamOptions) -> StreamingQuery:
+    use_checkpoint(spark, options.checkpoint)
+    place = f"{options.checkpoint}/spark"
+    writer = frame.writeStream.foreachBatch(running._run).option("checkpointLocation", place)
+    writer = writer.trigger(availableNow=True) if options.once else writer.trigger(processingTime=options.trigger)
     with running._running:
         # The first batch waits until the query has a name to note.
         running.query = writer.start()
         return running.query
-
-
-def _is_by_wall(messages: Any, clock: Clock | None) -> bool:
-    """Tell whether the wall clock moves time, too."""
-    if clock not in (None, "event", "wall"):
-        raise InvalidInput(f"clock is {clock!r}; expected event or wall")
-    return clock == "wall" or (clock is None and str(messages).startswith("kafka://"))
-
-
-def _frame(spark: SparkSession, messages: Any, changes: Any, at_once: int | None) -> DataFrame:
-    """Return messages and changes as one streaming DataFrame."""
-    is_kafka = str(messages).startswith("kafka://")
-    most = at_once or (RECORDS_PER_BATCH if is_kafka else FILES_PER_BATCH)
-    frame = source_frame(spark, messages, "messages", most)
-    if changes is not None:
-        frame = frame.unionByName(source_frame(spark, changes, "changes", most))
-    return frame
 
 
 def _query_id(checkpoint: str) -> str | None:
@@ -315,44 +318,3 @@ def _query_id(checkpoint: str) -> str | None:
         return str(json.loads(place.read_bytes("metadata"))["id"])
     except (ValueError, KeyError):
         raise IncompatibleStore(f"{checkpoint}/spark/metadata is damaged; begin anew with another checkpoint") from None
-
-
-def _window_parts(mode: WindowMode, partitions: int) -> int:
-    if mode not in ("shared", "partitioned"):
-        raise InvalidInput(f"window_mode is {mode!r}; expected shared or partitioned")
-    return partitions if mode == "partitioned" else 0
-
-
-def _space(given: str | Space | None, subscriptions: pa.Table, sample: pa.Table | None) -> Space:
-    from nearcast.geo import Space
-
-    if isinstance(given, Space):
-        return given
-    names = [*subscriptions.column_names, *([] if sample is None else sample.column_names)]
-    return space_of(names, given)
-
-
-def _table(given: Any) -> pa.Table:
-    if isinstance(given, (str, Path)):
-        return pa.table({})
-    table: pa.Table = given if isinstance(given, pa.Table) else given.toArrow()
-    return table
-
-
-def _prepared(folder: str | Path) -> dict[str, Any]:
-    from nearcast.pipeline.preparation.prepared_store import about_prepared
-
-    about = about_prepared(folder)
-    if about is None:
-        raise InvalidInput(f"{folder} was not made by nearcast prepare; give a table or a DataFrame of subscriptions")
-    return about
-
-
-def _renamed(table: pa.Table, renames: dict[str, str]) -> pa.Table:
-    from nearcast.tables import rename_known
-
-    return rename_known(table, renames)
-
-
-def _is_place(given: Any) -> bool:
-    return isinstance(given, (str, Path)) and not str(given).startswith("kafka://")

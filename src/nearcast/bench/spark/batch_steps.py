@@ -10,9 +10,9 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearcast.pipeline.driver.pipeline import Given, Pipeline
+from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks.base import Stager
 from nearcast.pipeline.sinks.files import FileSink
 from nearcast.pipeline.store.store import Store
@@ -45,15 +45,15 @@ class TimedRunner(LocalRunner):
 
 def local_pipeline(given: Prepared, folder: Path, runner: LocalRunner, plan: str, partitions: int) -> Pipeline:
     """Return a pipeline in this process that has begun with the subscriptions."""
-    settings = Settings(given.space, window=given.window, plan=plan, partitions=partitions)
+    settings = PipelineSettings(given.space, window=given.window, plan=plan, partitions=partitions)
     pipeline = Pipeline(Store(str(folder / "K")), settings, runner, FileSink(str(folder / "out")))
     pipeline.begin(given.subscriptions, given.vocabulary, sample=given.sample)
     return pipeline
 
 
-def sources(batch: list[Path]) -> list[Given]:
+def sources(batch: list[Path]) -> list[BatchSource]:
     """Return the files of a batch as the pipeline is given them."""
-    return [Given("messages", path.name, str(path), n_bytes=_LARGE) for path in batch]
+    return [BatchSource("messages", path.name, str(path), n_bytes=_LARGE) for path in batch]
 
 
 def steps_of(given: Prepared, folder: Path, *, plan: str, partitions: int) -> dict[str, Any]:

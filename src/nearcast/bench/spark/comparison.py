@@ -102,7 +102,7 @@ def _matched(spark: SparkSession, given: Prepared, folder: Path, expected: int, 
     """Match all measured messages at once, as `match --engine spark` does; storing subscriptions does not count."""
     from nearcast.files import read_table
     from nearcast.pipeline.file_match import FileMatch
-    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.settings import PipelineSettings
     from nearcast.spark.runner import SparkRunner
     from nearcast.tables import Rejected
 
@@ -114,7 +114,7 @@ def _matched(spark: SparkSession, given: Prepared, folder: Path, expected: int, 
 
     place = folder / "match"
     place.mkdir()
-    run = FileMatch(Settings(given.space), SparkRunner(spark), place, note)
+    run = FileMatch(PipelineSettings(given.space), SparkRunner(spark), place, note)
     began = time.perf_counter()
     tables = (read_table(path) for batch in given.measured for path in batch)
     _, counts = run.run(given.subscriptions, tables, given.vocabulary, Rejected(), suffix=".parquet")

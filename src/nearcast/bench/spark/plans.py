@@ -8,7 +8,6 @@ the driver and the network are not in it.
 from __future__ import annotations
 
 import hashlib
-import pickle
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from nearcast.bench.spark.batch_steps import TimedRunner, local_pipeline, source
 from nearcast.bench.spark.data import Prepared, prepared
 from nearcast.bench.spark.stream import replication
 from nearcast.pipeline.batch.inputs import read_inputs
+from nearcast.pipeline.store import pickles
 from nearcast.pipeline.worker.tasks import forget_all
 from nearcast.plans.measure import balance
 from nearcast.window import Window
@@ -51,7 +51,7 @@ class CountingRunner(TimedRunner):
         if task.__name__ == "detect_batch":
             store = payloads[0].ref.store
             for name in results:
-                found = pickle.loads(store.read_bytes(name))
+                found = pickles.loads(store.read_bytes(name), name)
                 self.hops += sum(len(each.row) for each in found.values())
         return results
 

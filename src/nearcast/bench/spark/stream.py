@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nearcast.bench.spark.data import Prepared
     from nearcast.bench.timing import Say
     from nearcast.pipeline.driver.pipeline import Pipeline, Report
-    from nearcast.spark.stream import Progress
+    from nearcast.spark.stream import BatchProgress
 
 
 @dataclass
@@ -41,7 +41,7 @@ def run_stream(spark: SparkSession, given: Prepared, folder: Path, *, plan: str,
     last_measured = given.n_before + len(given.measured) - 1
     total = given.n_before + len(given.measured) + len(given.tiny)
 
-    def on_batch(progress: Progress) -> None:
+    def on_batch(progress: BatchProgress) -> None:
         watched.reports.append(progress.report)
         watched.cpu.append(cpu_seconds())
         watched.segment_bytes.append(_segment_bytes(running.pipeline))
@@ -78,13 +78,13 @@ def run_stream(spark: SparkSession, given: Prepared, folder: Path, *, plan: str,
 
 def _segment_bytes(pipeline: Pipeline) -> int:
     store = pipeline.store
-    return sum(store.local(name).stat().st_size for name in pipeline.standing.history[-1].segments)
+    return sum(store.local(name).stat().st_size for name in pipeline.state.history[-1].segments)
 
 
 def replication(pipeline: Pipeline) -> float:
     """Return how many copies there are of a subscription, on the average."""
-    copies = pipeline.standing.directory.copies
-    if not len(copies) or not pipeline.standing.router.plan.has_copies:
+    copies = pipeline.state.directory.copies
+    if not len(copies) or not pipeline.state.router.plan.has_copies:
         return 1.0
     return float(np.bitwise_count(copies).sum() / len(copies))
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast.geo.shapes import shorten
-from nearcast.pipeline.batch.portable_subscriptions import Carried
+from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.tables import Rejected, read_subscriptions
 from nearcast.tables.cells import TableRows
 from nearcast.tables.moves import Moves, read_moves
@@ -21,14 +21,14 @@ from nearcast.text.words import WordTable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.settings import PipelineSettings
 
 SUBSCRIBE, UNSUBSCRIBE, MOVE = 0, 1, 2
 OPS = ("subscribe", "unsubscribe", "move")
 
 
 @dataclass(frozen=True)
-class Changes:
+class SourceChanges:
     """Changes in the order of their source.
 
     `at` is the row of each in `subscriptions` or in `moves`, whichever its `op` needs. `row` is its number in `source`.
@@ -40,7 +40,7 @@ class Changes:
     time: NDArray[np.int64]
     row: NDArray[np.int64]
     at: NDArray[np.int64]
-    subscriptions: Carried
+    subscriptions: PortableSubscriptions
     moves: Moves
 
     def __len__(self) -> int:
@@ -48,8 +48,8 @@ class Changes:
 
 
 def read_changes(
-    table: pa.Table, settings: Settings, *, source: str, rejected: Rejected, only_subscribe: bool = False
-) -> Changes:
+    table: pa.Table, settings: PipelineSettings, *, source: str, rejected: Rejected, only_subscribe: bool = False
+) -> SourceChanges:
     """Return the good rows of a table of changes, in order; the others are added to `rejected`.
 
     With `only_subscribe` the table is one of subscriptions, without a column `op`.
@@ -88,8 +88,8 @@ def read_changes(
         at[left] = np.arange(len(left))
     good = np.flatnonzero(is_good)
     kept = ids if len(good) == len(ids) else ids.take(_arrow.numbers(good))
-    carried = Carried.of(subscriptions, words)
-    return Changes(source, op[good].astype(np.uint8), kept, time[good], numbers[good], at[good], carried, moves)
+    carried = PortableSubscriptions.of(subscriptions, words)
+    return SourceChanges(source, op[good].astype(np.uint8), kept, time[good], numbers[good], at[good], carried, moves)
 
 
 def _ops(rows: TableRows) -> NDArray[np.int64]:
@@ -111,13 +111,13 @@ def _numbered(table: pa.Table) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Registered:
+class BatchChanges:
     """The changes of one batch in order, each with the number of its subscription and the partitions it goes to.
 
     `position` is the place of each among all changes and messages of the batch, `step` the number of its step, `clock`
     event time at it. `number` is the registration: a subscription keeps it while it is replaced or moved. `home` is the
     partition that owns it; bit p of `copies` tells that partition p holds it from now on, and of `held` that it did
-    before. `at` is as in `Changes`, for `subscriptions` and `moves` of the whole batch.
+    before. `at` is as in `SourceChanges`, for `subscriptions` and `moves` of the whole batch.
     """
 
     op: NDArray[np.uint8]
@@ -132,7 +132,7 @@ class Registered:
     copies: NDArray[np.uint64] | None
     held: NDArray[np.uint64] | None
     at: NDArray[np.int64]
-    subscriptions: Carried
+    subscriptions: PortableSubscriptions
     moves: Moves
 
     def __len__(self) -> int:
@@ -155,7 +155,7 @@ class Registered:
 
 
 def groups_of(
-    changes: Registered | None, mine: NDArray[np.int64], position: NDArray[np.int64]
+    changes: BatchChanges | None, mine: NDArray[np.int64], position: NDArray[np.int64]
 ) -> list[NDArray[np.int64]]:
     """Return these changes in groups that can be made at once: of one kind, no id twice, no message in between."""
     if changes is None or not len(mine):

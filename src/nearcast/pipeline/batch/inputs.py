@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearcast.columns import gathered
-from nearcast.pipeline.batch.changes import Registered
-from nearcast.pipeline.batch.order import Sequenced
+from nearcast.pipeline.batch.changes import BatchChanges
+from nearcast.pipeline.batch.order import MessageSequence
 from nearcast.pipeline.batch.router import NamedKeys, Router, encoded
-from nearcast.pipeline.batch.segments import Segment, concat
+from nearcast.pipeline.batch.segments import MessageSegment, concat
 from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.manifest_entries import BatchFiles
 from nearcast.pipeline.store.store import Store
 from nearcast.text import Vocabulary
 
@@ -26,41 +27,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class BatchFiles:
-    """The files of a batch, and where it ends: the next step and event time after it.
-
-    `beat` is the time that the clock alone moves on to at the end, if there is a clock. `vocabulary` is a snapshot that
-    is used from this batch on, where that changes.
-    """
-
-    batch: int
-    segments: tuple[str, ...]
-    sequence: str | None
-    changes: str | None
-    growth: str | None
-    next_step: int
-    now: int
-    beat: int | None = None
-    vocabulary: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a manifest holds it."""
-        return {**self.__dict__, "segments": list(self.segments)}
-
-    @classmethod
-    def from_json(cls, given: dict[str, Any]) -> BatchFiles:
-        """Return what `to_json` gave."""
-        return cls(**{**given, "segments": tuple(given["segments"])})
-
-
-@dataclass(frozen=True)
-class Inputs:
+class BatchInputs:
     """The messages of a batch in order, their words as strings, and all its changes."""
 
     files: BatchFiles
-    segment: Segment
+    segment: MessageSegment
     position: NDArray[np.int64]
-    changes: Registered | None
+    changes: BatchChanges | None
     growth: NamedKeys | None
     vocabulary: Vocabulary | None = None
 
@@ -116,36 +89,36 @@ class Inputs:
         return replace(messages, terms=segment.terms_in(state.words), totals=totals, window_terms=window_terms)
 
 
-def read_inputs(store: Store, files: BatchFiles) -> Inputs:
+def read_inputs(store: Store, files: BatchFiles) -> BatchInputs:
     """Return what the files of a batch hold; the last few are kept in this process, for its other partitions."""
     key = (store, files)
     if key in _kept:
         return _kept[key]
-    segment = concat([Segment.read(store.local(name)) for name in files.segments])
+    segment = concat([MessageSegment.read(store.local(name)) for name in files.segments])
     position = np.empty(0, np.int64)
     if files.sequence is not None:
-        sequence = Sequenced.read(store.local(files.sequence))
+        sequence = MessageSequence.read(store.local(files.sequence))
         if not (sequence.is_as_laid and len(sequence) == len(segment)):
             segment = _reordered(segment, sequence.rows)
         position = sequence.position
         segment = replace(segment, messages=replace(segment.messages, steps=sequence.step, clock=sequence.clock))
     changes = None if files.changes is None else pickles.read(store.local(files.changes))
-    assert changes is None or isinstance(changes, Registered)
+    assert changes is None or isinstance(changes, BatchChanges)
     growth = None if files.growth is None else NamedKeys.read(store.local(files.growth))
     vocabulary = None if files.vocabulary is None else Vocabulary.open(store.local(files.vocabulary))
-    inputs = Inputs(files, segment, position, changes, growth, vocabulary)
+    inputs = BatchInputs(files, segment, position, changes, growth, vocabulary)
     _kept[key] = inputs
     while len(_kept) > _MOST_KEPT:
         _kept.popitem(last=False)
     return inputs
 
 
-_kept: OrderedDict[tuple[Store, BatchFiles], Inputs] = OrderedDict()
+_kept: OrderedDict[tuple[Store, BatchFiles], BatchInputs] = OrderedDict()
 _MOST_KEPT = 2
 
 
-def _reordered(segment: Segment, rows: NDArray[np.int64]) -> Segment:
+def _reordered(segment: MessageSegment, rows: NDArray[np.int64]) -> MessageSegment:
     if segment.route is None or segment.route_start is None:
         return replace(segment, messages=segment.messages.take(rows))
     start, positions = gathered(segment.route_start, rows)
-    return Segment(segment.messages.take(rows), segment.words, start, segment.route[positions])
+    return MessageSegment(segment.messages.take(rows), segment.words, start, segment.route[positions])

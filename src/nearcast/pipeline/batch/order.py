@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceTimes:
     """The rows of one source, in its order: their times, and their numbers in it."""
 
     name: str
@@ -29,7 +29,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Order:
+class BatchOrder:
     """All rows of a batch in order.
 
     `message` and `change` are the rows of all sources of messages, and of changes, laid end to end: numbers into that,
@@ -47,7 +47,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Limit:
+class AheadLimit:
     """How far messages may lie ahead, and of what: the wall clock as the batch was given it, else event time."""
 
     most: MaxAhead
@@ -63,13 +63,13 @@ class Limit:
 
 
 def put_in_order(
-    messages: Sequence[Source],
-    changes: Sequence[Source],
+    messages: Sequence[SourceTimes],
+    changes: Sequence[SourceTimes],
     now: int,
     *,
     by_time: bool = True,
-    limit: Limit | None = None,
-) -> Order:
+    limit: AheadLimit | None = None,
+) -> BatchOrder:
     """Return the order of a batch that begins at event time `now`; without `by_time`, sources and rows alone decide.
 
     Messages beyond the `limit` have a place in the order, and move no clock.
@@ -89,7 +89,7 @@ def put_in_order(
     moves_clock[ahead] = NO_TIME
     clock = np.maximum.accumulate(np.maximum(moves_clock, now)) if len(order) else moves_clock
     at_message, at_change = np.flatnonzero(is_message[order]), np.flatnonzero(~is_message[order])
-    return Order(
+    return BatchOrder(
         order[at_message],
         at_message,
         clock[at_message],
@@ -113,7 +113,7 @@ def _joined(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Sequenced:
+class MessageSequence:
     """The messages of a batch that count, in order: rows of its segments laid end to end, and when each comes."""
 
     rows: NDArray[np.int64]
@@ -135,7 +135,7 @@ class Sequenced:
             np.save(file, np.stack([self.rows, self.position, self.step, self.clock]))
 
     @classmethod
-    def read(cls, path: Path) -> Sequenced:
+    def read(cls, path: Path) -> MessageSequence:
         """Return what was written; `IncompatibleStore` if it is damaged."""
         try:
             return cls(*np.load(path))

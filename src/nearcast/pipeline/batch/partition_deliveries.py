@@ -1,4 +1,4 @@
-"""What a batch delivers in one partition: in order of delivery, and net for subscriptions of kind `topk`."""
+"""The deliveries of a batch in one partition: sorted into one order, and net for subscriptions of kind `topk`."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 _ROWS = 1 << 20
 
 
-class Told(NamedTuple):
-    """What one step or several told, and under which number each subscription in it registered."""
+class PartitionDeliveries(NamedTuple):
+    """Deliveries of one step or several, and the registration number of the subscription of each."""
 
     piece: MatchDeliveries | ChangeDeliveries
     number: NDArray[np.int64]
 
 
-def net(told: Sequence[Told]) -> list[Told]:
+def net(deliveries: Sequence[PartitionDeliveries]) -> list[PartitionDeliveries]:
     """Return what is left to tell of a batch: of what enters and leaves a top-k, the last if it is not undone."""
-    changed = [at for at, each in enumerate(told) if isinstance(each.piece, ChangeDeliveries)]
+    changed = [at for at, each in enumerate(deliveries) if isinstance(each.piece, ChangeDeliveries)]
     if not changed:
-        return list(told)
-    pieces = [told[at].piece for at in changed]
-    number = np.concatenate([told[at].number for at in changed])
+        return list(deliveries)
+    pieces = [deliveries[at].piece for at in changed]
+    number = np.concatenate([deliveries[at].number for at in changed])
     message = np.concatenate([piece.message_numbers for piece in pieces])  # type: ignore[union-attr]
     rank = np.concatenate([piece.ranks for piece in pieces])  # type: ignore[union-attr]
     kept = rank == 0  # of other kinds, which a subscription may have been before
     kept[~kept] = _last_of_odd(number[~kept], message[~kept])
     parts = np.split(kept, np.cumsum([len(piece) for piece in pieces])[:-1])
-    left = list(told)
+    left = list(deliveries)
     for at, part in zip(changed, parts, strict=True):
-        left[at] = Told(_chosen(told[at].piece, np.flatnonzero(part)), told[at].number[part])
+        left[at] = PartitionDeliveries(_chosen(deliveries[at].piece, np.flatnonzero(part)), deliveries[at].number[part])
     return left
 
 
@@ -74,35 +74,35 @@ def _chosen(piece: MatchDeliveries | ChangeDeliveries, rows: NDArray[np.int64]) 
     )
 
 
-def count(told: Sequence[Told]) -> int:
+def count(deliveries: Sequence[PartitionDeliveries]) -> int:
     """Return how many deliveries these are."""
-    return sum(len(each.piece) for each in told)
+    return sum(len(each.piece) for each in deliveries)
 
 
-def tables(told: Sequence[Told], schema: pa.Schema) -> Iterator[pa.Table]:
+def tables(deliveries: Sequence[PartitionDeliveries], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the deliveries in order as tables of one schema: by step, registration, `-` before `+`, rank."""
-    told = [each for each in told if len(each.piece)]
-    if all(isinstance(each.piece, MatchDeliveries) and _is_in_order(each) for each in told):
+    deliveries = [each for each in deliveries if len(each.piece)]
+    if all(isinstance(each.piece, MatchDeliveries) and _is_in_order(each) for each in deliveries):
         # Pieces follow each other in time, so nothing is to be sorted.
-        for each in told:
+        for each in deliveries:
             for first in range(0, len(each.piece), _ROWS):
                 yield as_schema(each.piece.to_table(first, min(first + _ROWS, len(each.piece))), schema)
         return
-    whole = pa.concat_tables([as_schema(each.piece.to_table(), schema) for each in told])
-    order = np.lexsort(tuple(np.concatenate(column) for column in zip(*map(_keys, told), strict=True)))
+    whole = pa.concat_tables([as_schema(each.piece.to_table(), schema) for each in deliveries])
+    order = np.lexsort(tuple(np.concatenate(column) for column in zip(*map(_keys, deliveries), strict=True)))
     ordered = whole.take(_arrow.numbers(order))
     for first in range(0, len(order), _ROWS):
         yield ordered.slice(first, _ROWS)
 
 
-def _is_in_order(each: Told) -> bool:
+def _is_in_order(each: PartitionDeliveries) -> bool:
     assert isinstance(each.piece, MatchDeliveries)
     rows = each.piece.matches.rows()
     same = rows[1:] == rows[:-1]
     return bool((each.number[1:] > each.number[:-1])[same].all())
 
 
-def _keys(each: Told) -> tuple[NDArray[np.int64], ...]:
+def _keys(each: PartitionDeliveries) -> tuple[NDArray[np.int64], ...]:
     """Return the columns that decide the order, the least important first."""
     piece = each.piece
     if isinstance(piece, MatchDeliveries):
@@ -111,13 +111,13 @@ def _keys(each: Told) -> tuple[NDArray[np.int64], ...]:
     return piece.ranks.astype(np.int64), piece.enters.astype(np.int64), each.number, piece.steps
 
 
-def keyed(told: Sequence[Told], schema: pa.Schema) -> Iterator[pa.Table]:
+def keyed(deliveries: Sequence[PartitionDeliveries], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the deliveries as `tables` does, with the numbers that decide where each stands among other partitions'."""
-    told = [each for each in told if len(each.piece)]
-    if not told:
+    deliveries = [each for each in deliveries if len(each.piece)]
+    if not deliveries:
         return
-    whole = pa.concat_tables([as_schema(each.piece.to_table(), schema) for each in told])
-    columns = [np.concatenate(column) for column in zip(*map(_keys, told), strict=True)]
+    whole = pa.concat_tables([as_schema(each.piece.to_table(), schema) for each in deliveries])
+    columns = [np.concatenate(column) for column in zip(*map(_keys, deliveries), strict=True)]
     for name, column in zip(KEYS, columns, strict=True):
         whole = whole.append_column(name, _arrow.numbers(column))
     yield whole.take(_arrow.numbers(np.lexsort(tuple(columns))))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearcast import _arrow
-from nearcast.errors import IncompatibleStore
-from nearcast.pipeline.store import pickles
 from nearcast.query.codes import mark_terms, translated
 
 if TYPE_CHECKING:
@@ -22,14 +19,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Carried:
+class PortableSubscriptions:
     """Subscriptions whose terms are numbers of `words`."""
 
     subscriptions: Subscriptions
     words: pa.Array
 
     @classmethod
-    def of(cls, subscriptions: Subscriptions, table: WordTable) -> Carried:
+    def of(cls, subscriptions: Subscriptions, table: WordTable) -> PortableSubscriptions:
         """Take subscriptions out of the reach of a table, with the words they use."""
         used = np.zeros(len(table), np.bool_)
         mark_terms(subscriptions.code_start, subscriptions.code, used)
@@ -43,18 +40,6 @@ class Carried:
         """Return the subscriptions with the terms of a table, to which their words are added."""
         return translated(self.subscriptions, table.ids_of_column(self.words, add=True))
 
-    def take(self, rows: NDArray[np.int64]) -> Carried:
+    def take(self, rows: NDArray[np.int64]) -> PortableSubscriptions:
         """Return these rows; all words come along."""
         return replace(self, subscriptions=self.subscriptions.take(rows))
-
-    def save(self, path: Path) -> None:
-        """Write them to a file that only `open` reads."""
-        pickles.write(path, self)
-
-    @classmethod
-    def open(cls, path: Path) -> Carried:
-        """Return what was saved."""
-        found = pickles.read(path)
-        if not isinstance(found, cls):
-            raise IncompatibleStore(f"{path} holds no subscriptions; restore the checkpoint from a copy")
-        return found

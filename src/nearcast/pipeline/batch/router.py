@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages
-    from nearcast.pipeline.batch.segments import Segment
+    from nearcast.pipeline.batch.segments import MessageSegment
 
 _ROUTES = "routes"
 
@@ -93,12 +93,12 @@ class Router:
             self.routes.add(NamedKeys.read(ref.store.local(name)).into(self.plan))
             self.n_growth += 1
 
-    def route(self, segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
+    def route(self, segment: MessageSegment) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
         """Return the partitions each message goes to; None for all of them."""
         return None if self.routes.is_everywhere else self.routes.route(encoded(segment, self.plan))
 
 
-def encoded(segment: Segment, plan: Plan) -> Messages:
+def encoded(segment: MessageSegment, plan: Plan) -> Messages:
     """Return the messages of a segment with the terms of a plan."""
     return replace(segment.messages, terms=segment.terms_in(plan.words))
 

@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from nearcast.text.weights import TermWeights
 
 _COLUMNS = ("id", "box", "time", "expires", "terms", "totals", "partitions")
-_BOX, _TOTALS = pa.list_(pa.float64(), 4), pa.list_(pa.float64(), 3)
-_TERMS = pa.large_list(pa.dictionary(pa.int32(), pa.string()))
+_TOTALS = pa.list_(pa.float64(), 3)
 _PARTITIONS = pa.large_list(pa.int32())
 
 
 @dataclass(frozen=True)
-class Segment:
+class MessageSegment:
     """Messages whose terms are numbers of `words`, -1 for the gap between a text and given terms.
 
     `route_start` and `route` are the partitions each message goes to; None stands for all of them.
@@ -82,7 +81,7 @@ class Segment:
             writer.write_batch(batch)
 
     @classmethod
-    def read(cls, path: Path) -> Segment:
+    def read(cls, path: Path) -> MessageSegment:
         """Map a file; `IncompatibleStore` if it is missing or damaged."""
         try:
             batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
@@ -105,7 +104,7 @@ class Segment:
         )
 
 
-def concat(segments: Sequence[Segment]) -> Segment:
+def concat(segments: Sequence[MessageSegment]) -> MessageSegment:
     """Return the messages of all segments, in order."""
     if len(segments) == 1:
         return segments[0]
@@ -114,7 +113,7 @@ def concat(segments: Sequence[Segment]) -> Segment:
     messages = [segment.messages for segment in segments]
     totals = [each.totals for each in messages]
     everywhere = any(segment.route is None for segment in segments)
-    return Segment(
+    return MessageSegment(
         Messages(
             _joined_ids([each.ids for each in messages]),
             joined([each.term_start for each in messages]),
@@ -130,7 +129,7 @@ def concat(segments: Sequence[Segment]) -> Segment:
     )
 
 
-def taken(segment: Segment, rows: NDArray[np.int64]) -> Segment:
+def taken(segment: MessageSegment, rows: NDArray[np.int64]) -> MessageSegment:
     """Return these messages, in this order, without their routes."""
     return replace(segment, messages=segment.messages.take(rows), route_start=None, route=None)
 

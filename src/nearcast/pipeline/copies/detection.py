@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages, Subscriptions
-    from nearcast.pipeline.batch.changes import Registered
-    from nearcast.pipeline.batch.inputs import Inputs
+    from nearcast.pipeline.batch.changes import BatchChanges
+    from nearcast.pipeline.batch.inputs import BatchInputs
     from nearcast.pipeline.batch.router import Router
     from nearcast.pipeline.worker.partition import Partition
 
 
-def detect(partition: Partition, inputs: Inputs, router: Router) -> dict[int, Candidates]:
+def detect(partition: Partition, inputs: BatchInputs, router: Router) -> dict[int, Candidates]:
     """Take the copies of a partition through a batch; return by home whom its messages concern."""
     rows = inputs.routed(partition.number, router, None)
     changes = _changes(partition, inputs)
@@ -39,7 +39,7 @@ def detect(partition: Partition, inputs: Inputs, router: Router) -> dict[int, Ca
     return {home: Candidates.concat(pieces) for home, pieces in found.items()}
 
 
-def follow(partition: Partition, inputs: Inputs) -> None:
+def follow(partition: Partition, inputs: BatchInputs) -> None:
     """Take the copies of a partition through the changes of a batch whose messages are history."""
     for group, stored in _changes(partition, inputs):
         assert inputs.changes is not None
@@ -47,7 +47,7 @@ def follow(partition: Partition, inputs: Inputs) -> None:
     partition.detector.forget_expired(inputs.files.now)
 
 
-def _changes(partition: Partition, inputs: Inputs) -> list[tuple[NDArray[np.int64], Subscriptions]]:
+def _changes(partition: Partition, inputs: BatchInputs) -> list[tuple[NDArray[np.int64], Subscriptions]]:
     changes = inputs.changes
     if changes is None or changes.copies is None:
         return []
@@ -74,7 +74,7 @@ def _search(
         found.setdefault(each, []).append(Candidates(row[here], number[here], matches.score[here]))
 
 
-def _change(partition: Partition, changes: Registered, stored: Subscriptions, group: NDArray[np.int64]) -> None:
+def _change(partition: Partition, changes: BatchChanges, stored: Subscriptions, group: NDArray[np.int64]) -> None:
     ids = changes.ids.take(_arrow.numbers(group))
     op = int(changes.op[group[0]])
     if op == MOVE:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
 
 
-class Answer(NamedTuple):
+class WindowAnswer(NamedTuple):
     """Messages of the window by row, in rank order, and how many messages and postings were looked at for them."""
 
     row: NDArray[np.int64]
@@ -45,11 +45,11 @@ class Answer(NamedTuple):
 
 
 #: Answers by the key of their question.
-Answers = dict[bytes, Answer]
+WindowAnswers = dict[bytes, WindowAnswer]
 
 
 @dataclass(frozen=True)
-class Question:
+class WindowQuestion:
     """What one subscription asks: its `most` best messages that are alive, or all with a score of `least` or more.
 
     `most` is -1 where `least` counts. Words are in the order of their strings.
@@ -65,15 +65,15 @@ class Question:
     @property
     def key(self) -> bytes:
         """Return what tells this question from every other."""
-        told = hashlib.blake2b(digest_size=16)
+        digest = hashlib.blake2b(digest_size=16)
         for word in self.words:
-            told.update(struct.pack("<q", len(word.encode())) + word.encode())
-        told.update(struct.pack("<qqqqd", *self.alive, self.most, self.least))
-        told.update(self.weight + struct.pack(f"<{len(self.place)}d", *self.place))
-        return told.digest()
+            digest.update(struct.pack("<q", len(word.encode())) + word.encode())
+        digest.update(struct.pack("<qqqqd", *self.alive, self.most, self.least))
+        digest.update(self.weight + struct.pack(f"<{len(self.place)}d", *self.place))
+        return digest.digest()
 
 
-class TermsAsWords(WindowWords):
+class SubscriptionWords(WindowWords):
     """The words of a window that is held elsewhere: those of the subscriptions, under the same numbers."""
 
     def __init__(self, known: WordTable):
@@ -88,7 +88,7 @@ class TermsAsWords(WindowWords):
         return terms.astype(np.int32, copy=False)
 
 
-class AskingIndex(MessageIndex):
+class RemoteWindow(MessageIndex):
     """The messages of one batch, and questions about all before it; words are terms of the subscriptions."""
 
     def __init__(self, space: Space, by_time: bool, name: str, words: WordTable, next_row: int):
@@ -97,17 +97,17 @@ class AskingIndex(MessageIndex):
         self._weight = np.empty(0)
         self._begin(next_row, {})
 
-    def _begin(self, first_row: int, answers: Answers) -> None:
+    def _begin(self, first_row: int, answers: WindowAnswers) -> None:
         self._first_row = first_row
         self._recent = message_index(self._name, self.space, self.by_time)
         self._recent.set_weights(self._weight)
         self._answers = answers
-        self.used: Answers = {}
-        self.questions: dict[bytes, Question] = {}
+        self.used: WindowAnswers = {}
+        self.questions: dict[bytes, WindowQuestion] = {}
         #: Subscriptions with a question of this run that has no answer, by words, weights and place.
         self._in_doubt: set[tuple[object, ...]] = set()
 
-    def begin_batch(self, answers: Answers) -> None:
+    def begin_batch(self, answers: WindowAnswers) -> None:
         """Let go of the messages of the last batch; `answers` are to questions of the one that begins."""
         self._begin(self.next_row, answers)
 
@@ -174,7 +174,7 @@ class AskingIndex(MessageIndex):
 
     @classmethod
     def open(cls, folder: str | Path, space: Space) -> MessageIndex:
-        """What is saved has no rows: `asking_of` makes one of a state."""
+        """What is saved has no rows: `use_remote_window` gives a state one."""
         raise NotImplementedError("nothing of a window that is held elsewhere is saved")
 
     # --- searches -------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class AskingIndex(MessageIndex):
 
     def _earlier(
         self, asked: WindowQueries, most: NDArray[np.int32], least: NDArray[np.float64], alive: LiveRows
-    ) -> list[Answer | None]:
+    ) -> list[WindowAnswer | None]:
         """Return what is known of the messages before this batch."""
         alive = LiveRows(int(alive.first), min(int(alive.last), self._first_row), int(alive.after))
         if alive.first >= alive.last:
@@ -208,7 +208,7 @@ class AskingIndex(MessageIndex):
             for row in range(len(most))
         ]
 
-    def _answer(self, question: Question) -> Answer | None:
+    def _answer(self, question: WindowQuestion) -> WindowAnswer | None:
         key = question.key
         if key in self._answers:
             self.used[key] = self._answers[key]
@@ -221,7 +221,7 @@ class AskingIndex(MessageIndex):
         return None
 
     def _together(
-        self, earlier: list[Answer | None], recent: WindowAnswers, n: NDArray[np.int32] | None
+        self, earlier: list[WindowAnswer | None], recent: WindowAnswers, n: NDArray[np.int32] | None
     ) -> WindowAnswers:
         work = recent.work + np.array([0 if each is None else each.work for each in earlier], np.int64)
         known = [(owner, each) for owner, each in enumerate(earlier) if each is not None]
@@ -259,15 +259,15 @@ def ranked(
     return start, row[order], score[order], time[order]
 
 
-def _question(asked: WindowQueries, row: int, table: WordTable, alive: LiveRows, most: int, least: float) -> Question:
+def _question(asked: WindowQueries, row: int, table: WordTable, alive: LiveRows, most: int, least: float) -> WindowQuestion:
     first, last = int(asked.word_start[row]), int(asked.word_start[row + 1])
     words = tuple(table.word(int(term)) for term in asked.word[first:last])
     point = np.atleast_1d(asked.point[row]).tolist()
     place = (*point, float(asked.text_weight[row]), float(asked.max_distance[row]), float(asked.own[row]))
-    return Question(words, asked.weight[first:last].tobytes(), place, alive, most, least)
+    return WindowQuestion(words, asked.weight[first:last].tobytes(), place, alive, most, least)
 
 
-def asked_by(questions: list[Question], table: WordTable) -> WindowQueries:
+def asked_by(questions: list[WindowQuestion], table: WordTable) -> WindowQueries:
     """Return questions as an index of messages takes them, with the words of a table."""
     import pyarrow as pa
 
@@ -282,11 +282,11 @@ def asked_by(questions: list[Question], table: WordTable) -> WindowQueries:
     )
 
 
-def let_ask(state: State) -> None:
+def use_remote_window(state: State) -> None:
     """Let the keeper of a state ask for what the window holds, in place of holding it."""
     keeper = state.topk
     if keeper is None:
         return
     by_time = keeper.window.is_by_time
-    messages = AskingIndex(keeper.index.space, by_time, keeper.options.messages, state.words, keeper.next_row)
-    keeper.search_in(messages, TermsAsWords(state.words), state.weights)
+    messages = RemoteWindow(keeper.index.space, by_time, keeper.options.messages, state.words, keeper.next_row)
+    keeper.search_in(messages, SubscriptionWords(state.words), state.weights)

@@ -18,11 +18,13 @@ import numpy as np
 from nearcast import _arrow
 from nearcast.columns import NO_TIME
 from nearcast.indexes.topk_options import TopKOptions
-from nearcast.pipeline.batch.inputs import BatchFiles, read_inputs
-from nearcast.pipeline.batch.segments import Segment, taken
-from nearcast.pipeline.divided_window.remote_window import Answer, Answers, Question, asked_by, ranked
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.batch.inputs import read_inputs
+from nearcast.pipeline.batch.segments import MessageSegment, taken
+from nearcast.pipeline.divided_window.remote_window import WindowAnswer, WindowAnswers, WindowQuestion, asked_by, ranked
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.manifest_entries import BatchFiles
+from nearcast.pipeline.store.state_cache import StateCache
 from nearcast.pipeline.store.store import Store
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights, message_totals, squared_lengths
@@ -40,7 +42,7 @@ _SPARE_WORDS = 100_000
 class WindowPart:
     """The rows of a window that leave `number` when divided by `parts`, under numbers of their own from 0 on."""
 
-    def __init__(self, settings: Settings, number: int, vocabulary: Vocabulary):
+    def __init__(self, settings: PipelineSettings, number: int, vocabulary: Vocabulary):
         assert settings.window is not None
         self.settings, self.number, self.parts, self.window = settings, number, settings.window_parts, settings.window
         self.words = WindowWords(WordTable())
@@ -83,7 +85,7 @@ class WindowPart:
             self.now = max(self.now, files.beat)
         self._forget()
 
-    def _append(self, segment: Segment) -> None:
+    def _append(self, segment: MessageSegment) -> None:
         messages = segment.messages
         used = np.unique(messages.terms[messages.terms >= 0])
         word_of = np.full(len(segment.words) + 1, UNKNOWN, np.int32)  # the last is that of -1
@@ -147,22 +149,22 @@ class WindowPart:
 
     # --- questions ------------------------------------------------------------------------------------------------
 
-    def answers(self, questions: dict[bytes, Question]) -> Answers:
+    def answers(self, questions: dict[bytes, WindowQuestion]) -> WindowAnswers:
         """Return what the rows here are to each of the questions."""
         alike: dict[tuple[LiveRows, bool], list[bytes]] = {}
         for key, question in questions.items():
             alike.setdefault((question.alive, question.most >= 0), []).append(key)
-        result: Answers = {}
+        result: WindowAnswers = {}
         for (alive, is_best), keys in alike.items():
             found = self._found([questions[key] for key in keys], alive, is_best=is_best)
             time = self.messages.time(found.row)
             row = found.row * self.parts + self.number
             for at, key in enumerate(keys):
                 part = slice(int(found.start[at]), int(found.start[at + 1]))
-                result[key] = Answer(row[part], found.score[part], time[part], int(found.work[at]))
+                result[key] = WindowAnswer(row[part], found.score[part], time[part], int(found.work[at]))
         return result
 
-    def _found(self, questions: list[Question], alive: LiveRows, *, is_best: bool) -> WindowAnswers:
+    def _found(self, questions: list[WindowQuestion], alive: LiveRows, *, is_best: bool) -> WindowAnswers:
         asked = asked_by(questions, self.words.table)
         own = LiveRows(self.own_from(alive.first), self.own_from(alive.last), alive.after)
         if is_best:
@@ -179,7 +181,7 @@ class WindowPart:
         (folder / "part.json").write_text(json.dumps(about))
 
     @classmethod
-    def open(cls, settings: Settings, number: int, vocabulary: Vocabulary, folder: Path) -> WindowPart:
+    def open(cls, settings: PipelineSettings, number: int, vocabulary: Vocabulary, folder: Path) -> WindowPart:
         """Return what was saved; whoever opens it says by `weigh_by` what words weigh now, if that has changed."""
         part = cls(settings, number, vocabulary)
         part.messages = open_message_index(part._index_name, folder / "messages", settings.space)
@@ -190,16 +192,18 @@ class WindowPart:
         return part
 
 
-def aggregated(parts: Sequence[Answers], questions: dict[bytes, Question], *, by_time: bool) -> Answers:
+def aggregated(
+    parts: Sequence[WindowAnswers], questions: dict[bytes, WindowQuestion], *, by_time: bool
+) -> WindowAnswers:
     """Return the answers of the whole window: of what the parts of it answered, the best."""
-    result: Answers = {}
+    result: WindowAnswers = {}
     for key, question in questions.items():
         found = [part[key] for part in parts]
         n = None if question.most < 0 else np.array([question.most], np.int32)
         row, score, time = (np.concatenate(column) for column in list(zip(*found, strict=True))[:3])
         owner = np.zeros(len(row), np.int64)
         _, row, score, time = ranked(owner, row, score, time, n, 1, by_time=by_time)
-        result[key] = Answer(row, score, time, sum(each.work for each in found))
+        result[key] = WindowAnswer(row, score, time, sum(each.work for each in found))
     return result
 
 
@@ -207,11 +211,11 @@ def aggregated(parts: Sequence[Answers], questions: dict[bytes, Question], *, by
 
 
 @dataclass(frozen=True)
-class PartRef:
+class WindowPartRef:
     """Where a part of the window lies: a snapshot, none at first, and the batches since; and what words weigh now."""
 
     store: Store
-    settings: Settings
+    settings: PipelineSettings
     number: int
     snapshot: str | None
     history: tuple[BatchFiles, ...]
@@ -219,14 +223,14 @@ class PartRef:
 
 
 @dataclass
-class _Cached:
+class _CachedPart:
     #: The files of the last batch taken in, or the snapshot: names that no other attempt at a batch has.
     last: BatchFiles | str | None
     vocabulary: str
     part: WindowPart
 
 
-_cache: dict[tuple[Store, int], _Cached] = {}
+_cache: StateCache[_CachedPart] = StateCache()
 
 
 def forget_parts() -> None:
@@ -236,16 +240,16 @@ def forget_parts() -> None:
 
 def holding(payloads: list[Any]) -> list[int]:
     """Return for which payloads this worker has the part."""
-    return [at for at, each in enumerate(payloads) if (each.ref.store, each.ref.number) in _cache]
+    return [at for at, each in enumerate(payloads) if _cache.look(each.ref.store, each.ref.number)]
 
 
-def _part_of(ref: PartRef) -> _Cached:
+def _part_of(ref: WindowPartRef) -> _CachedPart:
     """Return a part as it is after the last batch of `ref`; it leaves the cache until it is put back."""
-    known = _cache.pop((ref.store, ref.number), None)
+    known = _cache.take(ref.store, ref.number)
     line: list[BatchFiles | str | None] = [ref.snapshot, *ref.history]
     vocabulary = Vocabulary.open(ref.store.local(ref.vocabulary))
     if known is None or known.last not in line:
-        known = _Cached(ref.snapshot, "", _opened(ref, vocabulary))
+        known = _CachedPart(ref.snapshot, "", _opened(ref, vocabulary))
     since = line[line.index(known.last) + 1 :]
     # Messages came weighed by the vocabulary of their batch.
     is_stale = known.vocabulary != ref.vocabulary
@@ -255,34 +259,34 @@ def _part_of(ref: PartRef) -> _Cached:
         is_stale |= files.vocabulary is not None
     if is_stale:
         known.part.weigh_by(vocabulary)
-    return _Cached(line[-1], ref.vocabulary, known.part)
+    return _CachedPart(line[-1], ref.vocabulary, known.part)
 
 
-def _opened(ref: PartRef, vocabulary: Vocabulary) -> WindowPart:
+def _opened(ref: WindowPartRef, vocabulary: Vocabulary) -> WindowPart:
     if ref.snapshot is None:
         return WindowPart(ref.settings, ref.number, vocabulary)
     return WindowPart.open(ref.settings, ref.number, vocabulary, ref.store.local(ref.snapshot))
 
 
 @dataclass(frozen=True)
-class Ask:
+class AnswerTask:
     """Ask a part of the window what homes want to know in a batch: files of questions, by home."""
 
-    ref: PartRef
+    ref: WindowPartRef
     batch: int
     questions: tuple[tuple[int, str], ...]
 
 
-def answer_questions(task: Ask) -> str:
+def answer_questions(task: AnswerTask) -> str:
     """Return the name of the file with the answers of one part, by home."""
     store = task.ref.store
     known = _part_of(task.ref)
     found = {home: known.part.answers(questions_in(store, name)) for home, name in task.questions}
-    _cache[store, task.ref.number] = known
+    _cache.put(store, task.ref.number, known)
     return pickles.put(store, "answers", task.batch, task.ref.number, found)
 
 
-def questions_in(store: Store, name: str) -> dict[bytes, Question]:
+def questions_in(store: Store, name: str) -> dict[bytes, WindowQuestion]:
     """Return the questions of a file by key."""
     found = pickles.read(store.local(name))
     assert isinstance(found, dict)
@@ -290,16 +294,16 @@ def questions_in(store: Store, name: str) -> dict[bytes, Question]:
 
 
 @dataclass(frozen=True)
-class Round:
+class QuestionRound:
     """Questions of a home and the files in which each part of the window answered them, among those of others."""
 
     questions: str
     answers: tuple[str, ...]
 
 
-def answers_of(store: Store, home: int, rounds: Sequence[Round], *, by_time: bool) -> Answers:
+def answers_of(store: Store, home: int, rounds: Sequence[QuestionRound], *, by_time: bool) -> WindowAnswers:
     """Return the answers to all that a home has asked in a batch so far."""
-    result: Answers = {}
+    result: WindowAnswers = {}
     for each in rounds:
         parts = [pickles.read(store.local(name))[home] for name in each.answers]  # type: ignore[index]
         result |= aggregated(parts, questions_in(store, each.questions), by_time=by_time)
@@ -307,17 +311,17 @@ def answers_of(store: Store, home: int, rounds: Sequence[Round], *, by_time: boo
 
 
 @dataclass(frozen=True)
-class SnapshotPart:
+class PartSnapshotTask:
     """Write a part of the window as it is after the last batch of `ref` into a folder of this name."""
 
-    ref: PartRef
+    ref: WindowPartRef
     name: str
 
 
-def write_part(task: SnapshotPart) -> str:
+def write_part(task: PartSnapshotTask) -> str:
     """Return the name of the folder with a part of the window."""
     ref = task.ref
     known = _part_of(ref)
     ref.store.put_folder(task.name, known.part.save)
-    _cache[ref.store, ref.number] = known
+    _cache.put(ref.store, ref.number, known)
     return task.name

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from nearcast._ids import Id
     from nearcast.columns import Subscriptions
-    from nearcast.pipeline.batch.changes import Registered
+    from nearcast.pipeline.batch.changes import BatchChanges
 
 _COLUMNS: dict[str, Any] = {
     "number": np.int64,
@@ -115,7 +115,7 @@ class Directory:
         left = expires[expires != NO_TIME]
         self.next_expiry = int(left.min(initial=np.iinfo(np.int64).max))
 
-    def follow(self, changes: Registered) -> None:
+    def follow(self, changes: BatchChanges) -> None:
         """Make changes that were registered before, when this directory was another one."""
         ids = changes.ids.to_pylist()
         subscriptions = changes.subscriptions.subscriptions

@@ -16,15 +16,16 @@ from nearcast.columns import Messages
 from nearcast.errors import InvalidColumns, InvalidInput
 from nearcast.pipeline.batch.changes import read_changes
 from nearcast.pipeline.batch.partition_deliveries import id_type
-from nearcast.pipeline.batch.portable_subscriptions import Carried
+from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.pipeline.batch.router import Router
 from nearcast.pipeline.driver.directory import Directory, described
-from nearcast.pipeline.driver.state import Standing, new_line
+from nearcast.pipeline.driver.state import DriverState, new_line
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.local_place import CONTENTS
 from nearcast.pipeline.store.manifest import Manifest, Manifests
+from nearcast.pipeline.store.manifest_entries import PartitionEntry, PlanEntry, VocabularyEntry
 from nearcast.pipeline.worker.share import Share
-from nearcast.pipeline.worker.tasks import Build, build_partition
+from nearcast.pipeline.worker.tasks import BuildTask, build_partition
 from nearcast.plans import learn
 from nearcast.tables import Rejected, read_messages
 from nearcast.text.weights import TermWeights
@@ -32,7 +33,7 @@ from nearcast.text.words import WordTable
 
 if TYPE_CHECKING:
     from nearcast.pipeline.runner import Runner
-    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.settings import PipelineSettings
     from nearcast.pipeline.store.store import Store
     from nearcast.text import Vocabulary
 
@@ -44,7 +45,7 @@ SAMPLE = 20_000
 
 def begin(
     store: Store,
-    settings: Settings,
+    settings: PipelineSettings,
     runner: Runner,
     subscriptions: pa.Table,
     vocabulary: Vocabulary,
@@ -52,7 +53,7 @@ def begin(
     sample: pa.Table | None = None,
     source: str = "subscriptions",
     rejected: Rejected,
-) -> Standing:
+) -> DriverState:
     """Store the subscriptions a stream begins with; the manifest that names them is the caller's to commit."""
     changes = read_changes(subscriptions, settings, source=source, rejected=rejected, only_subscribe=True)
     words = WordTable()
@@ -76,27 +77,26 @@ def begin(
     store.put_folder(names["vocabulary"], vocabulary.save)
     store.put_folder(names["plan"], router.save)
     store.put_folder(names["directory"], directory.save)
-    share = Share(Carried.of(columns, words), numbers, placement.home, placement.copies, placement.threshold)
-    snapshots = build(runner, Build(store, settings, BEFORE, names["vocabulary"]), share)
+    share = Share(
+        PortableSubscriptions.of(columns, words), numbers, placement.home, placement.copies, placement.threshold
+    )
+    snapshots = build(runner, BuildTask(store, settings, BEFORE, names["vocabulary"]), share)
+    id_types = (id_type(columns.ids.type) if len(columns) else None, None)
     manifest = Manifest(
         BEFORE,
-        fingerprint={},
-        next_step=len(columns) if settings.window is not None else 0,
-        partitions=[{"snapshot": name, "snapshot_batch": BEFORE, "deltas": []} for name in snapshots],
-        plan={"name": spec, "partitions": partitions, "folder": names["plan"], "growth": [], "line": new_line()},
+        plan=PlanEntry(spec, partitions, names["plan"], (), new_line()),
+        vocabulary=VocabularyEntry(vocabulary.version, names["vocabulary"]),
         directory=names["directory"],
-        vocabulary={"version": vocabulary.version, "folder": names["vocabulary"]},
+        directory_batch=BEFORE,
+        partitions=tuple(PartitionEntry(name, BEFORE) for name in snapshots),
+        next_step=len(columns) if settings.window is not None else 0,
+        id_types=id_types,
         counts={"subscriptions": len(columns), "rejected": len(rejected)},
-        more={
-            "batches": [],
-            "directory_batch": BEFORE,
-            "id_types": [id_type(columns.ids.type) if len(columns) else None, None],
-        },
     )
-    return Standing(store, settings, manifest, directory, router, vocabulary)
+    return DriverState(store, settings, manifest, directory, router, vocabulary, id_types)
 
 
-def begin_from(prepared: Store, store: Store, settings: Settings) -> Standing:
+def begin_from(prepared: Store, store: Store, settings: PipelineSettings) -> DriverState:
     """Begin with the partitions that `nearcast prepare` built; the manifest is the caller's to commit."""
     manifests = Manifests(prepared)
     manifest = manifests.last()
@@ -110,7 +110,7 @@ def begin_from(prepared: Store, store: Store, settings: Settings) -> Standing:
             store.put_folder(name, partial(_copy_files, path))
         else:
             store.put(name, partial(_copy_file, path))
-    return Standing.found(store, settings, manifest)
+    return DriverState.opened(store, settings, manifest)
 
 
 def _copy_file(old: Path, new: Path) -> None:
@@ -121,7 +121,7 @@ def _copy_files(old: Path, new: Path) -> None:
     shutil.copytree(old, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(CONTENTS))
 
 
-def _sample(table: pa.Table | None, settings: Settings, words: WordTable) -> Messages:
+def _sample(table: pa.Table | None, settings: PipelineSettings, words: WordTable) -> Messages:
     """Return messages to learn a plan from; words that no subscription has are left out."""
     if table is None:
         return Messages.none()
@@ -133,7 +133,7 @@ def _sample(table: pa.Table | None, settings: Settings, words: WordTable) -> Mes
         return _sample(None, settings, words)  # what is wrong with it is told when its batch comes
 
 
-def build(runner: Runner, first: Build, share: Share) -> list[str]:
+def build(runner: Runner, first: BuildTask, share: Share) -> list[str]:
     """Build all partitions side by side, each of its share, the others as the first; return their snapshots' names."""
     tasks = []
     for number in range(first.settings.partitions):

@@ -17,29 +17,29 @@ import pyarrow as pa
 from nearcast import engine
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
-from nearcast.pipeline.batch.changes import Changes, Registered
-from nearcast.pipeline.batch.inputs import BatchFiles
-from nearcast.pipeline.batch.order import Limit, Order, Sequenced, Source, is_late, put_in_order
+from nearcast.pipeline.batch.changes import BatchChanges, SourceChanges
+from nearcast.pipeline.batch.order import AheadLimit, BatchOrder, MessageSequence, SourceTimes, is_late, put_in_order
 from nearcast.pipeline.batch.router import NamedKeys
 from nearcast.pipeline.divided_window.window_part import write_part
 from nearcast.pipeline.driver.first_state import begin, begin_from
 from nearcast.pipeline.driver.rebalance import balance_after, carried_out, recent_after, settle, wanted
-from nearcast.pipeline.driver.registrar import Pending, Registrar
-from nearcast.pipeline.driver.state import Snapshots, Standing
+from nearcast.pipeline.driver.registrar import PendingChanges, Registrar
+from nearcast.pipeline.driver.state import DriverState, Snapshots
 from nearcast.pipeline.driver.window_rounds import (
-    NOTHING_ASKED,
-    Asked,
+    NO_QUESTIONS,
+    QuestionCount,
     entries_after,
     entries_of,
+    run_steps,
     snapshot_tasks,
-    stepped_by,
 )
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest, Manifests
+from nearcast.pipeline.store.manifest_entries import BatchFiles, VocabularyEntry
 from nearcast.pipeline.store.store import Store
-from nearcast.pipeline.worker.source_reader import Kind, Read, Taken, read_source
-from nearcast.pipeline.worker.tasks import Detect, Step, Stepped, detect_batch, held, write_snapshot
+from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
+from nearcast.pipeline.worker.tasks import DetectTask, StepResult, StepTask, detect_batch, held, write_snapshot
 from nearcast.plans import Keys
 from nearcast.tables import Rejected
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.pipeline.runner import Runner
-    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.settings import PipelineSettings
     from nearcast.pipeline.sinks.base import Output, Sink
     from nearcast.tables.time_limits import MaxAhead
     from nearcast.text import Vocabulary
@@ -61,8 +61,11 @@ SWEEP_EVERY = 8
 
 
 @dataclass(frozen=True)
-class Given:
-    """A source of a batch: a file, or rows that came another way; `order` puts it before or after others."""
+class BatchSource:
+    """A source of a batch: a file, or rows that came another way.
+
+    Of rows with the same time, those of the source whose name sorts first come first.
+    """
 
     kind: Kind
     source: str
@@ -85,7 +88,7 @@ class Report:
     now: int
     tuples: int
     #: What partitions asked a divided window, and in how many further jobs they were answered.
-    asked: Asked = NOTHING_ASKED
+    asked: QuestionCount = NO_QUESTIONS
 
 
 class Pipeline:
@@ -94,7 +97,7 @@ class Pipeline:
     def __init__(
         self,
         store: Store,
-        settings: Settings,
+        settings: PipelineSettings,
         runner: Runner,
         sink: Sink,
         rejected_sink: Sink | None = None,
@@ -107,7 +110,7 @@ class Pipeline:
         self.sink, self.rejected_sink = sink, rejected_sink
         self.manifests = Manifests(store)
         self._claims = claims
-        self._standing: Standing | None = None
+        self._state: DriverState | None = None
         self._vocabulary: Vocabulary | None = None
         #: The Spark query this is the state of; None outside a stream.
         self.query_id: str | None = None
@@ -125,11 +128,11 @@ class Pipeline:
     # Beginning
 
     @property
-    def standing(self) -> Standing:
+    def state(self) -> DriverState:
         """What is known after the last batch."""
-        if self._standing is None:
+        if self._state is None:
             raise IncompatibleStore(f"{self.store.root} holds no stream yet; begin one first")
-        return self._standing
+        return self._state
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what must not change while a stream goes on."""
@@ -149,7 +152,7 @@ class Pipeline:
         rejected = Rejected() if rejected is None else rejected
         self._check_sinks()
         self.manifests.sweep([], at_start=True)  # of a beginning that was interrupted
-        standing = begin(
+        state = begin(
             self.store,
             self.settings,
             self.runner,
@@ -159,9 +162,9 @@ class Pipeline:
             source=source,
             rejected=rejected,
         )
-        outputs = self._staged_rejected(standing.manifest.batch, rejected)
-        manifest = replace(standing.manifest, fingerprint=self.fingerprint(), outputs=outputs)
-        self._commit(standing, manifest)
+        outputs = self._staged_rejected(state.manifest.batch, rejected)
+        manifest = replace(state.manifest, fingerprint=self.fingerprint(), outputs=tuple(outputs))
+        self._commit(state, manifest)
         return rejected
 
     def _check_sinks(self) -> None:
@@ -175,11 +178,11 @@ class Pipeline:
         """Begin a new stream with what `nearcast prepare` built."""
         self._check_sinks()
         self.manifests.sweep([], at_start=True)
-        standing = begin_from(Store(prepared), self.store, self.settings)
-        plan = standing.manifest.plan
-        self.settings = replace(self.settings, plan=plan["name"], partitions=int(plan["partitions"]))
-        standing.settings = self.settings
-        self._commit(standing, replace(standing.manifest, fingerprint=self.fingerprint()))
+        state = begin_from(Store(prepared), self.store, self.settings)
+        plan = state.manifest.plan
+        self.settings = replace(self.settings, plan=plan.name, partitions=plan.partitions)
+        state.settings = self.settings
+        self._commit(state, replace(state.manifest, fingerprint=self.fingerprint()))
 
     def resume(self) -> bool:
         """Go on where the stream ended; False if it has not begun."""
@@ -189,8 +192,8 @@ class Pipeline:
         self.manifests.check(manifest, self.fingerprint(), self.query_id)
         self.settings = replace(
             self.settings,
-            plan=manifest.plan["name"],
-            partitions=int(manifest.plan["partitions"]),
+            plan=manifest.plan.name,
+            partitions=manifest.plan.partitions,
             window_parts=len(entries_of(manifest, self.settings.window_parts)),
         )
         self.manifests.verify(manifest)
@@ -202,91 +205,98 @@ class Pipeline:
         self._publish(manifest)
         settle(self.store, manifest)
         self._in_the_making = None
-        self._standing = Standing.found(self.store, self.settings, manifest)
+        self._state = DriverState.opened(self.store, self.settings, manifest)
         return True
 
     def use_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Weigh words by this vocabulary from the next batch on; it delivers the difference."""
-        if vocabulary.version != self.standing.vocabulary.version:
+        if vocabulary.version != self.state.vocabulary.version:
             self._vocabulary = vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
 
     # A batch
 
     def run(
-        self, batch: int, given: Sequence[Given], *, beat: int | None = None, wall: int | None = None
+        self, batch: int, given: Sequence[BatchSource], *, beat: int | None = None, wall: int | None = None
     ) -> Report | None:
         """Take a batch in; None if it was committed before, when it is only published again.
 
         `beat` is the time that the clock alone moves on to at the end. `wall` is the wall clock as the batch was given
         it, in microseconds: messages may lie ahead of that, else of event time, by `max_ahead`.
         """
-        standing = self.standing
-        if batch <= standing.manifest.batch:
-            self._publish(standing.manifest)
+        state = self.state
+        if batch <= state.manifest.batch:
+            self._publish(state.manifest)
             return None
-        if batch > standing.manifest.batch + 1:
+        if batch > state.manifest.batch + 1:
             raise IncompatibleStore(
-                f"{self.store.root} ends with batch {standing.manifest.batch}, and batch {batch} comes next: the states"
+                f"{self.store.root} ends with batch {state.manifest.batch}, and batch {batch} comes next: the states"
                 " of Spark and of nearcast are of two runs; bring back the right one, or choose another checkpoint"
             )
         # After an error in the middle, what the driver knows is of no batch: it is found again by `resume`.
-        self._standing = None
-        limit = None if self._max_ahead is None else Limit(self._max_ahead, wall)
-        return self._run(standing, batch, given, beat, limit)
+        self._state = None
+        limit = None if self._max_ahead is None else AheadLimit(self._max_ahead, wall)
+        return self._run(state, batch, given, beat, limit)
 
     def _run(
-        self, standing: Standing, batch: int, given: Sequence[Given], beat: int | None, limit: Limit | None
+        self,
+        state: DriverState,
+        batch: int,
+        given: Sequence[BatchSource],
+        beat: int | None,
+        limit: AheadLimit | None,
     ) -> Report:
         began = time.perf_counter()
         rejected = Rejected()
-        standing = self._rebalanced(standing, batch)
-        vocabulary = self._new_vocabulary(standing, batch)
-        taken = self._read(standing, batch, given, vocabulary)
-        for each in taken:
+        state = self._rebalanced(state, batch)
+        vocabulary = self._new_vocabulary(state, batch)
+        reads = self._read(state, batch, given, vocabulary)
+        for each in reads:
             rejected.extend(each.rejected)
-        files, registered, keys, n_messages = self._put_in_order(
-            standing, batch, taken, rejected, beat, vocabulary, limit
+        files, batch_changes, keys, n_messages = self._put_in_order(
+            state, batch, reads, rejected, beat, vocabulary, limit
         )
-        stepped, asked = self._match(standing, files)
-        growth = self._grow(standing, batch, stepped, keys)
-        outputs = [each.output for each in stepped if each.output is not None]
+        results, asked = self._match(state, files)
+        growth = self._grow(state, batch, results, keys)
+        outputs = [each.output for each in results if each.output is not None]
         outputs += self._staged_rejected(batch, rejected)
         seconds = time.perf_counter() - began
-        report = replace(_report(files, stepped, registered, n_messages, len(rejected), seconds), asked=asked)
-        manifest = self._manifest(standing, files, stepped, report, outputs, growth)
-        self._commit(standing, manifest)
+        report = replace(_report(files, results, batch_changes, n_messages, len(rejected), seconds), asked=asked)
+        manifest = self._manifest(state, files, results, report, outputs, growth)
+        self._commit(state, manifest)
         if self.on_rejected is not None:
             self.on_rejected(rejected)
         return report
 
-    def _rebalanced(self, standing: Standing, batch: int) -> Standing:
+    def _rebalanced(self, state: DriverState, batch: int) -> DriverState:
         """Go on with other partitions where that was asked for, or the load asks for it."""
-        request = wanted(self.store, standing.manifest, self._rebalance_above)
+        request = wanted(self.store, state.manifest, self._rebalance_above)
         if request is None:
-            return standing
+            return state
         claims = None if self._claims is None else f"{self._claims}/{batch:08d}-export"
-        standing = carried_out(request, standing, self.runner, claims=claims)
-        self.settings, self._in_the_making = standing.settings, None
-        return standing
+        state = carried_out(request, state, self.runner, claims=claims)
+        self.settings, self._in_the_making = state.settings, None
+        return state
 
-    def _new_vocabulary(self, standing: Standing, batch: int) -> str | None:
+    def _new_vocabulary(self, state: DriverState, batch: int) -> str | None:
         """Take a vocabulary into use that was given since the last batch."""
         if self._vocabulary is None:
             return None
         name = self.store.unique("vocabularies", batch)
         self.store.put_folder(name, self._vocabulary.save)
-        standing.vocabulary = self._vocabulary
+        state.vocabulary = self._vocabulary
         self._vocabulary = None
         return name
 
-    def _read(self, standing: Standing, batch: int, given: Sequence[Given], vocabulary: str | None) -> list[Taken]:
-        needs_totals = self.settings.window is not None or bool((standing.directory.kind != 0).any())
-        folder = (vocabulary or standing.manifest.vocabulary["folder"]) if needs_totals else None
+    def _read(
+        self, state: DriverState, batch: int, given: Sequence[BatchSource], vocabulary: str | None
+    ) -> list[ReadResult]:
+        needs_totals = self.settings.window is not None or bool((state.directory.kind != 0).any())
+        folder = (vocabulary or state.manifest.vocabulary.folder) if needs_totals else None
         # Other weights need other keys, which homes work out during the batch: until then messages go to everybody.
-        plan = standing.plan_ref if self.settings.partitions > 1 and vocabulary is None else None
-        kinds = standing.manifest.more["id_types"]
+        plan = state.plan_ref if self.settings.partitions > 1 and vocabulary is None else None
+        kinds = state.id_types
         tasks = [
-            Read(
+            ReadTask(
                 self.store,
                 self.settings,
                 batch,
@@ -307,53 +317,53 @@ class Pipeline:
 
     def _put_in_order(
         self,
-        standing: Standing,
+        state: DriverState,
         batch: int,
-        taken: Sequence[Taken],
+        reads: Sequence[ReadResult],
         rejected: Rejected,
         beat: int | None,
         vocabulary: str | None,
-        limit: Limit | None,
-    ) -> tuple[BatchFiles, Registered | None, Keys, int]:
+        limit: AheadLimit | None,
+    ) -> tuple[BatchFiles, BatchChanges | None, Keys, int]:
         """Give every row its step; write the order of messages and the changes that stand."""
-        taken = self._of_one_id_type(standing, taken, rejected)
-        messages = [each for each in taken if each.kind == "messages" and each.segment is not None]
-        changes = [each for each in taken if each.changes is not None and len(each.changes)]
-        order = put_in_order(_sources(messages), _sources(changes), standing.now, by_time=self.by_time, limit=limit)
+        reads = self._of_one_id_type(state, reads, rejected)
+        messages = [each for each in reads if each.kind == "messages" and each.segment is not None]
+        changes = [each for each in reads if each.changes is not None and len(each.changes)]
+        order = put_in_order(_sources(messages), _sources(changes), state.now, by_time=self.by_time, limit=limit)
         untimely = self._untimely(messages, order, limit, rejected)
-        registered, keys = self._register(standing, [each.changes for each in changes if each.changes], order, rejected)
+        batch_changes, keys = self._register(state, [each.changes for each in changes if each.changes], order, rejected)
         has_window = self.settings.window is not None
-        first_step = standing.manifest.next_step + (vocabulary is not None and has_window)
+        first_step = state.manifest.next_step + (vocabulary is not None and has_window)
         kept = np.flatnonzero(~untimely)
         position = order.message_position[kept]
-        message_step, change_step, next_step = _steps(position, registered, first_step, count_changes=has_window)
-        now = int(order.message_clock[-1]) if len(order.message_clock) else standing.now
+        message_step, change_step, next_step = _steps(position, batch_changes, first_step, count_changes=has_window)
+        now = int(order.message_clock[-1]) if len(order.message_clock) else state.now
         if beat is not None:
             now = max(now, beat)
             next_step += has_window
-        sequenced = Sequenced(order.message[kept], position, message_step, order.message_clock[kept])
+        sequenced = MessageSequence(order.message[kept], position, message_step, order.message_clock[kept])
         sequence = self._put("sequences", batch, sequenced.write, ".npy") if len(kept) else None
-        if registered is not None:
-            registered = replace(registered, step=change_step)
+        if batch_changes is not None:
+            batch_changes = replace(batch_changes, step=change_step)
         files = BatchFiles(
             batch,
             tuple(str(each.segment) for each in messages) if len(kept) else (),
             sequence,
-            None if registered is None else pickles.put(self.store, "changes", batch, None, registered),
-            self._growth_of_copies(standing, batch, keys),
+            None if batch_changes is None else pickles.put(self.store, "changes", batch, None, batch_changes),
+            self._growth_of_copies(state, batch, keys),
             next_step,
             now,
             beat,
             vocabulary,
         )
-        standing.directory.forget_expired(now)
-        return files, registered, keys, len(kept)
+        state.directory.forget_expired(now)
+        return files, batch_changes, keys, len(kept)
 
     def _put(self, kind: str, batch: int, write: Any, suffix: str = ".pickle") -> str:
         return self.store.put_summed(self.store.unique(kind, batch, suffix=suffix), write).name
 
     def _untimely(
-        self, messages: Sequence[Taken], order: Order, limit: Limit | None, rejected: Rejected
+        self, messages: Sequence[ReadResult], order: BatchOrder, limit: AheadLimit | None, rejected: Rejected
     ) -> NDArray[np.bool_]:
         """Reject the messages from the future, and those too late for the window; tell which these are, in order."""
         time_of = np.concatenate([np.empty(0, np.int64), *(each.time for each in messages)])
@@ -372,12 +382,12 @@ class Pipeline:
                 rejected.add(*source[at], None, "time", reason)
         return untimely
 
-    def _of_one_id_type(self, standing: Standing, taken: Sequence[Taken], rejected: Rejected) -> list[Taken]:
+    def _of_one_id_type(self, state: DriverState, reads: Sequence[ReadResult], rejected: Rejected) -> list[ReadResult]:
         """Reject the rows of sources whose ids are not of the type of the first, which all ids of a stream have."""
         kept = []
-        for each in taken:
+        known = list(state.id_types)
+        for each in reads:
             at = 0 if each.kind == "changes" else 1
-            known = standing.manifest.more["id_types"]
             if not len(each.time):
                 continue
             if known[at] is None:
@@ -389,46 +399,47 @@ class Pipeline:
                     rejected.add(each.source, row, None, "id", reason)
                 continue
             kept.append(each)
+        state.id_types = (known[0], known[1])
         return kept
 
     def _register(
-        self, standing: Standing, changes: list[Changes], order: Order, rejected: Rejected
-    ) -> tuple[Registered | None, Keys]:
+        self, state: DriverState, changes: list[SourceChanges], order: BatchOrder, rejected: Rejected
+    ) -> tuple[BatchChanges | None, Keys]:
         if not changes:
             return None, Keys.none()
-        pending = Pending.of(changes, standing.router.plan.words)
-        registrar = Registrar(standing.directory, standing.router.plan, standing.weights, rejected)
-        registered, keys = registrar.register(pending, order)
-        return (registered if len(registered) else None), keys
+        pending = PendingChanges.of(changes, state.router.plan.words)
+        registrar = Registrar(state.directory, state.router.plan, state.weights, rejected)
+        batch_changes, keys = registrar.register(pending, order)
+        return (batch_changes if len(batch_changes) else None), keys
 
-    def _growth_of_copies(self, standing: Standing, batch: int, keys: Keys) -> str | None:
+    def _growth_of_copies(self, state: DriverState, batch: int, keys: Keys) -> str | None:
         """Write the keys of what this batch places, for plans with copies: whoever holds one must know the others'."""
-        plan = standing.router.plan
+        plan = state.router.plan
         if not plan.has_copies or not len(keys.word):
             return None
         return self._put("growth", batch, NamedKeys.of(keys, plan).write)
 
-    def _match(self, standing: Standing, files: BatchFiles) -> tuple[list[Stepped], Asked]:
-        refs = [standing.partition_ref(number) for number in range(self.settings.partitions)]
-        plan = standing.plan_ref
+    def _match(self, state: DriverState, files: BatchFiles) -> tuple[list[StepResult], QuestionCount]:
+        refs = [state.partition_ref(number) for number in range(self.settings.partitions)]
+        plan = state.plan_ref
         candidates: tuple[str, ...] = ()
         claims = None if self._claims is None else f"{self._claims}/{files.batch:08d}"
         # With another vocabulary homes see all messages themselves.
-        if standing.router.plan.has_copies and self.settings.window is not None and files.vocabulary is None:
-            deltas = tuple(entry["deltas"][-1] for entry in standing.manifest.partitions if entry["deltas"])
-            detects = [Detect(ref, plan, files, deltas) for ref in refs]
+        if state.router.plan.has_copies and self.settings.window is not None and files.vocabulary is None:
+            deltas = tuple(entry.deltas[-1] for entry in state.manifest.partitions if entry.deltas)
+            detects = [DetectTask(ref, plan, files, deltas) for ref in refs]
             candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
-        kinds = tuple(each or "string" for each in standing.manifest.more["id_types"])
+        kinds = (state.id_types[0] or "string", state.id_types[1] or "string")
         stager = self.sink.stager
-        steps = [Step(ref, plan, files, candidates, stager, kinds, self.with_keys) for ref in refs]  # type: ignore[arg-type]
-        stepped = stepped_by(self.runner, standing, files, steps, claims)
+        steps = [StepTask(ref, plan, files, candidates, stager, kinds, self.with_keys) for ref in refs]
+        results = run_steps(self.runner, state, files, steps, claims)
         self.store.delete(candidates)
-        return stepped
+        return results
 
-    def _grow(self, standing: Standing, batch: int, stepped: Sequence[Stepped], placed: Keys) -> list[str]:
+    def _grow(self, state: DriverState, batch: int, results: Sequence[StepResult], placed: Keys) -> list[str]:
         """Let the routes know the keys that partitions need from now on, and those of copies placed in this batch."""
-        router = standing.router
-        keys = Keys.concat([each.keys.into(router.plan) for each in stepped if each.keys is not None])
+        router = state.router
+        keys = Keys.concat([each.keys.into(router.plan) for each in results if each.keys is not None])
         if router.plan.has_copies:
             router.routes.add(placed)
         if not len(keys.word):
@@ -438,62 +449,60 @@ class Pipeline:
 
     def _manifest(
         self,
-        standing: Standing,
+        state: DriverState,
         files: BatchFiles,
-        stepped: Sequence[Stepped],
+        results: Sequence[StepResult],
         report: Report,
         outputs: list[Output],
         growth: list[str],
     ) -> Manifest:
-        last = standing.manifest
-        partitions = standing.partitions_after([each.delta for each in stepped])
-        directory, directory_batch = standing.directory_after()
-        windows = entries_after(standing)
-        oldest = min([entry["snapshot_batch"] for entry in [*partitions, *windows]] + [directory_batch])
-        batches = [each.to_json() for each in [*standing.history, files] if each.batch > oldest]
+        last = state.manifest
+        partitions = state.partitions_after([each.delta for each in results])
+        directory, directory_batch = state.directory_after()
+        windows = entries_after(state)
+        snapshots = [*(entry.snapshot_batch for entry in partitions), *(entry.snapshot_batch for entry in windows)]
+        oldest = min(directory_batch, *snapshots)
+        batches = tuple(each for each in (*state.history, files) if each.batch > oldest)
         counts = {
             "messages": last.counts.get("messages", 0) + report.messages,
             "changes": last.counts.get("changes", 0) + report.changes,
             "deliveries": last.counts.get("deliveries", 0) + report.deliveries,
             "rejected": last.counts.get("rejected", 0) + report.rejected,
-            "subscriptions": len(standing.directory),
+            "subscriptions": len(state.directory),
         }
         vocabulary = last.vocabulary
         if files.vocabulary is not None:
-            vocabulary = {"version": standing.vocabulary.version, "folder": files.vocabulary}
+            vocabulary = VocabularyEntry(state.vocabulary.version, files.vocabulary)
         keys = [files.growth] if files.growth is not None else []
         return replace(
             last,
             batch=files.batch,
             query_id=self.query_id,
             next_step=files.next_step,
-            messages=counts["messages"],
             now=None if files.now == NO_TIME else files.now,
             partitions=partitions,
-            plan=standing.plan_after([*keys, *growth]),
+            plan=state.plan_after([*keys, *growth]),
             directory=directory,
+            directory_batch=directory_batch,
             vocabulary=vocabulary,
-            outputs=outputs,
+            id_types=state.id_types,
+            batches=batches,
+            windows=windows,
+            recent=recent_after(last.recent, files.segments),
+            outputs=tuple(outputs),
             counts=counts,
-            load=report.load,
+            load=tuple(report.load),
+            balance=balance_after(last.balance, [each.seconds for each in results]),
             seconds=round(report.seconds, 4),
-            more={
-                **last.more,
-                "batches": batches,
-                "windows": windows,
-                "directory_batch": directory_batch,
-                "recent": recent_after(last.more.get("recent", ()), files.segments),
-                "balance": balance_after(last.more.get("balance"), [each.seconds for each in stepped]),
-            },
         )
 
-    def _commit(self, standing: Standing, manifest: Manifest) -> None:
-        manifest = replace(manifest, sizes=self._sizes(standing, manifest))
+    def _commit(self, state: DriverState, manifest: Manifest) -> None:
+        manifest = replace(manifest, sizes=self._sizes(state, manifest))
         self.manifests.commit(manifest)
-        if standing.snapshots is not None:
+        if state.snapshots is not None:
             self._in_the_making = None
-        standing.with_manifest(manifest)
-        self._standing = standing
+        state.with_manifest(manifest)
+        self._state = state
         self._publish(manifest)
         settle(self.store, manifest)
         kept = self.manifests.batches()[-KEPT_MANIFESTS:]
@@ -502,9 +511,9 @@ class Pipeline:
             spare = [] if self._in_the_making is None else self._in_the_making.names
             self.manifests.sweep([self.manifests.read(batch) for batch in kept], spare=spare)
 
-    def _sizes(self, standing: Standing, manifest: Manifest) -> dict[str, int]:
+    def _sizes(self, state: DriverState, manifest: Manifest) -> dict[str, int]:
         """Return the sizes of all that a manifest names, by which a start finds what was cut off since."""
-        known = standing.manifest.sizes
+        known = state.manifest.sizes
         names = self.manifests.files_in_use(manifest)
         new = {} if known.keys() >= names else self.store.sizes()
         return {name: known.get(name, new.get(name, 0)) for name in sorted(names) if name in known or name in new}
@@ -526,7 +535,7 @@ class Pipeline:
 
     def snapshots_due(self, after: int) -> bool:
         """Tell whether a partition has come this many batches since its last snapshot."""
-        return any(len(entry["deltas"]) >= after for entry in self.standing.manifest.partitions)
+        return any(len(entry.deltas) >= after for entry in self.state.manifest.partitions)
 
     def write_snapshots(self) -> Snapshots:
         """Write the state of the stream as it is now; `take_snapshots` lets the next batch begin from it."""
@@ -537,8 +546,8 @@ class Pipeline:
 
         To be called between two batches; what it returns may run while batches go on.
         """
-        snapshots, tasks = self.standing.saved()
-        windows = snapshot_tasks(self.standing)
+        snapshots, tasks = self.state.saved()
+        windows = snapshot_tasks(self.state)
         snapshots = replace(snapshots, windows=tuple(task.name for task in windows))
         self._in_the_making = snapshots
 
@@ -554,9 +563,9 @@ class Pipeline:
 
         False if they are of no use any more: partitions were balanced anew since, or newer snapshots taken.
         """
-        if not self.standing.is_newer(snapshots):
+        if not self.state.is_newer(snapshots):
             return False
-        self.standing.snapshots = snapshots
+        self.state.snapshots = snapshots
         return True
 
 
@@ -564,15 +573,15 @@ def _of(claims: str | None, job: str) -> str | None:
     return None if claims is None else f"{claims}-{job}"
 
 
-def _sources(taken: Sequence[Taken]) -> list[Source]:
-    return [Source(each.source, each.time, each.row) for each in taken]
+def _sources(reads: Sequence[ReadResult]) -> list[SourceTimes]:
+    return [SourceTimes(each.source, each.time, each.row) for each in reads]
 
 
 def _steps(
-    position: NDArray[np.int64], registered: Registered | None, first: int, *, count_changes: bool
+    position: NDArray[np.int64], batch_changes: BatchChanges | None, first: int, *, count_changes: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Return the steps of messages and of changes, by position, and the next step after them."""
-    changes = np.empty(0, np.int64) if registered is None else registered.position
+    changes = np.empty(0, np.int64) if batch_changes is None else batch_changes.position
     if count_changes:
         merged = np.sort(np.concatenate([position, changes]))
         steps = first + np.searchsorted(merged, position), first + np.searchsorted(merged, changes)
@@ -583,21 +592,21 @@ def _steps(
 
 def _report(
     files: BatchFiles,
-    stepped: Sequence[Stepped],
-    registered: Registered | None,
+    results: Sequence[StepResult],
+    batch_changes: BatchChanges | None,
     messages: int,
     rejected: int,
     seconds: float,
 ) -> Report:
-    load = [{"seconds": round(each.seconds, 4), "messages": each.routed} for each in stepped]
+    load = [{"seconds": round(each.seconds, 4), "messages": each.routed} for each in results]
     return Report(
         files.batch,
         messages,
-        0 if registered is None else len(registered),
-        sum(each.deliveries for each in stepped),
+        0 if batch_changes is None else len(batch_changes),
+        sum(each.deliveries for each in results),
         rejected,
         seconds,
         load,
         files.now,
-        sum(each.routed for each in stepped),
+        sum(each.routed for each in results),
     )

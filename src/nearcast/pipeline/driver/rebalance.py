@@ -18,16 +18,17 @@ import numpy as np
 from nearcast.columns import Messages
 from nearcast.errors import IncompatibleStore, InvalidInput
 from nearcast.pipeline.batch.router import Router
-from nearcast.pipeline.batch.segments import Segment, concat
+from nearcast.pipeline.batch.segments import MessageSegment, concat
 from nearcast.pipeline.driver.first_state import SAMPLE, build
-from nearcast.pipeline.driver.state import Standing, new_line
+from nearcast.pipeline.driver.state import DriverState, new_line
 from nearcast.pipeline.driver.window_rounds import batches_of_window
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.checkpoint_report import state_of
 from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.manifest_entries import LoadBalance, PartitionEntry, PlanEntry, RebalanceNote
 from nearcast.pipeline.worker.partition import PLACED_BELOW
 from nearcast.pipeline.worker.share import Share
-from nearcast.pipeline.worker.tasks import SHARE, Build, Export, export_partition, held
+from nearcast.pipeline.worker.tasks import SHARE, BuildTask, ExportTask, export_partition, held
 from nearcast.plans import learn, parse_spec
 from nearcast.text.weights import TermWeights
 from nearcast.text.words import WordTable
@@ -35,7 +36,7 @@ from nearcast.text.words import WordTable
 if TYPE_CHECKING:
     from nearcast.pipeline.driver.directory import Directory
     from nearcast.pipeline.runner import Runner
-    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.settings import PipelineSettings
     from nearcast.pipeline.store.manifest import Manifest
     from nearcast.pipeline.store.store import Store
     from nearcast.plans import Placement
@@ -51,7 +52,7 @@ _AVERAGED, _TRUSTED_AFTER = 10, 20
 
 
 @dataclass(frozen=True)
-class Request:
+class RebalanceRequest:
     """Go on with this plan and so many partitions; None stands for those at present, learned anew."""
 
     id: str
@@ -60,19 +61,19 @@ class Request:
 
     def resolved(self, manifest: Manifest) -> tuple[str, int]:
         """Return the plan and the partitions that are meant; `InvalidInput` if they do not go together."""
-        spec = manifest.plan["name"] if self.plan is None else self.plan
+        spec = manifest.plan.name if self.plan is None else self.plan
         partitions = self.partitions
         if partitions is None:
             named = parse_spec(spec)
             is_spelled_out = spec != named.name
-            partitions = named.first * named.second if is_spelled_out else int(manifest.plan["partitions"])
+            partitions = named.first * named.second if is_spelled_out else manifest.plan.partitions
         parse_spec(spec, partitions)
         return spec, partitions
 
 
-def ask(store: Store, manifest: Manifest, plan: str | None, partitions: int | None) -> Request:
+def ask(store: Store, manifest: Manifest, plan: str | None, partitions: int | None) -> RebalanceRequest:
     """Leave a request for the next batch, in place of one that waits; `InvalidInput` if it cannot be met."""
-    request = Request(secrets.token_hex(8), plan, partitions)
+    request = RebalanceRequest(secrets.token_hex(8), plan, partitions)
     request.resolved(manifest)
     store.put(REQUEST, lambda path: path.write_text(json.dumps(asdict(request))))
     return request
@@ -92,33 +93,33 @@ def ask_checkpoint(checkpoint: str, plan: str | None, partitions: int | None) ->
         "plan": spec,
         "partitions": n,
         "after_batch": manifest.batch,
-        "was": {"plan": manifest.plan["name"], "partitions": manifest.plan["partitions"]},
+        "was": {"plan": manifest.plan.name, "partitions": manifest.plan.partitions},
     }
 
 
-def waiting(store: Store) -> Request | None:
+def waiting(store: Store) -> RebalanceRequest | None:
     """Return the request that was left, whether it was met or not."""
     if not store.exists(REQUEST):
         return None
     try:
-        return Request(**json.loads(store.read_bytes(REQUEST)))
+        return RebalanceRequest(**json.loads(store.read_bytes(REQUEST)))
     except (ValueError, TypeError):
         raise InvalidInput(f"{store.root}/{REQUEST} is no request; delete it and ask again") from None
 
 
-def wanted(store: Store, manifest: Manifest, above: float | None) -> Request | None:
+def wanted(store: Store, manifest: Manifest, above: float | None) -> RebalanceRequest | None:
     """Return what the next batch is to begin with: a request that was not met yet, or, by the load, one of our own."""
     request = waiting(store)
-    if request is not None and request.id != manifest.more.get("rebalance", {}).get("id"):
+    if request is not None and request.id != _last_met(manifest):
         return request
-    if above is not None and is_uneven(manifest.more.get("balance"), above):
-        return Request(f"load-{manifest.batch}")
+    if above is not None and is_uneven(manifest.balance, above):
+        return RebalanceRequest(f"load-{manifest.batch}")
     return None
 
 
 def settle(store: Store, manifest: Manifest) -> None:
     """Remove the request that this manifest met."""
-    met = manifest.more.get("rebalance", {}).get("id")
+    met = _last_met(manifest)
     if met is None:
         return
     request = waiting(store)
@@ -126,99 +127,111 @@ def settle(store: Store, manifest: Manifest) -> None:
         store.delete([REQUEST])
 
 
+def _last_met(manifest: Manifest) -> str | None:
+    return None if manifest.rebalance is None else manifest.rebalance.id
+
+
 # --- load -------------------------------------------------------------------------------------------------------
 
 
-def balance_after(balance: dict[str, Any] | None, seconds: Sequence[float]) -> dict[str, Any]:
+def balance_after(balance: LoadBalance | None, seconds: Sequence[float]) -> LoadBalance:
     """Return the moving average of the seconds of each partition, and over how many batches, after one more."""
-    if balance is None or len(balance["seconds"]) != len(seconds):
-        balance = {"seconds": [0.0] * len(seconds), "batches": 0}
-    batches = balance["batches"] + 1
+    if balance is None or len(balance.seconds) != len(seconds):
+        balance = LoadBalance((0.0,) * len(seconds), 0)
+    batches = balance.batches + 1
     share = 1 / min(batches, _AVERAGED)
-    averages = [old + share * (new - old) for old, new in zip(balance["seconds"], seconds, strict=True)]
-    return {"seconds": [round(each, 6) for each in averages], "batches": batches}
+    averages = [old + share * (new - old) for old, new in zip(balance.seconds, seconds, strict=True)]
+    return LoadBalance(tuple(round(each, 6) for each in averages), batches)
 
 
-def is_uneven(balance: dict[str, Any] | None, above: float) -> bool:
+def is_uneven(balance: LoadBalance | None, above: float) -> bool:
     """Tell whether the busiest partition is so many times as busy as the average, and has been watched for long."""
-    if balance is None or balance["batches"] < _TRUSTED_AFTER:
+    if balance is None or balance.batches < _TRUSTED_AFTER:
         return False
-    seconds: list[float] = balance["seconds"]
-    mean = sum(seconds) / len(seconds)
-    return mean > 0.0 and max(seconds) > above * mean
+    mean = sum(balance.seconds) / len(balance.seconds)
+    return mean > 0.0 and max(balance.seconds) > above * mean
 
 
 # --- rebalancing ------------------------------------------------------------------------------------------------
 
 
-def carried_out(request: Request, standing: Standing, runner: Runner, *, claims: str | None = None) -> Standing:
+def carried_out(
+    request: RebalanceRequest, state: DriverState, runner: Runner, *, claims: str | None = None
+) -> DriverState:
     """Meet a request, and note that it was met; one that cannot be met is noted with the reason."""
     try:
-        spec, partitions = request.resolved(standing.manifest)
+        spec, partitions = request.resolved(state.manifest)
     except InvalidInput as error:
-        note: dict[str, Any] = {"id": request.id, "refused": str(error)}
-        more = {**standing.manifest.more, "rebalance": note, "balance": None}
-        standing.manifest = replace(standing.manifest, more=more)
-        return standing
-    batch = standing.manifest.batch
-    standing = rebalanced(standing, standing.settings, runner, spec, partitions, claims=claims)
-    note = {"id": request.id, "after_batch": batch, "plan": spec, "partitions": partitions}
-    standing.manifest = replace(standing.manifest, more={**standing.manifest.more, "rebalance": note})
-    return standing
+        note = RebalanceNote(request.id, refused=str(error))
+        state.manifest = replace(state.manifest, rebalance=note, balance=None)
+        return state
+    batch = state.manifest.batch
+    state = rebalanced(state, state.settings, runner, spec, partitions, claims=claims)
+    note = RebalanceNote(request.id, after_batch=batch, plan=spec, partitions=partitions)
+    state.manifest = replace(state.manifest, rebalance=note)
+    return state
 
 
 def rebalanced(
-    standing: Standing, settings: Settings, runner: Runner, spec: str, partitions: int, *, claims: str | None = None
-) -> Standing:
+    state: DriverState,
+    settings: PipelineSettings,
+    runner: Runner,
+    spec: str,
+    partitions: int,
+    *,
+    claims: str | None = None,
+) -> DriverState:
     """Return the same stream at the same batch with all subscriptions in the partitions of a plan learned anew.
 
     The manifest in it is for the next batch to go on from, and not to be committed itself.
     """
-    store, manifest = standing.store, standing.manifest
-    exports = _exported(standing, runner, claims)
+    store, manifest = state.store, state.manifest
+    exports = _exported(state, runner, claims)
     shares = [pickles.read(store.local(name) / SHARE) for name in exports]
     words = WordTable()
     share, columns = Share.joined([each for each in shares if isinstance(each, Share)], words)
-    weights = TermWeights(words, standing.vocabulary).of_table(words, 0)
+    weights = TermWeights(words, state.vocabulary).of_table(words, 0)
     thresholds = PLACED_BELOW * share.thresholds
     sample = _recent_messages(store, manifest, words)
     plan = learn(spec, partitions, settings.space, words, columns, sample, weights, thresholds=thresholds)
     placement = plan.place(columns, share.number, weights, thresholds)
     router = Router.of(plan, placement)
-    _move_homes(standing.directory, share, placement)
+    _move_homes(state.directory, share, placement)
     settings = replace(settings, plan=spec, partitions=partitions)
-    first = Build(
+    first = BuildTask(
         store,
         settings,
         manifest.batch,
-        manifest.vocabulary["folder"],
+        manifest.vocabulary.folder,
         window=exports[0] if settings.window is not None else None,
         next_step=manifest.next_step,
-        now=standing.now,
-        published=manifest.messages,
+        now=state.now,
+        published=manifest.counts.get("messages", 0),
     )
     snapshots = build(runner, first, share.placed_by(placement))
     folder, directory = store.unique("plans", manifest.batch), store.unique("directories", manifest.batch)
     store.put_folder(folder, router.save)
-    store.put_folder(directory, standing.directory.save)
+    store.put_folder(directory, state.directory.save)
     store.delete(exports)
     batch = manifest.batch
     manifest = replace(
         manifest,
-        partitions=[{"snapshot": name, "snapshot_batch": batch, "deltas": []} for name in snapshots],
-        plan={"name": spec, "partitions": partitions, "folder": folder, "growth": [], "line": new_line()},
+        partitions=tuple(PartitionEntry(name, batch) for name in snapshots),
+        plan=PlanEntry(spec, partitions, folder, (), new_line()),
         directory=directory,
-        load=[],
-        more={**manifest.more, "batches": batches_of_window(manifest), "directory_batch": batch, "balance": None},
+        directory_batch=batch,
+        batches=batches_of_window(manifest),
+        load=(),
+        balance=None,
     )
-    return Standing(store, settings, manifest, standing.directory, router, standing.vocabulary)
+    return DriverState(store, settings, manifest, state.directory, router, state.vocabulary, state.id_types)
 
 
-def _exported(standing: Standing, runner: Runner, claims: str | None) -> list[str]:
+def _exported(state: DriverState, runner: Runner, claims: str | None) -> list[str]:
     """Let all partitions write out what they hold; the first, the window too, which is the same everywhere."""
-    numbers = range(len(standing.manifest.partitions))
-    plan = standing.plan_ref
-    tasks = [Export(standing.partition_ref(number), plan, with_window=number == 0) for number in numbers]
+    numbers = range(len(state.manifest.partitions))
+    plan = state.plan_ref
+    tasks = [ExportTask(state.partition_ref(number), plan, with_window=number == 0) for number in numbers]
     exports: list[str] = runner.map(export_partition, tasks, claims=claims, prefer=held)
     return exports
 
@@ -239,18 +252,18 @@ def _move_homes(directory: Directory, share: Share, placement: Placement) -> Non
 # --- recent messages --------------------------------------------------------------------------------------------
 
 
-def recent_after(recent: Sequence[str], segments: Sequence[str]) -> list[str]:
+def recent_after(recent: Sequence[str], segments: Sequence[str]) -> tuple[str, ...]:
     """Return the segments that stay for a plan to be learned from, after a batch with these."""
-    return [*recent, *segments][-RECENT:]
+    return (*recent, *segments)[-RECENT:]
 
 
 def _recent_messages(store: Store, manifest: Manifest, words: WordTable) -> Messages:
     """Return the newest messages that are still at hand; words that no subscription has are left out."""
-    names = manifest.more.get("recent", [])
-    segments: list[Segment] = []
+    names = manifest.recent
+    segments: list[MessageSegment] = []
     n = 0
     for name in reversed(names):
-        segments.insert(0, Segment.read(store.local(name)))
+        segments.insert(0, MessageSegment.read(store.local(name)))
         n += len(segments[0])
         if n >= SAMPLE:
             break

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.columns import NO_TIME, TOPK, WITHIN, Subscriptions
+from nearcast.columns import NO_TIME, WITHIN, Subscriptions
 from nearcast.engine.moves import moved_to
 from nearcast.errors import InvalidInput, InvalidSubscription
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Area, Box, Circle, Regions, Shape
-from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, Changes, Registered
-from nearcast.pipeline.batch.portable_subscriptions import Carried
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, SourceChanges
+from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.pipeline.driver.directory import described, shapes_of
 from nearcast.plans import Keys, Placement, Plan
 from nearcast.tables.moves import Moves
@@ -26,7 +26,7 @@ from nearcast.text.words import WordTable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.pipeline.batch.order import Order
+    from nearcast.pipeline.batch.order import BatchOrder
     from nearcast.pipeline.driver.directory import Directory
     from nearcast.text.weights import TermWeights
 
@@ -34,7 +34,7 @@ _SOME_POLYGON = Area({"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [0, 1]
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingChanges:
     """The changes of all sources of a batch, laid end to end."""
 
     op: NDArray[np.uint8]
@@ -46,7 +46,7 @@ class Pending:
     moves: Moves
 
     @classmethod
-    def of(cls, changes: Sequence[Changes], words: WordTable) -> Pending:
+    def of(cls, changes: Sequence[SourceChanges], words: WordTable) -> PendingChanges:
         """Lay changes end to end; their words are added to the plan's."""
         subscriptions = [each.subscriptions.into(words) for each in changes]
         at = []
@@ -69,8 +69,6 @@ class Pending:
 
 
 def _same_ids(each: Subscriptions, among: list[Subscriptions]) -> Subscriptions:
-    from dataclasses import replace
-
     kinds = {other.ids.type for other in among if len(other)}
     if len(kinds) == 1:
         return replace(each, ids=each.ids.cast(next(iter(kinds))))
@@ -100,7 +98,7 @@ class Registrar:
         self.directory, self.plan, self.rejected = directory, plan, rejected
         self._weights = weights
 
-    def register(self, pending: Pending, order: Order) -> tuple[Registered, Keys]:
+    def register(self, pending: PendingChanges, order: BatchOrder) -> tuple[BatchChanges, Keys]:
         """Return the changes that stand, in order, and the keys of what they place; their steps are still to be set."""
         rows = order.change
         placed = self._placed(pending)
@@ -139,7 +137,7 @@ class Registrar:
         kept = np.flatnonzero(stands)
         chosen = rows[kept]
         has_copies = self.plan.has_copies
-        registered = Registered(
+        registered = BatchChanges(
             pending.op[chosen],
             pending.ids.take(_arrow.numbers(chosen)),
             pending.row[chosen],
@@ -152,12 +150,12 @@ class Registrar:
             copies[kept] if has_copies else None,
             held[kept] if has_copies else None,
             pending.at[chosen],
-            Carried.of(pending.subscriptions, self.plan.words),
+            PortableSubscriptions.of(pending.subscriptions, self.plan.words),
             pending.moves,
         )
         return registered, placed.keys
 
-    def _placed(self, pending: Pending) -> Placement:
+    def _placed(self, pending: PendingChanges) -> Placement:
         """Place all subscriptions that are to be stored, as if they were new."""
         subscriptions = pending.subscriptions
         first = self.directory.next_number
@@ -165,7 +163,9 @@ class Registrar:
         weights = self._weights.of_table(self.plan.words, 0)
         return self.plan.place(subscriptions, numbers, weights)
 
-    def _subscribe(self, id_: str | int, place: int, at: int, placed: Placement, pending: Pending) -> tuple[int, int]:
+    def _subscribe(
+        self, id_: str | int, place: int, at: int, placed: Placement, pending: PendingChanges
+    ) -> tuple[int, int]:
         """Store one subscription, new or in place of another; return its place, and who held it before."""
         copies = 0 if placed.copies is None else int(placed.copies[at])
         columns = described(pending.subscriptions.take(np.array([at])))
@@ -182,7 +182,7 @@ class Registrar:
         )
         return place, before
 
-    def _can_move(self, pending: Pending, row: int, place: int) -> bool:
+    def _can_move(self, pending: PendingChanges, row: int, place: int) -> bool:
         """Reject a move that a subscription of its kind, or a region of its shape, cannot make."""
         at = int(pending.at[row])
         is_scored = self.directory.kind[place] != WITHIN
@@ -209,10 +209,5 @@ class Registrar:
             return Box(0.0, 0.0, 0.0, float(self.directory.height[place]))
         return {ANYWHERE: None, CIRCLE: Circle(0.0, 0.0, 0.0), POLYGON: _SOME_POLYGON}[shape]
 
-    def _reject(self, pending: Pending, row: int, field: str, reason: str) -> None:
+    def _reject(self, pending: PendingChanges, row: int, field: str, reason: str) -> None:
         self.rejected.add(pending.source[row], int(pending.row[row]), pending.ids[row].as_py(), field, reason)
-
-
-def is_topk(subscriptions: Subscriptions) -> bool:
-    """Tell whether some are of kind `topk`."""
-    return bool((subscriptions.kind == TOPK).any())

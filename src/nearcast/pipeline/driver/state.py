@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from nearcast.columns import NO_TIME
-from nearcast.pipeline.batch.changes import Registered
-from nearcast.pipeline.batch.inputs import BatchFiles
+from nearcast.pipeline.batch.changes import BatchChanges
 from nearcast.pipeline.batch.router import PlanRef, Router
 from nearcast.pipeline.driver.directory import Directory
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest
-from nearcast.pipeline.worker.tasks import PartitionRef, Snapshot
+from nearcast.pipeline.store.manifest_entries import BatchFiles, PartitionEntry, PlanEntry
+from nearcast.pipeline.worker.tasks import PartitionRef, SnapshotTask
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights
 
 if TYPE_CHECKING:
-    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.settings import PipelineSettings
     from nearcast.pipeline.store.store import Store
 
 
@@ -50,37 +50,39 @@ def new_line() -> str:
 
 
 @dataclass
-class Standing:
+class DriverState:
     """The manifest of the last batch, with what it names opened."""
 
     store: Store
-    settings: Settings
+    settings: PipelineSettings
     manifest: Manifest
     directory: Directory
     router: Router
     vocabulary: Vocabulary
+    #: The types of the ids of subscriptions and of messages, as far as the batch under way has told.
+    id_types: tuple[str | None, str | None]
     #: What the next manifest takes in, in place of older snapshots and what came since.
     snapshots: Snapshots | None = None
     #: Tells states in the memory of workers from those of an attempt that an earlier start gave up.
     start: str = field(default_factory=new_line)
 
     @classmethod
-    def found(cls, store: Store, settings: Settings, manifest: Manifest) -> Standing:
+    def opened(cls, store: Store, settings: PipelineSettings, manifest: Manifest) -> DriverState:
         """Open what a manifest names."""
-        directory = Directory.open(store.local(str(manifest.directory)))
-        for files in _batches(manifest):
-            if files.batch > manifest.more["directory_batch"]:
+        directory = Directory.open(store.local(manifest.directory))
+        for files in manifest.batches:
+            if files.batch > manifest.directory_batch:
                 if files.changes is not None:
                     changes = pickles.read(store.local(files.changes))
-                    assert isinstance(changes, Registered)
+                    assert isinstance(changes, BatchChanges)
                     directory.follow(changes)
                 directory.forget_expired(files.now)
-        vocabulary = Vocabulary.open(store.local(manifest.vocabulary["folder"]))
-        standing = cls(store, settings, manifest, directory, None, vocabulary)  # type: ignore[arg-type]
+        vocabulary = Vocabulary.open(store.local(manifest.vocabulary.folder))
+        state = cls(store, settings, manifest, directory, None, vocabulary, manifest.id_types)  # type: ignore[arg-type]
         # A router of the driver's own: what grows in it is not yet known to the tasks that run in this process.
-        standing.router = Router.open(store.local(manifest.plan["folder"]))
-        standing.router.follow(standing.plan_ref)
-        return standing
+        state.router = Router.open(store.local(manifest.plan.folder))
+        state.router.follow(state.plan_ref)
+        return state
 
     @property
     def now(self) -> int:
@@ -95,68 +97,66 @@ class Standing:
     @property
     def plan_ref(self) -> PlanRef:
         """Where the plan lies."""
-        return PlanRef(self.store, self.manifest.plan["folder"], tuple(self.manifest.plan["growth"]))
+        return PlanRef(self.store, self.manifest.plan.folder, self.manifest.plan.growth)
 
     @property
-    def history(self) -> list[BatchFiles]:
+    def history(self) -> tuple[BatchFiles, ...]:
         """The batches since the oldest snapshot."""
-        return _batches(self.manifest)
+        return self.manifest.batches
 
     def partition_ref(self, number: int) -> PartitionRef:
         """Where the state of a partition lies."""
         entry = self.manifest.partitions[number]
-        since = [files for files in self.history if files.batch > entry["snapshot_batch"]]
+        since = [files for files in self.history if files.batch > entry.snapshot_batch]
         return PartitionRef(
             self.store,
             self.settings,
             number,
-            f"{self.manifest.plan['line']} {self.start}",
-            entry["snapshot"],
-            entry["snapshot_batch"],
-            tuple(zip(since, entry["deltas"], strict=True)),
+            f"{self.manifest.plan.line} {self.start}",
+            entry.snapshot,
+            entry.snapshot_batch,
+            tuple(zip(since, entry.deltas, strict=True)),
         )
 
-    def partitions_after(self, deltas: list[str]) -> list[dict[str, Any]]:
+    def partitions_after(self, deltas: list[str]) -> tuple[PartitionEntry, ...]:
         """Return the partitions of the next manifest: a delta more each, from a newer snapshot where there is one."""
         result = []
         for number, (entry, delta) in enumerate(zip(self.manifest.partitions, deltas, strict=True)):
-            entry = {**entry, "deltas": [*entry["deltas"], delta]}
+            entry = replace(entry, deltas=(*entry.deltas, delta))
             if self.snapshots is not None:
                 batch = self.snapshots.batch
-                older = sum(1 for files in self.history if entry["snapshot_batch"] < files.batch <= batch)
-                name = self.snapshots.partitions[number]
-                entry = {"snapshot": name, "snapshot_batch": batch, "deltas": entry["deltas"][older:]}
+                older = sum(1 for files in self.history if entry.snapshot_batch < files.batch <= batch)
+                entry = PartitionEntry(self.snapshots.partitions[number], batch, entry.deltas[older:])
             result.append(entry)
-        return result
+        return tuple(result)
 
-    def plan_after(self, growth: list[str]) -> dict[str, Any]:
+    def plan_after(self, growth: list[str]) -> PlanEntry:
         """Return the plan of the next manifest: more keys, from newer routes where there are such."""
         plan = self.manifest.plan
         if self.snapshots is None:
-            return {**plan, "growth": [*plan["growth"], *growth]}
-        since = [name for name in plan["growth"] if name not in self.snapshots.growth]
-        return {**plan, "folder": self.snapshots.plan, "growth": [*since, *growth]}
+            return replace(plan, growth=(*plan.growth, *growth))
+        since = [name for name in plan.growth if name not in self.snapshots.growth]
+        return replace(plan, folder=self.snapshots.plan, growth=(*since, *growth))
 
     def directory_after(self) -> tuple[str, int]:
         """Return the directory that the next manifest names, and the batch it is of."""
         if self.snapshots is None:
-            return str(self.manifest.directory), int(self.manifest.more["directory_batch"])
+            return self.manifest.directory, self.manifest.directory_batch
         return self.snapshots.directory, self.snapshots.batch
 
     def is_newer(self, snapshots: Snapshots) -> bool:
         """Tell whether snapshots are of this line of history, and newer than those it has."""
-        line, batch = self.manifest.plan["line"], int(self.manifest.more["directory_batch"])
-        return bool(snapshots.line == line) and snapshots.batch > batch
+        return snapshots.line == self.manifest.plan.line and snapshots.batch > self.manifest.directory_batch
 
-    def saved(self) -> tuple[Snapshots, list[Snapshot]]:
+    def saved(self) -> tuple[Snapshots, list[SnapshotTask]]:
         """Save the directory and the routes as they are now; return the tasks that save the partitions beside them."""
         batch, plan = self.manifest.batch, self.plan_ref
         tasks = [
-            Snapshot(self.partition_ref(number), plan, self.store.unique("snapshots", batch, number))
+            SnapshotTask(self.partition_ref(number), plan, self.store.unique("snapshots", batch, number))
             for number in range(len(self.manifest.partitions))
         ]
         snapshots = Snapshots(
-            self.manifest.plan["line"],
+            self.manifest.plan.line,
             batch,
             tuple(task.name for task in tasks),
             self.store.unique("directories", batch),
@@ -171,7 +171,3 @@ class Standing:
         """Go on from a batch that was committed."""
         self.manifest = manifest
         self.snapshots = None
-
-
-def _batches(manifest: Manifest) -> list[BatchFiles]:
-    return [BatchFiles.from_json(each) for each in manifest.more["batches"]]

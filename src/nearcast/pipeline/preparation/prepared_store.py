@@ -23,13 +23,14 @@ import pyarrow.parquet as pq
 
 from nearcast import _arrow
 from nearcast._saved import replace_file, sync
-from nearcast.errors import IncompatibleStore, InvalidColumns, InvalidInput
+from nearcast.errors import InvalidColumns, InvalidInput
 from nearcast.files import READABLE, read_table, united
 from nearcast.pipeline.batch.changes import read_changes
 from nearcast.pipeline.driver.first_state import SAMPLE, begin
 from nearcast.pipeline.preparation.interchange_rows import is_subscriptions, message_rows, subscription_rows
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.state_format import STATE_FORMAT, check_format, format_in
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.source_reader import fetched
 from nearcast.saved_files.contents import (
@@ -37,7 +38,6 @@ from nearcast.saved_files.contents import (
     check_contents,
     contents_from,
     damaged,
-    is_signed,
     read_signed,
     signed,
     sum_of,
@@ -51,24 +51,22 @@ if TYPE_CHECKING:
     from nearcast.pipeline.runner import Runner
 
 PREPARED = "prepared.json"
-#: Format 1 had no checksums.
-_FORMAT = 2
-Progress = Callable[[str, int], object]
+OnProgress = Callable[[str, int], object]
 
 
 @dataclass(frozen=True)
-class Raw:
+class PrepareTask:
     """Prepare one raw file."""
 
     path: str
     source: str
     out: str
     part: int
-    settings: Settings
+    settings: PipelineSettings
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PrepareResult:
     """What became of a raw file: rows written to a file, and of messages their words by document and some to sample."""
 
     kind: str
@@ -80,7 +78,7 @@ class Prepared:
     sample: pa.Table | None = None
 
 
-def prepare_file(task: Raw) -> Prepared:
+def prepare_file(task: PrepareTask) -> PrepareResult:
     """Read a raw file and write its good rows in interchange columns."""
     rejected, space = Rejected(), task.settings.space
     try:
@@ -91,22 +89,22 @@ def prepare_file(task: Raw) -> Prepared:
         table = with_places(table, space, source=task.source, is_message=is_message, rejected=rejected)
     except InvalidColumns as error:
         rejected.add(task.source, 0, None, error.field, f"nothing of this file was used: {error}")
-        return Prepared("unreadable", 0, list(rejected), {})
+        return PrepareResult("unreadable", 0, list(rejected), {})
     if not is_message:
         return _prepare_subscriptions(task, table, rejected)
     return _prepare_messages(task, table, rejected)
 
 
-def _prepare_subscriptions(task: Raw, table: pa.Table, rejected: Rejected) -> Prepared:
+def _prepare_subscriptions(task: PrepareTask, table: pa.Table, rejected: Rejected) -> PrepareResult:
     found = Rejected()
     changes = read_changes(table, task.settings, source=task.source, rejected=found, only_subscribe=True)
     good = _good(table, task.source, found)
     rejected.extend(found)
     written = _write(task, "subscriptions", subscription_rows(table, changes.ids, good))
-    return Prepared("subscriptions", len(changes), list(rejected), written)
+    return PrepareResult("subscriptions", len(changes), list(rejected), written)
 
 
-def _prepare_messages(task: Raw, table: pa.Table, rejected: Rejected) -> Prepared:
+def _prepare_messages(task: PrepareTask, table: pa.Table, rejected: Rejected) -> PrepareResult:
     found = Rejected()
     vocabulary = Vocabulary()
     settings = task.settings
@@ -126,7 +124,7 @@ def _prepare_messages(task: Raw, table: pa.Table, rejected: Rejected) -> Prepare
     step = max(1, -(-rows.num_rows // SAMPLE))
     sample = rows.take(_arrow.numbers(np.arange(0, rows.num_rows, step)))
     df = vocabulary.df_by_term
-    return Prepared("messages", rows.num_rows, list(rejected), written, vocabulary.table.words(), df, sample)
+    return PrepareResult("messages", rows.num_rows, list(rejected), written, vocabulary.table.words(), df, sample)
 
 
 def _good(table: pa.Table, source: str, rejected: Rejected) -> np.ndarray:
@@ -135,7 +133,7 @@ def _good(table: pa.Table, source: str, rejected: Rejected) -> np.ndarray:
     return good
 
 
-def _write(task: Raw, kind: str, rows: pa.Table) -> dict[str, FileSum]:
+def _write(task: PrepareTask, kind: str, rows: pa.Table) -> dict[str, FileSum]:
     """Write rows as a part of a kind; return the name of the file in the store, with its sum."""
     name = f"{kind}/part-{task.part:05d}.parquet"
     path = Path(task.out) / name
@@ -168,11 +166,11 @@ def _is_readable(path: Path) -> bool:
 def prepare(
     raw: Iterable[str | Path],
     out: str | Path,
-    settings: Settings,
+    settings: PipelineSettings,
     runner: Runner,
     *,
     vocabulary: Vocabulary | None = None,
-    on_step: Progress | None = None,
+    on_step: OnProgress | None = None,
 ) -> dict[str, Any]:
     """Prepare raw files into a new folder; return what there is, as `prepared.json` says it."""
     files, out = raw_files(raw), Path(out)
@@ -183,8 +181,10 @@ def prepare(
     out.mkdir(parents=True, exist_ok=True)
     on_step = on_step or _say_nothing
     on_step("reading raw files", len(files))
-    tasks = [Raw(str(path.resolve()), path.name, str(out.resolve()), at, settings) for at, path in enumerate(files)]
-    done: list[Prepared] = runner.map(prepare_file, tasks)
+    tasks = [
+        PrepareTask(str(path.resolve()), path.name, str(out.resolve()), at, settings) for at, path in enumerate(files)
+    ]
+    done: list[PrepareResult] = runner.map(prepare_file, tasks)
     rejected = Rejected()
     for each in done:
         rejected.extend(each.rejected)
@@ -199,7 +199,7 @@ def prepare(
         _build(out, settings, runner, subscriptions, learned, sample, rejected)
     replace_file(out / "rejected.parquet", lambda path: pq.write_table(rejected.to_table(), path))
     about = {
-        "format": _FORMAT,
+        "format": STATE_FORMAT,
         "space": settings.space.kind,
         "messages": sum(each.rows for each in done if each.kind == "messages"),
         "subscriptions": 0 if subscriptions is None else subscriptions.num_rows,
@@ -221,12 +221,12 @@ def _say_nothing(title: str, total: int) -> None:
     """Report progress to nobody."""
 
 
-def _vocabulary(done: list[Prepared]) -> Vocabulary:
+def _vocabulary(done: list[PrepareResult]) -> Vocabulary:
     """Add up in how many messages each word stands."""
     return Vocabulary.summed((each.words, each.df, each.rows) for each in done if each.df is not None)
 
 
-def _sample(done: list[Prepared]) -> pa.Table | None:
+def _sample(done: list[PrepareResult]) -> pa.Table | None:
     tables = [each.sample for each in done if each.sample is not None and each.sample.num_rows]
     if not tables:
         return None
@@ -252,7 +252,7 @@ def _subscriptions(out: Path, sources: list[str], rejected: Rejected) -> pa.Tabl
 
 def _build(
     out: Path,
-    settings: Settings,
+    settings: PipelineSettings,
     runner: Runner,
     subscriptions: pa.Table,
     vocabulary: Vocabulary,
@@ -262,8 +262,8 @@ def _build(
     """Learn the plan and build a folder for each partition; the manifest that names them comes last."""
     store = Store(str(out / "nearcast"))
     snapshot = vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
-    standing = begin(store, settings, runner, subscriptions, snapshot, sample=sample, rejected=rejected)
-    Manifests(store).commit(replace(standing.manifest, fingerprint=settings.fingerprint()))
+    state = begin(store, settings, runner, subscriptions, snapshot, sample=sample, rejected=rejected)
+    Manifests(store).commit(replace(state.manifest, fingerprint=settings.fingerprint()))
 
 
 def about_prepared(folder: str | Path) -> dict[str, Any] | None:
@@ -276,11 +276,12 @@ def about_prepared(folder: str | Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     data = path.read_bytes()
-    if not is_signed(data):
-        raise IncompatibleStore(f"{path} is damaged, or of an older format than {_FORMAT}; prepare the data again")
+    try:
+        found = format_in(data)
+    except ValueError:
+        raise damaged(str(path), "it was cut off or edited") from None
+    check_format(found, str(path), "prepare the data again")
     about = read_signed(data, str(path))
-    if about.get("format") != _FORMAT:
-        raise IncompatibleStore(f"{path} has format {about.get('format')}, expected {_FORMAT}; prepare the data again")
     if "files" not in about:
         raise damaged(str(path), "it lists no files")
     check_contents(path.parent, contents_from(about.pop("files"), str(path)))

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nearcast.errors import InvalidInput
-from nearcast.pipeline.store.manifest import FORMAT, Manifest, Manifests
+from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.remote_place import is_uri
+from nearcast.pipeline.store.state_format import STATE_FORMAT
 from nearcast.pipeline.store.store import Store
 
 _STATE, _SPARK = "nearcast", "spark"
@@ -48,10 +49,9 @@ def state_of(checkpoint: str) -> Store:
 
 def _described(checkpoint: str, store: Store, manifest: Manifest, used: set[str], batches: list[int]) -> dict[str, Any]:
     sizes = store.sizes()
-    plan = {"name": manifest.fingerprint.get("plan"), "partitions": len(manifest.partitions), **manifest.plan}
     return {
         "checkpoint": checkpoint,
-        "format": FORMAT,
+        "format": STATE_FORMAT,
         "batch": manifest.batch,
         "batches_kept": batches,
         "query_id": manifest.query_id,
@@ -59,8 +59,8 @@ def _described(checkpoint: str, store: Store, manifest: Manifest, used: set[str]
         "now": manifest.now,
         "seconds": manifest.seconds,
         "settings": dict(manifest.fingerprint),
-        "plan": plan,
-        "vocabulary": manifest.vocabulary,
+        "plan": manifest.plan.to_json(),
+        "vocabulary": manifest.vocabulary.to_json(),
         "counts": {name: int(manifest.counts.get(name, 0)) for name in _COUNTS},
         "files": dict(sorted(Counter(map(_kind, used)).items())),
         "bytes": _bytes(sizes, used) | {"spark": _spark_bytes(checkpoint)},
@@ -88,16 +88,15 @@ def _spark_bytes(checkpoint: str) -> int:
 
 
 def _partition(manifest: Manifest, at: int, sizes: Mapping[str, int]) -> dict[str, Any]:
-    state = manifest.partitions[at]
+    entry = manifest.partitions[at]
     load = manifest.load[at] if at < len(manifest.load) else {}
-    snapshot, deltas = state.get("snapshot"), list(state.get("deltas", ()))
     return {
         "partition": at,
-        "snapshot": snapshot,
-        "snapshot_batch": state.get("snapshot_batch"),
-        "snapshot_bytes": sizes.get(snapshot, 0) if snapshot else 0,
-        "deltas": deltas,
-        "delta_bytes": sum(sizes.get(name, 0) for name in deltas),
+        "snapshot": entry.snapshot,
+        "snapshot_batch": entry.snapshot_batch,
+        "snapshot_bytes": sizes.get(entry.snapshot, 0),
+        "deltas": list(entry.deltas),
+        "delta_bytes": sum(sizes.get(name, 0) for name in entry.deltas),
         "messages": load.get("messages", 0),
         "seconds": load.get("seconds", 0.0),
     }

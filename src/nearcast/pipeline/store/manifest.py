@@ -1,4 +1,4 @@
-"""What a finished batch left behind: one small file that names all others, written last."""
+"""The commit of a batch: one small JSON file that names all files of a stream's state, written last."""
 
 from __future__ import annotations
 
@@ -9,84 +9,117 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nearcast.errors import IncompatibleStore
+from nearcast.pipeline.store.manifest_entries import (
+    BatchFiles,
+    LoadBalance,
+    PartitionEntry,
+    PlanEntry,
+    RebalanceNote,
+    VocabularyEntry,
+    WindowEntry,
+)
+from nearcast.pipeline.store.state_format import STATE_FORMAT, check_format, format_in
 from nearcast.pipeline.store.store import Store, batch_of
 from nearcast.saved_files.contents import read_signed, signed
 
-#: The version of the format of manifests. Files of format 1 had no checksums.
-FORMAT = 2
 _FOLDER = "manifests"
 _NAME = re.compile(rf"{_FOLDER}/(-?\d+)\.json")
-_NOT_NAMES = ("fingerprint", "outputs")
+#: Fields without names of files of the state.
+_NOT_NAMES = ("fingerprint", "outputs", "sizes")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The state of a stream after a batch; all values are plain JSON.
+    """The state of a stream after a batch: what is in it never changes, the next batch makes another one.
 
-    Files are named as `Store.unique` names them, wherever in a field (or an unknown key) they stand.
+    Files are named as `Store.unique` names them, in whatever field they stand.
     """
 
     batch: int
-    #: The settings the stream was begun with: space, window, plan, partitions, vocabulary version, ...
-    fingerprint: dict[str, Any] = field(default_factory=dict)
+    plan: PlanEntry
+    vocabulary: VocabularyEntry
+    #: The driver's directory of subscriptions as it was after `directory_batch`.
+    directory: str
+    directory_batch: int
+    partitions: tuple[PartitionEntry, ...]
+    #: The settings the stream was begun with: space, window, index, analyzer, ...
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
     query_id: str | None = None
     #: The number of the step the next batch begins with.
     next_step: int = 0
-    #: Messages so far.
-    messages: int = 0
     #: The clock in microseconds since 1970.
     now: int | None = None
-    #: For each partition {snapshot: name or null, snapshot_batch, deltas: [names of the batches after it]}.
-    partitions: list[dict[str, Any]] = field(default_factory=list)
-    #: The message segments of the window, oldest first: {name, batch, first_row, rows, first_step, ...}.
-    segments: list[dict[str, Any]] = field(default_factory=list)
-    #: The files of changes since the oldest snapshot.
-    changes: list[str] = field(default_factory=list)
-    #: The plan by name, and its file if it has one.
-    plan: dict[str, Any] = field(default_factory=dict)
-    directory: str | None = None
-    #: The vocabulary by version, and its file.
-    vocabulary: dict[str, Any] = field(default_factory=dict)
+    #: The types of the ids of subscriptions and of messages, once there are some.
+    id_types: tuple[str | None, str | None] = (None, None)
+    #: The batches since the oldest snapshot, oldest first.
+    batches: tuple[BatchFiles, ...] = ()
+    #: The parts of a divided window; none before its first batch.
+    windows: tuple[WindowEntry, ...] = ()
+    #: The newest segments of messages, for a plan to be learned from.
+    recent: tuple[str, ...] = ()
     #: What the sinks staged: {staged, final, rows}.
-    outputs: list[dict[str, Any]] = field(default_factory=list)
-    #: messages, changes, deliveries, rejected: so far.
-    counts: dict[str, int] = field(default_factory=dict)
-    #: For each partition {seconds, messages}.
-    load: list[dict[str, Any]] = field(default_factory=list)
+    outputs: tuple[dict[str, Any], ...] = ()
+    #: subscriptions now; messages, changes, deliveries, rejected so far.
+    counts: Mapping[str, int] = field(default_factory=dict)
+    #: For each partition {seconds, messages} of this batch.
+    load: tuple[Mapping[str, Any], ...] = ()
+    balance: LoadBalance | None = None
+    rebalance: RebalanceNote | None = None
     #: Sizes in bytes of files, where they were noted.
-    sizes: dict[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
     #: How long the batch took.
     seconds: float = 0.0
-    #: Keys that this version does not know; they are written again as they were read.
-    more: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as plain JSON values."""
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
     def to_bytes(self) -> bytes:
-        """Return it as JSON, with the version of the format and a digest of the content."""
-        known = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "more"}
-        return signed({"format": FORMAT, **self.more, **known})
+        """Return it as JSON, with the format number and a digest of the content."""
+        return signed({"format": STATE_FORMAT, **self.to_json()})
 
     @classmethod
     def from_bytes(cls, data: bytes, called: str = "the manifest") -> Manifest:
         """Return what `to_bytes` wrote; IncompatibleStore if a byte differs, or if another version wrote it."""
         try:
-            version = json.loads(data)["format"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+            found = format_in(data)
+        except ValueError:
             raise _damaged(called, "it is cut off or was edited") from None
-        if version != FORMAT:
-            raise IncompatibleStore(
-                f"{called} has format {version!r}, this version reads {FORMAT}; go on with the version of nearcast"
-                " that wrote it, or begin anew with another checkpoint"
-            )
+        check_format(found, called)
         try:
             content = read_signed(data, called)
         except IncompatibleStore:
             raise _damaged(called, "it was edited, or is not what was written") from None
         del content["format"]
-        known = {each.name for each in fields(cls)} - {"more"}
-        if "batch" not in content:
-            raise _damaged(called, "it names no batch")
-        more = {key: value for key, value in content.items() if key not in known}
-        return cls(**{key: value for key, value in content.items() if key in known}, more=more)
+        try:
+            return cls(**{name: _typed(name, value) for name, value in content.items()})
+        except (TypeError, AttributeError) as error:
+            raise _damaged(called, f"its fields are others ({error})") from None
+
+
+_ENTRY_OF: dict[str, Any] = {
+    "plan": PlanEntry,
+    "vocabulary": VocabularyEntry,
+    "partitions": PartitionEntry,
+    "batches": BatchFiles,
+    "windows": WindowEntry,
+    "balance": LoadBalance,
+    "rebalance": RebalanceNote,
+}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value.to_json() if hasattr(value, "to_json") else value
+
+
+def _typed(name: str, value: Any) -> Any:
+    """Return the value of a field as JSON has it in its own type."""
+    entry = _ENTRY_OF.get(name)
+    if isinstance(value, list):
+        return tuple(value if entry is None else (entry.from_json(each) for each in value))
+    return value if entry is None or value is None else entry.from_json(value)
 
 
 class Manifests:
@@ -190,7 +223,7 @@ def _damaged(called: str, why: str) -> IncompatibleStore:
 
 
 def _state_files(manifest: Manifest) -> set[str]:
-    values = [getattr(manifest, each.name) for each in fields(manifest) if each.name not in (*_NOT_NAMES, "sizes")]
+    values = [value for name, value in manifest.to_json().items() if name not in _NOT_NAMES]
     return {text for text in _texts(values) if batch_of(text) is not None}
 
 
@@ -201,7 +234,7 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         for each in value.values():
             yield from _texts(each)
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, list):
         for each in value:
             yield from _texts(each)
 

@@ -12,17 +12,18 @@ import numpy as np
 from nearcast.indexes import Matches
 from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.store import pickles
+from nearcast.plans.base import answers_here
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages
     from nearcast.engine import State
-    from nearcast.pipeline.divided_window.remote_window import Answers
+    from nearcast.pipeline.divided_window.remote_window import WindowAnswers
 
 
 @dataclass(frozen=True)
-class Delta:
+class PartitionDelta:
     """What takes a partition through a batch again without a search: the top-k subscriptions each message concerned.
 
     `copy_number` and `copy_threshold` are the thresholds after it of those that have copies in other partitions.
@@ -34,21 +35,17 @@ class Delta:
     copy_number: NDArray[np.int64]
     copy_threshold: NDArray[np.float64]
     #: What message partitions answered, where the window is divided.
-    answers: Answers | None = None
-
-    def write(self, path: Path) -> None:
-        """Write one file."""
-        pickles.write(path, self)
+    answers: WindowAnswers | None = None
 
     @classmethod
-    def read(cls, path: Path) -> Delta:
+    def read(cls, path: Path) -> PartitionDelta:
         """Return what was written; `IncompatibleStore` if it is damaged."""
         found = pickles.read(path)
         assert isinstance(found, cls)
         return found
 
 
-class Matcher:
+class PartitionMatcher:
     """Answers for the messages of one batch, and notes what it answered about top-k subscriptions.
 
     `rows` are the messages that come to this partition. With `masks`, the partitions each message goes to, a
@@ -64,7 +61,7 @@ class Matcher:
         state: State,
         rows: NDArray[np.int64],
         masks: NDArray[np.uint64] | None,
-        recorded: Delta | None,
+        recorded: PartitionDelta | None,
         found: Candidates | None,
         n_messages: int,
         reach: NDArray[np.float64] | None = None,
@@ -118,9 +115,8 @@ class Matcher:
     def _first_in_common(self, matches: Matches, masks: NDArray[np.uint64]) -> Matches:
         """Leave out what another partition answers for; top-k subscriptions are kept, for they are at home here."""
         copies = self._state.by_slot["copies"][matches.slots]
-        both = copies & np.repeat(masks, np.diff(matches.start))
-        lowest = both & (~both + np.uint64(1))
-        kept = (copies == 0) | (lowest == np.uint64(1 << self._partition)) | self._is_topk(matches.slots)
+        routes = np.repeat(masks, np.diff(matches.start))
+        kept = (copies == 0) | answers_here(copies, routes, self._partition) | self._is_topk(matches.slots)
         return _filtered(matches, kept)
 
     def _is_topk(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -131,7 +127,7 @@ class Matcher:
         held = np.flatnonzero(self._is_topk(matches.slots))
         self._noted.append((first + matches.rows()[held], matches.slots[held], matches.score[held]))
 
-    def delta(self, copies: tuple[NDArray[np.int64], NDArray[np.float64]]) -> Delta:
+    def delta(self, copies: tuple[NDArray[np.int64], NDArray[np.float64]]) -> PartitionDelta:
         """Return what was answered about top-k subscriptions."""
         if self._recorded is not None:
             return self._recorded
@@ -140,7 +136,7 @@ class Matcher:
         np.cumsum(np.bincount(rows, minlength=self._n_messages), out=start[1:])
         slots = np.concatenate([np.empty(0, np.int32), *(noted[1] for noted in self._noted)])
         scores = np.concatenate([np.empty(0), *(noted[2] for noted in self._noted)])
-        return Delta(start, slots, scores, *copies)
+        return PartitionDelta(start, slots, scores, *copies)
 
 
 def _none(n: int) -> Matches:

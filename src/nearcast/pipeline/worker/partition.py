@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,13 @@ from nearcast.engine.moves import moved_row
 from nearcast.engine.snapshot import open_files, save_files
 from nearcast.geo import Regions
 from nearcast.indexes import create
-from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, Registered, groups_of
-from nearcast.pipeline.batch.partition_deliveries import Told
-from nearcast.pipeline.batch.portable_subscriptions import Carried
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, groups_of
+from nearcast.pipeline.batch.partition_deliveries import PartitionDeliveries
+from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.copies.detector import Detector
-from nearcast.pipeline.divided_window.remote_window import AskingIndex, let_ask
-from nearcast.pipeline.worker.batch_matcher import Delta, Matcher
+from nearcast.pipeline.divided_window.remote_window import RemoteWindow, use_remote_window
+from nearcast.pipeline.worker.batch_matcher import PartitionDelta, PartitionMatcher
 from nearcast.plans import Keys
 from nearcast.text import Vocabulary
 
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Subscriptions
     from nearcast.deliveries import Piece
-    from nearcast.pipeline.batch.inputs import Inputs
+    from nearcast.pipeline.batch.inputs import BatchInputs
     from nearcast.pipeline.batch.router import Router
-    from nearcast.pipeline.settings import Settings
+    from nearcast.pipeline.settings import PipelineSettings
 
 #: A top-k subscription is placed as if its threshold were this much lower: it may fall so far before it needs more.
 PLACED_BELOW = 0.8
@@ -41,14 +40,13 @@ _NEVER_PLACED = 0.0
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a batch did in a partition: what is told, what is needed to do it again, which keys it needs from now on."""
+class BatchOutcome:
+    """What a batch did in a partition: its deliveries, the delta that replays it, and the keys it needs from now on."""
 
-    told: list[Told]
-    delta: Delta
+    deliveries: list[PartitionDeliveries]
+    delta: PartitionDelta
     keys: Keys
     routed: int
-    seconds: float
 
 
 class Partition:
@@ -56,15 +54,15 @@ class Partition:
 
     Beside what the engine keeps, each slot has the number its subscription registered under, the partitions that hold
     copies of it, and the threshold that its keys are good for. Copies of top-k subscriptions that have another home are
-    no part of the engine: `detector` finds whom messages concern, and their homes are told.
+    no part of the engine: `detector` finds whom messages concern, and tells the partitions that own them.
     """
 
-    def __init__(self, number: int, settings: Settings, state: engine.State, detector: Detector | None = None):
+    def __init__(self, number: int, settings: PipelineSettings, state: engine.State, detector: Detector | None = None):
         self.number, self.settings, self.state = number, settings, state
         self.detector = Detector(settings.space, settings.index) if detector is None else detector
 
     @classmethod
-    def empty(cls, number: int, settings: Settings, vocabulary: Vocabulary) -> Partition:
+    def empty(cls, number: int, settings: PipelineSettings, vocabulary: Vocabulary) -> Partition:
         """Return a partition without subscriptions."""
         state = engine.State(
             create(settings.index, settings.space),
@@ -84,14 +82,14 @@ class Partition:
     def with_window_elsewhere(self) -> Partition:
         """Hold no messages of the window but ask for them, where the settings divide it; return the partition."""
         if self.settings.window_parts:
-            let_ask(self.state)
+            use_remote_window(self.state)
         return self
 
     @property
-    def asking(self) -> AskingIndex | None:
-        """What asks for the window, where it is divided."""
+    def remote_window(self) -> RemoteWindow | None:
+        """The window as this partition sees it, where it is divided."""
         topk = self.state.topk
-        return topk.messages if topk is not None and isinstance(topk.messages, AskingIndex) else None
+        return topk.messages if topk is not None and isinstance(topk.messages, RemoteWindow) else None
 
     def save(self, folder: Path) -> None:
         """Write everything into a new folder."""
@@ -99,7 +97,7 @@ class Partition:
         self.detector.save(folder / "detector")
 
     @classmethod
-    def open(cls, number: int, settings: Settings, folder: Path) -> Partition:
+    def open(cls, number: int, settings: PipelineSettings, folder: Path) -> Partition:
         """Return what was saved; subscriptions are mapped, not copied."""
         state = open_files(folder / "state")
         state.renumbers = False
@@ -109,14 +107,18 @@ class Partition:
     # A batch
 
     def run(
-        self, inputs: Inputs, router: Router, *, recorded: Delta | None = None, found: Candidates | None = None
-    ) -> Outcome:
+        self,
+        inputs: BatchInputs,
+        router: Router,
+        *,
+        recorded: PartitionDelta | None = None,
+        found: Candidates | None = None,
+    ) -> BatchOutcome:
         """Take a batch in: its changes and its messages, in order.
 
-        With `recorded`, what an earlier run of the same batch noted, nobody is searched for and nothing told counts.
+        With `recorded`, what an earlier run of the same batch noted, nobody is searched for and no delivery counts.
         `found` are top-k subscriptions that messages concern by what the detectors of other partitions say.
         """
-        began = time.perf_counter()
         state, changes = self.state, inputs.changes
         mine = np.empty(0, np.int64) if changes is None else changes.of_partition(self.number)
         stored = None if changes is None else changes.subscriptions.into(state.words)
@@ -127,27 +129,28 @@ class Partition:
         messages = inputs.messages_for(state)
         masks = inputs.masks(router) if router.plan.has_copies and recorded is None else None
         reach = self._reach(is_known_elsewhere=masks is not None) if recorded is None else None
-        matcher = Matcher(self.number, state, rows, masks, recorded, found, len(inputs), reach)
-        told: list[Told] = []
+        matcher = PartitionMatcher(self.number, state, rows, masks, recorded, found, len(inputs), reach)
+        deliveries: list[PartitionDeliveries] = []
         done = 0
         for group in groups_of(changes, mine, inputs.position):
             assert changes is not None
             last = int(np.searchsorted(inputs.position, changes.position[group[0]]))
-            told += self._publish(messages, matcher, done, last)
+            deliveries += self._publish(messages, matcher, done, last)
             done = last
-            told += self._change(changes, stored, group)
-        told += self._publish(messages, matcher, done, len(messages))
-        told += self._end(inputs)
+            deliveries += self._change(changes, stored, group)
+        deliveries += self._publish(messages, matcher, done, len(messages))
+        deliveries += self._end(inputs)
         keys = Keys.concat([own, self._grown_keys(router)])
         if inputs.vocabulary is not None:
             keys = Keys.concat([keys, self._reweighed_keys(router)])
-        seconds = time.perf_counter() - began
         delta = matcher.delta(self._thresholds_of_copies())
-        if self.asking is not None:
-            delta = replace(delta, answers=self.asking.used)
-        return Outcome(told, delta, keys, len(rows), seconds)
+        if self.remote_window is not None:
+            delta = replace(delta, answers=self.remote_window.used)
+        return BatchOutcome(deliveries, delta, keys, len(rows))
 
-    def _publish(self, messages: Messages, matcher: Matcher, first: int, last: int) -> list[Told]:
+    def _publish(
+        self, messages: Messages, matcher: PartitionMatcher, first: int, last: int
+    ) -> list[PartitionDeliveries]:
         """Publish the messages `first` to `last`: without a window, only those that come here."""
         if first == last:
             return []
@@ -160,24 +163,24 @@ class Partition:
         part = messages if len(rows) == len(messages) else messages.take(rows)
         return self._named(engine.step(self.state, engine.Publish(part, match=matcher.of_rows(rows))))
 
-    def _named(self, pieces: list[Piece]) -> list[Told]:
+    def _named(self, pieces: list[Piece]) -> list[PartitionDeliveries]:
         number = self.state.by_slot["number"]
-        return [Told(piece, number[_slots(piece)]) for piece in pieces]
+        return [PartitionDeliveries(piece, number[_slots(piece)]) for piece in pieces]
 
-    def _end(self, inputs: Inputs) -> list[Told]:
+    def _end(self, inputs: BatchInputs) -> list[PartitionDeliveries]:
         """Bring the clock to where the batch ends."""
         state, files = self.state, inputs.files
-        told: list[Told] = []
+        deliveries: list[PartitionDeliveries] = []
         if files.beat is not None and state.topk is not None:
             engine.step(state, engine.CountFrom(files.next_step - 1))
-            told = self._named(engine.step(state, engine.Advance(files.beat)))
+            deliveries = self._named(engine.step(state, engine.Advance(files.beat)))
         elif state.topk is None:
             engine.step(state, engine.Advance(files.now))
         engine.step(state, engine.CountFrom(files.next_step))
         engine.renumber_if_sparse(state)
-        return told
+        return deliveries
 
-    def use_vocabulary(self, vocabulary: Vocabulary) -> list[Told]:
+    def use_vocabulary(self, vocabulary: Vocabulary) -> list[PartitionDeliveries]:
         """Weigh all words by another vocabulary from now on; return how the answers differ, in one step."""
         pieces = engine.step(self.state, engine.UseVocabulary(vocabulary))
         self.detector.reweigh(self.state.words, self.state.weights)
@@ -185,7 +188,9 @@ class Partition:
 
     # Changes
 
-    def _change(self, changes: Registered, stored: Subscriptions | None, group: NDArray[np.int64]) -> list[Told]:
+    def _change(
+        self, changes: BatchChanges, stored: Subscriptions | None, group: NDArray[np.int64]
+    ) -> list[PartitionDeliveries]:
         """Apply changes of one kind to subscriptions that differ."""
         if self.state.topk is None:
             engine.step(self.state, engine.Advance(int(changes.clock[group[0]])))
@@ -198,7 +203,9 @@ class Partition:
             return []
         return self._move(changes, group)
 
-    def _subscribe(self, changes: Registered, stored: Subscriptions, group: NDArray[np.int64]) -> list[Told]:
+    def _subscribe(
+        self, changes: BatchChanges, stored: Subscriptions, group: NDArray[np.int64]
+    ) -> list[PartitionDeliveries]:
         subscriptions = stored.take(changes.at[group])
         is_home = changes.home[group] == self.number
         to_engine = is_home | ((subscriptions.kind != TOPK) & changes.has_copy(group, self.number))
@@ -208,7 +215,9 @@ class Partition:
         part = np.flatnonzero(to_engine)
         return self._store(subscriptions.take(part), changes, group[part])
 
-    def _store(self, subscriptions: Subscriptions, changes: Registered, rows: NDArray[np.int64]) -> list[Told]:
+    def _store(
+        self, subscriptions: Subscriptions, changes: BatchChanges, rows: NDArray[np.int64]
+    ) -> list[PartitionDeliveries]:
         pieces = engine.step(self.state, engine.Subscribe(subscriptions, changes.step[rows]))
         slots = self.state.ids.slots(subscriptions.ids)
         alive = slots >= 0  # what had expired already is gone again
@@ -228,10 +237,10 @@ class Partition:
         for name, values in {"placed": np.full(len(slots), _NEVER_PLACED), **columns}.items():
             by_slot[name][slots] = values
 
-    def _unsubscribe(self, changes: Registered, group: NDArray[np.int64]) -> None:
+    def _unsubscribe(self, changes: BatchChanges, group: NDArray[np.int64]) -> None:
         self._forget(changes.ids, group, changes)
 
-    def _forget(self, ids: pa.Array, rows: NDArray[np.int64], changes: Registered) -> None:
+    def _forget(self, ids: pa.Array, rows: NDArray[np.int64], changes: BatchChanges) -> None:
         """Forget subscriptions as far as the engine has them."""
         if not len(rows):
             return
@@ -240,7 +249,7 @@ class Partition:
         if len(known):
             engine.step(self.state, engine.Unsubscribe(gone.take(_arrow.numbers(known)), changes.step[rows[known]]))
 
-    def _move(self, changes: Registered, group: NDArray[np.int64]) -> list[Told]:
+    def _move(self, changes: BatchChanges, group: NDArray[np.int64]) -> list[PartitionDeliveries]:
         ids = changes.ids.take(_arrow.numbers(group))
         moves = changes.moves.take(changes.at[group])
         slots = self.state.ids.slots(ids)
@@ -261,7 +270,7 @@ class Partition:
 
     # Keys and thresholds
 
-    def _keys_of(self, changes: Registered, mine: NDArray[np.int64], router: Router) -> Keys:
+    def _keys_of(self, changes: BatchChanges, mine: NDArray[np.int64], router: Router) -> Keys:
         """Return the keys that bring what changes here its messages; with copies, the plan has seen to them."""
         rows = mine[changes.home[mine] == self.number]
         if router.plan.has_copies or router.routes.is_everywhere or not len(rows):
@@ -269,11 +278,11 @@ class Partition:
         wanted = self._as_changed(changes, rows)
         return Keys.concat([self._placed_keys(each.into(router.plan.words), router, None) for each in wanted])
 
-    def _as_changed(self, changes: Registered, rows: NDArray[np.int64]) -> list[Carried]:
+    def _as_changed(self, changes: BatchChanges, rows: NDArray[np.int64]) -> list[PortableSubscriptions]:
         """Return the subscriptions of these changes as each change leaves them."""
         stored = rows[changes.op[rows] == SUBSCRIBE]
         result = [changes.subscriptions.take(changes.at[stored])] if len(stored) else []
-        latest: dict[int, Carried] = {}
+        latest: dict[int, PortableSubscriptions] = {}
         moved = set(changes.number[rows[changes.op[rows] == MOVE]].tolist())
         for row in rows[np.isin(changes.number[rows], list(moved))].tolist():
             number, at = int(changes.number[row]), int(changes.at[row])
@@ -292,12 +301,12 @@ class Partition:
             result.append(latest[number])
         return result
 
-    def _held(self, changes: Registered, row: int) -> Carried | None:
+    def _held(self, changes: BatchChanges, row: int) -> PortableSubscriptions | None:
         """Return the subscription of a change as it is held at present."""
         slot = self.state.ids.slot(changes.ids[row].as_py())
         if slot < 0:
             return None
-        return Carried.of(self.state.index.subscriptions(np.array([slot], np.int32)), self.state.words)
+        return PortableSubscriptions.of(self.state.index.subscriptions(np.array([slot], np.int32)), self.state.words)
 
     def _placed_keys(
         self, subscriptions: Subscriptions, router: Router, thresholds: NDArray[np.float64] | None
@@ -318,7 +327,7 @@ class Partition:
             return Keys.none()
         placed = PLACED_BELOW * state.topk.thresholds(fallen)
         self.note(fallen, placed=placed)
-        subscriptions = Carried.of(state.index.subscriptions(fallen), state.words).into(router.plan.words)
+        subscriptions = PortableSubscriptions.of(state.index.subscriptions(fallen), state.words).into(router.plan.words)
         return self._placed_keys(subscriptions, router, placed)
 
     def _reweighed_keys(self, router: Router) -> Keys:
@@ -332,7 +341,7 @@ class Partition:
         scored = np.flatnonzero(subscriptions.kind != WITHIN)
         if not len(scored):
             return Keys.none()
-        carried = Carried.of(subscriptions.take(scored), state.words)
+        carried = PortableSubscriptions.of(subscriptions.take(scored), state.words)
         return self._placed_keys(carried.into(router.plan.words), router, state.by_slot["placed"][slots[scored]])
 
     def _reach(self, *, is_known_elsewhere: bool) -> NDArray[np.float64] | None:

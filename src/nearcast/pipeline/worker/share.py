@@ -14,7 +14,7 @@ from nearcast import _arrow, engine
 from nearcast._ids import INTEGER_MARK
 from nearcast.columns import NO_TIME, TOPK, Subscriptions, gathered
 from nearcast.geo import Regions, Space
-from nearcast.pipeline.batch.portable_subscriptions import Carried
+from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.topk.saved_keeper import adopt, taken_out
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Share:
     of these, in the order of the subscriptions. None where there is no window, or their answers are still to be found.
     """
 
-    subscriptions: Carried
+    subscriptions: PortableSubscriptions
     number: NDArray[np.int64]
     home: NDArray[np.int32]
     copies: NDArray[np.uint64] | None
@@ -51,7 +51,7 @@ class Share:
         order = np.argsort(number)
         kept = [share.kept for share in shares if share.kept is not None]
         whole = cls(
-            Carried(columns, words.words()),
+            PortableSubscriptions(columns, words.words()),
             number,
             np.concatenate([share.home for share in shares]),
             None,
@@ -161,7 +161,7 @@ def share_of(partition: Partition) -> Share:
     held = state.index.subscriptions(slots)
     subscriptions = replace(held, ids=keys, expires=expires, regions=_with_places(held.regions, state.index.space))
     kept = None if state.topk is None else taken_out(state.topk, slots[subscriptions.kind == TOPK])
-    carried = Carried.of(subscriptions, state.words)
+    carried = PortableSubscriptions.of(subscriptions, state.words)
     number, home, copies, placed = (by_slot[name][slots] for name in ("number", "home", "copies", "placed"))
     return Share(carried, number, home, copies, placed, kept)
 

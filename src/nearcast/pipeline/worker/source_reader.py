@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,11 +15,11 @@ import pyarrow as pa
 from nearcast import _arrow
 from nearcast.errors import InvalidColumns
 from nearcast.files import read_lines, read_table
-from nearcast.pipeline.batch.changes import Changes, read_changes
+from nearcast.pipeline.batch.changes import SourceChanges, read_changes
 from nearcast.pipeline.batch.partition_deliveries import id_type
 from nearcast.pipeline.batch.router import PlanRef, router_of
-from nearcast.pipeline.batch.segments import Segment
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.batch.segments import MessageSegment
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.store.store import Store
 from nearcast.tables import Rejected, RejectedRow, read_messages, rename_known
 from nearcast.tables.cells import TableRows
@@ -36,15 +35,15 @@ Kind = Literal["messages", "changes"]
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadTask:
     """Read one source of a batch: a file, or `rows` that came another way.
 
-    `source` is what it is called in `rejected`, `order` decides which of two sources comes first. With `vocabulary` the
-    totals of messages are worked out.
+    `source` is its name, in rejected rows and for the order of sources. With `vocabulary` the totals of messages are
+    worked out.
     """
 
     store: Store
-    settings: Settings
+    settings: PipelineSettings
     batch: int
     part: int
     kind: Kind
@@ -58,7 +57,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ReadResult:
     """What was read: the segment of messages with their times and numbers in the source, or the changes."""
 
     source: str
@@ -67,17 +66,15 @@ class Taken:
     time: NDArray[np.int64]
     row: NDArray[np.int64]
     id_type: str
-    changes: Changes | None
+    changes: SourceChanges | None
     rejected: list[RejectedRow]
-    seconds: float
-    n_bytes: int = 0
 
 
 #: What a source can be too broken for.
 _UNREADABLE = (InvalidColumns, pa.ArrowException, RecursionError)
 
 
-def read_source(task: Read) -> Taken:
+def read_source(task: ReadTask) -> ReadResult:
     """Read, check and encode one source; a file or record that cannot be read at all is rejected, and stops nothing."""
     try:
         return _read_source(task)
@@ -92,19 +89,19 @@ def read_source(task: Read) -> Taken:
     return replace(taken, rejected=[*rejected, *taken.rejected])
 
 
-def _nothing_of(task: Read, error: Exception) -> Taken:
+def _nothing_of(task: ReadTask, error: Exception) -> ReadResult:
     rejected = Rejected()
     field = getattr(error, "field", None)
     rejected.add(task.source, 0, None, field, f"nothing of this source was used: {_said(error)}")
     none = np.empty(0, np.int64)
-    return Taken(task.source, task.kind, None, none, none, "string", None, list(rejected), 0.0)
+    return ReadResult(task.source, task.kind, None, none, none, "string", None, list(rejected))
 
 
 def _said(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
-def _readable(task: Read, rows: pa.Table, rejected: Rejected) -> list[pa.Table]:
+def _readable(task: ReadTask, rows: pa.Table, rejected: Rejected) -> list[pa.Table]:
     """Return the records that can be read, in order; those that spoil the others are rejected one by one."""
     try:
         _check(replace(task, rows=rows))
@@ -119,7 +116,7 @@ def _readable(task: Read, rows: pa.Table, rejected: Rejected) -> list[pa.Table]:
     return [rows]
 
 
-def _check(task: Read) -> None:
+def _check(task: ReadTask) -> None:
     """Read records as `read_source` does, and leave nothing behind."""
     found = Rejected()
     table = _table(task, found)
@@ -131,13 +128,12 @@ def _check(task: Read) -> None:
         )
 
 
-def _read_source(task: Read) -> Taken:
-    began = time.perf_counter()
+def _read_source(task: ReadTask) -> ReadResult:
     rejected = Rejected()
     table = _table(task, rejected)
     if task.kind == "changes":
         changes = read_changes(table, task.settings, source=task.source, rejected=rejected)
-        return Taken(
+        return ReadResult(
             task.source,
             task.kind,
             None,
@@ -146,17 +142,14 @@ def _read_source(task: Read) -> Taken:
             id_type(changes.ids.type),
             changes,
             list(rejected),
-            time.perf_counter() - began,
         )
     segment, rows = _segment(task, table, rejected)
     ids = segment.messages.ids
     assert isinstance(ids, pa.Array)
-    name, size = None, 0
+    name = None
     if len(segment):
-        name, size = task.store.put_summed(
-            task.store.unique("segments", task.batch, task.part, ".arrow"), segment.write
-        )
-    return Taken(
+        name = task.store.put_summed(task.store.unique("segments", task.batch, task.part, ".arrow"), segment.write).name
+    return ReadResult(
         task.source,
         task.kind,
         name,
@@ -165,12 +158,10 @@ def _read_source(task: Read) -> Taken:
         id_type(ids.type),
         None,
         list(rejected),
-        time.perf_counter() - began,
-        size,
     )
 
 
-def _table(task: Read, rejected: Rejected) -> pa.Table:
+def _table(task: ReadTask, rejected: Rejected) -> pa.Table:
     if task.rows is not None:
         table = _read_rows(task, task.rows, rejected) if _is_json(task.rows) else task.rows
     else:
@@ -185,7 +176,7 @@ def _is_json(rows: pa.Table) -> bool:
     return bool(rows.column_names == ["position", "line"])
 
 
-def _read_rows(task: Read, rows: pa.Table, rejected: Rejected) -> pa.Table:
+def _read_rows(task: ReadTask, rows: pa.Table, rejected: Rejected) -> pa.Table:
     """Return rows that came as JSON, numbered by their position; one that is no object is rejected."""
     # A line end inside a JSON text stands between values, where a space does as well.
     lines = [(text or "null").replace("\n", " ").lstrip("\x1e\ufeff") for text in rows.column("line").to_pylist()]
@@ -215,7 +206,7 @@ def fetched(path: str) -> Iterator[Path]:
         yield copy
 
 
-def _segment(task: Read, table: pa.Table, rejected: Rejected) -> tuple[Segment, NDArray[np.int64]]:
+def _segment(task: ReadTask, table: pa.Table, rejected: Rejected) -> tuple[MessageSegment, NDArray[np.int64]]:
     """Return the good messages of a source, and their numbers in it."""
     words, found = WordTable(), Rejected()
     messages = read_messages(
@@ -235,7 +226,7 @@ def _segment(task: Read, table: pa.Table, rejected: Rejected) -> tuple[Segment, 
     if task.vocabulary is not None and len(messages):
         weights = TermWeights(words, _vocabulary(task.store, task.vocabulary))
         messages = replace(messages, totals=message_totals(messages.term_start, messages.terms, words, weights))
-    segment = Segment(messages, words.words())
+    segment = MessageSegment(messages, words.words())
     route = None if task.plan is None or not len(segment) else router_of(task.plan).route(segment)
     if route is not None:
         segment = replace(segment, route_start=route[0], route=route[1])

@@ -13,18 +13,20 @@ from typing import Any
 
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
-from nearcast.pipeline.batch.inputs import BatchFiles, Inputs, read_inputs
+from nearcast.pipeline.batch.inputs import BatchInputs, read_inputs
 from nearcast.pipeline.batch.partition_deliveries import count, keyed, net, schema_of, tables
 from nearcast.pipeline.batch.router import NamedKeys, PlanRef, Router, router_of
 from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.copies.detection import detect, follow
-from nearcast.pipeline.divided_window.remote_window import AskingIndex
-from nearcast.pipeline.divided_window.window_part import Round, answers_of, forget_parts
-from nearcast.pipeline.settings import Settings
+from nearcast.pipeline.divided_window.remote_window import RemoteWindow
+from nearcast.pipeline.divided_window.window_part import QuestionRound, answers_of, forget_parts
+from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks.base import Output, Stager
 from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.manifest_entries import BatchFiles
+from nearcast.pipeline.store.state_cache import StateCache
 from nearcast.pipeline.store.store import Store
-from nearcast.pipeline.worker.batch_matcher import Delta
+from nearcast.pipeline.worker.batch_matcher import PartitionDelta
 from nearcast.pipeline.worker.partition import Partition
 from nearcast.text import Vocabulary
 from nearcast.topk.saved_keeper import open_window, save_window
@@ -38,7 +40,7 @@ class PartitionRef:
     """
 
     store: Store
-    settings: Settings
+    settings: PipelineSettings
     number: int
     line: str
     snapshot: str
@@ -52,14 +54,14 @@ class PartitionRef:
 
 
 @dataclass
-class _Cached:
+class _CachedPartition:
     line: str
     version: int
     detected: int
     partition: Partition
 
 
-_cache: dict[tuple[Store, int], _Cached] = {}
+_cache: StateCache[_CachedPartition] = StateCache()
 #: How many batches a state may lie untouched before its memory is given back: others have taken it over.
 _KEPT_BATCHES = 2
 
@@ -76,35 +78,35 @@ def held(payloads: list[Any]) -> list[int]:
     near: list[int] = []
     for at, payload in enumerate(payloads):
         ref = payload.ref
-        known = _cache.get((ref.store, ref.number))
+        known = _cache.look(ref.store, ref.number)
         if known is not None and known.line == ref.line:
             (exact if known.version == ref.version else near).append(at)
     return exact + near
 
 
-def _state_of(ref: PartitionRef, router: Router) -> _Cached:
+def _state_of(ref: PartitionRef, router: Router) -> _CachedPartition:
     """Return the state of a partition as it is at the end of `ref`; it leaves the cache until it is put back."""
-    known = _cache.pop((ref.store, ref.number), None)
+    known = _cache.take(ref.store, ref.number)
     batches = [files.batch for files, _ in ref.history]
     usable = known is not None and known.line == ref.line and known.version in (ref.snapshot_batch, *batches)
     if known is None or not usable:
         partition = Partition.open(ref.number, ref.settings, ref.store.local(ref.snapshot))
-        known = _Cached(ref.line, ref.snapshot_batch, ref.snapshot_batch, partition)
+        known = _CachedPartition(ref.line, ref.snapshot_batch, ref.snapshot_batch, partition)
     for files, delta in ref.history:
         if files.batch > known.version:
-            _replay(known, read_inputs(ref.store, files), Delta.read(ref.store.local(delta)), router)
+            _replay(known, read_inputs(ref.store, files), PartitionDelta.read(ref.store.local(delta)), router)
     return known
 
 
-def _replay(known: _Cached, inputs: Inputs, delta: Delta, router: Router) -> None:
-    asking = known.partition.asking
-    if asking is not None:
-        asking.begin_batch(delta.answers or {})
+def _replay(known: _CachedPartition, inputs: BatchInputs, delta: PartitionDelta, router: Router) -> None:
+    remote = known.partition.remote_window
+    if remote is not None:
+        remote.begin_batch(delta.answers or {})
     _use_vocabulary(known.partition, inputs)
     known.partition.run(inputs, router, recorded=delta)
-    if asking is not None and asking.questions:
+    if remote is not None and remote.questions:
         raise IncompatibleStore(
-            f"batch {inputs.files.batch} cannot be gone through again: {len(asking.questions)} answers of the window"
+            f"batch {inputs.files.batch} cannot be gone through again: {len(remote.questions)} answers of the window"
             " are not noted; bring the checkpoint back, or begin anew with another one"
         )
     if known.detected < inputs.files.batch:
@@ -112,23 +114,21 @@ def _replay(known: _Cached, inputs: Inputs, delta: Delta, router: Router) -> Non
     known.version = known.detected = inputs.files.batch
 
 
-def _use_vocabulary(partition: Partition, inputs: Inputs) -> None:
+def _use_vocabulary(partition: Partition, inputs: BatchInputs) -> None:
     if inputs.vocabulary is not None:
         partition.use_vocabulary(inputs.vocabulary)
 
 
-def _keep(ref: PartitionRef, known: _Cached) -> None:
-    for key, other in list(_cache.items()):
-        if key[0] == ref.store and other.version < known.version - _KEPT_BATCHES:
-            del _cache[key]
-    _cache[ref.store, ref.number] = known
+def _keep(ref: PartitionRef, known: _CachedPartition) -> None:
+    _cache.drop(ref.store, lambda other: other.version < known.version - _KEPT_BATCHES)
+    _cache.put(ref.store, ref.number, known)
 
 
 # --- a batch ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Detect:
+class DetectTask:
     """Let the copies in a partition look at a batch; `deltas` are what all homes noted in the batch before."""
 
     ref: PartitionRef
@@ -137,12 +137,12 @@ class Detect:
     deltas: tuple[str, ...]
 
 
-def detect_batch(task: Detect) -> str:
+def detect_batch(task: DetectTask) -> str:
     """Return the name of the file with the candidates that copies found, by home."""
     store, router = task.ref.store, router_of(task.plan)
     known = _state_of(task.ref, router)
     for name in task.deltas:
-        delta = Delta.read(store.local(name))
+        delta = PartitionDelta.read(store.local(name))
         known.partition.detector.set_thresholds(delta.copy_number, delta.copy_threshold)
     inputs = read_inputs(store, task.files)
     found = detect(known.partition, inputs, router)
@@ -153,7 +153,7 @@ def detect_batch(task: Detect) -> str:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepTask:
     """Take a partition through a batch."""
 
     ref: PartitionRef
@@ -165,11 +165,11 @@ class Step:
     #: Whether staged rows carry the numbers that put them in order among those of other partitions.
     with_keys: bool = False
     #: What was asked and answered in earlier runs of this batch, where the window is divided.
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[QuestionRound, ...] = ()
 
 
 @dataclass(frozen=True)
-class Waiting:
+class OpenQuestions:
     """A partition has questions to the window, in a file: this run of the batch counts for nothing."""
 
     questions: str
@@ -177,7 +177,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Stepped:
+class StepResult:
     """What a batch left behind in a partition."""
 
     delta: str
@@ -186,41 +186,39 @@ class Stepped:
     deliveries: int
     routed: int
     seconds: float
-    subscriptions: int
 
 
-def step_batch(task: Step) -> Stepped | Waiting:
+def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     """Match a batch in one partition, write what it delivers and what it takes to do it again; or what it must ask."""
     began = time.perf_counter()
     store, number, batch = task.ref.store, task.ref.number, task.files.batch
     router = router_of(task.plan)
     known = _state_of(task.ref, router)
     inputs = read_inputs(store, task.files)
-    asking = known.partition.asking
-    if asking is not None:
-        asking.begin_batch(answers_of(store, number, task.rounds, by_time=asking.by_time))
-    told = [] if inputs.vocabulary is None else known.partition.use_vocabulary(inputs.vocabulary)
+    remote = known.partition.remote_window
+    if remote is not None:
+        remote.begin_batch(answers_of(store, number, task.rounds, by_time=remote.by_time))
+    deliveries = [] if inputs.vocabulary is None else known.partition.use_vocabulary(inputs.vocabulary)
     outcome = known.partition.run(inputs, router, found=_candidates(store, task.candidates, number))
-    if asking is not None and asking.questions:
-        return _waiting(store, batch, number, asking)  # and the state is forgotten: it is of no batch
+    if remote is not None and remote.questions:
+        return _waiting(store, batch, number, remote)  # and the state is forgotten: it is of no batch
     if known.detected < batch:
         follow(known.partition, inputs)
     known.version = known.detected = batch
-    told = net([*told, *outcome.told])
+    deliveries = net([*deliveries, *outcome.deliveries])
     schema = schema_of(*task.id_types)
-    made = keyed(told, schema) if task.with_keys else tables(told, schema)
+    made = keyed(deliveries, schema) if task.with_keys else tables(deliveries, schema)
     output = task.stager.stage(batch, number, made)
     delta = pickles.put(store, "deltas", batch, number, outcome.delta)
     keys = NamedKeys.of(outcome.keys, router.plan) if len(outcome.keys.word) else None
     _keep(task.ref, known)
-    n_subscriptions = len(known.partition.state.index)
     seconds = time.perf_counter() - began
-    return Stepped(delta, output, keys, count(told), outcome.routed, seconds, n_subscriptions)
+    return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds)
 
 
-def _waiting(store: Store, batch: int, number: int, asking: AskingIndex) -> Waiting:
-    name = pickles.put(store, "questions", batch, number, asking.questions)
-    return Waiting(name, len(asking.questions))
+def _waiting(store: Store, batch: int, number: int, remote: RemoteWindow) -> OpenQuestions:
+    name = pickles.put(store, "questions", batch, number, remote.questions)
+    return OpenQuestions(name, len(remote.questions))
 
 
 def _candidates(store: Store, names: tuple[str, ...], number: int) -> Candidates | None:
@@ -234,7 +232,7 @@ def _candidates(store: Store, names: tuple[str, ...], number: int) -> Candidates
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class SnapshotTask:
     """Write the state of a partition as it is at the end of `ref` into a folder of this name."""
 
     ref: PartitionRef
@@ -242,10 +240,10 @@ class Snapshot:
     name: str
 
 
-def write_snapshot(task: Snapshot) -> str:
+def write_snapshot(task: SnapshotTask) -> str:
     """Return the name of the folder with the state of a partition."""
     ref = task.ref
-    newer = _cache.get((ref.store, ref.number))
+    newer = _cache.look(ref.store, ref.number)
     known = _state_of(ref, router_of(task.plan))
     ref.store.put_folder(task.name, known.partition.save)
     # The stream may have gone on meanwhile: then what is of use to it is kept.
@@ -258,7 +256,7 @@ def write_snapshot(task: Snapshot) -> str:
 
 
 @dataclass(frozen=True)
-class Export:
+class ExportTask:
     """Write what others need to go on in place of a partition: its subscriptions, and with `with_window` the window."""
 
     ref: PartitionRef
@@ -266,7 +264,7 @@ class Export:
     with_window: bool
 
 
-def export_partition(task: Export) -> str:
+def export_partition(task: ExportTask) -> str:
     """Return the name of the folder with what a partition held."""
     from nearcast.pipeline.worker.share import share_of
 
@@ -290,14 +288,14 @@ SHARE, WINDOW = "share.pickle", "window"
 
 
 @dataclass(frozen=True)
-class Build:
+class BuildTask:
     """Make the first state of a partition, of the subscriptions in a file.
 
     `window` is the export with the window they look at, `next_step`, `now` and `published` are where the stream is.
     """
 
     store: Store
-    settings: Settings
+    settings: PipelineSettings
     batch: int
     vocabulary: str
     number: int = 0
@@ -308,7 +306,7 @@ class Build:
     published: int = 0
 
 
-def build_partition(task: Build) -> str:
+def build_partition(task: BuildTask) -> str:
     """Return the name of the folder with the first state of a partition."""
     from nearcast.pipeline.worker.share import Share
 

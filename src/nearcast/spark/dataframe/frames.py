@@ -34,10 +34,10 @@ def space_of_frames(messages: DataFrame, subscriptions: DataFrame | None, given:
     """Return the space that the columns tell, or the one given, which must not contradict them."""
     names = [*messages.columns, *([] if subscriptions is None else subscriptions.columns)]
     try:
-        told = space_of(names, given.kind if isinstance(given, Space) else given)
+        resolved = space_of(names, given.kind if isinstance(given, Space) else given)
     except InvalidColumns as error:
         raise _without_options(error, "give space='earth' or space='plane', or rename it: withColumnRenamed") from None
-    return given if isinstance(given, Space) else told
+    return given if isinstance(given, Space) else resolved
 
 
 def message_columns(messages: DataFrame, space: Space) -> DataFrame:

@@ -19,8 +19,8 @@ import numpy as np
 from nearcast.columns import SIMILAR, Subscriptions
 from nearcast.errors import InvalidInput, NearcastError, NotSupported
 from nearcast.spark.dataframe import frames, stored_index
-from nearcast.spark.dataframe.matcher import Match, MatchRouted, Route
-from nearcast.spark.dataframe.stored_index import Encoding, Placed, Stored
+from nearcast.spark.dataframe.matcher import MatchMessages, MatchRoutedMessages, RouteMessages
+from nearcast.spark.dataframe.stored_index import IndexFolder, PlanPlacement, TermEncoding
 from nearcast.tables import Rejected, read_messages, read_subscriptions
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
@@ -66,17 +66,19 @@ def match(
     which depends on how the messages are partitioned. `time` is that of the message. A subscription that `expires`
     gets messages with an earlier `time` and those without.
     """
-    told = frames.space_of_frames(messages, subscriptions, space)
-    read = frames.message_columns(messages, told)
-    columns = frames.subscription_columns(subscriptions, told)
+    resolved = frames.space_of_frames(messages, subscriptions, space)
+    read = frames.message_columns(messages, resolved)
+    columns = frames.subscription_columns(subscriptions, resolved)
     _check_options(max_distance, partitions, plan)
     folder = _folder(messages, store)
-    encoding = Encoding(told, analyzer or Analyzer(), WordTable(), Vocabulary() if vocabulary is None else vocabulary)
+    encoding = TermEncoding(
+        resolved, analyzer or Analyzer(), WordTable(), Vocabulary() if vocabulary is None else vocabulary
+    )
     found = _collected(columns, encoding, max_distance, rejected)
     if vocabulary is None and (found.kind == SIMILAR).any():
         if messages.isStreaming:
             raise NotSupported("messages are a stream, and no vocabulary can be learned from it; give vocabulary=")
-        encoding = encoding._replace(vocabulary=frames.learned_vocabulary(read, told, encoding.analyzer))
+        encoding = encoding._replace(vocabulary=frames.learned_vocabulary(read, resolved, encoding.analyzer))
     encoding = encoding._replace(vocabulary=encoding.vocabulary.snapshot())
     placed = None if plan is None else _placed(plan, partitions, read, found, encoding)
     stored = stored_index.store(folder, found, encoding, index, placed)
@@ -91,8 +93,8 @@ def match_against(subscriptions: DataFrame, **options: Any) -> Callable[[DataFra
 
 def rejected_messages(messages: DataFrame, *, space: str | Space | None = None) -> DataFrame:
     """Return the messages that `match` cannot use: their `seq`, `id`, the `field` to blame and the `reason`."""
-    told = frames.space_of_frames(messages, None, space)
-    return frames.message_columns(messages, told).mapInArrow(frames.RejectedRows(told), frames.REJECTED_SCHEMA)
+    resolved = frames.space_of_frames(messages, None, space)
+    return frames.message_columns(messages, resolved).mapInArrow(frames.RejectedRows(resolved), frames.REJECTED_SCHEMA)
 
 
 def _check_options(max_distance: float | None, partitions: int | None, plan: str | None) -> None:
@@ -119,7 +121,7 @@ def _folder(messages: DataFrame, given: str | Path | None) -> Path:
 
 
 def _collected(
-    columns: DataFrame, encoding: Encoding, max_distance: float | None, rejected: Rejected | None
+    columns: DataFrame, encoding: TermEncoding, max_distance: float | None, rejected: Rejected | None
 ) -> Subscriptions:
     """Return the subscriptions that can be used."""
     table = columns.toArrow()
@@ -138,8 +140,8 @@ def _collected(
 
 
 def _placed(
-    plan: str, partitions: int | None, read: DataFrame, subscriptions: Subscriptions, encoding: Encoding
-) -> Placed:
+    plan: str, partitions: int | None, read: DataFrame, subscriptions: Subscriptions, encoding: TermEncoding
+) -> PlanPlacement:
     """Return where a plan, learned from these subscriptions and some of the messages, puts the subscriptions."""
     from nearcast.plans import learn, parse_spec
 
@@ -150,16 +152,16 @@ def _placed(
     sample = frames.one_row_of_nulls(read).slice(1) if read.isStreaming else read.limit(_SAMPLE).toArrow()
     messages = read_messages(sample, space, words, analyzer, rejected=Rejected())
     learned = learn(plan, partitions, space, words, subscriptions, messages, weights)
-    return Placed(learned, learned.place(subscriptions, np.arange(len(subscriptions)), weights))
+    return PlanPlacement(learned, learned.place(subscriptions, np.arange(len(subscriptions)), weights))
 
 
-def _matched(read: DataFrame, stored: Stored, ids: str, *, is_routed: bool) -> DataFrame:
+def _matched(read: DataFrame, stored: IndexFolder, ids: str, *, is_routed: bool) -> DataFrame:
     """Return a row for each match: as narrow as can be, for it travels from Python to Spark."""
     schema = f"subscription_id {ids}, message_id {frames.id_type(read)}, score double, time timestamp, step long"
     if not is_routed:
-        return read.mapInArrow(Match(stored), schema)
-    routed = read.mapInArrow(Route(stored), Route.SCHEMA).repartitionById(stored.partitions, "p")
-    return routed.mapInArrow(MatchRouted(stored), schema)
+        return read.mapInArrow(MatchMessages(stored), schema)
+    routed = read.mapInArrow(RouteMessages(stored), RouteMessages.SCHEMA).repartitionById(stored.partitions, "p")
+    return routed.mapInArrow(MatchRoutedMessages(stored), schema)
 
 
 def _deliveries(matched: DataFrame, version: str, ids: str) -> DataFrame:

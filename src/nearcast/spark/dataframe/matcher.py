@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast.columns import NO_TIME, Messages
-from nearcast.spark.dataframe.stored_index import Directory, Encoder, Part, Stored
+from nearcast.plans.base import answers_here
+from nearcast.spark.dataframe.stored_index import IndexFolder, IndexPart, MessageEncoder, SubscriptionTable
 from nearcast.spark.gc_freeze import freeze_once
 
 if TYPE_CHECKING:
@@ -39,44 +40,44 @@ _TOTALS = ("distinct", "weight", "length")
 
 
 @lru_cache(maxsize=4)
-def _encoder(stored: Stored) -> Encoder:
-    return Encoder(stored)
+def _encoder(stored: IndexFolder) -> MessageEncoder:
+    return MessageEncoder(stored)
 
 
 @lru_cache(maxsize=4)
-def _directory(stored: Stored) -> Directory:
-    return Directory(stored)
+def _directory(stored: IndexFolder) -> SubscriptionTable:
+    return SubscriptionTable(stored)
 
 
 @lru_cache(maxsize=64)
-def _part(stored: Stored, partition: int) -> Part:
-    return Part(stored, partition)
+def _part(stored: IndexFolder, partition: int) -> IndexPart:
+    return IndexPart(stored, partition)
 
 
 @lru_cache(maxsize=4)
-def _routes(stored: Stored) -> Routes:
+def _routes(stored: IndexFolder) -> Routes:
     from nearcast.plans import Routes
 
     return Routes.open(Path(stored.folder) / "routes")
 
 
-class _Arrived(NamedTuple):
+class _EncodedMessages(NamedTuple):
     """Encoded messages with the numbers of their steps, and the partitions each was sent to, as bits."""
 
     messages: Messages
     step: NDArray[np.int64]
     route: NDArray[np.uint64] | None = None
 
-    def part(self, first: int, last: int) -> _Arrived:
+    def part(self, first: int, last: int) -> _EncodedMessages:
         route = None if self.route is None else self.route[first:last]
-        return _Arrived(self.messages.part(first, last), self.step[first:last], route)
+        return _EncodedMessages(self.messages.part(first, last), self.step[first:last], route)
 
 
 @dataclass(frozen=True)
-class Match:
+class MatchMessages:
     """Messages → who gets them, against the one index there is."""
 
-    stored: Stored
+    stored: IndexFolder
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what the messages of these batches deliver."""
@@ -86,35 +87,35 @@ class Match:
 
 
 @dataclass(frozen=True)
-class Route:
+class RouteMessages:
     """Messages → encoded messages, packed into one row for each partition that needs some of them.
 
     Packed, because Spark takes 3 µs to carry a row from Python through a shuffle and back.
     """
 
     SCHEMA = "p int, packed binary"
-    stored: Stored
+    stored: IndexFolder
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of these batches as `MatchRouted` reads them."""
+        """Yield the messages of these batches as `MatchRoutedMessages` reads them."""
         for table in _blocks(batches):
             yield self._routed(_encoded(self.stored, table))
         freeze_once()
 
-    def _routed(self, arrived: _Arrived) -> pa.RecordBatch:
-        start, partition = _routes(self.stored).route(arrived.messages)
-        rows = np.repeat(np.arange(len(arrived.step)), np.diff(start))
-        columns = _columns(arrived, _bits(rows, partition, len(arrived.step)) if self.stored.has_copies else None)
+    def _routed(self, encoded: _EncodedMessages) -> pa.RecordBatch:
+        start, partition = _routes(self.stored).route(encoded.messages)
+        rows = np.repeat(np.arange(len(encoded.step)), np.diff(start))
+        columns = _columns(encoded, _bits(rows, partition, len(encoded.step)) if self.stored.has_copies else None)
         needed = np.unique(partition)
         packed = [_packed(columns.take(_arrow.numbers(rows[partition == each]))) for each in needed]
         return pa.record_batch([_arrow.numbers(needed), pa.array(packed, pa.binary())], ["p", "packed"])
 
 
 @dataclass(frozen=True)
-class MatchRouted:
+class MatchRoutedMessages:
     """Routed messages → who gets them, against the index of the partition each was sent to."""
 
-    stored: Stored
+    stored: IndexFolder
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what the messages of these batches deliver."""
@@ -145,10 +146,10 @@ def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _encoded(stored: Stored, table: pa.Table) -> _Arrived:
+def _encoded(stored: IndexFolder, table: pa.Table) -> _EncodedMessages:
     messages = _encoder(stored).messages(table)
     assert messages.attributes is not None
-    return _Arrived(messages, _arrow.array_of(messages.attributes[STEP]))
+    return _EncodedMessages(messages, _arrow.array_of(messages.attributes[STEP]))
 
 
 def _bits(rows: NDArray[np.int64], partition: NDArray[np.int32], n: int) -> NDArray[np.int64]:
@@ -158,10 +159,10 @@ def _bits(rows: NDArray[np.int64], partition: NDArray[np.int32], n: int) -> NDAr
     return bits.view(np.int64)
 
 
-def _columns(arrived: _Arrived, route: NDArray[np.int64] | None) -> pa.RecordBatch:
+def _columns(encoded: _EncodedMessages, route: NDArray[np.int64] | None) -> pa.RecordBatch:
     """Return encoded messages as Arrow columns."""
-    messages = arrived.messages
-    columns = {"id": messages.ids, STEP: _arrow.numbers(arrived.step), "time": _arrow.numbers(messages.time)}
+    messages = encoded.messages
+    columns = {"id": messages.ids, STEP: _arrow.numbers(encoded.step), "time": _arrow.numbers(messages.time)}
     offsets = _arrow.numbers(messages.term_start.astype(np.int32))
     columns["terms"] = pa.ListArray.from_arrays(offsets, _arrow.numbers(messages.terms))
     columns |= {name: _arrow.numbers(messages.box[:, at]) for at, name in enumerate(_BOX)}
@@ -179,7 +180,7 @@ def _packed(columns: pa.RecordBatch) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def _received(table: pa.Table) -> _Arrived:
+def _received(table: pa.Table) -> _EncodedMessages:
     """Return messages that came as `_columns` made them."""
     columns = table.combine_chunks().to_batches()[0]
     terms = columns["terms"]
@@ -196,16 +197,16 @@ def _received(table: pa.Table) -> _Arrived:
         np.full(len(columns), NO_TIME, np.int64),
         totals=totals,
     )
-    return _Arrived(messages, numbers[STEP], numbers["route"].view(np.uint64) if "route" in numbers else None)
+    return _EncodedMessages(messages, numbers[STEP], numbers["route"].view(np.uint64) if "route" in numbers else None)
 
 
-def _matched(stored: Stored, partition: int, arrived: _Arrived) -> Iterator[pa.RecordBatch]:
+def _matched(stored: IndexFolder, partition: int, encoded: _EncodedMessages) -> Iterator[pa.RecordBatch]:
     """Yield what messages deliver, in portions judged by those before: one may reach a tenth of all subscribers."""
     part, directory = _part(stored, partition), _directory(stored)
-    first, n, portion = 0, len(arrived.step), _FIRST_PORTION
+    first, n, portion = 0, len(encoded.step), _FIRST_PORTION
     while first < n:
         last = min(first + portion, n)
-        piece = arrived.part(first, last)
+        piece = encoded.part(first, last)
         matches = part.index.match(piece.messages)
         yield _deliveries(piece, matches, part, directory, partition)
         per_message = max(len(matches.slots), 1) / (last - first)
@@ -214,27 +215,26 @@ def _matched(stored: Stored, partition: int, arrived: _Arrived) -> Iterator[pa.R
 
 
 def _deliveries(
-    arrived: _Arrived, matches: Matches, part: Part, directory: Directory, partition: int
+    encoded: _EncodedMessages, matches: Matches, part: IndexPart, directory: SubscriptionTable, partition: int
 ) -> pa.RecordBatch:
     """Return a row for each match that counts: alive at the time of the message, and delivered by no other copy."""
-    message_ids = arrived.messages.ids
+    message_ids = encoded.messages.ids
     assert isinstance(message_ids, pa.Array)
     rows, number, score = matches.rows(), part.numbers[matches.slots], matches.score
     kept = np.ones(len(rows), np.bool_)
     if directory.expires is not None:
-        limit, time = directory.expires[number], arrived.messages.time[rows]
+        limit, time = directory.expires[number], encoded.messages.time[rows]
         kept &= (limit == NO_TIME) | (time < limit)
-    if directory.copies is not None and arrived.route is not None:
-        both = arrived.route[rows] & directory.copies[number]
-        kept &= (both & (~both + np.uint64(1))) == np.uint64(1 << partition)  # the lowest bit of both
+    if directory.copies is not None and encoded.route is not None:
+        kept &= answers_here(directory.copies[number], encoded.route[rows], partition)
     if not kept.all():
         rows, number, score = rows[kept], number[kept], score[kept]
-    time = arrived.messages.time[rows]
+    time = encoded.messages.time[rows]
     columns = {
         "subscription_id": directory.ids.take(_arrow.numbers(number)),
         "message_id": message_ids.take(_arrow.numbers(rows)),
         "score": _arrow.numbers(score),
         "time": _arrow.times(time, time != NO_TIME),
-        "step": _arrow.numbers(arrived.step[rows]),
+        "step": _arrow.numbers(encoded.step[rows]),
     }
     return pa.record_batch(columns)

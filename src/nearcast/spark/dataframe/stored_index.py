@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Stored:
+class IndexFolder:
     """A folder of indexes, and what is needed to encode messages for them; small, for it travels with every task."""
 
     folder: str
@@ -47,7 +47,7 @@ class Stored:
     partitions: int
 
 
-class Placed(NamedTuple):
+class PlanPlacement(NamedTuple):
     """Where a plan puts subscriptions."""
 
     plan: Plan
@@ -60,7 +60,7 @@ class Placed(NamedTuple):
         return np.flatnonzero((self.placement.copies >> np.uint64(partition)) & np.uint64(1))
 
 
-class Encoding(NamedTuple):
+class TermEncoding(NamedTuple):
     """How words become numbers and weights, the same for subscriptions and messages."""
 
     space: Space
@@ -69,7 +69,9 @@ class Encoding(NamedTuple):
     vocabulary: Vocabulary
 
 
-def store(folder: Path, subscriptions: Subscriptions, encoding: Encoding, index: str, placed: Placed | None) -> Stored:
+def store(
+    folder: Path, subscriptions: Subscriptions, encoding: TermEncoding, index: str, placed: PlanPlacement | None
+) -> IndexFolder:
     """Write the indexes of all partitions, one without a plan, into an empty folder."""
     partitions = 1 if placed is None else placed.plan.partitions
     needs_totals = False
@@ -91,12 +93,14 @@ def store(folder: Path, subscriptions: Subscriptions, encoding: Encoding, index:
         _save_routes(folder, placed)
     _save_ids(folder, subscriptions.ids)
     version = encoding.vocabulary.version
-    return Stored(
+    return IndexFolder(
         str(folder), encoding.space, encoding.analyzer, version, needs_totals, has_expiry, has_copies, partitions
     )
 
 
-def _state(subscriptions: Subscriptions, numbers: NDArray[np.int64], encoding: Encoding, index: str) -> engine.State:
+def _state(
+    subscriptions: Subscriptions, numbers: NDArray[np.int64], encoding: TermEncoding, index: str
+) -> engine.State:
     """Return an engine that holds these subscriptions, each in the slot of its rank among the numbers."""
     space, analyzer, words, vocabulary = encoding
     state = engine.State(create(index, space), words=words, analyzer=analyzer, vocabulary=vocabulary)
@@ -105,7 +109,7 @@ def _state(subscriptions: Subscriptions, numbers: NDArray[np.int64], encoding: E
     return state
 
 
-def _save_routes(folder: Path, placed: Placed) -> None:
+def _save_routes(folder: Path, placed: PlanPlacement) -> None:
     from nearcast.plans import Routes
 
     routes = Routes(placed.plan.partitions, placed.plan.grid)
@@ -124,10 +128,10 @@ def _save_ids(folder: Path, ids: pa.Array) -> None:
 # What workers read.
 
 
-class Encoder:
+class MessageEncoder:
     """Turns tables of messages into columns."""
 
-    def __init__(self, stored: Stored):
+    def __init__(self, stored: IndexFolder):
         folder = Path(stored.folder)
         self._space, self._analyzer = stored.space, stored.analyzer
         self._words, self._weights = WordTable.open(folder / "words"), None
@@ -140,10 +144,10 @@ class Encoder:
         return read_messages(table, self._space, self._words, self._analyzer, weights=weights, rejected=rejected)
 
 
-class Directory:
+class SubscriptionTable:
     """What is known of each subscription, by its number."""
 
-    def __init__(self, stored: Stored):
+    def __init__(self, stored: IndexFolder):
         folder = Path(stored.folder)
         with pa.memory_map(str(folder / "ids.arrow")) as file:
             self.ids: pa.Array = pa.ipc.open_file(file).get_batch(0).column(0)
@@ -151,10 +155,10 @@ class Directory:
         self.copies = mapped(folder / "copies.npy", np.uint64) if stored.has_copies else None
 
 
-class Part:
+class IndexPart:
     """The index of one partition, and the numbers of the subscriptions in its slots."""
 
-    def __init__(self, stored: Stored, partition: int):
+    def __init__(self, stored: IndexFolder, partition: int):
         folder = Path(stored.folder) / f"part-{partition}"
         self.index: Index = open_index(folder / "index")
         self.numbers: NDArray[np.int32] = mapped(folder / "numbers.npy", np.int32)

@@ -1,0 +1,98 @@
+"""The values a manifest is made of: frozen, and plain enough for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+
+class _Entry:
+    """A frozen dataclass whose fields are plain values, or tuples of such."""
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Self:
+        """Return what `to_json` gave, after JSON: lists become tuples."""
+        return cls(**{name: tuple(each) if isinstance(each, list) else each for name, each in given.items()})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields by name; tuples become lists."""
+        given = asdict(self)  # type: ignore[call-overload]
+        return {name: list(each) if isinstance(each, tuple) else each for name, each in given.items()}
+
+
+@dataclass(frozen=True)
+class BatchFiles(_Entry):
+    """The files of a batch, and where it ends: the next step and event time after it.
+
+    `beat` is the time that the clock alone moves on to at the end, if there is a clock. `vocabulary` is a snapshot that
+    is used from this batch on, where that changes.
+    """
+
+    batch: int
+    segments: tuple[str, ...]
+    sequence: str | None
+    changes: str | None
+    growth: str | None
+    next_step: int
+    now: int
+    beat: int | None = None
+    vocabulary: str | None = None
+
+
+@dataclass(frozen=True)
+class PartitionEntry(_Entry):
+    """The state of a partition: the snapshot at the end of a batch, and the deltas of the batches after it."""
+
+    snapshot: str
+    snapshot_batch: int
+    deltas: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WindowEntry(_Entry):
+    """A part of a divided window: its snapshot at the end of a batch, none before the first."""
+
+    snapshot: str | None
+    snapshot_batch: int
+
+
+@dataclass(frozen=True)
+class PlanEntry(_Entry):
+    """The plan by name, its folder of routes, and the files of keys that were added since.
+
+    `line` tells snapshots made under this plan from those of a plan before or after it.
+    """
+
+    name: str
+    partitions: int
+    folder: str
+    growth: tuple[str, ...]
+    line: str
+
+
+@dataclass(frozen=True)
+class VocabularyEntry(_Entry):
+    """The vocabulary by the hash of its content, and its folder."""
+
+    version: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class LoadBalance(_Entry):
+    """The moving average of the seconds a batch takes in each partition, and over how many batches."""
+
+    seconds: tuple[float, ...]
+    batches: int
+
+
+@dataclass(frozen=True)
+class RebalanceNote(_Entry):
+    """The last rebalance that was asked for: carried out after a batch, or refused with a reason."""
+
+    id: str
+    refused: str | None = None
+    after_batch: int | None = None
+    plan: str | None = None
+    partitions: int | None = None
