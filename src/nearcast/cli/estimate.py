@@ -90,4 +90,4 @@ def _space(columns: list[str], given: str | None) -> Space:
     try:
         return space_of(columns, given)
     except InvalidColumns as error:
-        raise InvalidColumns(f"sample and subscription: {error}", field=error.field) from None
+        raise InvalidColumns(f"sample and subscription: {error}", field=error.field, remedy=error.remedy) from None

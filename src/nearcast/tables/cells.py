@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast.columns import NO_TIME
-from nearcast.errors import InvalidColumns
+from nearcast.errors import InvalidColumns, Remedy
 from nearcast.geo.shapes import shorten
 from nearcast.nesting import is_encodable
 from nearcast.tables.names import CELLS, CSV_CELLS, JSON_CELLS, ROW_COLUMN
@@ -80,8 +80,9 @@ class TableRows:
         """Return the error that says which columns are missing and which there are."""
         there = ", ".join(name for name in self.table.column_names if not name.startswith("nearcast.")) or "none"
         return InvalidColumns(
-            f"{self.source}: there is no column {wanted}; there are: {there}; use --map {field}=NAME for another name",
+            f"{self.source}: there is no column {wanted}; there are: {there}; rename one",
             field=field,
+            remedy=Remedy.NAME_COLUMN,
         )
 
     def taken(self, which: Rows, names: Iterable[str]) -> pa.Table:

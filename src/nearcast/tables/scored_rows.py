@@ -53,7 +53,7 @@ _FIELDS = (
 )
 _UNKNOWN_FUNCTION = 255
 #: Why a row of kind `topk` is refused.
-NO_WINDOW = "a top-k subscription needs a window; give one to the hub, Hub(window=...), or to the command, --window"
+NO_WINDOW = "a top-k subscription needs a window; give one to the hub, Hub(window=...)"
 _NO_WORD = "the query has no word; a top-k request needs one"
 #: Finds every query that `Similar` refuses, and some that it takes.
 _MAYBE_OPERATORS = r'\b(AND|OR|NOT)\b|["“”„]'
@@ -164,7 +164,7 @@ def distance_name(space: Space) -> str:
 
 def _no_distance(space: Space) -> str:
     name = distance_name(space)
-    return f"{name} is not given and the hub has none; give it here, or to the hub (--max-distance)"
+    return f"{name} is not given and the hub has none; give it here, or to the hub as max_distance"
 
 
 # --- what the model says ----------------------------------------------------------------------------------------

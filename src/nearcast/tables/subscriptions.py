@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast.columns import KIND_NAMES, NO_TIME, SIMILAR, TOPK, WITHIN, Subscriptions
-from nearcast.errors import InvalidColumns, InvalidQuery
+from nearcast.errors import InvalidColumns, InvalidQuery, Remedy
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
 from nearcast.geo.shapes import shorten
 from nearcast.geo.space import Space
@@ -140,8 +140,9 @@ def check_columns(rows: TableRows, space: Space) -> None:
     if foreign:
         raise InvalidColumns(
             f"{rows.source}: column {foreign[0]} does not belong to the {space.kind};"
-            f" choose the other space or rename it, --map NAME={foreign[0]}",
+            " choose the other space or rename it",
             field=foreign[0],
+            remedy=Remedy.RENAME_COLUMN,
         )
     rows.require("id")
 
