@@ -22,7 +22,7 @@ from nearcast.bench.data.workloads import Recipe, Workload, drawn_from, generate
 from nearcast.bench.encoding import encoded
 from nearcast.bench.figures import figures_of, measurement, plot
 from nearcast.bench.figures.figure import Series, with_options
-from nearcast.bench.figures.measurement import Data
+from nearcast.bench.figures.measurement import FigureData
 from nearcast.bench.run import measure, run_boolean, run_similar
 from nearcast.cli import _console, main
 from nearcast.cli._console import UsageMistake
@@ -164,7 +164,7 @@ def test_churn_leaves_what_is_held_unchanged(workload):
     index = ScanIndex(columns.space)
     slots = index.insert(columns.subscriptions)
     before = index.match(columns.messages)
-    changes = churn.Changes(index, columns.subscriptions, slots)
+    changes = churn.ChangeMaker(index, columns.subscriptions, slots)
     for _ in range(35):  # more than all of them once
         changes.make_one_batch()
     after = index.match(columns.messages)
@@ -180,7 +180,7 @@ def test_changes_keep_their_rate(workload, monkeypatch):
     """As many are made as the clock asks for: none at first, a second later ten thousand."""
     columns = encoded(workload)
     index = ScanIndex(columns.space)
-    changes = churn.Changes(index, columns.subscriptions, index.insert(columns.subscriptions))
+    changes = churn.ChangeMaker(index, columns.subscriptions, index.insert(columns.subscriptions))
     for at, expected in ((7.0, 0), (7.005, 100), (8.0, 10_000), (8.0, 10_000)):
         monkeypatch.setattr(churn.time, "perf_counter", lambda at=at: at)
         changes.make_those_due()
@@ -433,7 +433,7 @@ def small_data():
 def test_a_figure_measures_every_series_at_every_point(name, small_data):
     """There is a row for each pair, with every column that is drawn."""
     figure = replace(figures_of("similar")[name].sized(200, 4, 1.0), series=SCAN_TWICE)
-    rows = list(figure.measure(figure, Data(small_data), silent))
+    rows = list(figure.measure(figure, FigureData(small_data), silent))
     assert len(figure.points) * 2 == len(rows)
     assert {"one", "two"} == {row["series"] for row in rows}
     assert len(figure.points) == len({row["x"] for row in rows})
@@ -455,7 +455,7 @@ def test_the_indexes_of_a_figure_exist(name):
 def test_a_figure_grows_an_index_by_tenths(small_data):
     """Each step adds a tenth of the first subscriptions; the answers are those of an index with all of them."""
     figure = replace(figures_of("similar")["updates"].sized(200, 4, 1.0), series=SCAN_TWICE[:1])
-    rows = list(figure.measure(figure, Data(small_data), silent))
+    rows = list(figure.measure(figure, FigureData(small_data), silent))
     assert [220, 240, 260, 280, 300] == [row["subscriptions"] for row in rows]
     assert all(row["update_us"] > 0 for row in rows)
 
@@ -463,7 +463,7 @@ def test_a_figure_grows_an_index_by_tenths(small_data):
 def test_the_x_of_a_scaling_figure_is_its_size(small_data):
     """A fifth of the subscriptions more at each point."""
     figure = replace(figures_of("similar")["scaling"].sized(200, 4, 0.5), series=SCAN_TWICE[:1])
-    rows = list(figure.measure(figure, Data(small_data), silent))
+    rows = list(figure.measure(figure, FigureData(small_data), silent))
     assert [20, 40, 60, 80, 100] == [row["x"] for row in rows] == [row["subscriptions"] for row in rows]
 
 
@@ -472,7 +472,7 @@ def test_a_figure_of_wrong_answers_is_refused(small_data, enter):
     enter("broken", ForgetfulIndex)
     figure = figures_of("similar")["tau"].sized(200, 4, 1.0).with_indexes(["broken"])
     with pytest.raises(AnswersDiffer, match="no times are reported"):
-        list(figure.measure(figure, Data(small_data), silent))
+        list(figure.measure(figure, FigureData(small_data), silent))
 
 
 def test_points_give_options_to_the_indexes_that_have_them(enter):
@@ -495,7 +495,7 @@ def test_short_passes_are_repeated(wishes, monkeypatch):
 def test_the_same_data_is_drawn_once(small_data):
     """Points that differ in the options of indexes only share their data."""
     drawn = []
-    data = Data(lambda *asked: drawn.append(asked) or small_data(*asked))
+    data = FigureData(lambda *asked: drawn.append(asked) or small_data(*asked))
     first = data.columns(Recipe(), 20, 3)
     assert first is data.columns(Recipe(), 20, 3)
     assert first is not data.columns(Recipe(), 21, 3)

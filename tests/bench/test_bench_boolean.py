@@ -21,7 +21,7 @@ from nearcast.bench.data.workloads import Recipe, drawn_from, generated, save_wo
 from nearcast.bench.encoding import encoded
 from nearcast.bench.figures import figures_of, plot, race
 from nearcast.bench.figures.figure import Series, with_options
-from nearcast.bench.figures.measurement import Data
+from nearcast.bench.figures.measurement import FigureData
 from nearcast.bench.limits import Expectation
 from nearcast.bench.sizes import run_sizes
 from nearcast.cli import _console, main
@@ -252,7 +252,7 @@ def draw(recipe, subscriptions, messages):
 
 def rows_of(name, subscriptions=200, messages=4, series=TWO):
     figure = replace(FIGURES[name].sized(subscriptions, messages, 1.0), series=series, history=8)
-    return figure, list(figure.measure(figure, Data(draw), silent))
+    return figure, list(figure.measure(figure, FigureData(draw), silent))
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -401,7 +401,7 @@ def test_after_changes_an_index_answers_like_one_that_was_built_so():
     columns = encoded(draw(Recipe(region_area=(0.01, 0.01)), 2_000, 50))
     whole = create("scan", columns.space)
     whole.insert(columns.subscriptions)
-    data = Data(lambda *_: draw(Recipe(region_area=(0.01, 0.01)), 2_000, 50))
+    data = FigureData(lambda *_: draw(Recipe(region_area=(0.01, 0.01)), 2_000, 50))
     figure = replace(FIGURES["changes"].sized(2_000, 50, 1.0), series=TWO[:1], history=0)
     (row,) = figure.measure(figure, data, silent)
     assert len(whole.match(columns.messages).slots) / 50 == row["matches_per_message"] > 0
@@ -521,7 +521,7 @@ def test_a_point_may_name_its_own_data():
         return from_source
 
     figure = replace(FIGURES["data-sets"].sized(100, 4, 1.0), series=TWO[:1], history=5)
-    rows = list(figure.measure(figure, Data(draw, draw_from=draw_from), silent))
+    rows = list(figure.measure(figure, FigureData(draw, draw_from=draw_from), silent))
     assert [point.source for point in figure.points] == drawn == [row["x"] for row in rows]
 
 

@@ -10,7 +10,7 @@ from nearcast.bench.data.distances import MaxDistance
 from nearcast.bench.data.workloads import generated
 from nearcast.bench.spark.batch_steps import TimedRunner, local_pipeline, sources, steps_of
 from nearcast.bench.spark.comparison import _must_equal
-from nearcast.bench.spark.data import TINY, prepared
+from nearcast.bench.spark.data import TINY, stream_workload
 from nearcast.bench.spark.figures import FIGURES
 from nearcast.bench.spark.local_engine import local_hub, run_locally
 from nearcast.bench.spark.plans import _must_tell_the_same, measured
@@ -24,13 +24,13 @@ REACH = MaxDistance(usual_share=1.0)
 @pytest.fixture(scope="module")
 def within(tmp_path_factory):
     workload = generated(subscriptions=400, messages=60)
-    return prepared(workload, tmp_path_factory.mktemp("w") / "m", kind="within", batch=30, files_per_batch=2)
+    return stream_workload(workload, tmp_path_factory.mktemp("w") / "m", kind="within", batch=30, files_per_batch=2)
 
 
 @pytest.fixture(scope="module")
 def topk(tmp_path_factory):
     workload = REACH.applied(generated(kind="topk", subscriptions=60, messages=100))
-    return prepared(
+    return stream_workload(
         workload,
         tmp_path_factory.mktemp("k") / "m",
         kind="topk",

@@ -15,7 +15,7 @@ from nearcast.bench.timing import PASSES, WARM_UP_SUBSCRIPTIONS, built
 
 if TYPE_CHECKING:
     from nearcast.bench.answers import Answers, Rows
-    from nearcast.bench.encoding import Encoded
+    from nearcast.bench.encoding import EncodedWorkload
     from nearcast.columns import Messages
     from nearcast.indexes import Index
 
@@ -28,7 +28,7 @@ BUILDING_FACTOR = 3.0
 
 
 @dataclass(frozen=True)
-class Sized:
+class BuildSample:
     """What building an index of so many subscriptions took."""
 
     subscriptions: int
@@ -42,11 +42,11 @@ class Expectation:
 
     limit_s: float
     limit: str
-    known: list[Sized] = field(default_factory=list)
+    known: list[BuildSample] = field(default_factory=list)
 
     def note(self, subscriptions: int, seconds: float, n_bytes: int) -> None:
         """Remember what a size took."""
-        self.known.append(Sized(subscriptions, seconds, n_bytes))
+        self.known.append(BuildSample(subscriptions, seconds, n_bytes))
 
     def seconds(self, n: int) -> float:
         """Return the seconds expected for `n` subscriptions: in proportion, or by the power they grew by before."""
@@ -79,7 +79,7 @@ class Expectation:
         return min(3.0, max(1.0, math.log(b.seconds / a.seconds) / math.log(b.subscriptions / a.subscriptions)))
 
 
-def note_trial(expectation: Expectation, columns: Encoded, spec: str) -> None:
+def note_trial(expectation: Expectation, columns: EncodedWorkload, spec: str) -> None:
     """Build an index from a part of the rows to see what all would take, where nothing is known and it is worth it."""
     n = int(len(columns.subscriptions) * TRIAL_SHARE)
     if expectation.known or n < WARM_UP_SUBSCRIPTIONS:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast.bench.answers import Answers, answers_of_scan, is_scan
 from nearcast.bench.data.distances import MaxDistance
-from nearcast.bench.encoding import Encoded, encoded, must_be_of_kind
+from nearcast.bench.encoding import EncodedWorkload, encoded, must_be_of_kind
 from nearcast.bench.timing import Say, built, changes_per_s, copy_us, passes_us, single_call_us
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _run(
     return report
 
 
-def measure(columns: Encoded, specs: Sequence[str], say: Say) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def measure(columns: EncodedWorkload, specs: Sequence[str], say: Say) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a row of figures for each index, in order, and what more there is to tell of the passes.
 
     `scan` is timed on a sample of the messages only; `timed_messages` says on how many.
@@ -89,7 +89,9 @@ def measure(columns: Encoded, specs: Sequence[str], say: Say) -> tuple[list[dict
     return rows, {"checked": f"{others} {len(answers.sample):,}", "passes_us": passes, "timed_messages": timed}
 
 
-def _measure_index(columns: Encoded, spec: str, answers: Answers, say: Say) -> tuple[dict[str, Any], list[float], int]:
+def _measure_index(
+    columns: EncodedWorkload, spec: str, answers: Answers, say: Say
+) -> tuple[dict[str, Any], list[float], int]:
     messages = columns.messages.take(answers.sample) if is_scan(spec) else columns.messages
     made, n = built(columns, spec), len(messages)
     say(f"matching {n:,} messages with {spec}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nearcast.bench.answers import answers_of_scan
-from nearcast.bench.encoding import Encoded, encoded, must_be_of_kind
+from nearcast.bench.encoding import EncodedWorkload, encoded, must_be_of_kind
 from nearcast.bench.figures.measurement import first_rows
 from nearcast.bench.figures.race import matching
 from nearcast.bench.limits import Expectation, free_memory, note_trial
@@ -67,7 +67,7 @@ def run_sizes(
 
 
 def _rows(
-    columns: Encoded, sizes: Sequence[int], specs: Sequence[str], limit_s: float, say: Say
+    columns: EncodedWorkload, sizes: Sequence[int], specs: Sequence[str], limit_s: float, say: Say
 ) -> Iterator[dict[str, Any]]:
     limit = f"the limit is --limit-s {limit_s:g}"
     expected = {spec: Expectation(limit_s, limit) for spec in specs}
@@ -81,7 +81,7 @@ def _rows(
             yield _row(here, spec, expected[spec], answers)
 
 
-def _row(columns: Encoded, spec: str, expected: Expectation, answers: Answers) -> dict[str, Any]:
+def _row(columns: EncodedWorkload, spec: str, expected: Expectation, answers: Answers) -> dict[str, Any]:
     n = len(columns.subscriptions)
     head = {"index": spec, "subscriptions": n}
     note_trial(expected, columns, spec)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast.bench.stopwatch import Stopwatch
-from nearcast.bench.streams import Stream, stream_of
+from nearcast.bench.streams import TopkStream, stream_of
 from nearcast.bench.timing import Say, change_s, settle
-from nearcast.bench.topk_digest import Told, check_sample
+from nearcast.bench.topk_digest import DeliveryDigest, check_sample
 
 if TYPE_CHECKING:
     from nearcast.bench.data.distances import MaxDistance
@@ -58,7 +58,7 @@ def run_topk(
     return {"workload": about, "machine": machine(), "results": rows}
 
 
-def measure(stream: Stream, specs: Sequence[str], say: Say) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def measure(stream: TopkStream, specs: Sequence[str], say: Say) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a row of figures for each index, in order, and what more there is to tell of the runs."""
     rows, first, n_sampled = [], None, 0
     for spec in specs:
@@ -66,11 +66,11 @@ def measure(stream: Stream, specs: Sequence[str], say: Say) -> tuple[list[dict[s
         run = _run(stream, spec, say)
         rows.append(run.row)
         if first is None:
-            first = run.told
+            first = run.digest
             say(f"{spec}: comparing with a plain search of the window")
             n_sampled = check_sample(stream, run.state, spec)
         else:
-            run.told.must_equal(spec, first, specs[0])
+            run.digest.must_equal(spec, first, specs[0])
         del run
         gc.collect()
     assert first is not None
@@ -90,7 +90,7 @@ def measure(stream: Stream, specs: Sequence[str], say: Say) -> tuple[list[dict[s
 
 class _Run(NamedTuple):
     row: dict[str, Any]
-    told: Told
+    digest: DeliveryDigest
     state: State
 
 
@@ -110,7 +110,7 @@ class _Counts:
         return matches
 
 
-def _try_out(stream: Stream, spec: str, say: Say) -> None:
+def _try_out(stream: TopkStream, spec: str, say: Say) -> None:
     """Go once through every step with a few rows, so that compilation is not timed."""
     from nearcast.engine import publish, subscribe
     from nearcast.window import Window
@@ -126,24 +126,24 @@ def _try_out(stream: Stream, spec: str, say: Say) -> None:
     settle(state.index)
 
 
-def _run(stream: Stream, spec: str, say: Say) -> _Run:
+def _run(stream: TopkStream, spec: str, say: Say) -> _Run:
     from nearcast.engine import publish
 
-    state, told = stream.new_state(spec), Told()
+    state, digest = stream.new_state(spec), DeliveryDigest()
     say(f"{spec}: filling the window with {stream.n_before:,} messages")
     for portion in stream.portions(state, 0, stream.n_before):
         publish(state, portion)
     say(f"{spec}: searching the window for {len(stream.subscriptions):,} subscriptions")
-    joined = _join(stream, state, told)
+    joined = _join(stream, state, digest)
     say(f"{spec}: measuring {stream.n_measured:,} messages")
     for portion in stream.portions(state, stream.n_before, stream.first_measured):
-        told.add(publish(state, portion))
-    told.end_part("before the first message that is measured")
+        digest.add(publish(state, portion))
+    digest.end_part("before the first message that is measured")
     settle(state.index)
-    return _Run({"index": spec} | _arrivals(stream, state, told) | joined | _sizes(state), told, state)
+    return _Run({"index": spec} | _arrivals(stream, state, digest) | joined | _sizes(state), digest, state)
 
 
-def _join(stream: Stream, state: State, told: Told) -> dict[str, Any]:
+def _join(stream: TopkStream, state: State, digest: DeliveryDigest) -> dict[str, Any]:
     """Take all subscriptions in; return the seconds by the clock that storing them and searching for them takes.
 
     What an index leaves for the next message belongs to storing.
@@ -166,16 +166,16 @@ def _join(stream: Stream, state: State, told: Told) -> dict[str, Any]:
         began = time.perf_counter()
         pieces = subscribe(state, part, _cores())
         total += time.perf_counter() - began
-        told.add(pieces)
+        digest.add(pieces)
         del pieces
     state.index.insert = insert  # type: ignore[method-assign]
-    told.end_part("the first answers")
+    digest.end_part("the first answers")
     message = next(stream.portions(state, stream.n_before, stream.n_before + 1))
     left = change_s(state.index, message, lambda: None)
     return {"insert_s": round(storing + left, 3), "join_s": round(total - storing, 3)}
 
 
-def _arrivals(stream: Stream, state: State, told: Told) -> dict[str, Any]:
+def _arrivals(stream: TopkStream, state: State, digest: DeliveryDigest) -> dict[str, Any]:
     """Let the measured messages arrive; return what one of them costs and concerns."""
     from nearcast.engine import publish
 
@@ -184,8 +184,8 @@ def _arrivals(stream: Stream, state: State, told: Told) -> dict[str, Any]:
     watch.watch(state)
     searched, changes, at = state.topk.n_searches, 0, 0
     for portion in stream.portions(state, stream.first_measured, stream.messages.num_rows):
-        changes += told.add(watch.measured(partial(publish, state, portion)))
-        told.end_part(f"messages {at:,} to {at + len(portion) - 1:,}")
+        changes += digest.add(watch.measured(partial(publish, state, portion)))
+        digest.end_part(f"messages {at:,} to {at + len(portion) - 1:,}")
         at += len(portion)
     us = {phase: seconds * 1e6 / at for phase, seconds in watch.seconds.items()}
     total, searches = watch.total * 1e6 / at, us["searches"]

@@ -16,7 +16,7 @@ from nearcast.deliveries import Changed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.streams import Stream
+    from nearcast.bench.streams import TopkStream
     from nearcast.deliveries import Piece
     from nearcast.engine import State
 
@@ -26,7 +26,7 @@ _PLAIN = "scan:messages=scan"
 
 
 @dataclass
-class Told:
+class DeliveryDigest:
     """A running hash of all changes in order, and how far it had come after each part: (name, changes, hash)."""
 
     parts: list[tuple[str, int, str]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Told:
         """Return the hash of all changes so far."""
         return self._hash.hexdigest()
 
-    def must_equal(self, spec: str, other: Told, other_spec: str) -> None:
+    def must_equal(self, spec: str, other: DeliveryDigest, other_spec: str) -> None:
         """Raise `AnswersDiffer`, with the first part that differs, unless both were told the same."""
         for (name, ours, our_hash), (_, theirs, their_hash) in zip(self.parts, other.parts, strict=True):
             if our_hash != their_hash:
@@ -78,7 +78,7 @@ def _rows_of(piece: Changed) -> NDArray[np.uint8]:
     return rows.view(np.uint8)
 
 
-def check_sample(stream: Stream, state: State, spec: str) -> int:
+def check_sample(stream: TopkStream, state: State, spec: str) -> int:
     """Compare the top-k of some subscriptions with a plain search of the window; return how many there were.
 
     Raises `AnswersDiffer` where ids or scores are not the same.

@@ -14,7 +14,7 @@ import typer
 from nearcast.cli._console import UsageMistake
 
 if TYPE_CHECKING:
-    from nearcast.bench.data.sources import Source
+    from nearcast.bench.data.sources import DataFile
     from nearcast.bench.data.workloads import Recipe, Workload
     from nearcast.window import Window
 
@@ -130,7 +130,7 @@ class DataChoice:
         return False
 
     @cached_property
-    def _source(self) -> Source | None:
+    def _source(self) -> DataFile | None:
         """Return the rows of the data file, None where the workload is generated."""
         from nearcast.bench.data.sources import read_source
 

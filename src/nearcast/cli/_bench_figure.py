@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearcast.cli._bench_options import check_scale
-from nearcast.cli._console import Steps, UsageMistake, complain, stdout
+from nearcast.cli._console import StepProgress, UsageMistake, complain, stdout
 
 if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Workload
@@ -112,16 +112,16 @@ def draw_figure(
     figure: Figure, choice: DataChoice, prepare: Callable[[Workload], Workload], out: Path, command: str
 ) -> dict[str, Any]:
     """Measure a figure and write its picture and table; return the report."""
-    from nearcast.bench.figures.measurement import Data
+    from nearcast.bench.figures.measurement import FigureData
     from nearcast.bench.figures.plot import must_be_able_to_draw, write_figure
     from nearcast.bench.report import machine
 
     if not out.is_dir():
         raise UsageMistake(f"--out {out}: there is no such folder; make it first")
     must_be_able_to_draw()
-    with Steps() as steps:
+    with StepProgress() as steps:
         steps.begin("preparing the data")
-        data = Data(
+        data = FigureData(
             _prepared(choice.drawer(), prepare),
             choice.space,
             draw_from=lambda source: _prepared(choice.drawer_from(source), prepare),

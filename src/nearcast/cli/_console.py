@@ -63,7 +63,7 @@ def stdout() -> Console:
     return console
 
 
-class Steps:
+class StepProgress:
     """Progress on stderr: a bar on a terminal, else a line now and then; use it in a `with` statement."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Steps:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
             self._bar = Progress(*columns, console=self._console, transient=True)
 
-    def __enter__(self) -> Steps:
+    def __enter__(self) -> StepProgress:
         if self._bar is not None:
             self._bar.start()
         return self

@@ -11,16 +11,16 @@ from nearcast.cli._inputs import need_window, vocabulary_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nearcast.cli._console import Steps
-    from nearcast.cli.match import Job
+    from nearcast.cli._console import StepProgress
+    from nearcast.cli.match import MatchJob
     from nearcast.text import Vocabulary
 
 
 def match_on_spark(
-    job: Job,
+    job: MatchJob,
     vocabulary: Path | None,
     out: Path,
-    steps: Steps,
+    steps: StepProgress,
     *,
     plan: str,
     partitions: int | None,
@@ -53,7 +53,7 @@ def match_on_spark(
         return {**_in_pieces(job, run, subscriptions, given, out), "index": job.index}
 
 
-def _in_pieces(job: Job, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path) -> dict[str, Any]:
+def _in_pieces(job: MatchJob, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path) -> dict[str, Any]:
     from nearcast.pipeline.file_match import put_together
 
     messages = job.messages.batches(job.rejected)
@@ -63,7 +63,7 @@ def _in_pieces(job: Job, run: Any, subscriptions: pa.Table, given: Vocabulary | 
 
 
 def _in_order(
-    job: Job, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path, steps: Steps
+    job: MatchJob, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path, steps: StepProgress
 ) -> dict[str, Any]:
     from nearcast.files import DeliveryWriter
 

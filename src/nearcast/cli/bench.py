@@ -29,7 +29,7 @@ from nearcast.cli._bench_options import (
     window_of,
     write_json,
 )
-from nearcast.cli._console import Steps, UsageMistake, stdout
+from nearcast.cli._console import StepProgress, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 from nearcast.cli.bench_boolean import boolean
 from nearcast.cli.bench_calls import calls
@@ -108,7 +108,7 @@ def similar(
     else:
         if scale is not None or out is not None:
             raise UsageMistake("--scale and --out are for a --figure; --figure list shows them")
-        with Steps() as steps:
+        with StepProgress() as steps:
             steps.begin("preparing the workload")
             report = run_similar(
                 choice.workload(),
@@ -201,7 +201,7 @@ def topk(
     else:
         if scale is not None or out is not None:
             raise UsageMistake("--scale and --out are for a --figure; --figure list shows them")
-        with Steps() as steps:
+        with StepProgress() as steps:
             steps.begin("preparing the workload")
             made, length = choice.stream(length, warm_up)
             report = run_topk(

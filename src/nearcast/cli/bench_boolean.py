@@ -27,7 +27,7 @@ from nearcast.cli._bench_options import (
     split_indexes,
     write_json,
 )
-from nearcast.cli._console import Steps, UsageMistake, stdout
+from nearcast.cli._console import StepProgress, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _run(choice: DataChoice, specs: list[str], given: dict[str, Any]) -> dict[st
     recipe = _recipe(given["region_area"])
     sizes = None if given["sizes"] is None else _sizes(given["sizes"])
     command = choice.command("boolean", **given)
-    with Steps() as steps:
+    with StepProgress() as steps:
         steps.begin("preparing the workload")
         if sizes is None:
             report = run_boolean(

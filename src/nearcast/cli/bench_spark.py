@@ -21,20 +21,20 @@ from nearcast.cli._bench_data import (
 )
 from nearcast.cli._bench_figure import draw_figure
 from nearcast.cli._bench_options import check_json, check_scale, write_json
-from nearcast.cli._console import Steps, UsageMistake, stdout
+from nearcast.cli._console import StepProgress, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 
 if TYPE_CHECKING:
     from nearcast.bench.data.distances import MaxDistance
     from nearcast.bench.figures.figure import Figure
-    from nearcast.bench.spark.data import Prepared
+    from nearcast.bench.spark.data import StreamWorkload
     from nearcast.window import Window
 
 MESSAGES, TOPK_MESSAGES, BATCH, TOPK_BATCH = 200_000, 10_000, 50_000, 1_000
 _LOCAL = re.compile(r"local\[(\d+|\*)(,\d+)?\]")
 
 
-class Kind(StrEnum):
+class StreamKind(StrEnum):
     """Kinds of subscription that the stream is timed with."""
 
     WITHIN = "within"
@@ -52,7 +52,7 @@ def spark(
     workload: WorkloadOption = None,
     subscriptions: SubscriptionsOption = None,
     messages: MessagesOption = None,
-    kind: Annotated[Kind, typer.Option(help="Of all subscriptions.")] = Kind.WITHIN,
+    kind: Annotated[StreamKind, typer.Option(help="Of all subscriptions.")] = StreamKind.WITHIN,
     batch: Annotated[
         int | None, typer.Option(min=1, help=f"Messages a batch; {BATCH:,} unless given, {TOPK_BATCH:,} for topk.")
     ] = None,
@@ -106,7 +106,7 @@ def spark(
     parse_spec(plan, parts)
     kinds = {"kind": kind.value, "batch": batch, "files": files, "window": window, "warm_up": warm_up}
     kinds |= {"plan": plan, "partitions": parts, "no_steps": not with_steps}
-    usual = TOPK_MESSAGES if kind is Kind.TOPK else MESSAGES
+    usual = TOPK_MESSAGES if kind is StreamKind.TOPK else MESSAGES
     choice = DataChoice(kind.value, usual, workload, subscriptions, messages, source, data, seed, space)
     reach = MaxDistance(usual_share=1.0)
     where = out or Path()
@@ -128,7 +128,7 @@ def spark(
         if out is not None:
             raise UsageMistake("--out is for a --figure or a --soak; --json FILE writes the report")
         command = choice.command("spark", **kinds, master=master)
-        size = batch or (TOPK_BATCH if kind is Kind.TOPK else BATCH)
+        size = batch or (TOPK_BATCH if kind is StreamKind.TOPK else BATCH)
         report = _run(choice, reach, (window, warm_up), size, files or slots, plan, parts, master, command, with_steps)
     write_json(report, json_file)
     return 0
@@ -172,7 +172,7 @@ def _run(
     from nearcast.bench.spark.comparison import QUESTION, run_spark
     from nearcast.bench.spark.report import print_spark
 
-    with Steps() as steps, tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder:
+    with StepProgress() as steps, tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder:
         steps.begin("preparing the workload")
         given, about = _prepared(choice, reach, lengths, batch, files, Path(folder) / "messages")
         results = run_spark(
@@ -199,21 +199,23 @@ def _prepared(
     batch: int,
     files: int,
     folder: Path,
-) -> tuple[Prepared, dict[str, Any]]:
-    from nearcast.bench.spark.data import prepared
+) -> tuple[StreamWorkload, dict[str, Any]]:
+    from nearcast.bench.spark.data import stream_workload
 
     window, n_warm_up = lengths
     if choice.kind != "topk":
         if window is not None or n_warm_up is not None:
             raise UsageMistake("--window and --warm-up are for --kind topk")
         workload = choice.workload()
-        given = prepared(workload, folder, kind=choice.kind, batch=batch, files_per_batch=files, space=choice.space)
+        given = stream_workload(
+            workload, folder, kind=choice.kind, batch=batch, files_per_batch=files, space=choice.space
+        )
         return given, workload.about | {"window": None}
     warm_up = n_warm_up or 2 * batch
     workload, length = choice.stream(_window(window), warm_up)
     workload = reach.applied(workload)
     n_before = workload.messages.num_rows - choice.n_measured - warm_up
-    given = prepared(
+    given = stream_workload(
         workload,
         folder,
         kind="topk",
@@ -283,7 +285,7 @@ def _soak(
     if choice.kind == "topk" and length is None:
         length = _window("10000")
     workload = reach.applied(choice.workload()) if choice.kind == "topk" else choice.workload()
-    with Steps() as steps, tempfile.TemporaryDirectory(prefix="nearcast-soak-") as folder:
+    with StepProgress() as steps, tempfile.TemporaryDirectory(prefix="nearcast-soak-") as folder:
         steps.begin("starting Spark")
         spark = _session(master)
         soak = Soak(workload, Path(folder), length, choice.space)

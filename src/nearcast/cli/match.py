@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli._console import Steps, UsageMistake
+from nearcast.cli._console import StepProgress, UsageMistake
 from nearcast.cli._inputs import (
-    Source,
+    InputFile,
     check_max_distance,
     need_window,
-    open_sources,
-    space_of_sources,
+    open_inputs,
+    space_of_inputs,
     vocabulary_of,
     window_of,
 )
@@ -88,13 +88,13 @@ def match(
     check_max_distance(max_distance)
     if strict and engine is EngineName.SPARK:
         raise UsageMistake("--strict is for --engine local; without it Spark tells of such columns as well")
-    sources = open_sources(subscriptions, messages, maps or [])
-    where = space_of_sources(sources, space)
-    job = Job(*sources, where, index, threads, max_distance, window_of(window), Rejected(), strict)
+    inputs = open_inputs(subscriptions, messages, maps or [])
+    where = space_of_inputs(inputs, space)
+    job = MatchJob(*inputs, where, index, threads, max_distance, window_of(window), Rejected(), strict)
     with ExitStack() as outputs:
         # Both files are opened before the work and put in place after it: no half of an answer is left behind.
         refused = None if rejected is None else outputs.enter_context(DeliveryWriter(rejected))
-        with Steps() as steps:
+        with StepProgress() as steps:
             if engine is EngineName.SPARK:
                 counts = match_on_spark(job, vocabulary, out, steps, plan=plan, partitions=partitions, master=master)
             else:
@@ -113,11 +113,11 @@ def match(
 
 
 @dataclass(frozen=True)
-class Job:
+class MatchJob:
     """What is to be matched, and the rows that were left out of it."""
 
-    subscriptions: Source
-    messages: Source
+    subscriptions: InputFile
+    messages: InputFile
     space: Space
     index: str
     threads: int
@@ -126,7 +126,7 @@ class Job:
     rejected: Rejected
     strict: bool = False
 
-    def run(self, vocabulary: Path | None, out: DeliveryWriter, steps: Steps) -> dict[str, Any]:
+    def run(self, vocabulary: Path | None, out: DeliveryWriter, steps: StepProgress) -> dict[str, Any]:
         """Match everything into `out`; return the counts."""
         from nearcast.hub import Hub
 
@@ -147,7 +147,7 @@ class Job:
             "vocabulary_version": stats["vocabulary_version"],
         }
 
-    def _publish(self, hub: Hub, out: DeliveryWriter, steps: Steps) -> int:
+    def _publish(self, hub: Hub, out: DeliveryWriter, steps: StepProgress) -> int:
         """Write what all messages deliver; return how many deliveries that were."""
         steps.begin("matching messages", self.messages.total())
         count, done = 0, 0

@@ -113,7 +113,7 @@ def stream(
         table = _table(subscriptions, renames_from(maps or []), strict=strict)
         need_window(table, chosen)
     _check_folders(messages, changes)
-    show = _Live(as_json=as_json)
+    show = _BatchDisplay(as_json=as_json)
     from nearcast.spark.session import session
     from nearcast.spark.stream import stream as start
 
@@ -230,7 +230,7 @@ def _sample(messages: str) -> pa.Table | None:
     return None
 
 
-class _Live:
+class _BatchDisplay:
     """The last batches as a table on a terminal, else a line for each."""
 
     def __init__(self, *, as_json: bool):
@@ -242,7 +242,7 @@ class _Live:
         self.messages = self.deliveries = self.rejected = self.batches = 0
         self._began = time.perf_counter()
 
-    def __enter__(self) -> _Live:
+    def __enter__(self) -> _BatchDisplay:
         if self._console.is_terminal and not self._as_json:
             from rich.live import Live
 

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearcast.bench.answers import AnswersDiffer
-from nearcast.bench.spark.local_engine import Locally, local_hub, run_locally
+from nearcast.bench.spark.local_engine import LocalResult, local_hub, run_locally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from nearcast.bench.spark.data import Prepared
+    from nearcast.bench.spark.data import StreamWorkload
     from nearcast.bench.timing import Say
 
 QUESTION = "How fast is the stream on Spark beside the local engine, on the same files?"
 
 
 def run_spark(
-    given: Prepared,
+    given: StreamWorkload,
     folder: Path,
     *,
     plan: str,
@@ -47,9 +47,9 @@ def run_spark(
     before = _locally(given, folder, threads, say)
     say("starting Spark")
     spark = start()
-    watched = run_stream(spark, given, folder / "stream", plan=plan, partitions=partitions, say=say)
-    row = figures(given, watched)
-    chosen = watched.reports[given.n_before : given.n_before + len(given.measured)]
+    recording = run_stream(spark, given, folder / "stream", plan=plan, partitions=partitions, say=say)
+    row = figures(given, recording)
+    chosen = recording.reports[given.n_before : given.n_before + len(given.measured)]
     _must_equal(before.deliveries, [report.deliveries for report in chosen])
     results: dict[str, Any] = {}
     if not is_topk:
@@ -67,7 +67,7 @@ def run_spark(
     return {"local": local, "stream": row, **results}
 
 
-def _locally(given: Prepared, folder: Path, threads: int, say: Say) -> Locally:
+def _locally(given: StreamWorkload, folder: Path, threads: int, say: Say) -> LocalResult:
     say("local engine: storing subscriptions")
     hub = local_hub(given)
     say(f"local engine: {given.n_measured:,} messages")
@@ -78,7 +78,7 @@ def _locally(given: Prepared, folder: Path, threads: int, say: Say) -> Locally:
     return result
 
 
-def _local_row(given: Prepared, result: Locally, threads: int) -> dict[str, Any]:
+def _local_row(given: StreamWorkload, result: LocalResult, threads: int) -> dict[str, Any]:
     return {
         "threads": threads,
         "messages": given.n_measured,
@@ -98,7 +98,7 @@ def _must_equal(local: list[int], stream: list[int]) -> None:
             )
 
 
-def _matched(spark: SparkSession, given: Prepared, folder: Path, expected: int, say: Say) -> dict[str, Any]:
+def _matched(spark: SparkSession, given: StreamWorkload, folder: Path, expected: int, say: Say) -> dict[str, Any]:
     """Match all measured messages at once, as `match --engine spark` does; storing subscriptions does not count."""
     from nearcast.files import read_table
     from nearcast.pipeline.file_match import FileMatch
