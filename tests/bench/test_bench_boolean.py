@@ -23,6 +23,7 @@ from nearcast.bench.figures import figures_of, plot, race
 from nearcast.bench.figures.figure import Series, with_options
 from nearcast.bench.figures.measurement import FigureData
 from nearcast.bench.limits import Expectation
+from nearcast.bench.request import BenchRequest
 from nearcast.bench.sizes import run_sizes
 from nearcast.cli import _console, main
 from nearcast.errors import InvalidInput
@@ -639,7 +640,9 @@ def test_what_was_cut_short_is_told(nearcast, tmp_path, monkeypatch):
 def test_one_table_has_every_index_at_every_size():
     """Smaller sizes are the first rows; fields are those of a plain run, and how many were asked."""
     workload = draw(Recipe(region_area=(0.01, 0.01)), 900, 30)
-    report = run_sizes(workload, [900, 300], ["trigger", "scan"], limit_s=60.0, command="the command", say=silent)
+    report = run_sizes(
+        workload, BenchRequest(["trigger", "scan"], sizes=[900, 300], limit_s=60.0, command="the command"), silent
+    )
     assert ["workload", "machine", "results"] == list(report)
     rows = report["results"]
     expected = [("trigger", 300), ("scan", 300), ("trigger", 900), ("scan", 900)]
@@ -676,7 +679,9 @@ def test_what_would_take_too_long_is_skipped_with_the_reason(nearcast, tmp_path)
 def test_what_would_not_fit_into_memory_is_skipped(monkeypatch):
     """The size before tells how large it would be."""
     monkeypatch.setattr(sizes, "free_memory", lambda: 200_000)
-    rows = run_sizes(draw(Recipe(), 3_000, 10), [300, 3_000], ["scan"], limit_s=60.0, say=silent)["results"]
+    rows = run_sizes(draw(Recipe(), 3_000, 10), BenchRequest(["scan"], sizes=[300, 3_000], limit_s=60.0), silent)[
+        "results"
+    ]
     assert rows[0]["skipped"] is None
     assert "GB at 300, up to" in rows[1]["skipped"]
     assert "0.0002 GB are free" in rows[1]["skipped"]
@@ -685,7 +690,7 @@ def test_what_would_not_fit_into_memory_is_skipped(monkeypatch):
 def test_the_first_size_is_tried_with_a_part_of_its_rows(monkeypatch):
     """Nothing is begun that would not end."""
     monkeypatch.setattr(limits, "WARM_UP_SUBSCRIPTIONS", 20)
-    (row,) = run_sizes(draw(Recipe(), 300, 10), [300], ["trigger"], limit_s=1e-9, say=silent)["results"]
+    (row,) = run_sizes(draw(Recipe(), 300, 10), BenchRequest(["trigger"], sizes=[300], limit_s=1e-9), silent)["results"]
     assert row["skipped"].startswith("build at 30 took")
 
 

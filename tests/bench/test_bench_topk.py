@@ -19,6 +19,7 @@ from nearcast.bench.data.workloads import Recipe, drawn_from, generated, save_wo
 from nearcast.bench.figures import figures_of, plot
 from nearcast.bench.figures.figure import Series, with_options
 from nearcast.bench.figures.measurement import FigureData
+from nearcast.bench.request import BenchRequest
 from nearcast.bench.stopwatch import PHASES, Stopwatch
 from nearcast.bench.streams import stream_of, usual_warm_up, usual_window
 from nearcast.bench.topk import run_topk
@@ -100,16 +101,15 @@ def silent(_):
 
 
 def run(workload, specs, *, window=200, n_measured=100, n_warm_up=100):
-    return run_topk(
-        workload,
+    request = BenchRequest(
         specs,
         max_distance=REACH,
         window=Window.of(window),
         n_measured=n_measured,
         n_warm_up=n_warm_up,
         command="the command",
-        say=silent,
     )
+    return run_topk(workload, request, silent)
 
 
 class ForgetfulIndex(ScanIndex):

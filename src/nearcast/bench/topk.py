@@ -22,11 +22,10 @@ from nearcast.bench.timing import Say, change_s, settle
 from nearcast.bench.topk_digest import DeliveryDigest, check_sample
 
 if TYPE_CHECKING:
-    from nearcast.bench.data.distances import MaxDistance
     from nearcast.bench.data.workloads import Workload
+    from nearcast.bench.request import BenchRequest
     from nearcast.engine import State
     from nearcast.indexes import Index, Matches
-    from nearcast.window import Window
 
 QUESTION = "What does a message cost that arrives in a full window, and which top-k answers does it change?"
 #: Subscriptions taken in at once: what they find is looked at and let go before the next.
@@ -35,26 +34,16 @@ SLICE = 1 << 16
 _TRIAL = 300
 
 
-def run_topk(
-    workload: Workload,
-    specs: Sequence[str],
-    *,
-    max_distance: MaxDistance,
-    window: Window,
-    n_measured: int,
-    n_warm_up: int | None = None,
-    space: str | None = None,
-    command: str = "",
-    say: Say,
-) -> dict[str, Any]:
-    """Return the report of a run: the workload, the machine, and a row for each index."""
+def run_topk(workload: Workload, request: BenchRequest, say: Say) -> dict[str, Any]:
+    """Return the report of a run: the workload, the machine, and a row for each index; the request has a window."""
     from nearcast.bench.report import machine
 
     say("encoding the workload")
-    workload = max_distance.applied(workload)
-    stream = stream_of(workload, window, n_measured, n_warm_up, space)
-    rows, more = measure(stream, specs, say)
-    about = {"question": QUESTION, **workload.about, "space": stream.space.kind, **more, "command": command}
+    assert request.window is not None
+    workload = request.max_distance.applied(workload)
+    stream = stream_of(workload, request.window, request.n_measured, request.n_warm_up, request.space)
+    rows, more = measure(stream, request.indexes, say)
+    about = {"question": QUESTION, **workload.about, "space": stream.space.kind, **more, "command": request.command}
     return {"workload": about, "machine": machine(), "results": rows}
 
 

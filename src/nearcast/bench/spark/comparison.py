@@ -18,6 +18,7 @@ from nearcast.bench.spark.local_engine import LocalResult, local_hub, run_locall
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from nearcast.bench.request import BenchRequest
     from nearcast.bench.spark.data import StreamWorkload
     from nearcast.bench.timing import Say
 
@@ -27,27 +28,23 @@ QUESTION = "How fast is the stream on Spark beside the local engine, on the same
 def run_spark(
     given: StreamWorkload,
     folder: Path,
-    *,
-    plan: str,
-    partitions: int,
-    threads: int,
-    with_steps: bool,
+    request: BenchRequest,
     start: Callable[[], SparkSession],
     say: Say,
 ) -> dict[str, Any]:
     """Return the results: `local`, `stream`, `match` (none for top-k) and `steps`, each a row of figures.
 
-    `threads` are those of the local engine; for top-k subscriptions it is a hub on one core.
+    `start` gives the session. For top-k subscriptions the local engine is a hub on one core.
     """
     from nearcast.bench.spark.batch_steps import steps_of
     from nearcast.bench.spark.stream import figures, run_stream
 
     is_topk = given.window is not None
-    threads = 1 if is_topk else threads
+    threads = 1 if is_topk else request.threads
     before = _locally(given, folder, threads, say)
     say("starting Spark")
     spark = start()
-    recording = run_stream(spark, given, folder / "stream", plan=plan, partitions=partitions, say=say)
+    recording = run_stream(spark, given, folder / "stream", plan=request.plan, partitions=request.partitions, say=say)
     row = figures(given, recording)
     chosen = recording.reports[given.n_before : given.n_before + len(given.measured)]
     _must_equal(before.deliveries, [report.deliveries for report in chosen])
@@ -61,9 +58,9 @@ def run_spark(
     row["ratio"] = round(row["messages_per_s"] / local["messages_per_s"], 3)
     if "match" in results:
         results["match"]["ratio"] = round(results["match"]["messages_per_s"] / local["messages_per_s"], 3)
-    if with_steps:
+    if request.with_steps:
         say("timing the steps of a batch in this process")
-        results["steps"] = steps_of(given, folder / "steps", plan=plan, partitions=partitions)
+        results["steps"] = steps_of(given, folder / "steps", plan=request.plan, partitions=request.partitions)
     return {"local": local, "stream": row, **results}
 
 
