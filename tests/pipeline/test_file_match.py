@@ -10,7 +10,7 @@ import pytest
 from nearcast.cli._console import StepProgress
 from nearcast.cli._inputs import InputFile
 from nearcast.cli._spark_match import _in_order, _in_pieces
-from nearcast.cli.match import MatchJob
+from nearcast.cli.match import MatchArguments, MatchJob
 from nearcast.files import read_table
 from nearcast.geo import Space
 from nearcast.pipeline import file_match
@@ -39,8 +39,8 @@ def files(tmp_path):
 
 
 def job_of(people: Path, posts: Path, window):
-    sources = InputFile(people, "subscriptions", {}), InputFile(posts, "messages", {})
-    return MatchJob(*sources, Space.plane(), "trigger", 1, None, window, Rejected())
+    inputs = InputFile(people, "subscriptions", {}), InputFile(posts, "messages", {})
+    return MatchJob(MatchArguments(people, posts, Path()), *inputs, Space.plane(), window, Rejected())
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".csv"])
