@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -113,34 +113,41 @@ def _scoring_of(value: Similar | TopK, distance: float) -> Scoring:
     return Scoring(text_weight, np.array([value.threshold]), max_distance, similarity)
 
 
-def read_scored(
-    rows: TableRows,
-    kind: int,
-    space: Space,
-    words: WordTable,
-    analyzer: Analyzer,
-    max_distance: float | None,
-    keep_texts: bool = False,
-) -> Subscriptions:
+class SubscriptionReading(NamedTuple):
+    """What the readers of all kinds of subscriptions need beside the rows.
+
+    Words of queries are added to `words`. `max_distance` is that of scored rows that give none. With `keep_texts` rows
+    get their request texts.
+    """
+
+    space: Space
+    words: WordTable
+    analyzer: Analyzer
+    max_distance: float | None
+    keep_texts: bool
+
+
+def read_scored(rows: TableRows, kind: int, reading: SubscriptionReading) -> Subscriptions:
     """Return a table of subscriptions that are all of one scored kind as columns of the same rows.
 
     What is wrong with a row is noted among the faults of `rows`; such a row stays in its place and means nothing.
     """
+    space = reading.space
     place, is_placed = _places(rows, space)
     read = _scoring if kind == SIMILAR else _topk_scoring
-    scoring, is_scored = read(rows, space, usual_distance(space, max_distance))
+    scoring, is_scored = read(rows, space, usual_distance(space, reading.max_distance))
     queries, is_plain = _plain_texts(rows)
     lists = rows.lists("terms")
     _refuse_by_value(rows, kind, np.flatnonzero(~(is_placed & is_scored & is_plain)), space)
     rows.faults.add_where(np.isnan(scoring.max_distance), distance_name(space), _no_distance(space))
-    term_start, terms = _term_sets(rows, queries, lists, words, analyzer)
+    term_start, terms = _term_sets(rows, queries, lists, reading.words, reading.analyzer)
     _refuse_wordless(rows, kind, np.diff(term_start) == 0, scoring)
     n = len(rows)
     form = np.where(rows.faults.is_bad, ANYWHERE, BOX)
     regions, _ = Regions.from_arrays(space, form, np.hstack([place, place]))
     kinds = np.full(n, kind, np.uint8)
     found = Subscriptions.of(np.arange(n + 1), term_start, terms, regions, kind=kinds, scoring=scoring)
-    if not keep_texts:
+    if not reading.keep_texts:
         return found
     _, has_distance = rows.numbers_of(distance_name(space))
     return replace(found, texts=scored_texts(queries, lists, has_distance))
