@@ -1,4 +1,4 @@
-"""Are the answers right? No time is worth reporting before that is known."""
+"""Compares the answers of indexes with each other and with `scan`, before any time is reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AnswersDiffer(NearcastError):
 
 
 class Answers:
-    """The answers so far: those of `scan` on the sample, and to each message those of the first other index asked."""
+    """Known answers: of `scan` to a sample of messages, and to each message of the first index that matched it."""
 
     def __init__(self, sample: Rows, expected: Matches):
         self.sample, self._expected = sample, expected
@@ -61,7 +61,7 @@ class Answers:
 
 
 class _KnownAnswers(NamedTuple):
-    """What an index answered, and which messages it was asked, in ascending order."""
+    """The matches of one index, and the rows of the messages it matched, ascending."""
 
     spec: str
     rows: Rows

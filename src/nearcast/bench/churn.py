@@ -1,4 +1,4 @@
-"""Matching while subscriptions come and go, against matching in quiet, in turns of the same run."""
+"""Times matching while subscriptions are inserted and removed, in turns with matching an index that rests."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _us_per_message(index: Index, calls: list[Messages], between: Callable[[], N
 
 
 class ChangeMaker:
-    """Removes subscriptions and inserts them anew, `RATE` a second from the first call on: what is held stays equal."""
+    """Removes subscriptions and inserts them anew, `RATE` a second from the first call on; their number stays."""
 
     def __init__(self, index: Index, subscriptions: Subscriptions, slots: NDArray[np.int32]):
         self._index, self.slots = index, slots

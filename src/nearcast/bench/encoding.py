@@ -1,4 +1,4 @@
-"""A workload as the columns an index sees, and the indexes made for it."""
+"""Encodes a workload into the columns an index reads, and makes indexes for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class EncodedWorkload(NamedTuple):
-    """A workload in columns; `vocabulary` and what its words weigh are there where subscriptions are scored.
+    """A workload in columns; there are a `vocabulary` and the `weights` of its words if subscriptions are scored.
 
     `history` are messages of the past, for indexes that can learn from some what others will be like.
     """

@@ -1,4 +1,4 @@
-"""The hub around an index: what ids, tables and single calls add to matching."""
+"""Times a hub around an index: what ids, tables and single calls add to matching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long and how large: what is expected of an index before it is built, so that a run comes to its end."""
+"""Predicts time and memory of building an index from smaller sizes, so that a run can skip what is too much."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUILDING_FACTOR = 3.0
 
 @dataclass(frozen=True)
 class BuildSample:
-    """What building an index of so many subscriptions took."""
+    """The seconds and bytes that building an index of some number of subscriptions took."""
 
     subscriptions: int
     seconds: float
@@ -38,7 +38,7 @@ class BuildSample:
 
 @dataclass
 class Expectation:
-    """What building an index will take, going by the sizes before; `limit` says in words how long it may."""
+    """Extrapolates time and memory of building an index from sizes it was built at; `limit` is the limit in words."""
 
     limit_s: float
     limit: str
@@ -108,7 +108,7 @@ def _clocked_s(index: Index, messages: Messages) -> float:
 
 
 def free_memory() -> int | None:
-    """Return how many bytes a process may still take, None where that cannot be told."""
+    """Return how many bytes a process may still allocate, None where that is not known."""
     found = [each for each in (_available(), _left_in_group()) if each is not None]
     return min(found) if found else None
 

@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class BuiltIndex:
-    """An index that holds all subscriptions of a workload, what it took and what it takes up."""
+    """An index of all subscriptions of a workload, the seconds that building it took, and its size."""
 
     index: Index
     seconds: float

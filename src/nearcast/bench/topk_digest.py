@@ -1,4 +1,4 @@
-"""What was told to top-k subscriptions, as a hash: the same changes must come from every index."""
+"""A hash of what top-k subscriptions are delivered, to compare indexes: all must deliver the same changes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _PLAIN = "scan:messages=scan"
 
 @dataclass
 class DeliveryDigest:
-    """A running hash of all changes in order, and how far it had come after each part: (name, changes, hash)."""
+    """A running hash of delivered changes in order; `parts` are (name, changes so far, hash so far)."""
 
     parts: list[tuple[str, int, str]] = field(default_factory=list)
     n_changes: int = 0
     _hash: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=8))
 
     def add(self, pieces: Sequence[Piece]) -> int:
-        """Take in what a call delivered; return how many changes that were."""
+        """Hash what a call delivered; return how many changes that were."""
         before = self.n_changes
         for piece in pieces:
             if not isinstance(piece, Changed):
@@ -53,7 +53,7 @@ class DeliveryDigest:
         return self._hash.hexdigest()
 
     def must_equal(self, spec: str, other: DeliveryDigest, other_spec: str) -> None:
-        """Raise `AnswersDiffer`, with the first part that differs, unless both were told the same."""
+        """Raise `AnswersDiffer`, with the first part that differs, unless both are of the same changes."""
         for (name, ours, our_hash), (_, theirs, their_hash) in zip(self.parts, other.parts, strict=True):
             if our_hash != their_hash:
                 raise AnswersDiffer(

@@ -40,7 +40,7 @@ def _stop(number: int, _: FrameType | None) -> None:
 
 
 def leave_if_told() -> None:
-    """Raise again what may have been raised where nobody passes it on: in a callback of the compiler, say."""
+    """Raise for a signal that has come; the exception it raised may be lost, in a callback of the compiler, say."""
     for number in _told_to_stop:
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 

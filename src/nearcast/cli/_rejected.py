@@ -1,4 +1,4 @@
-"""Rows that were rejected, as commands tell of them."""
+"""Prints rejected rows and warnings on stderr."""
 
 from __future__ import annotations
 

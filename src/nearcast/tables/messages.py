@@ -1,4 +1,4 @@
-"""From a table of messages to the columns an index reads."""
+"""Reads a table of messages into the columns an index reads."""
 
 import json
 import math

@@ -178,7 +178,7 @@ def _no_distance(space: Space) -> str:
 
 
 def _refuse_by_value(rows: TableRows, kind: int, which: Rows, space: Space) -> None:
-    """Make values of these scored rows and note what is wrong with them."""
+    """Make a `Similar` or `TopK` of each of these rows, and note what it is refused for."""
     which = which[~rows.faults.is_bad[which]]
     if not len(which):
         return

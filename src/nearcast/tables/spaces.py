@@ -1,4 +1,4 @@
-"""The columns of a table as a whole: their names, and what they tell."""
+"""Names of columns: renaming them, and the space, earth or plane, that they tell."""
 
 from collections.abc import Iterable, Mapping
 

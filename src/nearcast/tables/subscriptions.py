@@ -1,4 +1,4 @@
-"""From a table of subscriptions to the columns an index stores."""
+"""Reads a table of subscriptions into the columns an index stores."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -124,7 +124,7 @@ def _read_kinds(rows: TableRows, kind: np.ndarray, reading: SubscriptionReading)
 
 
 def _read_within(rows: TableRows, reading: SubscriptionReading) -> Subscriptions:
-    """Return the columns of boolean subscriptions; bad rows stay in their place and mean nothing."""
+    """Return the columns of boolean subscriptions; a bad row keeps its place, and its values mean nothing."""
     queries = _queries(rows)
     regions, is_bounded = read_regions(rows, reading.space)
     is_bad = rows.faults.is_bad
@@ -246,7 +246,7 @@ def _enter(
     values: Floats,
     begun: np.ndarray,
 ) -> None:
-    """Write the rows that use a form of numbers into the columns `kind` and `values`."""
+    """Enter the regions given in one form, a box or a circle, into the arrays `kind` and `values`."""
     used = np.logical_or.reduce([there for _, there in columns])
     begun += used
     kind[used] = code

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _StreamRequest(NamedTuple):
-    """What a point asks of the data."""
+    """The data that a point of a figure needs: a recipe and sizes."""
 
     recipe: Recipe
     subscriptions: int

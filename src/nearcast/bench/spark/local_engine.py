@@ -1,4 +1,4 @@
-"""The local engine on the files that a stream reads: what a stream is compared with."""
+"""Runs a hub on the files that a stream reads: what the stream is compared with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIRST_PORTION, _LARGEST_PORTION, _MOST_DELIVERIES = 1 << 10, 1 << 16, 1 << 22
 
 @dataclass(frozen=True)
 class LocalResult:
-    """Seconds to read, match and write; deliveries by batch, of top-k subscriptions what is left of it."""
+    """Seconds to read, match and write, and deliveries by batch; those of top-k subscriptions are net changes."""
 
     seconds: float
     cpu_s: float

@@ -39,7 +39,7 @@ _FILLING, _MEASURED = 5_000, 2
 
 
 class CountingRunner(TimedRunner):
-    """Also counts what copies tell the homes; files that all partitions read are read before the clock runs."""
+    """Also counts the candidates that copies send to homes; files that all partitions read are read untimed."""
 
     hops = 0
 
@@ -57,6 +57,8 @@ class CountingRunner(TimedRunner):
 
 
 class _DataRequest(NamedTuple):
+    """The data that a point of a figure needs: a recipe and a number of subscriptions."""
+
     recipe: Recipe
     subscriptions: int
 
@@ -79,7 +81,7 @@ def over_plans(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
                 if key not in known:
                     say(f"{where}: {plan}")
                     known[key] = measured(last[1], place / f"run-{at}-{number}", plan, partitions)
-                    _must_tell_the_same(known, request)
+                    _must_deliver_the_same(known, request)
                 x = request.subscriptions if point.x is None else point.x
                 row = {"x": x, "series": series.label, "plan": plan, "partitions": partitions}
                 yield {**row, "subscriptions": request.subscriptions, "window": figure.window, **known[key]}
@@ -130,7 +132,7 @@ def measured(given: StreamWorkload, folder: Path, plan: str, partitions: int) ->
         assert report is not None
         reports.append(report)
         number += 1
-    told = _told(folder / "out", first)
+    delivered = _deliveries_hash(folder / "out", first)
     copies = replication(pipeline)
     forget_all()
     n = sum(report.messages for report in reports)
@@ -150,12 +152,12 @@ def measured(given: StreamWorkload, folder: Path, plan: str, partitions: int) ->
         "tuples_with_hops": round(tuples + runner.hops / n, 3),
         "replication": round(copies, 3),
         "deliveries": sum(report.deliveries for report in reports),
-        "deliveries_hash": told,
+        "deliveries_hash": delivered,
     }
 
 
-def _told(out: Path, first: int) -> str:
-    """Return a hash of what was delivered from a batch on, whichever partition told it."""
+def _deliveries_hash(out: Path, first: int) -> str:
+    """Return a hash of what was delivered from a batch on, whichever partition delivered it."""
     rows: list[str] = []
     for path in sorted(out.glob("part-*.parquet")):
         batch = path.name.split("-")[1]
@@ -166,7 +168,7 @@ def _told(out: Path, first: int) -> str:
     return hashlib.blake2b("\n".join(sorted(rows)).encode(), digest_size=8).hexdigest()
 
 
-def _must_tell_the_same(known: dict[tuple[Any, ...], dict[str, Any]], request: _DataRequest) -> None:
+def _must_deliver_the_same(known: dict[tuple[Any, ...], dict[str, Any]], request: _DataRequest) -> None:
     hashes = {key[1:]: row["deliveries_hash"] for key, row in known.items() if key[0] == request}
     if len(set(hashes.values())) > 1:
         one, other = next(iter(hashes)), list(hashes)[-1]

@@ -1,4 +1,4 @@
-"""A real stream over prepared files, and what each of its batches took."""
+"""Runs a stream over prepared files, and measures each of its batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class StreamRecording:
-    """What a stream was seen to do, batch by batch; CPU seconds are by process and as they stood after each batch."""
+    """Measurements of a stream, batch by batch; CPU seconds are cumulative, by role."""
 
     reports: list[Report] = field(default_factory=list)
     cpu: list[dict[str, float]] = field(default_factory=list)
