@@ -13,8 +13,11 @@
     └── IncompatibleStore              saved files are damaged or of another format version
 
 A message says what was given, what was expected and what to do, on one line
-(only `InvalidQuery` adds the query with a caret below it).
+(only `InvalidQuery` adds the query with a caret below it). It speaks of values and columns. Which option of a command,
+or which method of a DataFrame, does what it advises is added by whoever shows it: see `Remedy`.
 """
+
+from enum import Enum
 
 
 class NearcastError(Exception):
@@ -67,8 +70,20 @@ class InvalidSubscription(InvalidInput):
     """A subscription cannot be stored as it is."""
 
 
+class Remedy(Enum):
+    """What would make a table readable; the `field` of the error is the column."""
+
+    NAME_COLUMN = "the column is missing: give another column its name"
+    RENAME_COLUMN = "the column is in the way: give it another name"
+    GIVE_SPACE = "the columns do not tell the space: give it"
+
+
 class InvalidColumns(InvalidInput):
-    """A table or file cannot be read as a whole."""
+    """A table or file cannot be read as a whole. `remedy` is what would help, where that is known."""
+
+    def __init__(self, message: str, *, field: str | None = None, remedy: Remedy | None = None):
+        super().__init__(message, field=field)
+        self.remedy = remedy
 
 
 class UnknownSubscription(NearcastError, KeyError):

@@ -22,7 +22,8 @@ from nearcast.bench.data.workloads import Recipe, Workload, drawn_from, generate
 from nearcast.bench.encoding import encoded
 from nearcast.bench.figures import figures_of, measurement, plot
 from nearcast.bench.figures.figure import Series, with_options
-from nearcast.bench.figures.measurement import Data
+from nearcast.bench.figures.measurement import FigureData
+from nearcast.bench.request import BenchRequest
 from nearcast.bench.run import measure, run_boolean, run_similar
 from nearcast.cli import _console, main
 from nearcast.cli._console import UsageMistake
@@ -123,14 +124,14 @@ def enter(monkeypatch):
 def test_results_are_the_named_indexes_in_order_with_all_figures(workload):
     """Exactly what was asked for, in the order asked for."""
     for specs in (["scan", "trigger"], ["trigger:few=2,leaf_rows=100", "scan"], ["trigger"]):
-        results = run_boolean(workload, specs, say=silent)["results"]
+        results = run_boolean(workload, BenchRequest(specs), silent)["results"]
         assert specs == [row["index"] for row in results]
         assert all(FIGURES == list(row) for row in results)
 
 
 def test_figures_are_plausible(workload):
     """Both indexes match alike, `scan` looks at every subscription, and nothing takes no time."""
-    ours, scan = run_boolean(workload, ["trigger", "scan"], say=silent)["results"]
+    ours, scan = run_boolean(workload, BenchRequest(["trigger", "scan"]), silent)["results"]
     assert ours["matches_per_message"] == scan["matches_per_message"] > 0
     assert 3000 == scan["candidates_per_message"]
     assert ours["verified_per_message"] <= ours["candidates_per_message"] < 3000
@@ -140,7 +141,7 @@ def test_figures_are_plausible(workload):
 
 def test_report_tells_workload_machine_hub_and_passes(workload):
     """A reader can tell what was measured, on what, and repeat it."""
-    made = run_boolean(workload, ["trigger"], command="nearcast bench boolean", say=silent)
+    made = run_boolean(workload, BenchRequest(["trigger"], command="nearcast bench boolean"), silent)
     assert ["workload", "machine", "results", "hub"] == list(made)
     about = made["workload"]
     assert (3000, 120, 1, "plane") == tuple(about[name] for name in ("subscriptions", "messages", "seed", "space"))
@@ -151,9 +152,10 @@ def test_report_tells_workload_machine_hub_and_passes(workload):
     json.dumps(made)
 
 
-def test_churn_reports_both_sides_and_the_rate(workload):
+def test_churn_reports_both_sides_and_the_rate(workload, monkeypatch):
     """Matching under change is told against quiet matching."""
-    made = run_boolean(workload, ["trigger"], churn=True, say=silent)["churn"]
+    monkeypatch.setattr(churn, "CALL_MESSAGES", 60)  # two calls: changes are due at the second, however slow the first
+    made = run_boolean(workload, BenchRequest(["trigger"], churn=True), silent)["churn"]
     assert ["index", "quiet_us_per_message", "churn_us_per_message", "ratio", "rate"] == list(made)
     assert made["rate"] > 0
 
@@ -164,7 +166,7 @@ def test_churn_leaves_what_is_held_unchanged(workload):
     index = ScanIndex(columns.space)
     slots = index.insert(columns.subscriptions)
     before = index.match(columns.messages)
-    changes = churn.Changes(index, columns.subscriptions, slots)
+    changes = churn.ChangeMaker(index, columns.subscriptions, slots)
     for _ in range(35):  # more than all of them once
         changes.make_one_batch()
     after = index.match(columns.messages)
@@ -180,7 +182,7 @@ def test_changes_keep_their_rate(workload, monkeypatch):
     """As many are made as the clock asks for: none at first, a second later ten thousand."""
     columns = encoded(workload)
     index = ScanIndex(columns.space)
-    changes = churn.Changes(index, columns.subscriptions, index.insert(columns.subscriptions))
+    changes = churn.ChangeMaker(index, columns.subscriptions, index.insert(columns.subscriptions))
     for at, expected in ((7.0, 0), (7.005, 100), (8.0, 10_000), (8.0, 10_000)):
         monkeypatch.setattr(churn.time, "perf_counter", lambda at=at: at)
         changes.make_those_due()
@@ -255,7 +257,7 @@ def test_an_index_must_match_the_kind(enter):
 
 def test_tables_in_a_pipe_are_markdown(workload):
     """A report can be pasted into a document."""
-    made = run_boolean(workload, ["trigger", "scan"], churn=True, command="the command", say=silent)
+    made = run_boolean(workload, BenchRequest(["trigger", "scan"], churn=True, command="the command"), silent)
     console = Console(file=io.StringIO(), width=200)
     report.print_report(made, console)
     lines = console.file.getvalue().splitlines()
@@ -270,7 +272,7 @@ def test_tables_in_a_pipe_are_markdown(workload):
 
 def test_similar_results_have_the_same_figures_and_the_time_per_answer(wishes):
     """The report has the shape of the boolean one; answers are told apart from copying them."""
-    made = run_similar(wishes, ["scan"], max_distance=MaxDistance(), command="the command", say=silent)
+    made = run_similar(wishes, BenchRequest(["scan"], command="the command"), silent)
     assert ["workload", "machine", "results", "hub"] == list(made)
     (row,) = made["results"]
     assert SIMILAR_FIGURES == list(row)
@@ -282,8 +284,8 @@ def test_similar_results_have_the_same_figures_and_the_time_per_answer(wishes):
 
 def test_similar_under_change(wishes, monkeypatch):
     """Churn is measured for scored subscriptions as for boolean ones."""
-    monkeypatch.setattr(churn, "CALL_MESSAGES", 5)
-    made = run_similar(wishes, ["scan"], max_distance=MaxDistance(), churn=True, say=silent)
+    monkeypatch.setattr(churn, "CALL_MESSAGES", 30)
+    made = run_similar(wishes, BenchRequest(["scan"], churn=True), silent)
     assert made["churn"]["rate"] > 0
 
 
@@ -307,14 +309,14 @@ def test_wrong_answers_to_similar_subscriptions_are_found(wishes, enter, base, f
     """Slots and scores must be those of `scan`, to the last bit."""
     enter("broken", base)
     with pytest.raises(AnswersDiffer, match=f"{fault}.*no times are reported"):
-        run_similar(wishes, ["scan", "broken"], max_distance=MaxDistance(), say=silent)
+        run_similar(wishes, BenchRequest(["scan", "broken"]), silent)
 
 
 def test_without_answers_there_is_no_time_per_answer():
     """Nothing is divided by nothing; the table has an empty cell."""
     far = Recipe(text_weight=(0.0, 0.0), threshold=(1.0, 1.0))
     made = generated(kind="similar", subscriptions=50, messages=5, recipe=far)
-    told = run_similar(made, ["scan"], max_distance=MaxDistance(distance=1e-9), say=silent)
+    told = run_similar(made, BenchRequest(["scan"], max_distance=MaxDistance(distance=1e-9)), silent)
     assert (0, None, None) == tuple(
         told["results"][0][name] for name in ("matches_per_message", "ns_per_answer", "copy_ns_per_answer")
     )
@@ -328,16 +330,16 @@ def test_fewer_messages_are_asked_when_answers_would_not_fit(wishes, monkeypatch
     """What is asked is told; the others are left out evenly."""
     monkeypatch.setattr(answers, "MOST_ANSWERS", 200)
     monkeypatch.setattr(answers, "SCAN_MESSAGES", (5, 10))
-    made = run_similar(wishes, ["scan:", "scan"], max_distance=MaxDistance(), say=silent)
+    made = run_similar(wishes, BenchRequest(["scan:", "scan"]), silent)
     assert all(10 <= count < 60 for count in made["workload"]["timed_messages"].values())
 
 
 def test_all_subscriptions_must_be_of_the_kind(workload, wishes):
     """A benchmark of one kind does not time another."""
     with pytest.raises(InvalidColumns, match="scored ones need lon and lat, or x and y"):
-        run_similar(workload, ["scan"], max_distance=MaxDistance(), say=silent)
+        run_similar(workload, BenchRequest(["scan"]), silent)
     with pytest.raises(InvalidColumns, match="row 0 is of kind similar, all must be within"):
-        run_boolean(MaxDistance().applied(wishes), ["scan"], say=silent)
+        run_boolean(MaxDistance().applied(wishes), BenchRequest(["scan"]), silent)
 
 
 # --- max_distance -------------------------------------------------------------------------------------------------
@@ -433,7 +435,7 @@ def small_data():
 def test_a_figure_measures_every_series_at_every_point(name, small_data):
     """There is a row for each pair, with every column that is drawn."""
     figure = replace(figures_of("similar")[name].sized(200, 4, 1.0), series=SCAN_TWICE)
-    rows = list(figure.measure(figure, Data(small_data), silent))
+    rows = list(figure.measure(figure, FigureData(small_data), silent))
     assert len(figure.points) * 2 == len(rows)
     assert {"one", "two"} == {row["series"] for row in rows}
     assert len(figure.points) == len({row["x"] for row in rows})
@@ -455,7 +457,7 @@ def test_the_indexes_of_a_figure_exist(name):
 def test_a_figure_grows_an_index_by_tenths(small_data):
     """Each step adds a tenth of the first subscriptions; the answers are those of an index with all of them."""
     figure = replace(figures_of("similar")["updates"].sized(200, 4, 1.0), series=SCAN_TWICE[:1])
-    rows = list(figure.measure(figure, Data(small_data), silent))
+    rows = list(figure.measure(figure, FigureData(small_data), silent))
     assert [220, 240, 260, 280, 300] == [row["subscriptions"] for row in rows]
     assert all(row["update_us"] > 0 for row in rows)
 
@@ -463,7 +465,7 @@ def test_a_figure_grows_an_index_by_tenths(small_data):
 def test_the_x_of_a_scaling_figure_is_its_size(small_data):
     """A fifth of the subscriptions more at each point."""
     figure = replace(figures_of("similar")["scaling"].sized(200, 4, 0.5), series=SCAN_TWICE[:1])
-    rows = list(figure.measure(figure, Data(small_data), silent))
+    rows = list(figure.measure(figure, FigureData(small_data), silent))
     assert [20, 40, 60, 80, 100] == [row["x"] for row in rows] == [row["subscriptions"] for row in rows]
 
 
@@ -472,7 +474,7 @@ def test_a_figure_of_wrong_answers_is_refused(small_data, enter):
     enter("broken", ForgetfulIndex)
     figure = figures_of("similar")["tau"].sized(200, 4, 1.0).with_indexes(["broken"])
     with pytest.raises(AnswersDiffer, match="no times are reported"):
-        list(figure.measure(figure, Data(small_data), silent))
+        list(figure.measure(figure, FigureData(small_data), silent))
 
 
 def test_points_give_options_to_the_indexes_that_have_them(enter):
@@ -495,7 +497,7 @@ def test_short_passes_are_repeated(wishes, monkeypatch):
 def test_the_same_data_is_drawn_once(small_data):
     """Points that differ in the options of indexes only share their data."""
     drawn = []
-    data = Data(lambda *asked: drawn.append(asked) or small_data(*asked))
+    data = FigureData(lambda *asked: drawn.append(asked) or small_data(*asked))
     first = data.columns(Recipe(), 20, 3)
     assert first is data.columns(Recipe(), 20, 3)
     assert first is not data.columns(Recipe(), 21, 3)

@@ -21,8 +21,9 @@ from nearcast.bench.data.workloads import Recipe, drawn_from, generated, save_wo
 from nearcast.bench.encoding import encoded
 from nearcast.bench.figures import figures_of, plot, race
 from nearcast.bench.figures.figure import Series, with_options
-from nearcast.bench.figures.measurement import Data
+from nearcast.bench.figures.measurement import FigureData
 from nearcast.bench.limits import Expectation
+from nearcast.bench.request import BenchRequest
 from nearcast.bench.sizes import run_sizes
 from nearcast.cli import _console, main
 from nearcast.errors import InvalidInput
@@ -252,7 +253,7 @@ def draw(recipe, subscriptions, messages):
 
 def rows_of(name, subscriptions=200, messages=4, series=TWO):
     figure = replace(FIGURES[name].sized(subscriptions, messages, 1.0), series=series, history=8)
-    return figure, list(figure.measure(figure, Data(draw), silent))
+    return figure, list(figure.measure(figure, FigureData(draw), silent))
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -401,7 +402,7 @@ def test_after_changes_an_index_answers_like_one_that_was_built_so():
     columns = encoded(draw(Recipe(region_area=(0.01, 0.01)), 2_000, 50))
     whole = create("scan", columns.space)
     whole.insert(columns.subscriptions)
-    data = Data(lambda *_: draw(Recipe(region_area=(0.01, 0.01)), 2_000, 50))
+    data = FigureData(lambda *_: draw(Recipe(region_area=(0.01, 0.01)), 2_000, 50))
     figure = replace(FIGURES["changes"].sized(2_000, 50, 1.0), series=TWO[:1], history=0)
     (row,) = figure.measure(figure, data, silent)
     assert len(whole.match(columns.messages).slots) / 50 == row["matches_per_message"] > 0
@@ -521,7 +522,7 @@ def test_a_point_may_name_its_own_data():
         return from_source
 
     figure = replace(FIGURES["data-sets"].sized(100, 4, 1.0), series=TWO[:1], history=5)
-    rows = list(figure.measure(figure, Data(draw, draw_from=draw_from), silent))
+    rows = list(figure.measure(figure, FigureData(draw, draw_from=draw_from), silent))
     assert [point.source for point in figure.points] == drawn == [row["x"] for row in rows]
 
 
@@ -639,7 +640,9 @@ def test_what_was_cut_short_is_told(nearcast, tmp_path, monkeypatch):
 def test_one_table_has_every_index_at_every_size():
     """Smaller sizes are the first rows; fields are those of a plain run, and how many were asked."""
     workload = draw(Recipe(region_area=(0.01, 0.01)), 900, 30)
-    report = run_sizes(workload, [900, 300], ["trigger", "scan"], limit_s=60.0, command="the command", say=silent)
+    report = run_sizes(
+        workload, BenchRequest(["trigger", "scan"], sizes=[900, 300], limit_s=60.0, command="the command"), silent
+    )
     assert ["workload", "machine", "results"] == list(report)
     rows = report["results"]
     expected = [("trigger", 300), ("scan", 300), ("trigger", 900), ("scan", 900)]
@@ -676,7 +679,9 @@ def test_what_would_take_too_long_is_skipped_with_the_reason(nearcast, tmp_path)
 def test_what_would_not_fit_into_memory_is_skipped(monkeypatch):
     """The size before tells how large it would be."""
     monkeypatch.setattr(sizes, "free_memory", lambda: 200_000)
-    rows = run_sizes(draw(Recipe(), 3_000, 10), [300, 3_000], ["scan"], limit_s=60.0, say=silent)["results"]
+    rows = run_sizes(draw(Recipe(), 3_000, 10), BenchRequest(["scan"], sizes=[300, 3_000], limit_s=60.0), silent)[
+        "results"
+    ]
     assert rows[0]["skipped"] is None
     assert "GB at 300, up to" in rows[1]["skipped"]
     assert "0.0002 GB are free" in rows[1]["skipped"]
@@ -685,7 +690,7 @@ def test_what_would_not_fit_into_memory_is_skipped(monkeypatch):
 def test_the_first_size_is_tried_with_a_part_of_its_rows(monkeypatch):
     """Nothing is begun that would not end."""
     monkeypatch.setattr(limits, "WARM_UP_SUBSCRIPTIONS", 20)
-    (row,) = run_sizes(draw(Recipe(), 300, 10), [300], ["trigger"], limit_s=1e-9, say=silent)["results"]
+    (row,) = run_sizes(draw(Recipe(), 300, 10), BenchRequest(["trigger"], sizes=[300], limit_s=1e-9), silent)["results"]
     assert row["skipped"].startswith("build at 30 took")
 
 

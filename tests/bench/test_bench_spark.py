@@ -10,10 +10,10 @@ from nearcast.bench.data.distances import MaxDistance
 from nearcast.bench.data.workloads import generated
 from nearcast.bench.spark.batch_steps import TimedRunner, local_pipeline, sources, steps_of
 from nearcast.bench.spark.comparison import _must_equal
-from nearcast.bench.spark.data import TINY, prepared
+from nearcast.bench.spark.data import TINY, stream_workload
 from nearcast.bench.spark.figures import FIGURES
 from nearcast.bench.spark.local_engine import local_hub, run_locally
-from nearcast.bench.spark.plans import _must_tell_the_same, measured
+from nearcast.bench.spark.plans import _must_deliver_the_same, measured
 from nearcast.bench.spark.processes import cpu_seconds, private_bytes, processes, resident
 from nearcast.bench.spark.soak import summary
 from nearcast.window import Window
@@ -24,13 +24,13 @@ REACH = MaxDistance(usual_share=1.0)
 @pytest.fixture(scope="module")
 def within(tmp_path_factory):
     workload = generated(subscriptions=400, messages=60)
-    return prepared(workload, tmp_path_factory.mktemp("w") / "m", kind="within", batch=30, files_per_batch=2)
+    return stream_workload(workload, tmp_path_factory.mktemp("w") / "m", kind="within", batch=30, files_per_batch=2)
 
 
 @pytest.fixture(scope="module")
 def topk(tmp_path_factory):
     workload = REACH.applied(generated(kind="topk", subscriptions=60, messages=100))
-    return prepared(
+    return stream_workload(
         workload,
         tmp_path_factory.mktemp("k") / "m",
         kind="topk",
@@ -86,10 +86,10 @@ def test_plans_are_compared(topk, tmp_path):
     assert rows["keyword"]["hops_per_message"] > 0
     assert len({row["deliveries_hash"] for row in rows.values()}) == 1
     known = {("data", plan, 4): row for plan, row in rows.items()}
-    _must_tell_the_same(known, "data")
+    _must_deliver_the_same(known, "data")
     known["data", "prefix", 4] = {"deliveries_hash": "another"}
     with pytest.raises(AnswersDiffer, match="plan hash with 4 partitions and plan prefix"):
-        _must_tell_the_same(known, "data")
+        _must_deliver_the_same(known, "data")
 
 
 def test_a_figure_is_drawn(nearcast, tmp_path):

@@ -18,7 +18,8 @@ from nearcast.bench.data.sources import read_source
 from nearcast.bench.data.workloads import Recipe, drawn_from, generated, save_workload
 from nearcast.bench.figures import figures_of, plot
 from nearcast.bench.figures.figure import Series, with_options
-from nearcast.bench.figures.measurement import Data
+from nearcast.bench.figures.measurement import FigureData
+from nearcast.bench.request import BenchRequest
 from nearcast.bench.stopwatch import PHASES, Stopwatch
 from nearcast.bench.streams import stream_of, usual_warm_up, usual_window
 from nearcast.bench.topk import run_topk
@@ -100,16 +101,15 @@ def silent(_):
 
 
 def run(workload, specs, *, window=200, n_measured=100, n_warm_up=100):
-    return run_topk(
-        workload,
+    request = BenchRequest(
         specs,
         max_distance=REACH,
         window=Window.of(window),
         n_measured=n_measured,
         n_warm_up=n_warm_up,
         command="the command",
-        say=silent,
     )
+    return run_topk(workload, request, silent)
 
 
 class ForgetfulIndex(ScanIndex):
@@ -335,7 +335,7 @@ def draw_small(recipe, subscriptions, messages):
 def test_a_figure_measures_every_series_at_every_point(name, tmp_path):
     """There is a row for each pair, with every column that is drawn, and it can be drawn."""
     figure = tiny(name)
-    data = Data(draw_small)
+    data = FigureData(draw_small)
     rows = list(figure.measure(figure, data, silent))
     assert len(figure.points) * len(figure.series) == len(rows)
     assert len(figure.points) == len({row["x"] for row in rows})
@@ -359,7 +359,7 @@ def test_points_vary_the_stream():
 
 def measured(name):
     figure = tiny(name)
-    return list(figure.measure(figure, Data(draw_small), silent))
+    return list(figure.measure(figure, FigureData(draw_small), silent))
 
 
 def test_a_figure_of_buffers_gives_each_index_all_of_them():
@@ -386,7 +386,7 @@ def test_a_figure_of_wrong_answers_is_refused(enter):
     enter("broken", RoundingIndex)
     figure = tiny("k", ["scan", "broken"])
     with pytest.raises(AnswersDiffer, match="no times are reported"):
-        list(figure.measure(figure, Data(draw_small), silent))
+        list(figure.measure(figure, FigureData(draw_small), silent))
 
 
 def test_scale_multiplies_subscriptions_window_and_warm_up():

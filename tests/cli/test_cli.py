@@ -328,6 +328,55 @@ def test_a_missing_column(nearcast, tmp_path):
     expect_failure(nearcast("match", *world.inputs, "--out", world.out), world, 1, "text", "body")
 
 
+@pytest.mark.parametrize(
+    ("messages", "maps", "complaint"),
+    [
+        (
+            {"id": 1, "body": "tea", "lon": 1.0, "lat": 1.0},
+            [],
+            "messages: there is no column text or terms; there are: id, body, lon, lat; rename one, --map text=NAME",
+        ),
+        (
+            {"id": 1, "text": "tea", "lat": 1.0},
+            [],
+            "no column lon; there are: id, text, lat; rename one, --map lon=NAME",
+        ),
+        (
+            {"id": 1, "text": "tea", "x": 1.0, "y": 1.0},
+            [],
+            "column lon tells the earth and column x a plane; rename one, --map NAME=x",
+        ),
+        (
+            {"id": 1, "text": "tea", "body": "tea", "lon": 1.0, "lat": 1.0},
+            ["--map", "text=body"],
+            "two columns would be called text; rename one of them, --map NAME=text",
+        ),
+    ],
+)
+def test_the_option_that_renames_is_named_where_that_would_help(nearcast, tmp_path, messages, maps, complaint):
+    """The library speaks of columns; the command adds how to give --map."""
+    world = World(tmp_path, messages=[messages])
+    result = nearcast("match", *world.inputs, "--out", world.out, *maps)
+    expect_failure(result, world, 1, complaint)
+    assert result.complaint.rstrip().endswith(complaint)
+
+
+def test_the_option_of_the_space_is_named_where_columns_do_not_tell_it(nearcast, tmp_path):
+    """Nothing but words on either side."""
+    world = World(tmp_path, [{"id": "s", "query": "tea"}], [{"id": 1, "text": "tea"}])
+    expect_failure(
+        nearcast("match", *world.inputs, "--out", world.out), world, 1, "give the space, earth or plane, with --space"
+    )
+
+
+def test_estimate_names_the_option_too(nearcast, tmp_path):
+    """Columns of the sample and of the subscription together tell two spaces."""
+    world = World(tmp_path)
+    wish = json.dumps({"query": "tea", "x": 1.0, "y": 1.0, "radius": 2.0})
+    result = nearcast("estimate", "--messages", world.messages, "--subscription", wish)
+    assert (1, True) == (result.status, "rename one, --map NAME=x" in result.complaint)
+
+
 def test_a_column_of_a_type_that_cannot_serve(nearcast, tmp_path):
     """Ids that are fractions are refused as a column."""
     world = World(tmp_path, [{"id": 1.5, "query": "tea"}])

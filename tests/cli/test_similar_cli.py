@@ -135,7 +135,8 @@ def test_without_max_distance_the_rows_that_need_it_are_rejected(nearcast, tmp_p
     assert (3, 2) == (result.status, json.loads(result.out)["rejected"])
     rows = pa_csv.read_csv(tmp_path / "rejected.csv").to_pylist()
     assert [("anna", "max_distance_m"), ("dora", "max_distance_m")] == [(row["id"], row["field"]) for row in rows]
-    assert rows[0]["reason"].endswith("give it here, or to the hub (--max-distance)")
+    assert rows[0]["reason"].endswith("give it here, or to the hub as max_distance")
+    assert "--max-distance LENGTH is for subscriptions that give none" in result.err
     assert [("ben", 2), ("cleo", 2), ("ben", 3)] == list(world.deliveries())
 
 

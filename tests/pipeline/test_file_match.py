@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nearcast.cli._console import Steps
-from nearcast.cli._inputs import Source
+from nearcast.cli._console import StepProgress
+from nearcast.cli._inputs import InputFile
 from nearcast.cli._spark_match import _in_order, _in_pieces
-from nearcast.cli.match import Job
+from nearcast.cli.match import MatchArguments, MatchJob
 from nearcast.files import read_table
 from nearcast.geo import Space
 from nearcast.pipeline import file_match
@@ -39,8 +39,8 @@ def files(tmp_path):
 
 
 def job_of(people: Path, posts: Path, window):
-    sources = Source(people, "subscriptions", {}), Source(posts, "messages", {})
-    return Job(*sources, Space.plane(), "trigger", 1, None, window, Rejected())
+    inputs = InputFile(people, "subscriptions", {}), InputFile(posts, "messages", {})
+    return MatchJob(MatchArguments(people, posts, Path()), *inputs, Space.plane(), window, Rejected())
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".csv"])
@@ -73,7 +73,7 @@ def test_one_batch_of_top_k_is_what_match_tells_on_balance(files, nearcast, tmp_
     people, posts = files(("within", "similar", "topk"), seed=4, messages=100)
     # With a batch for each message nothing is balanced away.
     monkeypatch.setattr(file_match, "BATCH", 1)
-    monkeypatch.setattr("nearcast.cli._inputs.Source.batches", one_by_one(Source.batches))
+    monkeypatch.setattr("nearcast.cli._inputs.InputFile.batches", one_by_one(InputFile.batches))
     expected = tmp_path / "expected.parquet"
     arguments = ("match", "--subscriptions", people, "--messages", posts, "--window", 40)
     assert nearcast(*arguments, "--out", expected).status == 3
@@ -83,7 +83,7 @@ def test_one_batch_of_top_k_is_what_match_tells_on_balance(files, nearcast, tmp_
     settings = PipelineSettings(job.space, window=job.window, plan="trigger", partitions=3)
     run = file_match.FileMatch(settings, LocalRunner(), folder, lambda *_: None)
     out = tmp_path / "found.parquet"
-    counts = _in_order(job, run, job.subscriptions.table(job.rejected), None, out, Steps())
+    counts = _in_order(job, run, job.subscriptions.table(job.rejected), None, out, StepProgress())
     assert counts["deliveries"] == pq.read_metadata(expected).num_rows
     assert read_table(out).to_pylist() == read_table(expected).to_pylist()
 

@@ -197,7 +197,7 @@ class TestMistakes:
         [
             (
                 "id string, lon double, lat double",
-                "messages: there is no column text or terms; there are: id, lon, lat; rename",
+                "messages: there is no column text or terms; there are: id, lon, lat; rename one: withColumnRenamed",
             ),
             ("text string, lon double, lat double", "messages: there is no column id"),
             ("id string, text string, lon double", "messages: there is no column lat"),
@@ -209,7 +209,10 @@ class TestMistakes:
                 "id double, text string, lon double, lat double",
                 "messages: column id is of type double; expected text or",
             ),
-            ("id string, text string, x double, y double", "column lon tells the earth and column x a plane"),
+            (
+                "id string, text string, x double, y double",
+                "column lon tells the earth and column x a plane; rename one: withColumnRenamed",
+            ),
             (MESSAGES + ", seq string", "messages: column seq is string; expected integers"),
         ],
     )

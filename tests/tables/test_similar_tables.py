@@ -156,7 +156,7 @@ def test_a_row_without_any_max_distance_is_rejected_with_that_reason(space, name
     table = pa.table({"id": ["s"], "kind": ["similar"], "query": ["a"], x: [1.0], y: [2.0], "threshold": [0.5]})
     found, (row,) = read(table, space, max_distance=None)
     assert (0, name) == (len(found), row.field)
-    assert f"{name} is not given and the hub has none; give it here, or to the hub (--max-distance)" == row.reason
+    assert f"{name} is not given and the hub has none; give it here, or to the hub as max_distance" == row.reason
     assert usual_distance(space, None) is None
     with pytest.raises(InvalidInput, match="the hub has none"):
         columns_of(Similar("s", "a", (1, 2), threshold=0.5), space, WordTable(), Analyzer())

@@ -1,4 +1,4 @@
-"""Are the answers right? No time is worth reporting before that is known."""
+"""Compares the answers of indexes with each other and with `scan`, before any time is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nearcast.errors import NearcastError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.encoding import Encoded
+    from nearcast.bench.encoding import EncodedWorkload
     from nearcast.indexes import Matches
 
     Rows = NDArray[np.int64]
@@ -29,11 +29,11 @@ class AnswersDiffer(NearcastError):
 
 
 class Answers:
-    """The answers so far: those of `scan` on the sample, and to each message those of the first other index asked."""
+    """Known answers: of `scan` to a sample of messages, and to each message of the first index that matched it."""
 
     def __init__(self, sample: Rows, expected: Matches):
         self.sample, self._expected = sample, expected
-        self._known: list[_Known] = []
+        self._known: list[_KnownAnswers] = []
 
     def check(self, spec: str, matches: Matches, rows: Rows | None = None) -> None:
         """Raise `AnswersDiffer` unless the answers of an index, to the sample if it is `scan`, are those known.
@@ -42,8 +42,8 @@ class Answers:
         """
         if rows is None:
             rows = self.sample if is_scan(spec) else np.arange(len(matches))
-        found = _Known(spec, rows, matches)
-        found.must_equal(_Known("scan", self.sample, self._expected))
+        found = _KnownAnswers(spec, rows, matches)
+        found.must_equal(_KnownAnswers("scan", self.sample, self._expected))
         if is_scan(spec):
             return
         is_new = np.ones(len(found.rows), np.bool_)
@@ -60,14 +60,14 @@ class Answers:
         return np.union1d(self.sample, spread(n_messages, n))
 
 
-class _Known(NamedTuple):
-    """What an index answered, and which messages it was asked, in ascending order."""
+class _KnownAnswers(NamedTuple):
+    """The matches of one index, and the rows of the messages it matched, ascending."""
 
     spec: str
     rows: Rows
     matches: Matches
 
-    def must_equal(self, other: _Known) -> None:
+    def must_equal(self, other: _KnownAnswers) -> None:
         """Raise `AnswersDiffer` unless both say the same of all messages that both were asked."""
         if np.array_equal(self.rows, other.rows) and self.matches == other.matches:
             return
@@ -75,7 +75,7 @@ class _Known(NamedTuple):
         for at, other_at in zip(ours.tolist(), theirs.tolist(), strict=True):
             self._must_equal_at(at, other, other_at)
 
-    def _must_equal_at(self, at: int, other: _Known, other_at: int) -> None:
+    def _must_equal_at(self, at: int, other: _KnownAnswers, other_at: int) -> None:
         where, spec = f"message {self.rows[at]}: {self.spec}", self.spec
         ours, theirs = self.matches.slots_of(at), other.matches.slots_of(other_at)
         if not np.array_equal(ours, theirs):
@@ -98,7 +98,7 @@ def _scores_of(matches: Matches, row: int) -> NDArray[np.float64]:
     return matches.score[matches.start[row] : matches.start[row + 1]]
 
 
-def answers_of_scan(columns: Encoded, say: Say) -> tuple[Encoded, Answers]:
+def answers_of_scan(columns: EncodedWorkload, say: Say) -> tuple[EncodedWorkload, Answers]:
     """Ask `scan` about a sample; return its answers, and the columns with no more messages than can be answered."""
     sample = scan_sample(len(columns.subscriptions), len(columns.messages))
     say(f"asking scan about {len(sample):,} messages")

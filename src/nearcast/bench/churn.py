@@ -1,4 +1,4 @@
-"""Matching while subscriptions come and go, against matching in quiet, in turns of the same run."""
+"""Times matching while subscriptions are inserted and removed, in turns with matching an index that rests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nearcast.bench.timing import Say, settle
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.encoding import Encoded
+    from nearcast.bench.encoding import EncodedWorkload
     from nearcast.columns import Messages, Subscriptions
     from nearcast.indexes import Index
 
@@ -25,7 +25,7 @@ TURNS, TURN_S = 3, 2.0
 CALL_MESSAGES = 1_000
 
 
-def measure_churn(columns: Encoded, spec: str, say: Say) -> dict[str, Any]:
+def measure_churn(columns: EncodedWorkload, spec: str, say: Say) -> dict[str, Any]:
     """Return the time per message, quiet and with `RATE` inserts and removes a second, and their ratio.
 
     Both are taken in turns, each turn with a fresh index, by the wall clock: the time of the changes counts, and so
@@ -37,7 +37,7 @@ def measure_churn(columns: Encoded, spec: str, say: Say) -> dict[str, Any]:
         name = "a warm-up" if turn < 0 else f"{turn + 1} of {TURNS}"
         say(f"matching with {spec}, quiet and under change, {name}")
         index = columns.new_index(spec)
-        changes = Changes(index, columns.subscriptions, index.insert(columns.subscriptions))
+        changes = ChangeMaker(index, columns.subscriptions, index.insert(columns.subscriptions))
         settle(index)
         in_quiet = _us_per_message(index, calls, lambda: None)
         began = time.perf_counter()
@@ -77,8 +77,8 @@ def _us_per_message(index: Index, calls: list[Messages], between: Callable[[], N
             return taken / n * 1e6
 
 
-class Changes:
-    """Removes subscriptions and inserts them anew, `RATE` a second from the first call on: what is held stays equal."""
+class ChangeMaker:
+    """Removes subscriptions and inserts them anew, `RATE` a second from the first call on; their number stays."""
 
     def __init__(self, index: Index, subscriptions: Subscriptions, slots: NDArray[np.int32]):
         self._index, self.slots = index, slots

@@ -1,4 +1,4 @@
-"""A workload as the columns an index sees, and the indexes made for it."""
+"""Encodes a workload into the columns an index reads, and makes indexes for it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from nearcast.text.words import WordTable
 
 
-class Encoded(NamedTuple):
-    """A workload in columns; `vocabulary` and what its words weigh are there where subscriptions are scored.
+class EncodedWorkload(NamedTuple):
+    """A workload in columns; there are a `vocabulary` and the `weights` of its words if subscriptions are scored.
 
     `history` are messages of the past, for indexes that can learn from some what others will be like.
     """
@@ -44,17 +44,17 @@ class Encoded(NamedTuple):
             index.learn(self.history)
         return index
 
-    def with_history(self, n: int) -> Encoded:
+    def with_history(self, n: int) -> EncodedWorkload:
         """Return the same with the first `n` messages as those of the past."""
         rows = np.arange(len(self.messages))
         return self._replace(history=self.messages.take(rows[:n]), messages=self.messages.take(rows[n:]))
 
-    def with_messages(self, rows: NDArray[np.int64]) -> Encoded:
+    def with_messages(self, rows: NDArray[np.int64]) -> EncodedWorkload:
         """Return the same with these messages only; words keep their weights."""
         return self._replace(messages=self.messages.take(rows))
 
 
-def encoded(workload: Workload, space: str | None = None) -> Encoded:
+def encoded(workload: Workload, space: str | None = None) -> EncodedWorkload:
     """Return the columns of a workload; raise `InvalidColumns` if a row cannot be used.
 
     Scored subscriptions are weighed by the document frequencies of the workload's messages.
@@ -73,7 +73,7 @@ def encoded(workload: Workload, space: str | None = None) -> Encoded:
     messages = read_messages(workload.messages, found, words, analyzer, weights=weights, rejected=rejected)
     for row in rejected:
         raise InvalidColumns(f"the workload cannot be used: {row.source} row {row.row}, {row.field}: {row.reason}")
-    columns = Encoded(found, words, subscriptions, messages)
+    columns = EncodedWorkload(found, words, subscriptions, messages)
     if weights is None:
         return columns
     return columns._replace(vocabulary=weights.vocabulary, weights=weights.from_term(0))

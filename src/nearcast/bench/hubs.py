@@ -1,4 +1,4 @@
-"""The hub around an index: what ids, tables and single calls add to matching."""
+"""Times a hub around an index: what ids, tables and single calls add to matching."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nearcast.bench.timing import PASSES, Say, cpu_us, singles_within, spread
 
 if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Workload
-    from nearcast.bench.encoding import Encoded
+    from nearcast.bench.encoding import EncodedWorkload
     from nearcast.geo import Space
     from nearcast.hub import Hub
     from nearcast.model import Message
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SINGLES = 5_000
 
 
-def measure_hub(workload: Workload, columns: Encoded, spec: str, n_messages: int, say: Say) -> dict[str, Any]:
+def measure_hub(workload: Workload, columns: EncodedWorkload, spec: str, n_messages: int, say: Say) -> dict[str, Any]:
     """Return what a hub takes: to subscribe a table, to publish one, and to publish messages one by one.
 
     `n_messages` of the workload are published. `publish_many_us_per_message` is CPU time, from a table with its words

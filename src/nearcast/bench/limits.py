@@ -1,4 +1,4 @@
-"""How long and how large: what is expected of an index before it is built, so that a run comes to its end."""
+"""Predicts time and memory of building an index from smaller sizes, so that a run can skip what is too much."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nearcast.bench.timing import PASSES, WARM_UP_SUBSCRIPTIONS, built
 
 if TYPE_CHECKING:
     from nearcast.bench.answers import Answers, Rows
-    from nearcast.bench.encoding import Encoded
+    from nearcast.bench.encoding import EncodedWorkload
     from nearcast.columns import Messages
     from nearcast.indexes import Index
 
@@ -28,8 +28,8 @@ BUILDING_FACTOR = 3.0
 
 
 @dataclass(frozen=True)
-class Sized:
-    """What building an index of so many subscriptions took."""
+class BuildSample:
+    """The seconds and bytes that building an index of some number of subscriptions took."""
 
     subscriptions: int
     seconds: float
@@ -38,15 +38,15 @@ class Sized:
 
 @dataclass
 class Expectation:
-    """What building an index will take, going by the sizes before; `limit` says in words how long it may."""
+    """Extrapolates time and memory of building an index from sizes it was built at; `limit` is the limit in words."""
 
     limit_s: float
     limit: str
-    known: list[Sized] = field(default_factory=list)
+    known: list[BuildSample] = field(default_factory=list)
 
     def note(self, subscriptions: int, seconds: float, n_bytes: int) -> None:
         """Remember what a size took."""
-        self.known.append(Sized(subscriptions, seconds, n_bytes))
+        self.known.append(BuildSample(subscriptions, seconds, n_bytes))
 
     def seconds(self, n: int) -> float:
         """Return the seconds expected for `n` subscriptions: in proportion, or by the power they grew by before."""
@@ -79,7 +79,7 @@ class Expectation:
         return min(3.0, max(1.0, math.log(b.seconds / a.seconds) / math.log(b.subscriptions / a.subscriptions)))
 
 
-def note_trial(expectation: Expectation, columns: Encoded, spec: str) -> None:
+def note_trial(expectation: Expectation, columns: EncodedWorkload, spec: str) -> None:
     """Build an index from a part of the rows to see what all would take, where nothing is known and it is worth it."""
     n = int(len(columns.subscriptions) * TRIAL_SHARE)
     if expectation.known or n < WARM_UP_SUBSCRIPTIONS:
@@ -108,7 +108,7 @@ def _clocked_s(index: Index, messages: Messages) -> float:
 
 
 def free_memory() -> int | None:
-    """Return how many bytes a process may still take, None where that cannot be told."""
+    """Return how many bytes a process may still allocate, None where that is not known."""
     found = [each for each in (_available(), _left_in_group()) if each is not None]
     return min(found) if found else None
 

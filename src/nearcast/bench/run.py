@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nearcast.bench.answers import Answers, answers_of_scan, is_scan
-from nearcast.bench.data.distances import MaxDistance
-from nearcast.bench.encoding import Encoded, encoded, must_be_of_kind
+from nearcast.bench.encoding import EncodedWorkload, encoded, must_be_of_kind
 from nearcast.bench.timing import Say, built, changes_per_s, copy_us, passes_us, single_call_us
 
 if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Workload
+    from nearcast.bench.request import BenchRequest
     from nearcast.indexes import Matches
 
 QUESTIONS = {
@@ -24,57 +24,39 @@ QUESTIONS = {
 }
 
 
-def run_boolean(
-    workload: Workload,
-    specs: Sequence[str],
-    *,
-    space: str | None = None,
-    command: str = "",
-    churn: bool = False,
-    say: Say,
-) -> dict[str, Any]:
+def run_boolean(workload: Workload, request: BenchRequest, say: Say) -> dict[str, Any]:
     """Return the report of a run: the workload, the machine, a row for each index, the hub, and churn if asked.
 
     The hub and churn are measured with the first index named.
     """
-    return _run("within", workload, specs, space=space, command=command, churn=churn, say=say)
+    return _run("within", workload, request, say)
 
 
-def run_similar(
-    workload: Workload,
-    specs: Sequence[str],
-    *,
-    max_distance: MaxDistance,
-    space: str | None = None,
-    command: str = "",
-    churn: bool = False,
-    say: Say,
-) -> dict[str, Any]:
+def run_similar(workload: Workload, request: BenchRequest, say: Say) -> dict[str, Any]:
     """Return the same report for scored subscriptions, with the time per answer beside that of copying it."""
-    workload = max_distance.applied(workload)
-    return _run("similar", workload, specs, space=space, command=command, churn=churn, say=say)
+    return _run("similar", request.max_distance.applied(workload), request, say)
 
 
-def _run(
-    kind: str, workload: Workload, specs: Sequence[str], *, space: str | None, command: str, churn: bool, say: Say
-) -> dict[str, Any]:
+def _run(kind: str, workload: Workload, request: BenchRequest, say: Say) -> dict[str, Any]:
     from nearcast.bench.churn import measure_churn
     from nearcast.bench.hubs import measure_hub
     from nearcast.bench.report import machine
 
     say("encoding the workload")
-    columns = encoded(workload, space)
+    columns = encoded(workload, request.space)
     must_be_of_kind(columns.subscriptions, kind)
-    rows, more = measure(columns, specs, say)
-    about = {"question": QUESTIONS[kind], **workload.about, "space": columns.space.kind, **more, "command": command}
+    rows, more = measure(columns, request.indexes, say)
+    more |= {"command": request.command}
+    about = {"question": QUESTIONS[kind], **workload.about, "space": columns.space.kind, **more}
     report: dict[str, Any] = {"workload": about, "machine": machine(), "results": rows}
-    report["hub"] = measure_hub(workload, columns, specs[0], more["timed_messages"][specs[0]], say)
-    if churn:
-        report["churn"] = measure_churn(columns, specs[0], say)
+    first = request.indexes[0]
+    report["hub"] = measure_hub(workload, columns, first, more["timed_messages"][first], say)
+    if request.churn:
+        report["churn"] = measure_churn(columns, first, say)
     return report
 
 
-def measure(columns: Encoded, specs: Sequence[str], say: Say) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def measure(columns: EncodedWorkload, specs: Sequence[str], say: Say) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a row of figures for each index, in order, and what more there is to tell of the passes.
 
     `scan` is timed on a sample of the messages only; `timed_messages` says on how many.
@@ -89,7 +71,9 @@ def measure(columns: Encoded, specs: Sequence[str], say: Say) -> tuple[list[dict
     return rows, {"checked": f"{others} {len(answers.sample):,}", "passes_us": passes, "timed_messages": timed}
 
 
-def _measure_index(columns: Encoded, spec: str, answers: Answers, say: Say) -> tuple[dict[str, Any], list[float], int]:
+def _measure_index(
+    columns: EncodedWorkload, spec: str, answers: Answers, say: Say
+) -> tuple[dict[str, Any], list[float], int]:
     messages = columns.messages.take(answers.sample) if is_scan(spec) else columns.messages
     made, n = built(columns, spec), len(messages)
     say(f"matching {n:,} messages with {spec}")

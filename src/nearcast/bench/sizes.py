@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nearcast.bench.answers import answers_of_scan
-from nearcast.bench.encoding import Encoded, encoded, must_be_of_kind
+from nearcast.bench.encoding import EncodedWorkload, encoded, must_be_of_kind
 from nearcast.bench.figures.measurement import first_rows
 from nearcast.bench.figures.race import matching
 from nearcast.bench.limits import Expectation, free_memory, note_trial
@@ -20,6 +20,7 @@ from nearcast.bench.timing import Say, built
 if TYPE_CHECKING:
     from nearcast.bench.answers import Answers
     from nearcast.bench.data.workloads import Workload
+    from nearcast.bench.request import BenchRequest
 
 _FIGURES = (
     "messages",
@@ -36,38 +37,30 @@ CHECKED = (
 )
 
 
-def run_sizes(
-    workload: Workload,
-    sizes: Sequence[int],
-    specs: Sequence[str],
-    *,
-    limit_s: float,
-    space: str | None = None,
-    command: str = "",
-    say: Say,
-) -> dict[str, Any]:
+def run_sizes(workload: Workload, request: BenchRequest, say: Say) -> dict[str, Any]:
     """Return the report of a run: the workload, the machine, a row for each size and index.
 
-    A smaller size is the first rows of the workload. `limit_s` is how long building an index may take, and how long
-    it is asked messages.
+    A smaller size is the first rows of the workload. `limit_s` of the request is how long building an index may take,
+    and how long it is asked messages.
     """
     from nearcast.bench.report import machine
 
     say("encoding the workload")
-    columns, about = encoded(workload, space), workload.about
+    columns, about = encoded(workload, request.space), workload.about
     del workload  # the columns are enough, and much is needed beside them
     must_be_of_kind(columns.subscriptions, "within")
-    rows = list(_rows(columns, sorted(sizes), specs, limit_s, say))
-    more = {"space": columns.space.kind, "sizes": sorted(sizes), "limit_s": limit_s, "checked": CHECKED}
+    sizes = sorted(request.sizes)
+    rows = list(_rows(columns, sizes, request.indexes, request.limit_s, say))
+    more = {"space": columns.space.kind, "sizes": sizes, "limit_s": request.limit_s, "checked": CHECKED}
     return {
-        "workload": {"question": QUESTIONS["within"], **about, **more, "command": command},
+        "workload": {"question": QUESTIONS["within"], **about, **more, "command": request.command},
         "machine": machine(),
         "results": rows,
     }
 
 
 def _rows(
-    columns: Encoded, sizes: Sequence[int], specs: Sequence[str], limit_s: float, say: Say
+    columns: EncodedWorkload, sizes: Sequence[int], specs: Sequence[str], limit_s: float, say: Say
 ) -> Iterator[dict[str, Any]]:
     limit = f"the limit is --limit-s {limit_s:g}"
     expected = {spec: Expectation(limit_s, limit) for spec in specs}
@@ -81,7 +74,7 @@ def _rows(
             yield _row(here, spec, expected[spec], answers)
 
 
-def _row(columns: Encoded, spec: str, expected: Expectation, answers: Answers) -> dict[str, Any]:
+def _row(columns: EncodedWorkload, spec: str, expected: Expectation, answers: Answers) -> dict[str, Any]:
     n = len(columns.subscriptions)
     head = {"index": spec, "subscriptions": n}
     note_trial(expected, columns, spec)

@@ -30,7 +30,7 @@ TURNS = 3
 
 
 @dataclass(frozen=True)
-class Stream:
+class TopkStream:
     """Top-k subscriptions in columns, and a table of messages: those before `n_before` fill the window.
 
     The next `n_warm_up` arrive before the clock runs. Words weigh by the document frequencies of all messages.
@@ -92,7 +92,7 @@ class Stream:
 
 def stream_of(
     workload: Workload, window: Window, n_measured: int, n_warm_up: int | None = None, space: str | None = None
-) -> Stream:
+) -> TopkStream:
     """Return the stream of a workload: the last messages are measured, those before warm up, all others come first.
 
     Raises `InvalidColumns` if a row cannot be used or is of another kind, `InvalidInput` if there are too few messages.
@@ -115,7 +115,17 @@ def stream_of(
     if window.is_by_time:
         _must_be_in_time_order(messages)
     vocabulary = learned(workload.messages, found, analyzer).snapshot()
-    return Stream(found, words, analyzer, vocabulary, subscriptions, workload.messages, window, n_before, n_warm_up)
+    return TopkStream(
+        space=found,
+        words=words,
+        analyzer=analyzer,
+        vocabulary=vocabulary,
+        subscriptions=subscriptions,
+        messages=workload.messages,
+        window=window,
+        n_before=n_before,
+        n_warm_up=n_warm_up,
+    )
 
 
 def usual_warm_up(window: Window) -> int:

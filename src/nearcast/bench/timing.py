@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.encoding import Encoded
+    from nearcast.bench.encoding import EncodedWorkload
     from nearcast.columns import Messages, Subscriptions
     from nearcast.indexes import Index, Matches
 
@@ -27,25 +27,25 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Built:
-    """An index that holds all subscriptions of a workload, what it took and what it takes up."""
+class BuiltIndex:
+    """An index of all subscriptions of a workload, the seconds that building it took, and its size."""
 
     index: Index
     seconds: float
     n_bytes: int
 
 
-def built(columns: Encoded, spec: str) -> Built:
+def built(columns: EncodedWorkload, spec: str) -> BuiltIndex:
     """Return an index of all subscriptions, timed by the clock after a warm-up."""
     _warm_up(columns, spec)
     index = columns.new_index(spec)
     message = columns.messages.take(np.arange(1))
     seconds = change_s(index, message, lambda: index.insert(columns.subscriptions))
     settle(index)
-    return Built(index, seconds, index.stats()["bytes"])
+    return BuiltIndex(index, seconds, index.stats()["bytes"])
 
 
-def _warm_up(columns: Encoded, spec: str) -> None:
+def _warm_up(columns: EncodedWorkload, spec: str) -> None:
     """Go once through every step on a few rows, so that compilation is not timed."""
     index = columns.new_index(spec)
     few = np.arange(min(WARM_UP_SUBSCRIPTIONS, len(columns.subscriptions)))
@@ -118,7 +118,7 @@ def batches_of(subscriptions: Subscriptions, rows: NDArray[np.int64]) -> list[Su
     return [subscriptions.take(rows[first : first + CHANGE_BATCH]) for first in range(0, len(rows), CHANGE_BATCH)]
 
 
-def changes_per_s(index: Index, columns: Encoded) -> tuple[float, float]:
+def changes_per_s(index: Index, columns: EncodedWorkload) -> tuple[float, float]:
     """Return how many subscriptions a second are inserted and removed in batches, beside those held."""
     n, message = CHANGE_BATCH * CHANGE_BATCHES, columns.messages.take(np.arange(1))
     batches = batches_of(columns.subscriptions, np.arange(n) % len(columns.subscriptions))

@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast.bench.stopwatch import Stopwatch
-from nearcast.bench.streams import Stream, stream_of
+from nearcast.bench.streams import TopkStream, stream_of
 from nearcast.bench.timing import Say, change_s, settle
-from nearcast.bench.topk_digest import Told, check_sample
+from nearcast.bench.topk_digest import DeliveryDigest, check_sample
 
 if TYPE_CHECKING:
-    from nearcast.bench.data.distances import MaxDistance
     from nearcast.bench.data.workloads import Workload
+    from nearcast.bench.request import BenchRequest
     from nearcast.engine import State
     from nearcast.indexes import Index, Matches
-    from nearcast.window import Window
 
 QUESTION = "What does a message cost that arrives in a full window, and which top-k answers does it change?"
 #: Subscriptions taken in at once: what they find is looked at and let go before the next.
@@ -35,30 +34,20 @@ SLICE = 1 << 16
 _TRIAL = 300
 
 
-def run_topk(
-    workload: Workload,
-    specs: Sequence[str],
-    *,
-    max_distance: MaxDistance,
-    window: Window,
-    n_measured: int,
-    n_warm_up: int | None = None,
-    space: str | None = None,
-    command: str = "",
-    say: Say,
-) -> dict[str, Any]:
-    """Return the report of a run: the workload, the machine, and a row for each index."""
+def run_topk(workload: Workload, request: BenchRequest, say: Say) -> dict[str, Any]:
+    """Return the report of a run: the workload, the machine, and a row for each index; the request has a window."""
     from nearcast.bench.report import machine
 
     say("encoding the workload")
-    workload = max_distance.applied(workload)
-    stream = stream_of(workload, window, n_measured, n_warm_up, space)
-    rows, more = measure(stream, specs, say)
-    about = {"question": QUESTION, **workload.about, "space": stream.space.kind, **more, "command": command}
+    assert request.window is not None
+    workload = request.max_distance.applied(workload)
+    stream = stream_of(workload, request.window, request.n_measured, request.n_warm_up, request.space)
+    rows, more = measure(stream, request.indexes, say)
+    about = {"question": QUESTION, **workload.about, "space": stream.space.kind, **more, "command": request.command}
     return {"workload": about, "machine": machine(), "results": rows}
 
 
-def measure(stream: Stream, specs: Sequence[str], say: Say) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def measure(stream: TopkStream, specs: Sequence[str], say: Say) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a row of figures for each index, in order, and what more there is to tell of the runs."""
     rows, first, n_sampled = [], None, 0
     for spec in specs:
@@ -66,11 +55,11 @@ def measure(stream: Stream, specs: Sequence[str], say: Say) -> tuple[list[dict[s
         run = _run(stream, spec, say)
         rows.append(run.row)
         if first is None:
-            first = run.told
+            first = run.digest
             say(f"{spec}: comparing with a plain search of the window")
             n_sampled = check_sample(stream, run.state, spec)
         else:
-            run.told.must_equal(spec, first, specs[0])
+            run.digest.must_equal(spec, first, specs[0])
         del run
         gc.collect()
     assert first is not None
@@ -90,7 +79,7 @@ def measure(stream: Stream, specs: Sequence[str], say: Say) -> tuple[list[dict[s
 
 class _Run(NamedTuple):
     row: dict[str, Any]
-    told: Told
+    digest: DeliveryDigest
     state: State
 
 
@@ -110,7 +99,7 @@ class _Counts:
         return matches
 
 
-def _try_out(stream: Stream, spec: str, say: Say) -> None:
+def _try_out(stream: TopkStream, spec: str, say: Say) -> None:
     """Go once through every step with a few rows, so that compilation is not timed."""
     from nearcast.engine import Publish, Subscribe, step
     from nearcast.window import Window
@@ -127,24 +116,24 @@ def _try_out(stream: Stream, spec: str, say: Say) -> None:
     settle(state.index)
 
 
-def _run(stream: Stream, spec: str, say: Say) -> _Run:
+def _run(stream: TopkStream, spec: str, say: Say) -> _Run:
     from nearcast.engine import Publish, step
 
-    state, told = stream.new_state(spec), Told()
+    state, digest = stream.new_state(spec), DeliveryDigest()
     say(f"{spec}: filling the window with {stream.n_before:,} messages")
     for portion in stream.portions(state, 0, stream.n_before):
         step(state, Publish(portion))
     say(f"{spec}: searching the window for {len(stream.subscriptions):,} subscriptions")
-    joined = _join(stream, state, told)
+    joined = _join(stream, state, digest)
     say(f"{spec}: measuring {stream.n_measured:,} messages")
     for portion in stream.portions(state, stream.n_before, stream.first_measured):
-        told.add(step(state, Publish(portion)))
-    told.end_part("before the first message that is measured")
+        digest.add(step(state, Publish(portion)))
+    digest.end_part("before the first message that is measured")
     settle(state.index)
-    return _Run({"index": spec} | _arrivals(stream, state, told) | joined | _sizes(state), told, state)
+    return _Run({"index": spec} | _arrivals(stream, state, digest) | joined | _sizes(state), digest, state)
 
 
-def _join(stream: Stream, state: State, told: Told) -> dict[str, Any]:
+def _join(stream: TopkStream, state: State, digest: DeliveryDigest) -> dict[str, Any]:
     """Take all subscriptions in; return the seconds by the clock that storing them and searching for them takes.
 
     What an index leaves for the next message belongs to storing.
@@ -167,16 +156,16 @@ def _join(stream: Stream, state: State, told: Told) -> dict[str, Any]:
         began = time.perf_counter()
         pieces = step(state, Subscribe(part, threads=_cores()))
         total += time.perf_counter() - began
-        told.add(pieces)
+        digest.add(pieces)
         del pieces
     state.index.insert = insert  # type: ignore[method-assign]
-    told.end_part("the first answers")
+    digest.end_part("the first answers")
     message = next(stream.portions(state, stream.n_before, stream.n_before + 1))
     left = change_s(state.index, message, lambda: None)
     return {"insert_s": round(storing + left, 3), "join_s": round(total - storing, 3)}
 
 
-def _arrivals(stream: Stream, state: State, told: Told) -> dict[str, Any]:
+def _arrivals(stream: TopkStream, state: State, digest: DeliveryDigest) -> dict[str, Any]:
     """Let the measured messages arrive; return what one of them costs and concerns."""
     from nearcast.engine import Publish, step
 
@@ -185,8 +174,8 @@ def _arrivals(stream: Stream, state: State, told: Told) -> dict[str, Any]:
     watch.watch(state)
     searched, changes, at = state.topk.n_searches, 0, 0
     for portion in stream.portions(state, stream.first_measured, stream.messages.num_rows):
-        changes += told.add(watch.measured(partial(step, state, Publish(portion))))
-        told.end_part(f"messages {at:,} to {at + len(portion) - 1:,}")
+        changes += digest.add(watch.measured(partial(step, state, Publish(portion))))
+        digest.end_part(f"messages {at:,} to {at + len(portion) - 1:,}")
         at += len(portion)
     us = {phase: seconds * 1e6 / at for phase, seconds in watch.seconds.items()}
     total, searches = watch.total * 1e6 / at, us["searches"]

@@ -1,4 +1,4 @@
-"""What was told to top-k subscriptions, as a hash: the same changes must come from every index."""
+"""A hash of what top-k subscriptions are delivered, to compare indexes: all must deliver the same changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nearcast.deliveries import ChangeDeliveries
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.streams import Stream
+    from nearcast.bench.streams import TopkStream
     from nearcast.deliveries import Piece
     from nearcast.engine import State
 
@@ -26,15 +26,15 @@ _PLAIN = "scan:messages=scan"
 
 
 @dataclass
-class Told:
-    """A running hash of all changes in order, and how far it had come after each part: (name, changes, hash)."""
+class DeliveryDigest:
+    """A running hash of delivered changes in order; `parts` are (name, changes so far, hash so far)."""
 
     parts: list[tuple[str, int, str]] = field(default_factory=list)
     n_changes: int = 0
     _hash: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=8))
 
     def add(self, pieces: Sequence[Piece]) -> int:
-        """Take in what a call delivered; return how many changes that were."""
+        """Hash what a call delivered; return how many changes that were."""
         before = self.n_changes
         for piece in pieces:
             if not isinstance(piece, ChangeDeliveries):
@@ -52,8 +52,8 @@ class Told:
         """Return the hash of all changes so far."""
         return self._hash.hexdigest()
 
-    def must_equal(self, spec: str, other: Told, other_spec: str) -> None:
-        """Raise `AnswersDiffer`, with the first part that differs, unless both were told the same."""
+    def must_equal(self, spec: str, other: DeliveryDigest, other_spec: str) -> None:
+        """Raise `AnswersDiffer`, with the first part that differs, unless both are of the same changes."""
         for (name, ours, our_hash), (_, theirs, their_hash) in zip(self.parts, other.parts, strict=True):
             if our_hash != their_hash:
                 raise AnswersDiffer(
@@ -78,7 +78,7 @@ def _rows_of(piece: ChangeDeliveries) -> NDArray[np.uint8]:
     return rows.view(np.uint8)
 
 
-def check_sample(stream: Stream, state: State, spec: str) -> int:
+def check_sample(stream: TopkStream, state: State, spec: str) -> int:
     """Compare the top-k of some subscriptions with a plain search of the window; return how many there were.
 
     Raises `AnswersDiffer` where ids or scores are not the same.

@@ -17,6 +17,7 @@ import typer
 
 from nearcast.cli import bench, catalogue, estimate, explain, generate, inspect, match, prepare, rebalance, stream, warm
 from nearcast.cli._console import UsageMistake, complain, listen_for_signals
+from nearcast.cli._hints import with_hint
 from nearcast.errors import NearcastError, UnknownIndex
 
 __all__ = ["app", "main"]
@@ -64,7 +65,7 @@ def _status(arguments: list[str]) -> int:
         complain(str(mistake))
         return EXIT_USAGE
     except NearcastError as error:
-        complain(str(error))
+        complain(with_hint(error))
     except MemoryError:
         complain("out of memory: match fewer subscriptions at a time, or on a larger machine")
     except OSError as error:

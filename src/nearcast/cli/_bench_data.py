@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearcast.cli._bench_arguments import BenchArguments
 from nearcast.cli._console import UsageMistake
 
 if TYPE_CHECKING:
-    from nearcast.bench.data.sources import Source
+    from nearcast.bench.data.sources import DataFile
     from nearcast.bench.data.workloads import Recipe, Workload
     from nearcast.window import Window
 
 SUBSCRIPTIONS = 100_000
-#: More subscriptions or messages do not fit into memory.
-MOST_ROWS = 100_000_000
 
 WorkloadOption = Annotated[
     Path | None,
@@ -49,32 +47,24 @@ DataOption = Annotated[
 
 @dataclass(frozen=True)
 class DataChoice:
-    """What is said about the data of a benchmark of one kind; `usual_messages` are matched unless a number is given."""
+    """The data that arguments choose: a workload from a folder, drawn from a data file, or generated.
 
-    kind: str
+    `usual_messages` are matched unless a number is given.
+    """
+
+    given: BenchArguments
     usual_messages: int
-    folder: Path | None
-    subscriptions: int | None
-    messages: int | None
-    source: str | None
-    data: Path | None
-    seed: int
-    space: str | None
-
-    def __post_init__(self) -> None:
-        for option, n in (("--subscriptions", self.subscriptions), ("--messages", self.messages)):
-            must_fit(option, n or 1)
 
     def workload(self, recipe: Recipe | None = None) -> Workload:
         """Open the workload, or draw or generate it by a recipe."""
         from nearcast.bench.data.workloads import Recipe, open_workload
 
-        if self.folder is None:
-            sizes = self.subscriptions or SUBSCRIPTIONS, self.messages or self.usual_messages
-            return self.drawer()(recipe or Recipe(), *sizes)
-        if self.source or self.subscriptions or self.messages:
+        given = self.given
+        if given.workload is None:
+            return self.drawer()(recipe or Recipe(), given.subscriptions or SUBSCRIPTIONS, self.n_measured)
+        if given.source or given.subscriptions or given.messages:
             raise UsageMistake("--workload is a whole workload; leave out --source, --subscriptions and --messages")
-        return open_workload(self.folder)
+        return open_workload(given.workload)
 
     def stream(self, window: Window | None, n_warm_up: int | None) -> tuple[Workload, Window]:
         """Open, draw or generate a workload whose messages fill a window before others arrive; return the window too.
@@ -84,22 +74,23 @@ class DataChoice:
         from nearcast.bench.data.workloads import Recipe, open_workload
         from nearcast.bench.streams import usual_warm_up, usual_window
 
-        if self.folder is not None:
-            if self.source or self.subscriptions:
+        given = self.given
+        if given.workload is not None:
+            if given.source or given.subscriptions:
                 raise UsageMistake("--workload is a whole workload; leave out --source and --subscriptions")
-            opened = open_workload(self.folder)
+            opened = open_workload(given.workload)
             return opened, window or usual_window(opened.messages.num_rows, self.n_measured, n_warm_up)
         most = None if self._source is None else 3 * len(self._source.places) // 4
         window = window or usual_window(most, self.n_measured, n_warm_up)
         n_after = self.n_measured + (usual_warm_up(window) if n_warm_up is None else n_warm_up)
         n_before = _filling(window, None if most is None else most - n_after)
         recipe = Recipe(timed=window.is_by_time)
-        return self.drawer()(recipe, self.subscriptions or SUBSCRIPTIONS, n_before + n_after), window
+        return self.drawer()(recipe, given.subscriptions or SUBSCRIPTIONS, n_before + n_after), window
 
     @property
     def n_measured(self) -> int:
         """Return of how many messages the arrival is measured."""
-        return self.messages or self.usual_messages
+        return self.given.messages or self.usual_messages
 
     def drawer(self) -> Callable[[Recipe, int, int], Workload]:
         """Return what makes a workload of a recipe and two sizes; a data file is read once."""
@@ -107,7 +98,7 @@ class DataChoice:
 
         source = self._source
         if source is None:
-            space = self.space or "plane"
+            space = self.given.space or "plane"
             return lambda recipe, subscriptions, messages: generated(
                 **self._asked(subscriptions, messages), space=space, recipe=recipe
             )
@@ -117,7 +108,7 @@ class DataChoice:
 
     def drawer_from(self, source: str) -> Callable[[Recipe, int, int], Workload]:
         """Return the same for another source."""
-        return replace(self, source=source).drawer()
+        return replace(self, given=replace(self.given, source=source)).drawer()
 
     def lacks(self, source: str) -> bool:
         """Tell whether there is no data file of that name."""
@@ -130,50 +121,26 @@ class DataChoice:
         return False
 
     @cached_property
-    def _source(self) -> Source | None:
+    def _source(self) -> DataFile | None:
         """Return the rows of the data file, None where the workload is generated."""
         from nearcast.bench.data.sources import read_source
 
-        return None if self.source in (None, "synthetic") else read_source(self._source_file(str(self.source)))
+        source = self.given.source
+        return None if source in (None, "synthetic") else read_source(self._source_file(str(source)))
 
     def _asked(self, subscriptions: int, messages: int) -> dict[str, Any]:
-        return {"kind": self.kind, "subscriptions": subscriptions, "messages": messages, "seed": self.seed}
+        return {"kind": self.given.kind, "subscriptions": subscriptions, "messages": messages, "seed": self.given.seed}
 
     def _source_file(self, source: str) -> Path:
         if Path(source).exists():
             return Path(source)
-        folders = [self.data] if self.data is not None else _data_folders()
+        folders = [self.given.data] if self.given.data is not None else _data_folders()
         for folder in folders:
             for path in (folder / source, folder / f"{source}.parquet"):
                 if path.is_file():
                     return path
         tried = " or ".join(map(str, folders))
         raise UsageMistake(f"--source {source}: there is no such file, nor {source}.parquet in {tried}")
-
-    def command(self, name: str, **options: Any) -> str:
-        """Return the command that repeats the run; an option that is None or False was not given."""
-        given: dict[str, Any] = {
-            "workload": self.folder,
-            "subscriptions": self.subscriptions,
-            "messages": self.messages,
-            "source": self.source,
-            "seed": None if self.folder is not None else self.seed,
-            "space": self.space,
-            **options,
-        }
-        words = ["nearcast", "bench", name]
-        for option, value in given.items():
-            if value is None or value is False:
-                continue
-            words.append(f"--{option.replace('_', '-')}")
-            words += [] if value is True else [str(value)]
-        return shlex.join(words)
-
-
-def must_fit(option: str, n: int) -> None:
-    """Refuse more rows than fit."""
-    if n > MOST_ROWS:
-        raise UsageMistake(f"{option} {n}: more than {MOST_ROWS:,} do not fit; ask for fewer")
 
 
 def _filling(window: Window, most: int | None) -> int:

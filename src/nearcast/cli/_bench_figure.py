@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearcast.cli._bench_options import check_scale
-from nearcast.cli._console import Steps, UsageMistake, complain, stdout
+from nearcast.cli._console import StepProgress, UsageMistake, complain, stdout
 
 if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Workload
     from nearcast.bench.figures.figure import Figure
     from nearcast.bench.figures.measurement import Draw
+    from nearcast.cli._bench_arguments import BenchArguments
     from nearcast.cli._bench_data import DataChoice
 
 
@@ -28,23 +29,27 @@ def list_figures(kind: str) -> int:
     return 0
 
 
-def chosen_figure(kind: str, name: str, choice: DataChoice, specs: Sequence[str] | None, scale: float | None) -> Figure:
+def chosen_figure(given: BenchArguments, choice: DataChoice, specs: Sequence[str] | None) -> Figure:
     """Return the figure of a name with the sizes and indexes asked for; a wrong name is answered with all names.
 
     Of its own indexes and data files those that are lacking are left out, with a line.
     """
     from nearcast.bench.figures import figures_of
 
-    known = figures_of(kind)
+    figure = _with_sources(sized_figure(given, figures_of(given.kind)), choice)
+    figure = _without_lacking(given.kind, figure) if specs is None else figure.with_indexes(specs)
+    _must_vary(figure)
+    return figure
+
+
+def sized_figure(given: BenchArguments, known: Mapping[str, Figure]) -> Figure:
+    """Return the known figure that is asked for, with the sizes asked for."""
+    name = str(given.figure)
     if name not in known:
         raise UsageMistake(f"--figure {name}: there is no such figure; choose one of {', '.join(known)}")
     usual = known[name]
-    check_scale(scale, max(choice.subscriptions or usual.subscriptions, usual.window or 0, usual.warm_up or 0))
-    figure = usual.sized(choice.subscriptions, choice.messages, 1.0 if scale is None else scale)
-    figure = _with_sources(figure, choice)
-    figure = _without_lacking(kind, figure) if specs is None else figure.with_indexes(specs)
-    _must_vary(figure)
-    return figure
+    check_scale(given.scale, max(given.subscriptions or usual.subscriptions, usual.window or 0, usual.warm_up or 0))
+    return usual.sized(given.subscriptions, given.messages, 1.0 if given.scale is None else given.scale)
 
 
 def _with_sources(figure: Figure, choice: DataChoice) -> Figure:
@@ -52,7 +57,7 @@ def _with_sources(figure: Figure, choice: DataChoice) -> Figure:
     named = [point for point in figure.points if point.source is not None]
     if not named:
         return figure
-    if choice.source is not None:
+    if choice.given.source is not None:
         return replace(figure, points=[replace(named[0], source=None)])
     lacking = [str(point.source) for point in named if choice.lacks(str(point.source))]
     if lacking:
@@ -109,21 +114,22 @@ def _what_lacks(spec: str, there: set[str]) -> str | None:
 
 
 def draw_figure(
-    figure: Figure, choice: DataChoice, prepare: Callable[[Workload], Workload], out: Path, command: str
+    figure: Figure, choice: DataChoice, prepare: Callable[[Workload], Workload], command: str
 ) -> dict[str, Any]:
     """Measure a figure and write its picture and table; return the report."""
-    from nearcast.bench.figures.measurement import Data
+    from nearcast.bench.figures.measurement import FigureData
     from nearcast.bench.figures.plot import must_be_able_to_draw, write_figure
     from nearcast.bench.report import machine
 
+    out = choice.given.out or Path()
     if not out.is_dir():
         raise UsageMistake(f"--out {out}: there is no such folder; make it first")
     must_be_able_to_draw()
-    with Steps() as steps:
+    with StepProgress() as steps:
         steps.begin("preparing the data")
-        data = Data(
+        data = FigureData(
             _prepared(choice.drawer(), prepare),
-            choice.space,
+            choice.given.space,
             draw_from=lambda source: _prepared(choice.drawer_from(source), prepare),
         )
         rows = list(figure.measure(figure, data, steps.begin))
@@ -138,7 +144,7 @@ def draw_figure(
         about |= {"source": f"{len(names)} data sets", "sources": names, "distribution": "of each its own"}
     about |= {"checked": figure.checked, "command": command}
     report = {"workload": about, "machine": machine(), "results": rows}
-    paths = write_figure(figure, rows, _note(report), out, f"{choice.kind}-{figure.name}")
+    paths = write_figure(figure, rows, _note(report), out, f"{choice.given.bench}-{figure.name}")
     _print(figure, report, paths)
     return report
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli._bench_data import MOST_ROWS
+from nearcast.cli._bench_arguments import MOST_ROWS, BenchArguments
 from nearcast.cli._console import UsageMistake
 
 if TYPE_CHECKING:
@@ -42,18 +42,19 @@ def every_index(kind: str) -> str:
     return ",".join(sorted(names, key=lambda name: (name == "scan", name != DEFAULT_INDEX, name)))
 
 
-def window_of(given: str | None, *, is_figure: bool) -> Window | None:
+def window_of(arguments: BenchArguments) -> Window | None:
     """Return the window that was asked for; that of a figure is a number of messages."""
     from nearcast.errors import InvalidInput
     from nearcast.window import Window
 
+    given = arguments.window
     if given is None:
         return None
     try:
         window = Window.of(given)
     except InvalidInput as error:
         raise UsageMistake(f"--window {given}: {error}") from None
-    if is_figure and window.is_by_time:
+    if arguments.figure is not None and window.is_by_time:
         raise UsageMistake(f"--window {given}: of a --figure give a number of messages; time-window makes a time of it")
     return window
 
@@ -84,10 +85,11 @@ def split_indexes(given: str, kind: str) -> list[str]:
     return specs
 
 
-def reach_of(distance: float | None, share: float | None, usual_share: float | None = None) -> MaxDistance:
+def reach_of(given: BenchArguments, usual_share: float | None = None) -> MaxDistance:
     """Return what is said about `max_distance`, which must be above 0 and finite."""
     from nearcast.bench.data.distances import DEFAULT_SHARE, MaxDistance
 
+    distance, share = given.max_distance, given.max_distance_share
     if distance is not None and share is not None:
         raise UsageMistake("--max-distance and --max-distance-share say the same; give one")
     for option, value in (("--max-distance", distance), ("--max-distance-share", share)):

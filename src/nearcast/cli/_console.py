@@ -40,7 +40,7 @@ def _stop(number: int, _: FrameType | None) -> None:
 
 
 def leave_if_told() -> None:
-    """Raise again what may have been raised where nobody passes it on: in a callback of the compiler, say."""
+    """Raise for a signal that has come; the exception it raised may be lost, in a callback of the compiler, say."""
     for number in _told_to_stop:
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
@@ -63,7 +63,7 @@ def stdout() -> Console:
     return console
 
 
-class Steps:
+class StepProgress:
     """Progress on stderr: a bar on a terminal, else a line now and then; use it in a `with` statement."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Steps:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
             self._bar = Progress(*columns, console=self._console, transient=True)
 
-    def __enter__(self) -> Steps:
+    def __enter__(self) -> StepProgress:
         if self._bar is not None:
             self._bar.start()
         return self

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearcast.cli._console import Steps, UsageMistake, complain
+from nearcast.cli._console import StepProgress, UsageMistake, complain
 from nearcast.errors import InvalidColumns
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nearcast.window import Window
 
 
-class Source:
+class InputFile:
     """A file of subscriptions or messages; `name` is what rejected rows call it."""
 
     def __init__(self, path: Path, name: str, renames: dict[str, str]):
@@ -81,10 +81,10 @@ class Source:
         return total_rows(self.path)
 
 
-def open_sources(subscriptions: Path, messages: Path, maps: list[str]) -> tuple[Source, Source]:
+def open_inputs(subscriptions: Path, messages: Path, maps: list[str]) -> tuple[InputFile, InputFile]:
     """Return both files with the renames that apply to each; a column that neither has is an error."""
     renames = renames_from(maps)
-    both = Source(subscriptions, "subscriptions", renames), Source(messages, "messages", renames)
+    both = InputFile(subscriptions, "subscriptions", renames), InputFile(messages, "messages", renames)
     for new, old in renames.items():
         if not any(old in source.given_columns for source in both):
             there = ", ".join(dict.fromkeys(name for source in both for name in source.given_columns))
@@ -105,11 +105,11 @@ def renames_from(maps: list[str]) -> dict[str, str]:
     return renames
 
 
-def space_of_sources(sources: tuple[Source, Source], given: str | None) -> Space:
+def space_of_inputs(inputs: tuple[InputFile, InputFile], given: str | None) -> Space:
     """Return the space that the columns of both files tell, or the one given."""
     from nearcast.tables import space_of
 
-    return space_of([name for source in sources for name in source.columns], given)
+    return space_of([name for source in inputs for name in source.columns], given)
 
 
 def check_max_distance(given: float | None) -> None:
@@ -137,7 +137,7 @@ def need_window(subscriptions: pa.Table, window: Window | None) -> None:
         raise UsageMistake("there are subscriptions of kind topk; give their window, --window 100000 or --window 2h")
 
 
-def vocabulary_of(path: Path | None, messages: Source, space: Space, steps: Steps) -> Vocabulary:
+def vocabulary_of(path: Path | None, messages: InputFile, space: Space, steps: StepProgress) -> Vocabulary:
     """Return the vocabulary of a file, or else that of all messages, from a pass over them."""
     from nearcast.tables import Rejected, read_messages
     from nearcast.text import Analyzer, Vocabulary

@@ -1,4 +1,4 @@
-"""Rows that were rejected, as commands tell of them."""
+"""Prints rejected rows and warnings on stderr."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 EXIT_REJECTED = 3
 #: Rejected rows shown on stderr when no file is named for them.
 _SHOWN = 10
+_DISTANCES = ("max_distance", "max_distance_m")
 
 
 def show_rejected(rejected: Rejected, how_to_see_all: str) -> None:
@@ -23,6 +24,12 @@ def show_rejected(rejected: Rejected, how_to_see_all: str) -> None:
         complain(f"rejected {row.source} row {row.row}{named}{field}: {row.reason}")
     if len(rejected) > _SHOWN:
         complain(f"and {len(rejected) - _SHOWN:,} more; {how_to_see_all}")
+
+
+def hint_at_max_distance(rejected: Rejected, given: float | None) -> None:
+    """Name the option that would have helped, where subscriptions were rejected for want of a distance."""
+    if given is None and any(row.field in _DISTANCES for row in rejected):
+        complain("--max-distance LENGTH is for subscriptions that give none")
 
 
 def show_warnings(rejected: Rejected) -> None:

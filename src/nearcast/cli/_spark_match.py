@@ -11,22 +11,13 @@ from nearcast.cli._inputs import need_window, vocabulary_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nearcast.cli._console import Steps
-    from nearcast.cli.match import Job
+    from nearcast.cli._console import StepProgress
+    from nearcast.cli.match import MatchJob
     from nearcast.text import Vocabulary
 
 
-def match_on_spark(
-    job: Job,
-    vocabulary: Path | None,
-    out: Path,
-    steps: Steps,
-    *,
-    plan: str,
-    partitions: int | None,
-    master: str | None,
-) -> dict[str, Any]:
-    """Match everything into `out`; return the counts."""
+def match_on_spark(job: MatchJob, steps: StepProgress) -> dict[str, Any]:
+    """Match everything, and write the file of deliveries; return the counts."""
     from nearcast.pipeline.file_match import FileMatch
     from nearcast.pipeline.settings import PipelineSettings
     from nearcast.plans import parse_spec
@@ -35,25 +26,31 @@ def match_on_spark(
     from nearcast.tables import first_topk
     from nearcast.text import Vocabulary
 
+    given, out = job.given, job.given.out
     steps.begin("reading subscriptions", job.subscriptions.total())
     subscriptions = job.subscriptions.table(job.rejected)
     need_window(subscriptions, job.window)
     steps.begin("starting Spark")
-    spark = session(master or f"local[{job.threads},4]")
-    parts = partitions or spark.sparkContext.defaultParallelism
-    parse_spec(plan, parts)
+    spark = session(given.master or f"local[{given.threads},4]")
+    partitions = given.partitions or spark.sparkContext.defaultParallelism
+    parse_spec(given.plan, partitions)
     settings = PipelineSettings(
-        job.space, index=job.index, window=job.window, max_distance=job.max_distance, plan=plan, partitions=parts
+        job.space,
+        index=given.index,
+        window=job.window,
+        max_distance=given.max_distance,
+        plan=given.plan,
+        partitions=partitions,
     )
-    given = None if vocabulary is None else Vocabulary.from_parquet(vocabulary)
+    words = None if given.vocabulary is None else Vocabulary.from_parquet(given.vocabulary)
     with tempfile.TemporaryDirectory(prefix=".nearcast-", dir=out.resolve().parent) as folder:
         run = FileMatch(settings, SparkRunner(spark), Path(folder), steps.begin)
         if job.window is not None and first_topk(subscriptions) is not None:
-            return {**_in_order(job, run, subscriptions, given, out, steps), "index": job.index}
-        return {**_in_pieces(job, run, subscriptions, given, out), "index": job.index}
+            return {**_in_order(job, run, subscriptions, words, out, steps), "index": given.index}
+        return {**_in_pieces(job, run, subscriptions, words, out), "index": given.index}
 
 
-def _in_pieces(job: Job, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path) -> dict[str, Any]:
+def _in_pieces(job: MatchJob, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path) -> dict[str, Any]:
     from nearcast.pipeline.file_match import put_together
 
     messages = job.messages.batches(job.rejected)
@@ -63,7 +60,7 @@ def _in_pieces(job: Job, run: Any, subscriptions: pa.Table, given: Vocabulary | 
 
 
 def _in_order(
-    job: Job, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path, steps: Steps
+    job: MatchJob, run: Any, subscriptions: pa.Table, given: Vocabulary | None, out: Path, steps: StepProgress
 ) -> dict[str, Any]:
     from nearcast.files import DeliveryWriter
 

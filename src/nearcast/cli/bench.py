@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearcast.cli._bench_arguments import BenchArguments
 from nearcast.cli._bench_data import (
     DataChoice,
     DataOption,
@@ -29,12 +30,16 @@ from nearcast.cli._bench_options import (
     window_of,
     write_json,
 )
-from nearcast.cli._console import Steps, UsageMistake, stdout
+from nearcast.cli._console import StepProgress, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 from nearcast.cli.bench_boolean import boolean
 from nearcast.cli.bench_calls import calls
 from nearcast.cli.bench_first_use import first_use
 from nearcast.cli.bench_spark import spark
+
+if TYPE_CHECKING:
+    from nearcast.bench.data.distances import MaxDistance
+    from nearcast.window import Window
 
 SIMILAR_MESSAGES, TOPK_MESSAGES = 1_000, 2_000
 SIMILAR_INDEXES = "trigger,stamp,scan"
@@ -81,47 +86,35 @@ def similar(
     out: OutOption = None,
 ) -> int:
     """Time similarity matching: index, hub, and with --churn matching under change; or draw a --figure."""
-    from nearcast.bench.report import print_report
-    from nearcast.bench.run import run_similar
-
+    given = BenchArguments("similar", "similar", **locals())
     if figure == "list":
         return list_figures("similar")
     check_json(json_file)
-    reach = reach_of(max_distance, max_distance_share)
-    choice = DataChoice("similar", SIMILAR_MESSAGES, workload, subscriptions, messages, source, data, seed, space)
-    specs = None if indexes is None and figure is not None else split_indexes(indexes or SIMILAR_INDEXES, "similar")
-    command = choice.command(
-        "similar",
-        indexes=specs and ",".join(specs),
-        max_distance=max_distance,
-        max_distance_share=max_distance_share,
-        churn=churn,
-        figure=figure,
-        scale=scale,
-        out=out,
-    )
+    reach = reach_of(given)
+    given, specs = _with_indexes(given, SIMILAR_INDEXES)
+    _check_figure(given)
+    choice = DataChoice(given, SIMILAR_MESSAGES)
     if figure is not None:
-        if workload is not None or churn:
-            raise UsageMistake("a --figure makes its own data and has no churn; leave out --workload and --churn")
-        chosen = chosen_figure("similar", figure, choice, specs, scale)
-        report = draw_figure(chosen, choice, reach.applied, out or Path(), command)
+        report = draw_figure(chosen_figure(given, choice, specs), choice, reach.applied, given.command())
     else:
-        if scale is not None or out is not None:
-            raise UsageMistake("--scale and --out are for a --figure; --figure list shows them")
-        with Steps() as steps:
-            steps.begin("preparing the workload")
-            report = run_similar(
-                choice.workload(),
-                specs or [],
-                max_distance=reach,
-                space=space,
-                command=command,
-                churn=churn,
-                say=steps.begin,
-            )
-        print_report(report, stdout())
+        report = _time_similar(choice, specs or [], reach)
     write_json(report, json_file)
     return 0
+
+
+def _time_similar(choice: DataChoice, specs: list[str], reach: MaxDistance) -> dict[str, Any]:
+    """Time the indexes on one workload; print and return the report."""
+    from nearcast.bench.report import print_report
+    from nearcast.bench.request import BenchRequest
+    from nearcast.bench.run import run_similar
+
+    given = choice.given
+    request = BenchRequest(specs, space=given.space, command=given.command(), churn=given.churn, max_distance=reach)
+    with StepProgress() as steps:
+        steps.begin("preparing the workload")
+        report = run_similar(choice.workload(), request, steps.begin)
+    print_report(report, stdout())
+    return report
 
 
 @app.command("topk")
@@ -171,53 +164,67 @@ def topk(
     out: OutOption = None,
 ) -> int:
     """Time arrivals in a full window over top-k subscriptions, searches included; or draw a --figure."""
-    from nearcast.bench.report import print_topk_report
-    from nearcast.bench.topk import run_topk
-
+    given = BenchArguments("topk", "topk", **locals())
     if figure == "list":
         return list_figures("topk")
     check_json(json_file)
-    reach = reach_of(max_distance, max_distance_share, usual_share=1.0)
-    length = window_of(window, is_figure=figure is not None)
-    choice = DataChoice("topk", TOPK_MESSAGES, workload, subscriptions, messages, source, data, seed, space)
-    specs = None if indexes is None and figure is not None else split_indexes(indexes or every_index("topk"), "topk")
-    command = choice.command(
-        "topk",
-        window=window,
-        warm_up=warm_up,
-        indexes=specs and ",".join(specs),
-        max_distance=max_distance,
-        max_distance_share=max_distance_share,
-        figure=figure,
-        scale=scale,
-        out=out,
-    )
+    reach = reach_of(given, usual_share=1.0)
+    length = window_of(given)
+    given, specs = _with_indexes(given, every_index("topk"))
+    _check_figure(given)
+    choice = DataChoice(given, TOPK_MESSAGES)
     if figure is not None:
-        if workload is not None:
-            raise UsageMistake("a --figure makes its own data; leave out --workload")
-        chosen = chosen_figure("topk", figure, choice, specs, scale)
+        chosen = chosen_figure(given, choice, specs)
         chosen = chosen.with_window(None if length is None else length.count, warm_up)
-        report = draw_figure(chosen, choice, reach.applied, out or Path(), command)
+        report = draw_figure(chosen, choice, reach.applied, given.command())
     else:
-        if scale is not None or out is not None:
-            raise UsageMistake("--scale and --out are for a --figure; --figure list shows them")
-        with Steps() as steps:
-            steps.begin("preparing the workload")
-            made, length = choice.stream(length, warm_up)
-            report = run_topk(
-                made,
-                specs or [],
-                max_distance=reach,
-                window=length,
-                n_measured=choice.n_measured,
-                n_warm_up=warm_up,
-                space=space,
-                command=command,
-                say=steps.begin,
-            )
-        print_topk_report(report, stdout())
+        report = _time_topk(choice, specs or [], reach, length)
     write_json(report, json_file)
     return 0
+
+
+def _time_topk(choice: DataChoice, specs: list[str], reach: MaxDistance, length: Window | None) -> dict[str, Any]:
+    """Time the indexes on one stream; print and return the report."""
+    from nearcast.bench.report import print_topk_report
+    from nearcast.bench.request import BenchRequest
+    from nearcast.bench.topk import run_topk
+
+    given = choice.given
+    with StepProgress() as steps:
+        steps.begin("preparing the workload")
+        made, length = choice.stream(length, given.warm_up)
+        request = BenchRequest(
+            specs,
+            space=given.space,
+            command=given.command(),
+            max_distance=reach,
+            window=length,
+            n_measured=choice.n_measured,
+            n_warm_up=given.warm_up,
+        )
+        report = run_topk(made, request, steps.begin)
+    print_topk_report(report, stdout())
+    return report
+
+
+def _with_indexes(given: BenchArguments, usual: str) -> tuple[BenchArguments, list[str] | None]:
+    """Return the arguments with all indexes that are measured, and these as a list; None for those of a figure."""
+    if given.indexes is None and given.figure is not None:
+        return given, None
+    specs = split_indexes(given.indexes or usual, given.kind)
+    return replace(given, indexes=",".join(specs)), specs
+
+
+def _check_figure(given: BenchArguments) -> None:
+    """Refuse options that do not go together with a figure, or without one."""
+    if given.figure is None:
+        if given.scale is not None or given.out is not None:
+            raise UsageMistake("--scale and --out are for a --figure; --figure list shows them")
+    elif given.kind == "topk":
+        if given.workload is not None:
+            raise UsageMistake("a --figure makes its own data; leave out --workload")
+    elif given.workload is not None or given.churn:
+        raise UsageMistake("a --figure makes its own data and has no churn; leave out --workload and --churn")
 
 
 app.command("boolean")(boolean)

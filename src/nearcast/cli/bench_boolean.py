@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearcast.cli._bench_arguments import BenchArguments, must_fit
 from nearcast.cli._bench_data import (
     DataChoice,
     DataOption,
@@ -14,7 +16,6 @@ from nearcast.cli._bench_data import (
     SourceOption,
     SubscriptionsOption,
     WorkloadOption,
-    must_fit,
 )
 from nearcast.cli._bench_figure import chosen_figure, draw_figure, list_figures
 from nearcast.cli._bench_options import (
@@ -27,7 +28,7 @@ from nearcast.cli._bench_options import (
     split_indexes,
     write_json,
 )
-from nearcast.cli._console import Steps, UsageMistake, stdout
+from nearcast.cli._console import StepProgress, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 
 if TYPE_CHECKING:
@@ -35,13 +36,6 @@ if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Workload
 
 MESSAGES, INDEXES, LIMIT_S = 5_000, "trigger,scan", 60.0
-
-
-class BooleanChoice(DataChoice):
-    """The data of boolean subscriptions, in files named after the command."""
-
-    def _asked(self, subscriptions: int, messages: int) -> dict[str, Any]:
-        return {**super()._asked(subscriptions, messages), "kind": "within"}
 
 
 def boolean(
@@ -90,97 +84,81 @@ def boolean(
     out: OutOption = None,
 ) -> int:
     """Time boolean matching: index, hub, and with --churn matching under change; or --sizes, or draw a --figure."""
+    given = BenchArguments("boolean", "within", **locals())
     if figure == "list":
         return list_figures("within")
     check_json(json_file)
-    choice = BooleanChoice("boolean", MESSAGES, workload, subscriptions, messages, source, data, seed, space)
-    given: dict[str, Any] = {
-        "indexes": indexes,
-        "region_area": region_area,
-        "churn": churn,
-        "sizes": sizes,
-        "limit_s": limit_s,
-        "figure": figure,
-        "scale": scale,
-        "out": out,
-    }
-    _check_together(choice, given)
+    _check_together(given)
     if figure is not None:
+        choice = DataChoice(given, MESSAGES)
         specs = None if indexes is None else split_indexes(indexes, "within")
-        chosen = chosen_figure("within", figure, choice, specs, scale)
-        command = choice.command("boolean", **given)
-        report = draw_figure(chosen, choice, lambda drawn: drawn, out or Path(), command)
+        report = draw_figure(chosen_figure(given, choice, specs), choice, lambda drawn: drawn, given.command())
     else:
-        given["indexes"] = indexes or (INDEXES if sizes is None else every_index("within"))
-        report = _run(choice, split_indexes(given["indexes"], "within"), given)
+        given = replace(given, indexes=indexes or (INDEXES if sizes is None else every_index("within")))
+        report = _run(DataChoice(given, MESSAGES))
     write_json(report, json_file)
     return 0
 
 
-def _check_together(choice: DataChoice, given: dict[str, Any]) -> None:
+def _check_together(given: BenchArguments) -> None:
     """Refuse options that do not go together."""
-    if given["figure"] is not None:
-        if choice.folder is not None or given["churn"]:
+    if given.figure is not None:
+        if given.workload is not None or given.churn:
             raise UsageMistake("a --figure makes its own data and has no churn; leave out --workload and --churn")
-        if given["sizes"] is not None or given["region_area"] is not None:
+        if given.sizes is not None or given.region_area is not None:
             raise UsageMistake("a --figure has its own sizes and regions; leave out --sizes and --region-area")
-    elif given["scale"] is not None or given["out"] is not None:
+    elif given.scale is not None or given.out is not None:
         raise UsageMistake("--scale and --out are for a --figure; --figure list shows them")
-    if given["sizes"] is not None and (choice.subscriptions is not None or given["churn"]):
+    if given.sizes is not None and (given.subscriptions is not None or given.churn):
         raise UsageMistake(
             "--sizes says how many subscriptions and has no churn; leave out --subscriptions and --churn"
         )
-    if given["limit_s"] is not None:
-        if given["sizes"] is None:
+    if given.limit_s is not None:
+        if given.sizes is None:
             raise UsageMistake("--limit-s is for --sizes")
-        if not 0 < given["limit_s"] < float("inf"):
-            raise UsageMistake(f"--limit-s {given['limit_s']}: give a number above 0")
-    if given["region_area"] is not None and choice.folder is not None:
+        if not 0 < given.limit_s < float("inf"):
+            raise UsageMistake(f"--limit-s {given.limit_s}: give a number above 0")
+    if given.region_area is not None and given.workload is not None:
         raise UsageMistake("--workload is a whole workload; leave out --region-area")
 
 
-def _run(choice: DataChoice, specs: list[str], given: dict[str, Any]) -> dict[str, Any]:
+def _run(choice: DataChoice) -> dict[str, Any]:
     """Time the indexes on one workload, or on the first rows of it; print and return the report."""
     from nearcast.bench.report import print_report, print_sizes
+    from nearcast.bench.request import BenchRequest
     from nearcast.bench.run import run_boolean
     from nearcast.bench.sizes import run_sizes
 
-    recipe = _recipe(given["region_area"])
-    sizes = None if given["sizes"] is None else _sizes(given["sizes"])
-    command = choice.command("boolean", **given)
-    with Steps() as steps:
+    given = choice.given
+    specs = split_indexes(given.indexes or "", "within")
+    recipe = _recipe(given.region_area)
+    request = BenchRequest(
+        specs,
+        space=given.space,
+        command=given.command(),
+        churn=given.churn,
+        sizes=[] if given.sizes is None else _sizes(given.sizes),
+        limit_s=given.limit_s or LIMIT_S,
+    )
+    with StepProgress() as steps:
         steps.begin("preparing the workload")
-        if sizes is None:
-            report = run_boolean(
-                choice.workload(recipe),
-                specs,
-                space=choice.space,
-                command=command,
-                churn=given["churn"],
-                say=steps.begin,
-            )
+        if request.sizes:
+            report = run_sizes(_of_sizes(choice, recipe, request.sizes), request, steps.begin)
         else:
-            report = run_sizes(
-                _of_sizes(choice, recipe, sizes),
-                sizes,
-                specs,
-                limit_s=given["limit_s"] or LIMIT_S,
-                space=choice.space,
-                command=command,
-                say=steps.begin,
-            )
-    (print_report if sizes is None else print_sizes)(report, stdout())
+            report = run_boolean(choice.workload(recipe), request, steps.begin)
+    (print_sizes if request.sizes else print_report)(report, stdout())
     return report
 
 
-def _of_sizes(choice: DataChoice, recipe: Recipe, sizes: list[int]) -> Workload:
+def _of_sizes(choice: DataChoice, recipe: Recipe, sizes: Sequence[int]) -> Workload:
     """Return a workload with as many subscriptions as the largest size."""
-    if choice.folder is None:
-        return choice.drawer()(recipe, sizes[-1], choice.messages or choice.usual_messages)
+    folder = choice.given.workload
+    if folder is None:
+        return choice.drawer()(recipe, sizes[-1], choice.n_measured)
     opened = choice.workload()
     if opened.subscriptions.num_rows < sizes[-1]:
         raise UsageMistake(
-            f"--sizes {sizes[-1]}: {choice.folder} has {opened.subscriptions.num_rows} subscriptions; ask for no more"
+            f"--sizes {sizes[-1]}: {folder} has {opened.subscriptions.num_rows} subscriptions; ask for no more"
         )
     return opened
 

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from nearcast.cli._bench_options import JsonFileOption, check_json, write_json
-from nearcast.cli._console import Steps, stdout
+from nearcast.cli._console import StepProgress, stdout
 from nearcast.cli._options import SeedOption
 
 
@@ -23,7 +23,7 @@ def calls(
 
     check_json(json_file)
     command = f"nearcast bench calls --subscriptions {subscriptions} --calls {number} --seed {seed}"
-    with Steps() as steps:
+    with StepProgress() as steps:
         steps.begin("calling a hub")
         report = run_calls(subscriptions, number, seed=seed, command=command)
     table = Table("call", "CPU µs")

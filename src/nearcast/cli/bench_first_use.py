@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nearcast.cli._bench_options import JsonFileOption, check_json, write_json
-from nearcast.cli._console import Steps
+from nearcast.cli._console import StepProgress
 
 
 def first_use(
@@ -18,7 +18,7 @@ def first_use(
     from nearcast.bench.first_use import lines_of, measure
 
     check_json(json_file)
-    with Steps() as steps:
+    with StepProgress() as steps:
         report = measure(repeats, steps.begin)
     typer.echo("\n".join(lines_of(report)))
     write_json(report, json_file)

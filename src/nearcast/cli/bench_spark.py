@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import tempfile
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from nearcast.cli._bench_arguments import BenchArguments
 from nearcast.cli._bench_data import (
     DataChoice,
     DataOption,
@@ -19,40 +21,40 @@ from nearcast.cli._bench_data import (
     SubscriptionsOption,
     WorkloadOption,
 )
-from nearcast.cli._bench_figure import draw_figure
-from nearcast.cli._bench_options import check_json, check_scale, write_json
-from nearcast.cli._console import Steps, UsageMistake, stdout
+from nearcast.cli._bench_figure import draw_figure, sized_figure
+from nearcast.cli._bench_options import check_json, write_json
+from nearcast.cli._console import StepProgress, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 
 if TYPE_CHECKING:
     from nearcast.bench.data.distances import MaxDistance
-    from nearcast.bench.figures.figure import Figure
-    from nearcast.bench.spark.data import Prepared
+    from nearcast.bench.request import BenchRequest
+    from nearcast.bench.spark.data import StreamWorkload
     from nearcast.window import Window
 
 MESSAGES, TOPK_MESSAGES, BATCH, TOPK_BATCH = 200_000, 10_000, 50_000, 1_000
 _LOCAL = re.compile(r"local\[(\d+|\*)(,\d+)?\]")
 
 
-class Kind(StrEnum):
+class StreamFiles(NamedTuple):
+    """How messages arrive: so many a batch, in so many files."""
+
+    batch: int
+    per_batch: int
+
+
+class StreamKind(StrEnum):
     """Kinds of subscription that the stream is timed with."""
 
     WITHIN = "within"
     TOPK = "topk"
 
 
-class SparkChoice(DataChoice):
-    """The data of a figure: top-k subscriptions, in files named after Spark."""
-
-    def _asked(self, subscriptions: int, messages: int) -> dict[str, Any]:
-        return {**super()._asked(subscriptions, messages), "kind": "topk"}
-
-
 def spark(
     workload: WorkloadOption = None,
     subscriptions: SubscriptionsOption = None,
     messages: MessagesOption = None,
-    kind: Annotated[Kind, typer.Option(help="Of all subscriptions.")] = Kind.WITHIN,
+    kind: Annotated[StreamKind, typer.Option(help="Of all subscriptions.")] = StreamKind.WITHIN,
     batch: Annotated[
         int | None, typer.Option(min=1, help=f"Messages a batch; {BATCH:,} unless given, {TOPK_BATCH:,} for topk.")
     ] = None,
@@ -95,43 +97,64 @@ def spark(
     ] = None,
 ) -> int:
     """Time the stream beside the local engine on the same files, answers compared; or draw a --figure; or --soak."""
-    from nearcast.bench.data.distances import MaxDistance
-    from nearcast.plans import parse_spec
-
+    given = BenchArguments("spark", **{**locals(), "kind": kind.value})
     if figure == "list":
         return _list_figures()
     check_json(json_file)
-    slots = _slots(master)
-    parts = partitions or slots
-    parse_spec(plan, parts)
-    kinds = {"kind": kind.value, "batch": batch, "files": files, "window": window, "warm_up": warm_up}
-    kinds |= {"plan": plan, "partitions": parts, "no_steps": not with_steps}
-    usual = TOPK_MESSAGES if kind is Kind.TOPK else MESSAGES
-    choice = DataChoice(kind.value, usual, workload, subscriptions, messages, source, data, seed, space)
-    reach = MaxDistance(usual_share=1.0)
-    where = out or Path()
-    if not where.is_dir():
-        raise UsageMistake(f"--out {out}: there is no such folder; make it first")
+    given = _with_partitions(given)
+    _check_together(given)
     if figure is not None:
-        if workload is not None or soak is not None:
-            raise UsageMistake("a --figure makes its own data; leave out --workload and --soak")
-        command = choice.command("spark", figure=figure, scale=scale, out=out)
-        asked = SparkChoice("spark", usual, None, subscriptions, messages, source, data, seed, space)
-        chosen = _figure(figure, subscriptions, messages, scale)
-        report = draw_figure(chosen, asked, reach.applied, where, command)
-    elif scale is not None:
-        raise UsageMistake("--scale is for a --figure; --figure list shows them")
-    elif soak is not None:
-        command = choice.command("spark", **kinds, master=master, soak=soak, out=out)
-        report = _soak(choice, reach, soak, window, plan, parts, master, where, command)
+        report = _draw(given)
     else:
-        if out is not None:
-            raise UsageMistake("--out is for a --figure or a --soak; --json FILE writes the report")
-        command = choice.command("spark", **kinds, master=master)
-        size = batch or (TOPK_BATCH if kind is Kind.TOPK else BATCH)
-        report = _run(choice, reach, (window, warm_up), size, files or slots, plan, parts, master, command, with_steps)
+        choice = DataChoice(given, TOPK_MESSAGES if kind is StreamKind.TOPK else MESSAGES)
+        report = _run(choice) if soak is None else _soak(choice, soak)
     write_json(report, json_file)
     return 0
+
+
+def _with_partitions(given: BenchArguments) -> BenchArguments:
+    """Return the arguments with the number of partitions, one a slot unless given, for which there must be a plan."""
+    from nearcast.plans import parse_spec
+
+    slots = _slots(given.master)
+    partitions = given.partitions or slots
+    parse_spec(given.plan, partitions)
+    return replace(given, partitions=partitions)
+
+
+def _check_together(given: BenchArguments) -> None:
+    """Refuse options that do not go together."""
+    if not (given.out or Path()).is_dir():
+        raise UsageMistake(f"--out {given.out}: there is no such folder; make it first")
+    if given.figure is not None:
+        if given.workload is not None or given.soak is not None:
+            raise UsageMistake("a --figure makes its own data; leave out --workload and --soak")
+    elif given.scale is not None:
+        raise UsageMistake("--scale is for a --figure; --figure list shows them")
+    elif given.soak is None and given.out is not None:
+        raise UsageMistake("--out is for a --figure or a --soak; --json FILE writes the report")
+
+
+def _reach() -> MaxDistance:
+    """Return how far top-k subscriptions reach that do not say it."""
+    from nearcast.bench.data.distances import MaxDistance
+
+    return MaxDistance(usual_share=1.0)
+
+
+def _command(given: BenchArguments, **more: Any) -> str:
+    """Return the command that repeats a run or a soak."""
+    repeated = ("kind", "batch", "files", "window", "warm_up", "plan", "partitions")
+    return given.command(repeated, no_steps=not given.with_steps, master=given.master, **more)
+
+
+def _draw(given: BenchArguments) -> dict[str, Any]:
+    """Measure and draw a figure; all of them are over top-k subscriptions."""
+    from nearcast.bench.spark.figures import FIGURES
+
+    figure = sized_figure(given, {figure.name: figure for figure in FIGURES})
+    choice = DataChoice(replace(given, kind="topk"), TOPK_MESSAGES)
+    return draw_figure(figure, choice, _reach().applied, given.command(("figure", "scale", "out")))
 
 
 def _slots(master: str) -> int:
@@ -156,73 +179,72 @@ def _session(master: str) -> Any:
     return started
 
 
-def _run(
-    choice: DataChoice,
-    reach: MaxDistance,
-    lengths: tuple[str | None, int | None],
-    batch: int,
-    files: int,
-    plan: str,
-    partitions: int,
-    master: str,
-    command: str,
-    with_steps: bool,
-) -> dict[str, Any]:
+def _run(choice: DataChoice) -> dict[str, Any]:
+    """Time the stream beside the local engine; print and return the report."""
     from nearcast.bench.report import machine
+    from nearcast.bench.request import BenchRequest
     from nearcast.bench.spark.comparison import QUESTION, run_spark
     from nearcast.bench.spark.report import print_spark
 
-    with Steps() as steps, tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder:
+    given, slots = choice.given, _slots(choice.given.master)
+    if given.kind != StreamKind.TOPK and (given.window is not None or given.warm_up is not None):
+        raise UsageMistake("--window and --warm-up are for --kind topk")
+    batch = given.batch or (TOPK_BATCH if given.kind == StreamKind.TOPK else BATCH)
+    request = BenchRequest(
+        space=given.space,
+        command=_command(given),
+        max_distance=_reach(),
+        window=_window(given.window),
+        n_measured=choice.n_measured,
+        n_warm_up=given.warm_up,
+        plan=given.plan,
+        partitions=given.partitions or slots,
+        threads=slots,
+        with_steps=given.with_steps,
+    )
+    files = StreamFiles(batch, given.files or slots)
+    with StepProgress() as steps, tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder:
         steps.begin("preparing the workload")
-        given, about = _prepared(choice, reach, lengths, batch, files, Path(folder) / "messages")
-        results = run_spark(
-            given,
-            Path(folder),
-            plan=plan,
-            partitions=partitions,
-            threads=_slots(master),
-            with_steps=with_steps,
-            start=partial(_session, master),
-            say=steps.begin,
-        )
-    settings = {"batch": batch, "files_per_batch": files, "plan": plan, "partitions": partitions, "master": master}
-    about = {"question": QUESTION, **about, **settings, "command": command}
+        workload, about = _prepared(choice, request, files, Path(folder) / "messages")
+        results = run_spark(workload, Path(folder), request, partial(_session, given.master), steps.begin)
+    settings = {"batch": files.batch, "files_per_batch": files.per_batch, "plan": request.plan}
+    settings |= {"partitions": request.partitions, "master": given.master}
+    about = {"question": QUESTION, **about, **settings, "command": request.command}
     report = {"workload": about, "machine": machine(), "results": results}
     print_spark(report, stdout())
     return report
 
 
 def _prepared(
-    choice: DataChoice,
-    reach: MaxDistance,
-    lengths: tuple[str | None, int | None],
-    batch: int,
-    files: int,
-    folder: Path,
-) -> tuple[Prepared, dict[str, Any]]:
-    from nearcast.bench.spark.data import prepared
+    choice: DataChoice, request: BenchRequest, files: StreamFiles, folder: Path
+) -> tuple[StreamWorkload, dict[str, Any]]:
+    """Write the workload as files in a folder; return it, and what there is to tell of it."""
+    from nearcast.bench.spark.data import stream_workload
 
-    window, n_warm_up = lengths
-    if choice.kind != "topk":
-        if window is not None or n_warm_up is not None:
-            raise UsageMistake("--window and --warm-up are for --kind topk")
+    if choice.given.kind != StreamKind.TOPK:
         workload = choice.workload()
-        given = prepared(workload, folder, kind=choice.kind, batch=batch, files_per_batch=files, space=choice.space)
+        given = stream_workload(
+            workload,
+            folder,
+            kind=choice.given.kind,
+            batch=files.batch,
+            files_per_batch=files.per_batch,
+            space=request.space,
+        )
         return given, workload.about | {"window": None}
-    warm_up = n_warm_up or 2 * batch
-    workload, length = choice.stream(_window(window), warm_up)
-    workload = reach.applied(workload)
-    n_before = workload.messages.num_rows - choice.n_measured - warm_up
-    given = prepared(
+    warm_up = request.n_warm_up or 2 * files.batch
+    workload, length = choice.stream(request.window, warm_up)
+    workload = request.max_distance.applied(workload)
+    given = stream_workload(
         workload,
         folder,
         kind="topk",
-        batch=batch,
-        files_per_batch=files,
+        batch=files.batch,
+        files_per_batch=files.per_batch,
         window=length,
-        n_before=n_before,
+        n_before=workload.messages.num_rows - request.n_measured - warm_up,
         n_warm_up=warm_up,
-        space=choice.space,
+        space=request.space,
     )
     return given, workload.about | {"window": str(length)}
 
@@ -250,28 +272,8 @@ def _list_figures() -> int:
     return 0
 
 
-def _figure(name: str, subscriptions: int | None, messages: int | None, scale: float | None) -> Figure:
-    from nearcast.bench.spark.figures import FIGURES
-
-    known = {figure.name: figure for figure in FIGURES}
-    if name not in known:
-        raise UsageMistake(f"--figure {name}: there is no such figure; choose one of {', '.join(known)}")
-    usual = known[name]
-    check_scale(scale, max(subscriptions or usual.subscriptions, usual.window or 0, usual.warm_up or 0))
-    return usual.sized(subscriptions, messages, 1.0 if scale is None else scale)
-
-
-def _soak(
-    choice: DataChoice,
-    reach: MaxDistance,
-    seconds: float,
-    window: str | None,
-    plan: str,
-    partitions: int,
-    master: str,
-    out: Path,
-    command: str,
-) -> dict[str, Any]:
+def _soak(choice: DataChoice, seconds: float) -> dict[str, Any]:
+    """Let messages and changes arrive for some time; draw how much memory that takes and return the report."""
     from nearcast.bench.figures.plot import must_be_able_to_draw
     from nearcast.bench.report import machine
     from nearcast.bench.spark.soak import Soak, draw_soak, summary
@@ -279,19 +281,22 @@ def _soak(
     if not 1 <= seconds < float("inf"):
         raise UsageMistake(f"--soak {seconds}: give seconds, 1 or more")
     must_be_able_to_draw()
-    length = _window(window)
-    if choice.kind == "topk" and length is None:
+    given, is_topk = choice.given, choice.given.kind == StreamKind.TOPK
+    length = _window(given.window)
+    if is_topk and length is None:
         length = _window("10000")
-    workload = reach.applied(choice.workload()) if choice.kind == "topk" else choice.workload()
-    with Steps() as steps, tempfile.TemporaryDirectory(prefix="nearcast-soak-") as folder:
+    workload = _reach().applied(choice.workload()) if is_topk else choice.workload()
+    with StepProgress() as steps, tempfile.TemporaryDirectory(prefix="nearcast-soak-") as folder:
         steps.begin("starting Spark")
-        spark = _session(master)
-        soak = Soak(workload, Path(folder), length, choice.space)
-        rows = soak.run(spark, seconds, plan=plan, partitions=partitions, say=steps.begin)
+        spark = _session(given.master)
+        soak = Soak(workload, Path(folder), length, given.space)
+        partitions = given.partitions or _slots(given.master)
+        rows = soak.run(spark, seconds, plan=given.plan, partitions=partitions, say=steps.begin)
     found = summary(rows)
-    about = {"question": "Does the memory of a stream stay as it is?", **workload.about, "command": command}
+    about = {"question": "Does the memory of a stream stay as it is?", **workload.about}
+    about["command"] = _command(given, soak=seconds, out=given.out)
     report = {"workload": about, "machine": machine(), "results": found, "samples": rows}
-    paths = draw_soak(rows, report, out)
+    paths = draw_soak(rows, report, given.out or Path())
     for line in (f"Soak of {seconds:,.0f} s: {found['verdict']}", f"Written: {', '.join(map(str, paths))}"):
         typer.echo(line)
     return report

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli._console import Steps, UsageMistake
-from nearcast.cli._inputs import Source, check_max_distance, renames_from, vocabulary_of
+from nearcast.cli._console import StepProgress, UsageMistake
+from nearcast.cli._inputs import InputFile, check_max_distance, renames_from, vocabulary_of
 from nearcast.cli._options import (
     JsonOption,
     MapOption,
@@ -52,11 +52,11 @@ def estimate(
     if messages_per_day is not None and not 0 <= messages_per_day < float("inf"):
         raise UsageMistake(f"--messages-per-day is {messages_per_day}; expected a finite number, 0 or more")
     renames = renames_from(maps or [])
-    sample = Source(messages, "messages", renames)
+    sample = InputFile(messages, "messages", renames)
     asked, columns = _asked(subscription, subscriptions, renames)
     where = _space([*sample.columns, *columns], space)
     lines = Rejected()
-    with Steps() as steps:
+    with StepProgress() as steps:
         hub = Hub(where, max_distance=max_distance)
         hub.use_vocabulary(vocabulary_of(vocabulary, sample, where, steps))
         steps.begin("reading the sample", sample.total())
@@ -70,7 +70,7 @@ def estimate(
 def _asked(given: str, file: Path | None, renames: dict[str, str]) -> tuple[Any, list[str]]:
     """Return the subscription, a dict or a table of one row, and its columns."""
     if file is not None:
-        source = Source(file, "subscriptions", renames)
+        source = InputFile(file, "subscriptions", renames)
         return source.row_of(given), source.columns
     try:
         value = json.loads(given)
@@ -90,4 +90,4 @@ def _space(columns: list[str], given: str | None) -> Space:
     try:
         return space_of(columns, given)
     except InvalidColumns as error:
-        raise InvalidColumns(f"sample and subscription: {error}", field=error.field) from None
+        raise InvalidColumns(f"sample and subscription: {error}", field=error.field, remedy=error.remedy) from None

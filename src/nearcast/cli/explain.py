@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearcast.cli._console import Steps
+from nearcast.cli._console import StepProgress
 from nearcast.cli._inputs import (
-    Source,
+    InputFile,
     check_max_distance,
     need_window,
-    open_sources,
-    space_of_sources,
+    open_inputs,
+    space_of_inputs,
     vocabulary_of,
     window_of,
 )
@@ -64,31 +64,31 @@ def explain(
     from nearcast.text.words import WordTable
 
     check_max_distance(max_distance)
-    sources = open_sources(subscriptions, messages, maps or [])
-    hub = Hub(space_of_sources(sources, space), max_distance=max_distance, window=window_of(window))
+    inputs = open_inputs(subscriptions, messages, maps or [])
+    hub = Hub(space_of_inputs(inputs, space), max_distance=max_distance, window=window_of(window))
     rejected = Rejected()
-    asked = sources[0].row_of(subscription)
+    asked = inputs[0].row_of(subscription)
     need_window(asked, hub.window)
     named = read_subscriptions(
         asked, hub.space, WordTable(), Analyzer(), max_distance=max_distance, strict=strict, rejected=rejected
     )
-    posted = _message(sources[1].row_of(message), hub.space, rejected, strict=strict)
+    posted = _message(inputs[1].row_of(message), hub.space, rejected, strict=strict)
     show_warnings(rejected)
     for row in rejected:
         raise InvalidColumns(f"{row.source} row {row.row} cannot be used: {row.field}: {row.reason}", field=row.field)
     if vocabulary is not None or named.kind[0] != WITHIN:
         # A score depends on what words weigh, so they are weighed as `match` does.
-        with Steps() as steps:
-            hub.use_vocabulary(vocabulary_of(vocabulary, sources[1], hub.space, steps))
+        with StepProgress() as steps:
+            hub.use_vocabulary(vocabulary_of(vocabulary, inputs[1], hub.space, steps))
     hub.subscribe_many(asked)
     if named.kind[0] == TOPK:
-        _publish_until(hub, sources[1], message)
+        _publish_until(hub, inputs[1], message)
     explanation = hub.explain(posted, named.ids[0].as_py())
     typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))
     return 0
 
 
-def _publish_until(hub: Hub, messages: Source, wanted: str) -> None:
+def _publish_until(hub: Hub, messages: InputFile, wanted: str) -> None:
     """Publish what stands in the file before the first message with that id."""
     import pyarrow as pa
     import pyarrow.compute as pc

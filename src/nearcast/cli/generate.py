@@ -12,7 +12,7 @@ from nearcast.cli._console import UsageMistake
 from nearcast.cli._options import SeedOption, SpaceName
 
 
-class Kind(StrEnum):
+class WorkloadKind(StrEnum):
     """What the subscriptions ask for."""
 
     WITHIN = "within"
@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 def generate(
     out: Annotated[Path, typer.Argument(help="Folder for subscriptions.parquet and messages.parquet.")],
-    kind: Annotated[Kind, typer.Option(help="Kind of all subscriptions.")] = Kind.WITHIN,
+    kind: Annotated[WorkloadKind, typer.Option(help="Kind of all subscriptions.")] = WorkloadKind.WITHIN,
     subscriptions: Annotated[int, typer.Option(min=1, help="How many subscriptions.")] = 100_000,
     messages: Annotated[int, typer.Option(min=1, help="How many messages.")] = 20_000,
     seed: SeedOption = 1,

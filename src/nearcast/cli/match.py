@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli._console import Steps, UsageMistake
+from nearcast.cli._console import StepProgress, UsageMistake
 from nearcast.cli._inputs import (
-    Source,
+    InputFile,
     check_max_distance,
     need_window,
-    open_sources,
-    space_of_sources,
+    open_inputs,
+    space_of_inputs,
     vocabulary_of,
     window_of,
 )
@@ -33,7 +33,7 @@ from nearcast.cli._options import (
     VocabularyOption,
     WindowOption,
 )
-from nearcast.cli._rejected import EXIT_REJECTED, show_rejected, show_warnings
+from nearcast.cli._rejected import EXIT_REJECTED, hint_at_max_distance, show_rejected, show_warnings
 from nearcast.cli._spark_match import match_on_spark
 from nearcast.errors import InvalidColumns
 
@@ -79,75 +79,115 @@ def match(
 
     Subscriptions of kind topk need --window; what enters their best k is a +, what leaves it a -.
     """
-    from nearcast.files import DeliveryWriter
-    from nearcast.tables import Rejected
-
+    given = MatchArguments(**locals())
     began = time.perf_counter()
-    _check_outputs(out, rejected, (subscriptions, messages, vocabulary))
-    _check_index(index)
-    check_max_distance(max_distance)
-    if strict and engine is EngineName.SPARK:
-        raise UsageMistake("--strict is for --engine local; without it Spark tells of such columns as well")
-    sources = open_sources(subscriptions, messages, maps or [])
-    where = space_of_sources(sources, space)
-    job = Job(*sources, where, index, threads, max_distance, window_of(window), Rejected(), strict)
-    with ExitStack() as outputs:
-        # Both files are opened before the work and put in place after it: no half of an answer is left behind.
-        refused = None if rejected is None else outputs.enter_context(DeliveryWriter(rejected))
-        with Steps() as steps:
-            if engine is EngineName.SPARK:
-                counts = match_on_spark(job, vocabulary, out, steps, plan=plan, partitions=partitions, master=master)
-            else:
-                writer = outputs.enter_context(DeliveryWriter(out))
-                counts = job.run(vocabulary, writer, steps)
-        if refused is not None:
-            refused.write(job.rejected.to_table())
-    summary = counts | {"rejected": len(job.rejected), "seconds": round(time.perf_counter() - began, 3)}
+    _check(given)
+    job = MatchJob.of(given)
+    summary = _carry_out(job)
+    summary |= {"rejected": len(job.rejected), "seconds": round(time.perf_counter() - began, 3)}
     keys = ("messages", "subscriptions", "deliveries", "rejected", "seconds", "index", "vocabulary_version")
     typer.echo(json.dumps({key: summary[key] for key in keys}) if as_json else _sentence(summary, out))
     if rejected is None:
         show_rejected(job.rejected, "--rejected FILE writes them all")
     else:
         show_warnings(job.rejected)
+    hint_at_max_distance(job.rejected, max_distance)
     return EXIT_REJECTED if len(job.rejected) else 0
 
 
 @dataclass(frozen=True)
-class Job:
-    """What is to be matched, and the rows that were left out of it."""
+class MatchArguments:
+    """What the command was given, named as its parameters."""
 
-    subscriptions: Source
-    messages: Source
+    subscriptions: Path
+    messages: Path
+    out: Path
+    space: str | None = None
+    index: str = "trigger"
+    threads: int = 1
+    engine: EngineName = EngineName.LOCAL
+    plan: str = "trigger"
+    partitions: int | None = None
+    master: str | None = None
+    vocabulary: Path | None = None
+    max_distance: float | None = None
+    window: str | None = None
+    maps: list[str] | None = None
+    rejected: Path | None = None
+    strict: bool = False
+    as_json: bool = False
+
+
+def _check(given: MatchArguments) -> None:
+    """Refuse, before files are read, what could not be carried out."""
+    _check_outputs(given)
+    _check_index(given.index)
+    check_max_distance(given.max_distance)
+    if given.strict and given.engine is EngineName.SPARK:
+        raise UsageMistake("--strict is for --engine local; without it Spark tells of such columns as well")
+
+
+def _carry_out(job: MatchJob) -> dict[str, Any]:
+    """Match everything and write both files; return the counts."""
+    from nearcast.files import DeliveryWriter
+
+    given = job.given
+    with ExitStack() as outputs:
+        # Both files are opened before the work and put in place after it: no half of an answer is left behind.
+        refused = None if given.rejected is None else outputs.enter_context(DeliveryWriter(given.rejected))
+        with StepProgress() as steps:
+            if given.engine is EngineName.SPARK:
+                counts = match_on_spark(job, steps)
+            else:
+                writer = outputs.enter_context(DeliveryWriter(given.out))
+                counts = job.run(writer, steps)
+        if refused is not None:
+            refused.write(job.rejected.to_table())
+    return counts
+
+
+@dataclass(frozen=True)
+class MatchJob:
+    """Two files that are matched as the arguments say, and the rows that were left out."""
+
+    given: MatchArguments
+    subscriptions: InputFile
+    messages: InputFile
     space: Space
-    index: str
-    threads: int
-    max_distance: float | None
     window: Window | None
     rejected: Rejected
-    strict: bool = False
 
-    def run(self, vocabulary: Path | None, out: DeliveryWriter, steps: Steps) -> dict[str, Any]:
+    @classmethod
+    def of(cls, given: MatchArguments) -> MatchJob:
+        """Return the job of checked arguments; both files are opened."""
+        from nearcast.tables import Rejected
+
+        inputs = open_inputs(given.subscriptions, given.messages, given.maps or [])
+        return cls(given, *inputs, space_of_inputs(inputs, given.space), window_of(given.window), Rejected())
+
+    def run(self, out: DeliveryWriter, steps: StepProgress) -> dict[str, Any]:
         """Match everything into `out`; return the counts."""
         from nearcast.hub import Hub
 
+        given = self.given
         steps.begin("reading subscriptions", self.subscriptions.total())
         subscriptions = self.subscriptions.table(self.rejected)
         need_window(subscriptions, self.window)
-        words = vocabulary_of(vocabulary, self.messages, self.space, steps)
-        hub = Hub(self.space, index=self.index, vocabulary=words, max_distance=self.max_distance, window=self.window)
+        words = vocabulary_of(given.vocabulary, self.messages, self.space, steps)
+        hub = Hub(self.space, index=given.index, vocabulary=words, max_distance=given.max_distance, window=self.window)
         steps.begin("storing subscriptions", subscriptions.num_rows)
-        self.rejected.extend(hub.subscribe_many(subscriptions, strict=self.strict))
+        self.rejected.extend(hub.subscribe_many(subscriptions, strict=given.strict))
         deliveries = self._publish(hub, out, steps)
         stats = hub.stats()
         return {
             "messages": stats["published"],
             "subscriptions": stats["subscriptions"],
             "deliveries": deliveries,
-            "index": self.index,
+            "index": given.index,
             "vocabulary_version": stats["vocabulary_version"],
         }
 
-    def _publish(self, hub: Hub, out: DeliveryWriter, steps: Steps) -> int:
+    def _publish(self, hub: Hub, out: DeliveryWriter, steps: StepProgress) -> int:
         """Write what all messages deliver; return how many deliveries that were."""
         steps.begin("matching messages", self.messages.total())
         count, done = 0, 0
@@ -155,7 +195,7 @@ class Job:
             first = 0
             while first < batch.num_rows:
                 piece = batch.slice(first, _portion(done, count))
-                deliveries = hub.publish_many(piece, threads=self.threads, strict=self.strict)
+                deliveries = hub.publish_many(piece, threads=self.given.threads, strict=self.given.strict)
                 self.rejected.extend(deliveries.rejected)
                 for table in deliveries.tables():
                     out.write(table)
@@ -171,12 +211,13 @@ def _portion(messages: int, deliveries: int) -> int:
     return max(1, min(_LARGEST_PORTION, _MOST_DELIVERIES * messages // max(deliveries, 1)))
 
 
-def _check_outputs(out: Path, rejected: Path | None, inputs: tuple[Path | None, ...]) -> None:
+def _check_outputs(given: MatchArguments) -> None:
     """Refuse, before any work is done, outputs that could not be written or would overwrite an input."""
     from nearcast.files import DeliveryWriter
 
+    inputs = (given.subscriptions, given.messages, given.vocabulary)
     read = {path.resolve() for path in inputs if path is not None}
-    for option, path in (("--out", out), ("--rejected", rejected)):
+    for option, path in (("--out", given.out), ("--rejected", given.rejected)):
         if path is None:
             continue
         try:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli._console import Steps, complain
+from nearcast.cli._console import StepProgress, complain
 from nearcast.cli._inputs import check_max_distance, renames_from, window_of
 from nearcast.cli._options import JsonOption, MapOption, MaxDistanceOption, SpaceOption, WindowOption
 from nearcast.cli._rejected import EXIT_REJECTED
@@ -58,7 +58,7 @@ def prepare(
         names += rename_known(first, renames).column_names
     where = space_of(names, None if space is None else space.value)
     words = None if vocabulary is None else Vocabulary.from_parquet(vocabulary)
-    with Steps() as steps:
+    with StepProgress() as steps:
         steps.begin("starting Spark")
         spark = session(master)
         parts = partitions or spark.sparkContext.defaultParallelism

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import time
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,15 @@ import typer
 
 from nearcast.cli._console import UsageMistake, complain, leave_if_told, stderr
 from nearcast.cli._inputs import check_max_distance, need_window, renames_from, window_of
-from nearcast.cli._options import JsonOption, MapOption, MaxDistanceOption, SpaceOption, StrictOption, WindowOption
+from nearcast.cli._options import (
+    JsonOption,
+    MapOption,
+    MaxDistanceOption,
+    SpaceName,
+    SpaceOption,
+    StrictOption,
+    WindowOption,
+)
 from nearcast.cli._rejected import EXIT_REJECTED, show_rejected
 
 if TYPE_CHECKING:
@@ -104,52 +113,100 @@ def stream(
     Ctrl-C ends it after the batch under way. Rejected rows are in the folder _rejected of the output or, if that is no
     folder, of the checkpoint.
     """
-    check_max_distance(max_distance)
-    chosen = window_of(window)
-    every = _every(trigger)
-    ahead = _max_ahead(max_ahead)
-    table: pa.Table | Path = subscriptions
-    if not (subscriptions / "prepared.json").is_file():
-        table = _table(subscriptions, renames_from(maps or []), strict=strict)
-        need_window(table, chosen)
+    given = StreamArguments(**locals())
+    first = _subscriptions(given)
     _check_folders(messages, changes)
-    show = _Live(as_json=as_json)
-    from nearcast.spark.session import session
-    from nearcast.spark.stream import stream as start
-
+    show = _BatchDisplay(as_json=as_json)
     with show:
         show.say("starting Spark")
-        running = start(
-            messages,
-            table,
-            out=out,
-            checkpoint=checkpoint,
-            changes=changes,
-            window=chosen,
-            window_mode=window_mode.value,
-            plan=plan,
-            partitions=partitions,
-            trigger=every,
-            clock=None if clock is None else clock.value,
-            max_ahead=ahead,
-            vocabulary=_vocabulary(vocabulary),
-            space=None if space is None else space.value,
-            max_distance=max_distance,
-            index=index,
-            renames=renames_from(maps or []),
-            sample=_sample(messages),
-            once=once,
-            at_once=at_once,
-            rebalance_above=rebalance_above,
-            spark=session(master),
-            on_batch=show.add,
-        )
+        running = _start(given, first, show)
         show.say("waiting for messages")
         _until_stopped(running)
     is_folder = "://" not in out and out != "console"
     show_rejected(running.rejected, f"they are in {out if is_folder else checkpoint}/_rejected")
     typer.echo(show.summary(out))
     return EXIT_REJECTED if show.rejected + len(running.rejected) else 0
+
+
+@dataclass(frozen=True)
+class StreamArguments:
+    """What the command was given, named as its parameters; its texts are checked when it is made."""
+
+    subscriptions: Path
+    messages: str
+    out: str
+    checkpoint: str
+    changes: str | None
+    window: str | None
+    window_mode: WindowModeName
+    plan: str
+    partitions: int | None
+    trigger: str
+    clock: ClockName | None
+    max_ahead: str | None
+    vocabulary: Path | None
+    space: SpaceName | None
+    max_distance: float | None
+    maps: list[str] | None
+    index: str
+    at_once: int | None
+    rebalance_above: float | None
+    master: str | None
+    once: bool
+    strict: bool
+    as_json: bool
+
+    def __post_init__(self) -> None:
+        check_max_distance(self.max_distance)
+        window_of(self.window)
+        _every(self.trigger)
+        _check_max_ahead(self.max_ahead)
+
+    @property
+    def renames(self) -> dict[str, str]:
+        """Return the columns that are used under another name: {new: old}."""
+        return renames_from(self.maps or [])
+
+
+def _subscriptions(given: StreamArguments) -> pa.Table | Path:
+    """Return the subscriptions that the stream begins with: those of a file, or the folder that was prepared."""
+    if (given.subscriptions / "prepared.json").is_file():
+        return given.subscriptions
+    table = _table(given.subscriptions, given.renames, strict=given.strict)
+    need_window(table, window_of(given.window))
+    return table
+
+
+def _start(given: StreamArguments, subscriptions: pa.Table | Path, show: _BatchDisplay) -> Stream:
+    """Start Spark and the stream."""
+    from nearcast.spark.session import session
+    from nearcast.spark.stream import stream as start
+
+    return start(
+        given.messages,
+        subscriptions,
+        out=given.out,
+        checkpoint=given.checkpoint,
+        changes=given.changes,
+        window=window_of(given.window),
+        window_mode=given.window_mode.value,
+        plan=given.plan,
+        partitions=given.partitions,
+        trigger=_every(given.trigger),
+        clock=None if given.clock is None else given.clock.value,
+        max_ahead=given.max_ahead,
+        vocabulary=_vocabulary(given.vocabulary),
+        space=None if given.space is None else given.space.value,
+        max_distance=given.max_distance,
+        index=given.index,
+        renames=given.renames,
+        sample=_sample(given.messages),
+        once=given.once,
+        at_once=given.at_once,
+        rebalance_above=given.rebalance_above,
+        spark=session(given.master),
+        on_batch=show.add,
+    )
 
 
 def _until_stopped(running: Stream) -> None:
@@ -165,14 +222,15 @@ def _until_stopped(running: Stream) -> None:
 
 
 def _every(trigger: str) -> str:
+    """Return how often a batch begins, as Spark spells it; a usage mistake if that is no time."""
     found = _TRIGGER.fullmatch(trigger)
     if found is None:
         raise UsageMistake(f"--trigger is {trigger!r}; expected a time like 500ms, 1s, 2m")
     return f"{found[1]} {_UNITS[found[2]]}"
 
 
-def _max_ahead(given: str | None) -> str | None:
-    """Return the option as it was given; a usage mistake if it is no stretch of time."""
+def _check_max_ahead(given: str | None) -> None:
+    """Refuse what is no stretch of time."""
     from nearcast.errors import InvalidInput
     from nearcast.tables.time_limits import MaxAhead
 
@@ -180,7 +238,6 @@ def _max_ahead(given: str | None) -> str | None:
         MaxAhead.of(given)
     except InvalidInput as error:
         raise UsageMistake(f"--{str(error).replace('_', '-', 1)}") from None
-    return given
 
 
 def _table(path: Path, renames: dict[str, str], *, strict: bool) -> pa.Table:
@@ -230,7 +287,7 @@ def _sample(messages: str) -> pa.Table | None:
     return None
 
 
-class _Live:
+class _BatchDisplay:
     """The last batches as a table on a terminal, else a line for each."""
 
     def __init__(self, *, as_json: bool):
@@ -242,7 +299,7 @@ class _Live:
         self.messages = self.deliveries = self.rejected = self.batches = 0
         self._began = time.perf_counter()
 
-    def __enter__(self) -> _Live:
+    def __enter__(self) -> _BatchDisplay:
         if self._console.is_terminal and not self._as_json:
             from rich.live import Live
 

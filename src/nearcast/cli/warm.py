@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli._console import Steps, UsageMistake
+from nearcast.cli._console import StepProgress, UsageMistake
 
 
 def warm(
@@ -29,7 +29,7 @@ def warm(
         raise UsageMistake("nothing is kept: NEARCAST_CACHE=0 or NUMBA_DISABLE_JIT=1 is set; unset it and try again")
     chosen, began, compiled = _chosen(indexes), time.monotonic(), 0
 
-    with Steps() as steps:
+    with StepProgress() as steps:
 
         def tell(name: str | None, _: float) -> None:
             nonlocal compiled

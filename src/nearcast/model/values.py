@@ -33,7 +33,7 @@ _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\
 
 
 class _Value:
-    """A repr that can be typed in again and leaves out what was not given."""
+    """Base of all values: a repr that can be typed in again and leaves out what was not given."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""One column of a table at a time, as the flat array that is wanted, whatever Arrow type it came in.
+"""Reads columns of an Arrow table, of whatever type, into flat arrays: ids, text, numbers, times, lists of words.
 
 A wrong type is an error of the whole table (`InvalidColumns`), a wrong value a fault of its row. Files without types
 mark their columns instead: cells of CSV are text, mixed values of JSON are JSON text; there a wrong type, too, is a
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast.columns import NO_TIME
-from nearcast.errors import InvalidColumns
+from nearcast.errors import InvalidColumns, Remedy
 from nearcast.geo.shapes import shorten
 from nearcast.nesting import is_encodable
 from nearcast.tables.names import CELLS, CSV_CELLS, JSON_CELLS, ROW_COLUMN
@@ -80,8 +80,9 @@ class TableRows:
         """Return the error that says which columns are missing and which there are."""
         there = ", ".join(name for name in self.table.column_names if not name.startswith("nearcast.")) or "none"
         return InvalidColumns(
-            f"{self.source}: there is no column {wanted}; there are: {there}; use --map {field}=NAME for another name",
+            f"{self.source}: there is no column {wanted}; there are: {there}; rename one",
             field=field,
+            remedy=Remedy.NAME_COLUMN,
         )
 
     def taken(self, which: Rows, names: Iterable[str]) -> pa.Table:
@@ -92,7 +93,7 @@ class TableRows:
         return pa.table(columns, pa.schema(fields)) if fields else pa.table({})
 
     def part(self, which: Rows, names: Iterable[str]) -> "TableRows":
-        """Return the named columns of these rows, ascending, with the faults they have; later ones stay apart."""
+        """Return these rows, ascending, with the named columns and their faults; faults noted later are not shared."""
         part = TableRows(self.taken(which, names), self.source, 0)
         part.numbers = self.numbers[which]
         part.faults.is_bad[:] = self.faults.is_bad[which]
@@ -107,7 +108,7 @@ class TableRows:
         return plain(self.table[name])
 
     def cells(self, name: str) -> bytes | None:
-        """Return what the cells of a column without a type are, None where it has a type."""
+        """Return how the cells of an untyped column are written, as CSV or JSON text; None if it has an Arrow type."""
         return (self.table.schema.field(name).metadata or {}).get(CELLS)
 
     def wrong_type(self, name: str, expected: str) -> InvalidColumns:
@@ -322,7 +323,7 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _rebuilt(
     column: pa.ChunkedArray, kind: pa.DataType, parts: Callable[[pa.Array], tuple[pa.Array, pa.Array]]
 ) -> pa.ChunkedArray:
-    """Return a column that is made of values and the place of each row among them; Arrow decodes not all types."""
+    """Decode a column stored as values and the position of each row among them; Arrow does not decode all types."""
     chunks = []
     for chunk in column.chunks:
         values, places = parts(chunk)
@@ -404,7 +405,7 @@ def microseconds(text: str) -> int:
 
 
 def without_nulls(value: Any) -> Any:
-    """Return a nested value as it was before Arrow gave every struct the fields of all others."""
+    """Return a nested value without the null fields that Arrow adds to make all structs of a column alike."""
     if isinstance(value, Mapping):
         return {name: without_nulls(each) for name, each in value.items() if each is not None}
     return [without_nulls(each) for each in value] if isinstance(value, list) else value

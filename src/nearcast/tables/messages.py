@@ -1,4 +1,4 @@
-"""From a table of messages to the columns an index reads."""
+"""Reads a table of messages into the columns an index reads."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.columns import Messages
-from nearcast.errors import InvalidColumns, InvalidMessage
+from nearcast.errors import InvalidColumns, InvalidMessage, Remedy
 from nearcast.geo.space import Space
 from nearcast.model.places import check_place, place_from
 from nearcast.tables.cells import Floats, TableRows, as_mask
@@ -87,8 +87,9 @@ def _check_columns(rows: TableRows, space: Space) -> None:
     if foreign:
         raise InvalidColumns(
             f"{rows.source}: column {foreign[0]} does not belong to the {space.kind}, which has {place[0]}, {place[1]};"
-            f" choose the other space or rename it, --map NAME={foreign[0]}",
+            " choose the other space or rename it",
             field=foreign[0],
+            remedy=Remedy.RENAME_COLUMN,
         )
     rows.require("id", *(() if rows.has(GEOMETRY_COLUMN) else place[:2]))
     if not (rows.has("text") or rows.has("terms")) and len(rows):

@@ -1,4 +1,4 @@
-"""From a table of moves to the places subscriptions go to."""
+"""Reads a table of moves into the new places of subscriptions."""
 
 from dataclasses import dataclass
 

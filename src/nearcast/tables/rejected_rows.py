@@ -95,7 +95,7 @@ def one_line(error: InvalidInput) -> str:
 
 
 class Faults:
-    """The first fault of each row of one table, from one check after the other."""
+    """The first fault of each row of a table, collected while its columns are checked one after the other."""
 
     def __init__(self, n: int):
         self.is_bad: Mask = np.zeros(n, np.bool_)

@@ -1,4 +1,4 @@
-"""From a table of subscriptions to the request texts of its rows: what they said that columns do not hold."""
+"""Makes the request texts of subscriptions: what their rows said that the columns of an index do not hold."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,8 @@ _BYTES = pa.large_binary()
 def within_texts(rows: TableRows, queries: pa.ChunkedArray, regions: Regions, is_empty: Mask, space: Space) -> pa.Array:
     """Return the texts of boolean subscriptions; `is_empty` tells which queries contradict themselves.
 
-    An index need not know where such a one is, and holds polygons cut at the dateline: these rows say their region.
+    The texts of these rows hold the region, which an index need not store. So do the texts of rows with a polygon over
+    the dateline, which an index stores in two parts.
     """
     texts = _plain(queries)
     others = {row: regions.shape_of(row) for row in np.flatnonzero(is_empty & ~rows.faults.is_bad).tolist()}
@@ -51,7 +52,7 @@ def scored_texts(queries: pa.ChunkedArray, lists: tuple[np.ndarray, pa.ChunkedAr
 def _with_marks(
     queries: pa.ChunkedArray, start: np.ndarray, words: pa.ChunkedArray, has_distance: Mask
 ) -> dict[int, RequestText]:
-    """Return the texts of rows in whose words the marks themselves occur."""
+    """Return the texts of rows whose words contain a mark, which the short form could not tell apart."""
     marks = f"[{TERMS_MARK}{TERM_MARK}]"
     in_words = np.flatnonzero(as_mask(pc.match_substring_regex(words, marks)))
     rows = {*(np.searchsorted(start, in_words, side="right") - 1).tolist()}

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +53,7 @@ _FIELDS = (
 )
 _UNKNOWN_FUNCTION = 255
 #: Why a row of kind `topk` is refused.
-NO_WINDOW = "a top-k subscription needs a window; give one to the hub, Hub(window=...), or to the command, --window"
+NO_WINDOW = "a top-k subscription needs a window; give one to the hub, Hub(window=...)"
 _NO_WORD = "the query has no word; a top-k request needs one"
 #: Finds every query that `Similar` refuses, and some that it takes.
 _MAYBE_OPERATORS = r'\b(AND|OR|NOT)\b|["“”„]'
@@ -113,34 +113,41 @@ def _scoring_of(value: Similar | TopK, distance: float) -> ScoreParameters:
     return ScoreParameters(text_weight, np.array([value.threshold]), max_distance, similarity)
 
 
-def read_scored(
-    rows: TableRows,
-    kind: int,
-    space: Space,
-    words: WordTable,
-    analyzer: Analyzer,
-    max_distance: float | None,
-    keep_texts: bool = False,
-) -> Subscriptions:
+class SubscriptionReading(NamedTuple):
+    """What the readers of all kinds of subscriptions need beside the rows.
+
+    Words of queries are added to `words`. `max_distance` is that of scored rows that give none. With `keep_texts` rows
+    get their request texts.
+    """
+
+    space: Space
+    words: WordTable
+    analyzer: Analyzer
+    max_distance: float | None
+    keep_texts: bool
+
+
+def read_scored(rows: TableRows, kind: int, reading: SubscriptionReading) -> Subscriptions:
     """Return a table of subscriptions that are all of one scored kind as columns of the same rows.
 
     What is wrong with a row is noted among the faults of `rows`; such a row stays in its place and means nothing.
     """
+    space = reading.space
     place, is_placed = _places(rows, space)
     read = _scoring if kind == SIMILAR else _topk_scoring
-    scoring, is_scored = read(rows, space, usual_distance(space, max_distance))
+    scoring, is_scored = read(rows, space, usual_distance(space, reading.max_distance))
     queries, is_plain = _plain_texts(rows)
     lists = rows.lists("terms")
     _refuse_by_value(rows, kind, np.flatnonzero(~(is_placed & is_scored & is_plain)), space)
     rows.faults.add_where(np.isnan(scoring.max_distance), distance_name(space), _no_distance(space))
-    term_start, terms = _term_sets(rows, queries, lists, words, analyzer)
+    term_start, terms = _term_sets(rows, queries, lists, reading.words, reading.analyzer)
     _refuse_wordless(rows, kind, np.diff(term_start) == 0, scoring)
     n = len(rows)
     form = np.where(rows.faults.is_bad, ANYWHERE, BOX)
     regions, _ = Regions.from_arrays(space, form, np.hstack([place, place]))
     kinds = np.full(n, kind, np.uint8)
     found = Subscriptions.of(np.arange(n + 1), term_start, terms, regions, kind=kinds, scoring=scoring)
-    if not keep_texts:
+    if not reading.keep_texts:
         return found
     _, has_distance = rows.numbers_of(distance_name(space))
     return replace(found, texts=scored_texts(queries, lists, has_distance))
@@ -164,14 +171,14 @@ def distance_name(space: Space) -> str:
 
 def _no_distance(space: Space) -> str:
     name = distance_name(space)
-    return f"{name} is not given and the hub has none; give it here, or to the hub (--max-distance)"
+    return f"{name} is not given and the hub has none; give it here, or to the hub as max_distance"
 
 
 # --- what the model says ----------------------------------------------------------------------------------------
 
 
 def _refuse_by_value(rows: TableRows, kind: int, which: Rows, space: Space) -> None:
-    """Make values of these scored rows and note what is wrong with them."""
+    """Make a `Similar` or `TopK` of each of these rows, and note what it is refused for."""
     which = which[~rows.faults.is_bad[which]]
     if not len(which):
         return

@@ -1,11 +1,11 @@
-"""The columns of a table as a whole: their names, and what they tell."""
+"""Names of columns: renaming them, and the space, earth or plane, that they tell."""
 
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.errors import InvalidColumns
+from nearcast.errors import InvalidColumns, Remedy
 from nearcast.geo.space import Space
 from nearcast.tables.cells import plain
 from nearcast.tables.names import EARTH_NAMES, PLANE_NAMES
@@ -30,7 +30,9 @@ def rename(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
     for field, column in zip(table.schema, table.columns, strict=True):
         for name in new_names.get(field.name, [field.name]):
             if any(name == other.name for other in fields):
-                raise InvalidColumns(f"two columns would be called {name}; rename one of them, --map NAME={name}")
+                raise InvalidColumns(
+                    f"two columns would be called {name}; rename one of them", field=name, remedy=Remedy.RENAME_COLUMN
+                )
             fields.append(field.with_name(name))
             columns.append(column)
     return pa.table(columns, pa.schema(fields, table.schema.metadata)) if fields else table
@@ -62,12 +64,15 @@ def space_of(columns: Iterable[str], given: str | None = None) -> Space:
         raise InvalidColumns(f"space is {given!r}; expected earth or plane", field="space")
     if earth and plane:
         raise InvalidColumns(
-            f"column {earth[0]} tells the earth and column {plane[0]} a plane; rename one, --map NAME={plane[0]}",
+            f"column {earth[0]} tells the earth and column {plane[0]} a plane; rename one",
             field=plane[0],
+            remedy=Remedy.RENAME_COLUMN,
         )
     if not (earth or plane or given):
         there = ", ".join(name for name in names if not name.startswith("nearcast.")) or "none"
-        raise InvalidColumns(f"the columns do not tell the space ({there}); use --space earth or --space plane")
+        raise InvalidColumns(
+            f"the columns do not tell the space ({there}); give the space, earth or plane", remedy=Remedy.GIVE_SPACE
+        )
     told = "earth" if earth else "plane" if plane else given
     if given is not None and given != told:
         raise InvalidColumns(f"column {(earth or plane)[0]} tells the {told}, but the space is given as {given}")

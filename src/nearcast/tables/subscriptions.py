@@ -1,4 +1,4 @@
-"""From a table of subscriptions to the columns an index stores."""
+"""Reads a table of subscriptions into the columns an index stores."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast.columns import KIND_NAMES, NO_TIME, SIMILAR, TOPK, WITHIN, Subscriptions
-from nearcast.errors import InvalidColumns, InvalidQuery
+from nearcast.errors import InvalidColumns, InvalidQuery, Remedy
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
 from nearcast.geo.shapes import shorten
 from nearcast.geo.space import Space
@@ -40,7 +40,13 @@ from nearcast.tables.names import (
 )
 from nearcast.tables.rejected_rows import Mask, Rejected, one_line
 from nearcast.tables.requests import within_texts
-from nearcast.tables.scored_rows import NO_WINDOW, read_scored, subscription_names, without_bad
+from nearcast.tables.scored_rows import (
+    NO_WINDOW,
+    SubscriptionReading,
+    read_scored,
+    subscription_names,
+    without_bad,
+)
 from nearcast.tables.time_limits import why_expired
 from nearcast.text import Analyzer
 from nearcast.text.words import WordTable
@@ -88,12 +94,7 @@ def read_subscriptions(
     rows.faults.add_where(is_over, "expires", lambda row: why_expired(int(expires[row]), now))
     if not has_window:
         rows.faults.add_where(kind == TOPK, "kind", NO_WINDOW)
-    readers: list[tuple[Mask, _Reader]] = [
-        (~np.isin(kind, (SIMILAR, TOPK)), lambda part: _read_within(part, space, words, analyzer, keep_texts)),
-        (kind == SIMILAR, lambda part: read_scored(part, SIMILAR, space, words, analyzer, max_distance, keep_texts)),
-        (kind == TOPK, lambda part: read_scored(part, TOPK, space, words, analyzer, max_distance, keep_texts)),
-    ]
-    found = _read_parts(rows, readers, subscription_names(space))
+    found = _read_kinds(rows, kind, SubscriptionReading(space, words, analyzer, max_distance, keep_texts))
     if not may_repeat:
         _refuse_repeated(rows, ids)
     rows.report(rejected, ids)
@@ -102,33 +103,38 @@ def read_subscriptions(
     return found if good is None else found.take(good)
 
 
-def _read_parts(rows: TableRows, readers: list[tuple[Mask, _Reader]], names: tuple[str, ...]) -> Subscriptions:
-    """Return the columns of all rows, each read by the one reader whose mask it is in."""
+def _read_kinds(rows: TableRows, kind: np.ndarray, reading: SubscriptionReading) -> Subscriptions:
+    """Return the columns of all rows, each read by the reader of its kind."""
+    readers: list[tuple[Mask, _Reader]] = [
+        (~np.isin(kind, (SIMILAR, TOPK)), lambda part: _read_within(part, reading)),
+        (kind == SIMILAR, lambda part: read_scored(part, SIMILAR, reading)),
+        (kind == TOPK, lambda part: read_scored(part, TOPK, reading)),
+    ]
     for mask, read in readers:
         if mask.all():
             return read(rows)
     places, parts = [], []
     for mask, read in readers:
         which = np.flatnonzero(mask)
-        part = rows.part(which, names)
+        part = rows.part(which, subscription_names(reading.space))
         parts.append(read(part))
         places.append(which)
         rows.faults.add_part(part.faults, which)
     return Subscriptions.concat(parts).take(np.argsort(np.concatenate(places)))
 
 
-def _read_within(
-    rows: TableRows, space: Space, words: WordTable, analyzer: Analyzer, keep_texts: bool
-) -> Subscriptions:
-    """Return the columns of boolean subscriptions; bad rows stay in their place and mean nothing."""
+def _read_within(rows: TableRows, reading: SubscriptionReading) -> Subscriptions:
+    """Return the columns of boolean subscriptions; a bad row keeps its place, and its values mean nothing."""
     queries = _queries(rows)
-    regions, is_bounded = read_regions(rows, space)
+    regions, is_bounded = read_regions(rows, reading.space)
     is_bad = rows.faults.is_bad
-    compiled = compile_queries(without_bad(queries, is_bad), words, analyzer=analyzer, has_region=is_bounded | is_bad)
+    compiled = compile_queries(
+        without_bad(queries, is_bad), reading.words, analyzer=reading.analyzer, has_region=is_bounded | is_bad
+    )
     for row, error in compiled.errors:
         rows.faults.add(row, "query", one_line(error))
     is_empty = np.diff(compiled.clause_start) == 0
-    texts = within_texts(rows, queries, regions, is_empty, space) if keep_texts else None
+    texts = within_texts(rows, queries, regions, is_empty, reading.space) if reading.keep_texts else None
     found = Subscriptions.of(compiled.clause_start, compiled.code_start, compiled.code, regions)
     return replace(found, texts=texts)
 
@@ -140,8 +146,9 @@ def check_columns(rows: TableRows, space: Space) -> None:
     if foreign:
         raise InvalidColumns(
             f"{rows.source}: column {foreign[0]} does not belong to the {space.kind};"
-            f" choose the other space or rename it, --map NAME={foreign[0]}",
+            " choose the other space or rename it",
             field=foreign[0],
+            remedy=Remedy.RENAME_COLUMN,
         )
     rows.require("id")
 
@@ -239,7 +246,7 @@ def _enter(
     values: Floats,
     begun: np.ndarray,
 ) -> None:
-    """Write the rows that use a form of numbers into the columns `kind` and `values`."""
+    """Enter the regions given in one form, a box or a circle, into the arrays `kind` and `values`."""
     used = np.logical_or.reduce([there for _, there in columns])
     begun += used
     kind[used] = code

@@ -107,7 +107,7 @@ def _made(
     rejected: Rejected,
     error: type[InvalidInput],
 ) -> tuple[list[Any], list[int]]:
-    """Return the good ones of the values, made and checked, and their numbers."""
+    """Return the messages or subscriptions made of values, and the number of each; the other values are rejected."""
     found: list[Any] = []
     numbers: list[int] = []
     for number, value in enumerate(values, first_row):

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 from nearcast.bench.data.places import Floats
 from nearcast.bench.data.recipe import Recipe
-from nearcast.bench.data.word_lists import Rows, WordLists
+from nearcast.bench.data.word_lists import Rows, WordColumn
 from nearcast.tables.names import EARTH_PLACE, PLANE_PLACE
 
 
 def message_table(
-    lists: WordLists, places: Floats, half: Floats | None, names: tuple[str, str], times: Rows | None = None
+    lists: WordColumn, places: Floats, half: Floats | None, names: tuple[str, str], times: Rows | None = None
 ) -> pa.Table:
     """Return messages at points, or in rectangles that reach `half` to each side of them."""
     columns: dict[str, Any] = {"id": _numbered("m", len(places)), "terms": lists.to_arrow()}
@@ -39,7 +39,7 @@ def boolean_table(queries: pa.Array, places: Floats, half: Floats, names: tuple[
 
 
 def scored_table(
-    kind: str, rng: np.random.Generator, asked: WordLists, places: Floats, names: tuple[str, str], recipe: Recipe
+    kind: str, rng: np.random.Generator, asked: WordColumn, places: Floats, names: tuple[str, str], recipe: Recipe
 ) -> pa.Table:
     """Return similar or top-k subscriptions, with what the recipe draws for them."""
     n = len(places)

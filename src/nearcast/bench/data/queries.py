@@ -9,19 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.bench.data.word_lists import Count, WordLists
+from nearcast.bench.data.word_lists import Count, WordColumn
 
 #: How many of a hundred conjunctions among alternatives exclude a word.
 NOT_PER_CENT = 10
 
 
-def conjunctions(lists: WordLists) -> pa.Array:
+def conjunctions(lists: WordColumn) -> pa.Array:
     """Return for each row the query for all of its words."""
     return pc.binary_join(lists.to_arrow(), " AND ")
 
 
 def alternatives(
-    rng: np.random.Generator, asked: WordLists, further: Callable[[int], WordLists], count: Count
+    rng: np.random.Generator, asked: WordColumn, further: Callable[[int], WordColumn], count: Count
 ) -> pa.Array:
     """Return for each row a query for all of its words, or all of those of another row, `count` of them together.
 
@@ -38,7 +38,7 @@ def alternatives(
     return pc.binary_join(pa.ListArray.from_arrays(pa.array(start), grouped), " OR ")
 
 
-def mixed(rng: np.random.Generator, asked: WordLists) -> pa.Array:
+def mixed(rng: np.random.Generator, asked: WordColumn) -> pa.Array:
     """Return for each row a query like (a OR b) AND (c AND d), as the AP-Tree paper makes them of a row of words.
 
     The words fall into two groups somewhere; AND or OR is drawn for each group and for what is between them. A row of
@@ -57,12 +57,12 @@ def mixed(rng: np.random.Generator, asked: WordLists) -> pa.Array:
     return pc.if_else(pa.array(count > 1), both, conjunctions(asked))
 
 
-def _stacked(a: WordLists, b: WordLists) -> WordLists:
+def _stacked(a: WordColumn, b: WordColumn) -> WordColumn:
     """Return the rows of both, which have the same vocabulary."""
-    return WordLists(np.concatenate([a.start, b.start[1:] + a.start[-1]]), np.concatenate([a.terms, b.terms]), a.words)
+    return WordColumn(np.concatenate([a.start, b.start[1:] + a.start[-1]]), np.concatenate([a.terms, b.terms]), a.words)
 
 
-def _with_not(rng: np.random.Generator, lists: WordLists, further: Callable[[int], WordLists]) -> pa.Array:
+def _with_not(rng: np.random.Generator, lists: WordColumn, further: Callable[[int], WordColumn]) -> pa.Array:
     """Return the conjunctions of the rows, some of them with a word to exclude."""
     n = len(lists.start) - 1
     rows = np.flatnonzero(rng.random(n) * 100 < NOT_PER_CENT)

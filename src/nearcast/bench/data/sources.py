@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.bench.data.word_lists import Rows, WordLists, distinct
+from nearcast.bench.data.word_lists import Rows, WordColumn, distinct
 from nearcast.columns import NO_TIME
 from nearcast.errors import InvalidColumns
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from nearcast.tables.cells import TableRows
 
 
-class Source(NamedTuple):
+class DataFile(NamedTuple):
     """The rows of a data file that have words and a place; `names` are the columns of the place.
 
     `times` are microseconds, NO_TIME where there is none.
     """
 
     name: str
-    lists: WordLists
+    lists: WordColumn
     places: Floats
     names: tuple[str, str]
     times: Rows
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> DataFile:
     """Return what can be drawn from a file with the columns `text` and `lon`, `lat` or `x`, `y`.
 
     Times come from `time` or `ts`, if there is one of them.
@@ -55,7 +55,7 @@ def read_source(path: Path) -> Source:
     row = np.repeat(np.arange(len(at)), np.diff(start))
     lists = distinct(row, np.concatenate(terms), len(at), table.words())
     usable = np.flatnonzero((np.diff(lists.start) > 0) & np.isfinite(at).all(axis=1))
-    return Source(path.name, lists.take(usable), at[usable], names, np.concatenate(times)[usable])
+    return DataFile(path.name, lists.take(usable), at[usable], names, np.concatenate(times)[usable])
 
 
 def _numbers(rows: TableRows, name: str) -> Floats:

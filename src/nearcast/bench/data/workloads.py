@@ -30,11 +30,11 @@ from nearcast.bench.data.places import (
 )
 from nearcast.bench.data.queries import alternatives, conjunctions, mixed
 from nearcast.bench.data.recipe import Recipe
-from nearcast.bench.data.sources import Source, read_source
+from nearcast.bench.data.sources import DataFile, read_source
 from nearcast.bench.data.word_lists import (
     Count,
     Rows,
-    WordLists,
+    WordColumn,
     counted_zipf_lists,
     first_words,
     merged_rows,
@@ -108,7 +108,7 @@ def generated(
     else:
         asked = _generated_words(of_subscriptions, subscriptions, words, recipe.subscription_words, SUBSCRIPTION_WORDS)
     half = places.half_sides(of_subscriptions, at)
-    drawn = _Drawn(of_subscriptions, asked, at, half, extent, names)
+    drawn = _DrawnSubscriptions(of_subscriptions, asked, at, half, extent, names)
     more = _generator(seed, _MORE_WORDS)
     table = _subscription_table(
         kind,
@@ -121,7 +121,7 @@ def generated(
 
 
 def drawn_from(
-    source: str | os.PathLike[str] | Source,
+    source: str | os.PathLike[str] | DataFile,
     *,
     kind: str = "within",
     subscriptions: int,
@@ -136,7 +136,7 @@ def drawn_from(
     take in those of further rows. Messages in order of time are the latest rows.
     """
     _check_counts(kind, subscriptions, messages)
-    source = source if isinstance(source, Source) else read_source(Path(source))
+    source = source if isinstance(source, DataFile) else read_source(Path(source))
     name, lists, places, names, times = source
     rng = _generator(seed, _FROM_FILE)
     rows_each = 1 if recipe.message_words is None else _rows_for(lists, recipe.message_words)
@@ -165,7 +165,7 @@ def drawn_from(
     table = _subscription_table(
         kind,
         seed,
-        _Drawn(rng, asked, at, half, extent, names),
+        _DrawnSubscriptions(rng, asked, at, half, extent, names),
         recipe,
         lambda n: some_words(more, lists.take(more.choice(pool, n)), count),
     )
@@ -239,16 +239,18 @@ def _word(rank: int) -> str:
     return "".join(syllables)
 
 
-def _generated_words(rng: np.random.Generator, n: int, words: pa.Array, given: Count | None, usual: Count) -> WordLists:
+def _generated_words(
+    rng: np.random.Generator, n: int, words: pa.Array, given: Count | None, usual: Count
+) -> WordColumn:
     return zipf_lists(rng, n, words, usual) if given is None else counted_zipf_lists(rng, n, words, given)
 
 
-def _common_first(lists: WordLists) -> pa.Array:
+def _common_first(lists: WordColumn) -> pa.Array:
     """Return the words, those of the most rows first."""
     return lists.words.take(pa.array(np.argsort(-np.bincount(lists.terms, minlength=len(lists.words)), kind="stable")))
 
 
-def _rows_for(lists: WordLists, count: Count) -> int:
+def _rows_for(lists: WordColumn, count: Count) -> int:
     """Return how many rows have enough words for one message, nearly always: twice as many as on the average."""
     return max(1, round(2 * count[1] * (len(lists.start) - 1) / len(lists.terms)))
 
@@ -265,7 +267,7 @@ def _generated_times(rng: np.random.Generator, n: int) -> Rows:
     return _FIRST_TIME + np.cumsum(rng.exponential(1e6 / GENERATED_PER_S, n)).astype(np.int64)
 
 
-def _latest_first_apart(rng: np.random.Generator, source: Source, n: int) -> Rows:
+def _latest_first_apart(rng: np.random.Generator, source: DataFile, n: int) -> Rows:
     """Return the rows that have a time: the latest `n` in its order, then the others in any."""
     timed = np.flatnonzero(source.times != NO_TIME)
     if not len(timed):
@@ -295,11 +297,11 @@ def _generator(seed: int, part: int) -> np.random.Generator:
     return np.random.default_rng([seed, part])
 
 
-class _Drawn(NamedTuple):
+class _DrawnSubscriptions(NamedTuple):
     """Subscriptions so far: their words, places and usual half sides, in a space of some extent."""
 
     rng: np.random.Generator
-    asked: WordLists
+    asked: WordColumn
     places: Floats
     half: Floats
     extent: Floats
@@ -307,7 +309,7 @@ class _Drawn(NamedTuple):
 
 
 def _subscription_table(
-    kind: str, seed: int, drawn: _Drawn, recipe: Recipe, further: Callable[[int], WordLists]
+    kind: str, seed: int, drawn: _DrawnSubscriptions, recipe: Recipe, further: Callable[[int], WordColumn]
 ) -> pa.Table:
     """Return the table of subscriptions; `further` draws so many more rows of words."""
     rng, asked, places, half, extent, names = drawn
@@ -334,7 +336,7 @@ def _rectangles(seed: int, recipe: Recipe, extent: Floats, n: int) -> Floats | N
     return halves_of_area(_generator(seed, _RECTANGLES), extent, recipe.message_area, n)
 
 
-def _drifting_order(seed: int, asked: WordLists, places: Floats) -> Rows:
+def _drifting_order(seed: int, asked: WordColumn, places: Floats) -> Rows:
     """Return the rows in an order in which place and words change together: from west to east, word by word."""
     n = len(places)
     west_to_east = np.empty(n)

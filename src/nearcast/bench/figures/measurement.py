@@ -13,7 +13,7 @@ import numpy as np
 
 from nearcast.bench.answers import Answers, answers_of_scan, is_scan
 from nearcast.bench.data.workloads import Recipe, Workload
-from nearcast.bench.encoding import Encoded, encoded
+from nearcast.bench.encoding import EncodedWorkload, encoded
 from nearcast.bench.figures.figure import with_options
 from nearcast.bench.timing import Say, batches_of, built, change_s, passes_us, settle
 
@@ -30,7 +30,7 @@ Draw = Callable[[Recipe, int, int], Workload]
 
 
 @dataclass
-class Data:
+class FigureData:
     """What a figure is measured on: `draw` makes a workload of a recipe and two sizes, ready to be encoded.
 
     `about` tells of the last one. Points that ask for the same data one after the other get the same columns.
@@ -41,9 +41,9 @@ class Data:
     space: str | None = None
     about: dict[str, Any] = field(default_factory=dict)
     draw_from: Callable[[str], Draw] | None = None
-    _last: tuple[tuple[Recipe, int, int], Encoded] | None = None
+    _last: tuple[tuple[Recipe, int, int], EncodedWorkload] | None = None
 
-    def columns(self, recipe: Recipe, subscriptions: int, messages: int) -> Encoded:
+    def columns(self, recipe: Recipe, subscriptions: int, messages: int) -> EncodedWorkload:
         """Return the columns of so many subscriptions and messages."""
         asked = (recipe, subscriptions, messages)
         if self._last is None or self._last[0] != asked:
@@ -53,14 +53,14 @@ class Data:
             self.about = workload.about | {"space": self._last[1].space.kind}
         return self._last[1]
 
-    def of_point(self, point: Point) -> Data:
+    def of_point(self, point: Point) -> FigureData:
         """Return the data of a point: these, unless it names a source."""
         if point.source is None or self.draw_from is None:
             return self
-        return Data(self.draw_from(point.source), self.space, self.about)
+        return FigureData(self.draw_from(point.source), self.space, self.about)
 
 
-def over_points(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
+def over_points(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
     """Measure every series at every point: build the index, match all messages."""
     for at, point in enumerate(figure.points):
         where = f"point {at + 1} of {len(figure.points)}"
@@ -77,7 +77,7 @@ def over_points(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
             yield row | _matching(made.index, columns, spec, answers)
 
 
-def over_inserts(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
+def over_inserts(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
     """Build every series from the data of the first point; at each point insert a tenth more and match all messages."""
     n, step = figure.subscriptions, max(1, round(figure.subscriptions * GROWTH))
     say("preparing the data")
@@ -94,18 +94,18 @@ def over_inserts(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
             yield row | _matching(index, columns, series.spec, answers)
 
 
-def first_rows(columns: Encoded, n: int) -> Encoded:
+def first_rows(columns: EncodedWorkload, n: int) -> EncodedWorkload:
     """Return the same with the first `n` subscriptions only."""
     return columns._replace(subscriptions=columns.subscriptions.take(np.arange(n)))
 
 
-def head_of(point: Point, series: Series, spec: str, columns: Encoded) -> Row:
+def head_of(point: Point, series: Series, spec: str, columns: EncodedWorkload) -> Row:
     """Return what a row begins with: where it stands, and what was measured."""
     n = len(columns.subscriptions)
     return {"x": n if point.x is None else point.x, "series": series.label, "index": spec, "subscriptions": n}
 
 
-def _matching(index: Index, columns: Encoded, spec: str, answers: Answers) -> Row:
+def _matching(index: Index, columns: EncodedWorkload, spec: str, answers: Answers) -> Row:
     """Check the answers, then return the time per message, how many answers there are and how many were looked at."""
     messages = columns.messages.take(answers.sample) if is_scan(spec) else columns.messages
     matches = index.match(messages)
@@ -120,7 +120,7 @@ def _matching(index: Index, columns: Encoded, spec: str, answers: Answers) -> Ro
     }
 
 
-def insert_s(index: Index, columns: Encoded, first: int) -> float:
+def insert_s(index: Index, columns: EncodedWorkload, first: int) -> float:
     """Insert the rows from `first` on in batches; return the seconds that takes."""
     batches = batches_of(columns.subscriptions, np.arange(first, len(columns.subscriptions)))
     message = columns.messages.take(np.arange(1))

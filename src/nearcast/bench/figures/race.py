@@ -36,9 +36,9 @@ from nearcast.indexes import Index
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.encoding import Encoded
+    from nearcast.bench.encoding import EncodedWorkload
     from nearcast.bench.figures.figure import Figure, Point, Row, Series
-    from nearcast.bench.figures.measurement import Data
+    from nearcast.bench.figures.measurement import FigureData
     from nearcast.columns import Messages
 
 #: How long an index is asked messages at a point, and at least: short passes are too noisy. And how long building it,
@@ -60,7 +60,7 @@ _BUILT = ("build_s", "bytes_per_subscription")
 _CHANGED = ("insert_us", "remove_us")
 
 
-def race(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
+def race(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
     """Measure every series at every point: build the index, match as many messages as there is time for."""
     for at, point in enumerate(figure.points):
         where = f"point {at + 1} of {len(figure.points)}"
@@ -82,7 +82,7 @@ def race(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
             yield row | matching(made.index, columns, spec, answers, MATCH_S) | {"skipped": None}
 
 
-def race_after_changes(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
+def race_after_changes(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
     """Build every series at every point from a share of the subscriptions, insert the others, and match.
 
     Then some are removed. Times of changes are by the clock: in batches, a message after each, with what it waits
@@ -108,7 +108,7 @@ def race_after_changes(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
             yield row | changed | found | {"skipped": None}
 
 
-def race_along_messages(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
+def race_along_messages(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
     """Build every series for messages in the west, then match those of each point, ever farther in the east.
 
     An index that follows what messages are like does so before it is timed at a point, by other messages of there.
@@ -132,7 +132,7 @@ def race_along_messages(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
             yield row | matching(index, columns, series.spec, answers, MATCH_S) | {"skipped": None}
 
 
-def matching(index: Index, columns: Encoded, spec: str, answers: Answers, budget_s: float) -> dict[str, Any]:
+def matching(index: Index, columns: EncodedWorkload, spec: str, answers: Answers, budget_s: float) -> dict[str, Any]:
     """Check the answers to as many messages as there is time for; return what matching them takes."""
     if is_scan(spec):
         rows, messages = None, columns.messages.take(answers.sample)
@@ -178,7 +178,7 @@ def _us_per_message(index: Index, messages: Messages, repeats: int) -> float:
     return min(passes) / repeats / len(messages)
 
 
-def _data(figure: Figure, data: Data, point: Point, n: int) -> tuple[Encoded, Answers]:
+def _data(figure: Figure, data: FigureData, point: Point, n: int) -> tuple[EncodedWorkload, Answers]:
     """Return the columns of a point, and what `scan` answers to some of its messages."""
     own = data.of_point(point)
     columns = own.columns(point.recipe, n, figure.history + figure.messages)
@@ -188,12 +188,12 @@ def _data(figure: Figure, data: Data, point: Point, n: int) -> tuple[Encoded, An
     return answers_of_scan(columns, lambda _: None)
 
 
-def _head(data: Data, point: Point, series: Series, spec: str, columns: Encoded) -> Row:
+def _head(data: FigureData, point: Point, series: Series, spec: str, columns: EncodedWorkload) -> Row:
     row = head_of(point, series, spec, columns)
     return row | {"x": str(data.about["source"]).removesuffix(".parquet")} if point.x == SOURCE else row
 
 
-def _warm_up_changes(columns: Encoded, spec: str, share: float) -> None:
+def _warm_up_changes(columns: EncodedWorkload, spec: str, share: float) -> None:
     """Change an index of a few rows, spread over all, in the same way, so that compilation is not timed."""
     total = len(columns.subscriptions)
     rows = spread(total, min(total, WARM_UP_SUBSCRIPTIONS))
@@ -205,7 +205,7 @@ def _warm_up_changes(columns: Encoded, spec: str, share: float) -> None:
     settle(index)
 
 
-def _insert_rest(index: Index, columns: Encoded, n: int) -> tuple[float | None, str | None]:
+def _insert_rest(index: Index, columns: EncodedWorkload, n: int) -> tuple[float | None, str | None]:
     """Insert the rows from `n` on; return the µs that each took, or why that would take too long."""
     total = len(columns.subscriptions)
     if total == n:
@@ -220,12 +220,12 @@ def _insert_rest(index: Index, columns: Encoded, n: int) -> tuple[float | None, 
     return round(seconds * 1e6 / (total - n), 3), None
 
 
-def _insert_s(index: Index, columns: Encoded, rows: NDArray[np.int64]) -> float:
+def _insert_s(index: Index, columns: EncodedWorkload, rows: NDArray[np.int64]) -> float:
     batches = batches_of(columns.subscriptions, rows)
     return changes_s(index, columns.messages, [partial(index.insert, batch) for batch in batches])
 
 
-def _remove_some(index: Index, columns: Encoded) -> float:
+def _remove_some(index: Index, columns: EncodedWorkload) -> float:
     """Remove some subscriptions at random; return the µs that each takes."""
     n = len(columns.subscriptions)
     slots = np.random.default_rng(0).permutation(n)[: REMOVED_BATCHES * CHANGE_BATCH].astype(np.int32)

@@ -18,7 +18,7 @@ from nearcast.pipeline.sinks.files import FileSink
 from nearcast.pipeline.store.store import Store
 
 if TYPE_CHECKING:
-    from nearcast.bench.spark.data import Prepared
+    from nearcast.bench.spark.data import StreamWorkload
 
 #: So many bytes are too many for the driver to read a file by itself.
 _LARGE = 1 << 40
@@ -43,7 +43,7 @@ class TimedRunner(LocalRunner):
         return results
 
 
-def local_pipeline(given: Prepared, folder: Path, runner: LocalRunner, plan: str, partitions: int) -> Pipeline:
+def local_pipeline(given: StreamWorkload, folder: Path, runner: LocalRunner, plan: str, partitions: int) -> Pipeline:
     """Return a pipeline in this process that has begun with the subscriptions."""
     settings = PipelineSettings(given.space, window=given.window, plan=plan, partitions=partitions)
     pipeline = Pipeline(Store(str(folder / "K")), settings, runner, FileSink(str(folder / "out")))
@@ -56,7 +56,7 @@ def sources(batch: list[Path]) -> list[BatchSource]:
     return [BatchSource("messages", path.name, str(path), n_bytes=_LARGE) for path in batch]
 
 
-def steps_of(given: Prepared, folder: Path, *, plan: str, partitions: int) -> dict[str, Any]:
+def steps_of(given: StreamWorkload, folder: Path, *, plan: str, partitions: int) -> dict[str, Any]:
     """Return CPU microseconds per message, in this process: reading, matching, writing deliveries, and the rest.
 
     `kernel_us` is the index alone; `beyond_kernel_us_per_tuple` is all but the kernel and the writing of deliveries,

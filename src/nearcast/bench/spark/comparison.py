@@ -13,43 +13,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearcast.bench.answers import AnswersDiffer
-from nearcast.bench.spark.local_engine import Locally, local_hub, run_locally
+from nearcast.bench.spark.local_engine import LocalResult, local_hub, run_locally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from nearcast.bench.spark.data import Prepared
+    from nearcast.bench.request import BenchRequest
+    from nearcast.bench.spark.data import StreamWorkload
     from nearcast.bench.timing import Say
 
 QUESTION = "How fast is the stream on Spark beside the local engine, on the same files?"
 
 
 def run_spark(
-    given: Prepared,
+    given: StreamWorkload,
     folder: Path,
-    *,
-    plan: str,
-    partitions: int,
-    threads: int,
-    with_steps: bool,
+    request: BenchRequest,
     start: Callable[[], SparkSession],
     say: Say,
 ) -> dict[str, Any]:
     """Return the results: `local`, `stream`, `match` (none for top-k) and `steps`, each a row of figures.
 
-    `threads` are those of the local engine; for top-k subscriptions it is a hub on one core.
+    `start` gives the session. For top-k subscriptions the local engine is a hub on one core.
     """
     from nearcast.bench.spark.batch_steps import steps_of
     from nearcast.bench.spark.stream import figures, run_stream
 
     is_topk = given.window is not None
-    threads = 1 if is_topk else threads
+    threads = 1 if is_topk else request.threads
     before = _locally(given, folder, threads, say)
     say("starting Spark")
     spark = start()
-    watched = run_stream(spark, given, folder / "stream", plan=plan, partitions=partitions, say=say)
-    row = figures(given, watched)
-    chosen = watched.reports[given.n_before : given.n_before + len(given.measured)]
+    recording = run_stream(spark, given, folder / "stream", plan=request.plan, partitions=request.partitions, say=say)
+    row = figures(given, recording)
+    chosen = recording.reports[given.n_before : given.n_before + len(given.measured)]
     _must_equal(before.deliveries, [report.deliveries for report in chosen])
     results: dict[str, Any] = {}
     if not is_topk:
@@ -61,13 +58,13 @@ def run_spark(
     row["ratio"] = round(row["messages_per_s"] / local["messages_per_s"], 3)
     if "match" in results:
         results["match"]["ratio"] = round(results["match"]["messages_per_s"] / local["messages_per_s"], 3)
-    if with_steps:
+    if request.with_steps:
         say("timing the steps of a batch in this process")
-        results["steps"] = steps_of(given, folder / "steps", plan=plan, partitions=partitions)
+        results["steps"] = steps_of(given, folder / "steps", plan=request.plan, partitions=request.partitions)
     return {"local": local, "stream": row, **results}
 
 
-def _locally(given: Prepared, folder: Path, threads: int, say: Say) -> Locally:
+def _locally(given: StreamWorkload, folder: Path, threads: int, say: Say) -> LocalResult:
     say("local engine: storing subscriptions")
     hub = local_hub(given)
     say(f"local engine: {given.n_measured:,} messages")
@@ -78,7 +75,7 @@ def _locally(given: Prepared, folder: Path, threads: int, say: Say) -> Locally:
     return result
 
 
-def _local_row(given: Prepared, result: Locally, threads: int) -> dict[str, Any]:
+def _local_row(given: StreamWorkload, result: LocalResult, threads: int) -> dict[str, Any]:
     return {
         "threads": threads,
         "messages": given.n_measured,
@@ -98,7 +95,7 @@ def _must_equal(local: list[int], stream: list[int]) -> None:
             )
 
 
-def _matched(spark: SparkSession, given: Prepared, folder: Path, expected: int, say: Say) -> dict[str, Any]:
+def _matched(spark: SparkSession, given: StreamWorkload, folder: Path, expected: int, say: Say) -> dict[str, Any]:
     """Match all measured messages at once, as `match --engine spark` does; storing subscriptions does not count."""
     from nearcast.files import read_table
     from nearcast.pipeline.file_match import FileMatch

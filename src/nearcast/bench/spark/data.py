@@ -34,7 +34,7 @@ Batch = list[Path]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class StreamWorkload:
     """Subscriptions, and batches of files with messages in the order they come in.
 
     `filling` fills the window of top-k subscriptions; without one it is empty.
@@ -60,7 +60,7 @@ class Prepared:
         return len(self.filling) // self.files_per_batch + len(self.warming)
 
 
-def prepared(
+def stream_workload(
     workload: Workload,
     folder: Path,
     *,
@@ -71,7 +71,7 @@ def prepared(
     n_before: int = 0,
     n_warm_up: int = 0,
     space: str | None = None,
-) -> Prepared:
+) -> StreamWorkload:
     """Write the messages of a workload into a folder that a stream reads, batch by batch.
 
     With a window the first `n_before` messages fill it, `n_warm_up` warm up and the others are measured; without one
@@ -87,22 +87,23 @@ def prepared(
     writer = _Writer(folder, files_per_batch)
     measured = messages.slice(n_before + n_warm_up)
     warming = messages.slice(n_before, n_warm_up) if window is not None else _repeated(measured, WARM_BATCHES * batch)
-    return Prepared(
-        kind,
-        found,
-        workload.subscriptions,
-        vocabulary,
-        window,
-        folder,
-        messages.take(
+    return StreamWorkload(
+        kind=kind,
+        space=found,
+        subscriptions=workload.subscriptions,
+        vocabulary=vocabulary,
+        window=window,
+        folder=folder,
+        sample=messages.take(
             _arrow.numbers(np.linspace(0, messages.num_rows - 1, min(SAMPLE, messages.num_rows)).astype(int))
         ),
-        [path for each in writer.batches(messages.slice(0, n_before), batch) for path in each],
-        list(writer.batches(warming, batch)),
-        list(writer.batches(measured, batch)),
-        list(writer.batches(_renamed(_repeated(measured, TINY * (TINY_WARM + TINY_MEASURED))), TINY)),
-        files_per_batch,
-        measured.num_rows,
+        # In this order: Spark takes the files in the order they were written.
+        filling=[path for each in writer.batches(messages.slice(0, n_before), batch) for path in each],
+        warming=list(writer.batches(warming, batch)),
+        measured=list(writer.batches(measured, batch)),
+        tiny=list(writer.batches(_renamed(_repeated(measured, TINY * (TINY_WARM + TINY_MEASURED))), TINY)),
+        files_per_batch=files_per_batch,
+        n_measured=measured.num_rows,
     )
 
 

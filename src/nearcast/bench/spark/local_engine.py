@@ -1,4 +1,4 @@
-"""The local engine on the files that a stream reads: what a stream is compared with."""
+"""Runs a hub on the files that a stream reads: what the stream is compared with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nearcast import _arrow
 from nearcast.files import DeliveryWriter, read_table
 
 if TYPE_CHECKING:
-    from nearcast.bench.spark.data import Prepared
+    from nearcast.bench.spark.data import StreamWorkload
     from nearcast.hub import Hub
 
 #: As `nearcast match` does: messages published at once, so many that their deliveries fit into memory.
@@ -23,31 +23,31 @@ _FIRST_PORTION, _LARGEST_PORTION, _MOST_DELIVERIES = 1 << 10, 1 << 16, 1 << 22
 
 
 @dataclass(frozen=True)
-class Locally:
-    """Seconds to read, match and write; deliveries by batch, of top-k subscriptions what is left of it."""
+class LocalResult:
+    """Seconds to read, match and write, and deliveries by batch; those of top-k subscriptions are net changes."""
 
     seconds: float
     cpu_s: float
     deliveries: list[int]
 
 
-def local_hub(prepared: Prepared) -> Hub:
+def local_hub(given: StreamWorkload) -> Hub:
     """Return a hub with the subscriptions that has seen all messages before the measured ones.
 
     Subscriptions come first, as in a stream: buffers that grew with the window are not those that a search fills.
     """
     from nearcast.hub import Hub
 
-    hub = Hub(prepared.space, vocabulary=prepared.vocabulary, window=prepared.window)
-    hub.subscribe_many(prepared.subscriptions)
-    for path in (*prepared.filling, *(path for batch in prepared.warming for path in batch)):
+    hub = Hub(given.space, vocabulary=given.vocabulary, window=given.window)
+    hub.subscribe_many(given.subscriptions)
+    for path in (*given.filling, *(path for batch in given.warming for path in batch)):
         hub.publish_many(read_table(path))
     return hub
 
 
 def run_locally(
     hub: Hub, batches: Sequence[Sequence[Path]], out: Path, threads: int, *, is_topk: bool = False
-) -> Locally:
+) -> LocalResult:
     """Read files, publish their messages and write what they deliver into one file."""
     cpu, began = time.process_time(), time.perf_counter()
     counted: list[list[pa.Table]] = []
@@ -74,7 +74,7 @@ def run_locally(
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     if is_topk:
         deliveries = [_net(kept) for kept in counted]
-    return Locally(seconds, cpu, deliveries)
+    return LocalResult(seconds, cpu, deliveries)
 
 
 def _portion(messages: int, deliveries: int) -> int:

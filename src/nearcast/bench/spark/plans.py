@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from nearcast.bench.answers import AnswersDiffer
 from nearcast.bench.spark.batch_steps import TimedRunner, local_pipeline, sources
-from nearcast.bench.spark.data import Prepared, prepared
+from nearcast.bench.spark.data import StreamWorkload, stream_workload
 from nearcast.bench.spark.stream import replication
 from nearcast.pipeline.batch.inputs import read_inputs
 from nearcast.pipeline.store import pickles
@@ -29,7 +29,7 @@ from nearcast.window import Window
 if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Recipe
     from nearcast.bench.figures.figure import Figure, Point, Row, Series
-    from nearcast.bench.figures.measurement import Data
+    from nearcast.bench.figures.measurement import FigureData
     from nearcast.bench.timing import Say
 
 #: Partitions where a point says nothing, as in the paper.
@@ -39,7 +39,7 @@ _FILLING, _MEASURED = 5_000, 2
 
 
 class CountingRunner(TimedRunner):
-    """Also counts what copies tell the homes; files that all partitions read are read before the clock runs."""
+    """Also counts the candidates that copies send to homes; files that all partitions read are read untimed."""
 
     hops = 0
 
@@ -56,33 +56,35 @@ class CountingRunner(TimedRunner):
         return results
 
 
-class _Asked(NamedTuple):
+class _DataRequest(NamedTuple):
+    """The data that a point of a figure needs: a recipe and a number of subscriptions."""
+
     recipe: Recipe
     subscriptions: int
 
 
-def over_plans(figure: Figure, data: Data, say: Say) -> Iterator[Row]:
+def over_plans(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
     """Measure every series at every point; points with the same data share its files, and a plan is measured once."""
     with tempfile.TemporaryDirectory(prefix="nearcast-plans-") as folder:
         place, last = Path(folder), None
         known: dict[tuple[Any, ...], dict[str, Any]] = {}
         for at, point in enumerate(figure.points):
             where = f"point {at + 1} of {len(figure.points)}"
-            asked = _Asked(point.recipe, max(1, round(figure.subscriptions * point.share)))
-            if last is None or last[0] != asked:
+            request = _DataRequest(point.recipe, max(1, round(figure.subscriptions * point.share)))
+            if last is None or last[0] != request:
                 say(f"{where}: preparing the data")
-                last = asked, _drawn(figure, data, asked, place / f"messages-{at}")
+                last = request, _drawn(figure, data, request, place / f"messages-{at}")
             partitions = int(point.options.get("partitions", PARTITIONS))
             for number, series in enumerate(figure.series):
                 plan = _plan(series, point)
-                key = (asked, plan, partitions)
+                key = (request, plan, partitions)
                 if key not in known:
                     say(f"{where}: {plan}")
                     known[key] = measured(last[1], place / f"run-{at}-{number}", plan, partitions)
-                    _must_tell_the_same(known, asked)
-                x = asked.subscriptions if point.x is None else point.x
+                    _must_deliver_the_same(known, request)
+                x = request.subscriptions if point.x is None else point.x
                 row = {"x": x, "series": series.label, "plan": plan, "partitions": partitions}
-                yield {**row, "subscriptions": asked.subscriptions, "window": figure.window, **known[key]}
+                yield {**row, "subscriptions": request.subscriptions, "window": figure.window, **known[key]}
 
 
 def _plan(series: Series, point: Point) -> str:
@@ -91,12 +93,12 @@ def _plan(series: Series, point: Point) -> str:
     return f"{series.spec}({levels})" if is_hybrid and levels else series.spec
 
 
-def _drawn(figure: Figure, data: Data, asked: _Asked, folder: Path) -> Prepared:
+def _drawn(figure: Figure, data: FigureData, request: _DataRequest, folder: Path) -> StreamWorkload:
     assert figure.window is not None
     warm_up = figure.warm_up or 0
-    workload = data.draw(asked.recipe, asked.subscriptions, figure.window + warm_up + figure.messages)
+    workload = data.draw(request.recipe, request.subscriptions, figure.window + warm_up + figure.messages)
     data.about = workload.about | {"space": "plane"}
-    given = prepared(
+    given = stream_workload(
         workload,
         folder,
         kind="topk",
@@ -111,7 +113,7 @@ def _drawn(figure: Figure, data: Data, asked: _Asked, folder: Path) -> Prepared:
     return given
 
 
-def measured(given: Prepared, folder: Path, plan: str, partitions: int) -> dict[str, Any]:
+def measured(given: StreamWorkload, folder: Path, plan: str, partitions: int) -> dict[str, Any]:
     """Return what a plan does with the measured messages, after the window was filled and others warmed up."""
     runner = CountingRunner()
     forget_all()
@@ -130,7 +132,7 @@ def measured(given: Prepared, folder: Path, plan: str, partitions: int) -> dict[
         assert report is not None
         reports.append(report)
         number += 1
-    told = _told(folder / "out", first)
+    delivered = _deliveries_hash(folder / "out", first)
     copies = replication(pipeline)
     forget_all()
     n = sum(report.messages for report in reports)
@@ -150,12 +152,12 @@ def measured(given: Prepared, folder: Path, plan: str, partitions: int) -> dict[
         "tuples_with_hops": round(tuples + runner.hops / n, 3),
         "replication": round(copies, 3),
         "deliveries": sum(report.deliveries for report in reports),
-        "deliveries_hash": told,
+        "deliveries_hash": delivered,
     }
 
 
-def _told(out: Path, first: int) -> str:
-    """Return a hash of what was delivered from a batch on, whichever partition told it."""
+def _deliveries_hash(out: Path, first: int) -> str:
+    """Return a hash of what was delivered from a batch on, whichever partition delivered it."""
     rows: list[str] = []
     for path in sorted(out.glob("part-*.parquet")):
         batch = path.name.split("-")[1]
@@ -166,8 +168,8 @@ def _told(out: Path, first: int) -> str:
     return hashlib.blake2b("\n".join(sorted(rows)).encode(), digest_size=8).hexdigest()
 
 
-def _must_tell_the_same(known: dict[tuple[Any, ...], dict[str, Any]], asked: _Asked) -> None:
-    hashes = {key[1:]: row["deliveries_hash"] for key, row in known.items() if key[0] == asked}
+def _must_deliver_the_same(known: dict[tuple[Any, ...], dict[str, Any]], request: _DataRequest) -> None:
+    hashes = {key[1:]: row["deliveries_hash"] for key, row in known.items() if key[0] == request}
     if len(set(hashes.values())) > 1:
         one, other = next(iter(hashes)), list(hashes)[-1]
         raise AnswersDiffer(

@@ -1,4 +1,4 @@
-"""A real stream over prepared files, and what each of its batches took."""
+"""Runs a stream over prepared files, and measures each of its batches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from nearcast.bench.spark.processes import cpu_seconds, private_of_workers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from nearcast.bench.spark.data import Prepared
+    from nearcast.bench.spark.data import StreamWorkload
     from nearcast.bench.timing import Say
     from nearcast.pipeline.driver.pipeline import Pipeline, Report
     from nearcast.spark.stream import BatchProgress
 
 
 @dataclass
-class Watched:
-    """What a stream was seen to do, batch by batch; CPU seconds are by process and as they stood after each batch."""
+class StreamRecording:
+    """Measurements of a stream, batch by batch; CPU seconds are cumulative, by role."""
 
     reports: list[Report] = field(default_factory=list)
     cpu: list[dict[str, float]] = field(default_factory=list)
@@ -33,20 +33,22 @@ class Watched:
     replication: float = 1.0
 
 
-def run_stream(spark: SparkSession, given: Prepared, folder: Path, *, plan: str, partitions: int, say: Say) -> Watched:
+def run_stream(
+    spark: SparkSession, given: StreamWorkload, folder: Path, *, plan: str, partitions: int, say: Say
+) -> StreamRecording:
     """Take all batches through a Structured Streaming query, one after the other."""
     from nearcast.spark.stream import stream
 
-    watched = Watched()
+    recording = StreamRecording()
     last_measured = given.n_before + len(given.measured) - 1
     total = given.n_before + len(given.measured) + len(given.tiny)
 
     def on_batch(progress: BatchProgress) -> None:
-        watched.reports.append(progress.report)
-        watched.cpu.append(cpu_seconds())
-        watched.segment_bytes.append(_segment_bytes(running.pipeline))
+        recording.reports.append(progress.report)
+        recording.cpu.append(cpu_seconds())
+        recording.segment_bytes.append(_segment_bytes(running.pipeline))
         if progress.report.batch == last_measured:
-            watched.private = private_of_workers()
+            recording.private = private_of_workers()
         say(f"stream: batch {progress.report.batch + 1} of {total}")
 
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", total + 10)
@@ -71,9 +73,9 @@ def run_stream(spark: SparkSession, given: Prepared, folder: Path, *, plan: str,
     assert running.query is not None
     for progress in running.query.recentProgress:
         if "addBatch" in progress["durationMs"]:
-            watched.triggers[progress["batchId"]] = progress["durationMs"]["triggerExecution"] / 1e3
-    watched.replication = replication(running.pipeline)
-    return watched
+            recording.triggers[progress["batchId"]] = progress["durationMs"]["triggerExecution"] / 1e3
+    recording.replication = replication(running.pipeline)
+    return recording
 
 
 def _segment_bytes(pipeline: Pipeline) -> int:
@@ -89,19 +91,19 @@ def replication(pipeline: Pipeline) -> float:
     return float(np.bitwise_count(copies).sum() / len(copies))
 
 
-def figures(given: Prepared, watched: Watched) -> dict[str, Any]:
+def figures(given: StreamWorkload, recording: StreamRecording) -> dict[str, Any]:
     """Return the figures of the measured batches and of the tiny ones."""
     first, n = given.n_before, len(given.measured)
     chosen = range(first, first + n)
-    reports = [watched.reports[batch] for batch in chosen]
+    reports = [recording.reports[batch] for batch in chosen]
     messages = sum(report.messages for report in reports)
     tuples = sum(report.tuples for report in reports)
-    seconds = [watched.triggers[batch] for batch in chosen]
+    seconds = [recording.triggers[batch] for batch in chosen]
     in_pipeline = sum(report.seconds for report in reports)
-    cpu = {role: watched.cpu[first + n - 1][role] - watched.cpu[first - 1][role] for role in watched.cpu[0]}
+    cpu = {role: recording.cpu[first + n - 1][role] - recording.cpu[first - 1][role] for role in recording.cpu[0]}
     load = np.array([[each["seconds"] for each in report.load] for report in reports]).sum(axis=0)
     routed = np.array([[each["messages"] for each in report.load] for report in reports]).sum(axis=0)
-    tiny = [watched.triggers[batch] for batch in sorted(watched.triggers) if batch >= first + n + TINY_WARM]
+    tiny = [recording.triggers[batch] for batch in sorted(recording.triggers) if batch >= first + n + TINY_WARM]
     return {
         "batches": n,
         "messages": messages,
@@ -116,12 +118,12 @@ def figures(given: Prepared, watched: Watched) -> dict[str, Any]:
         "cpu_us_per_message": round(cpu["all"] * 1e6 / messages, 3),
         "cpu_us_per_tuple": round(cpu["all"] * 1e6 / max(tuples, 1), 3),
         "tuples_per_message": round(tuples / messages, 3),
-        "replication": round(watched.replication, 3),
+        "replication": round(recording.replication, 3),
         "balance_seconds": round(float(load.max() / load.mean()), 3),
         "balance_messages": round(float(routed.max() / max(routed.mean(), 1e-9)), 3),
-        "segment_bytes_per_message": round(sum(watched.segment_bytes[batch] for batch in chosen) / messages, 1),
+        "segment_bytes_per_message": round(sum(recording.segment_bytes[batch] for batch in chosen) / messages, 1),
         "tiny_batch_ms": round(median(tiny) * 1e3, 1),
         "tiny_batch_ms_max": round(max(tiny) * 1e3, 1),
         "tiny_batches": len(tiny),
-        "worker_private_mb": [round(each / 1e6, 1) for each in watched.private],
+        "worker_private_mb": [round(each / 1e6, 1) for each in recording.private],
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.errors import InvalidColumns, NotSupported
+from nearcast.errors import InvalidColumns, NotSupported, Remedy
 from nearcast.geo import Space
 from nearcast.spark.dataframe.matcher import STEP
 from nearcast.spark.gc_freeze import freeze_once
@@ -25,7 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _MESSAGE_FIELDS = ("id", "text", "terms", "time", "expires")
-_HINT = re.compile(r"; [^;]*--(map|space)\b.*$")
+_RENAMING = ": withColumnRenamed"
+_HOW = {
+    Remedy.NAME_COLUMN: _RENAMING,
+    Remedy.RENAME_COLUMN: _RENAMING,
+    Remedy.GIVE_SPACE: ", with space=",
+}
 _COUNTS = "word string, documents long"
 REJECTED_SCHEMA = "seq long, id string, field string, reason string"
 
@@ -36,7 +40,7 @@ def space_of_frames(messages: DataFrame, subscriptions: DataFrame | None, given:
     try:
         resolved = space_of(names, given.kind if isinstance(given, Space) else given)
     except InvalidColumns as error:
-        raise _without_options(error, "give space='earth' or space='plane', or rename it: withColumnRenamed") from None
+        raise _with_hint(error) from None
     return given if isinstance(given, Space) else resolved
 
 
@@ -47,7 +51,7 @@ def message_columns(messages: DataFrame, space: Space) -> DataFrame:
     try:
         read_messages(one_row_of_nulls(read), space, WordTable(), Analyzer(), rejected=Rejected())
     except InvalidColumns as error:
-        raise _without_options(error, "rename one: withColumnRenamed") from None
+        raise _with_hint(error) from None
     return _selected(messages, read.columns, _steps(messages).alias(STEP))
 
 
@@ -72,7 +76,7 @@ def subscription_columns(subscriptions: DataFrame, space: Space) -> DataFrame:
     try:
         read_subscriptions(one_row_of_nulls(read), space, WordTable(), Analyzer(), rejected=Rejected())
     except InvalidColumns as error:
-        raise _without_options(error, "rename one: withColumnRenamed") from None
+        raise _with_hint(error) from None
     return read
 
 
@@ -100,10 +104,10 @@ def one_row_of_nulls(frame: DataFrame) -> pa.Table:
     return pa.table([pa.nulls(1, field.type) for field in fields], schema=pa.schema(fields))
 
 
-def _without_options(error: InvalidColumns, instead: str) -> InvalidColumns:
-    """Return the error with what to do on a DataFrame in the place of an option of the command."""
-    text = str(error)
-    return InvalidColumns(_HINT.sub(f"; {instead}", text), field=error.field)
+def _with_hint(error: InvalidColumns) -> InvalidColumns:
+    """Return the error, and how to do on a DataFrame what it advises."""
+    how = "" if error.remedy is None else _HOW[error.remedy]
+    return InvalidColumns(f"{error}{how}", field=error.field)
 
 
 def refuse_topk(table: pa.Table) -> None:
