@@ -111,7 +111,9 @@ def test_dotted_names_in_a_page_are_modules_or_their_attributes(page):
 def test_paths_in_a_page_about_the_code_are_there(name):
     """A path in backticks, `indexes/scan.py` or `trigger/segment`, is the end of a path in the repository."""
     folders = ("src", "tests", "docs", "examples")
-    paths = [f"/{each.relative_to(ROOT)}" for folder in folders for each in (ROOT / folder).rglob("*")]
+    paths = [
+        f"/{each.relative_to(ROOT)}" for folder in folders for each in [ROOT / folder, *(ROOT / folder).rglob("*")]
+    ]
     paths += [path.removesuffix(".py") for path in paths]
     named = re.findall(r"`((?:[\w-]+/)+(?:[\w-]+(?:\.(?:py|md))?)?)`", (ROOT / name).read_text())
     assert named
@@ -119,9 +121,9 @@ def test_paths_in_a_page_about_the_code_are_there(name):
     assert [] == [each for each in named if not any(path.endswith(f"/{each.rstrip('/')}") for path in paths)]
 
 
-def test_importing_nearcast_loads_neither_spark_nor_the_server():
+def test_importing_nearcast_loads_neither_numba_nor_spark_nor_the_server():
     """A small program stays small."""
-    unwanted = ("pyspark", "fastapi", "uvicorn", "typer", "pandas")
+    unwanted = ("numba", "pyspark", "fastapi", "uvicorn", "typer", "pandas")
     code = f"import sys, nearcast; print([m for m in {unwanted} if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
