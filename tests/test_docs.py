@@ -74,6 +74,20 @@ def test_links_between_pages_lead_somewhere(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def anchors_of(page):
+    """Return the anchors of the headings of a page, as GitHub names them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: page.name)
+def test_links_to_headings_lead_to_one(page):
+    """The part of a link behind `#` is a heading of the page it leads to."""
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text())
+
+    assert [] == [link for link in links if link[1] not in anchors_of(page.parent / link[0] if link[0] else page)]
+
+
 def prose_of(page):
     """Return the lines of a page with their numbers, but for tables and what stands between fences."""
     is_fenced = False
