@@ -135,6 +135,17 @@ def test_paths_in_a_page_about_the_code_are_there(name):
     assert [] == [each for each in named if not any(path.endswith(f"/{each.rstrip('/')}") for path in paths)]
 
 
+@pytest.mark.parametrize("folder", ["", "indexes", "pipeline"])
+def test_the_architecture_names_every_room(folder):
+    """A room or a module beside rooms that is added is described, too."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    entries = [path for path in (ROOT / "src" / "nearcast" / folder).iterdir() if path.is_dir() or path.suffix == ".py"]
+    rooms = {path.stem for path in entries} - {"__init__", "__main__", "__pycache__"}
+    assert rooms
+
+    assert [] == sorted(room for room in rooms if not re.search(rf"\b{room}\b", text))
+
+
 def test_importing_nearcast_loads_neither_numba_nor_spark_nor_the_server():
     """A small program stays small."""
     unwanted = ("numba", "pyspark", "fastapi", "uvicorn", "typer", "pandas")
