@@ -60,7 +60,7 @@ Named = tuple["NDArray[np.object_]", "NDArray[np.int64]"]
 class KeeperNumbers(NamedTuple):
     """What a keeper knows by slot and by term: the holders of slots, and which words of the window the terms are."""
 
-    holding: Holding
+    holding: HolderTable
     words: WindowWords
 
 

@@ -45,7 +45,7 @@ class WindowAnswer(NamedTuple):
 
 
 #: Answers by the key of their question.
-WindowAnswers = dict[bytes, WindowAnswer]
+AnswersByQuestion = dict[bytes, WindowAnswer]
 
 
 @dataclass(frozen=True)
@@ -97,17 +97,17 @@ class RemoteWindow(MessageIndex):
         self._weight = np.empty(0)
         self._begin(next_row, {})
 
-    def _begin(self, first_row: int, answers: WindowAnswers) -> None:
+    def _begin(self, first_row: int, answers: AnswersByQuestion) -> None:
         self._first_row = first_row
         self._recent = message_index(self._name, self.space, self.by_time)
         self._recent.set_weights(self._weight)
         self._answers = answers
-        self.used: WindowAnswers = {}
+        self.used: AnswersByQuestion = {}
         self.questions: dict[bytes, WindowQuestion] = {}
         #: Subscriptions with a question of this run that has no answer, by words, weights and place.
         self._in_doubt: set[tuple[object, ...]] = set()
 
-    def begin_batch(self, answers: WindowAnswers) -> None:
+    def begin_batch(self, answers: AnswersByQuestion) -> None:
         """Let go of the messages of the last batch; `answers` are to questions of the one that begins."""
         self._begin(self.next_row, answers)
 
@@ -259,7 +259,9 @@ def ranked(
     return start, row[order], score[order], time[order]
 
 
-def _question(asked: WindowQueries, row: int, table: WordTable, alive: LiveRows, most: int, least: float) -> WindowQuestion:
+def _question(
+    asked: WindowQueries, row: int, table: WordTable, alive: LiveRows, most: int, least: float
+) -> WindowQuestion:
     first, last = int(asked.word_start[row]), int(asked.word_start[row + 1])
     words = tuple(table.word(int(term)) for term in asked.word[first:last])
     point = np.atleast_1d(asked.point[row]).tolist()

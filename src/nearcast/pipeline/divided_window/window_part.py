@@ -20,7 +20,13 @@ from nearcast.columns import NO_TIME
 from nearcast.indexes.topk_options import TopKOptions
 from nearcast.pipeline.batch.inputs import read_inputs
 from nearcast.pipeline.batch.segments import MessageSegment, taken
-from nearcast.pipeline.divided_window.remote_window import WindowAnswer, WindowAnswers, WindowQuestion, asked_by, ranked
+from nearcast.pipeline.divided_window.remote_window import (
+    AnswersByQuestion,
+    WindowAnswer,
+    WindowQuestion,
+    asked_by,
+    ranked,
+)
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest_entries import BatchFiles
@@ -149,12 +155,12 @@ class WindowPart:
 
     # --- questions ------------------------------------------------------------------------------------------------
 
-    def answers(self, questions: dict[bytes, WindowQuestion]) -> WindowAnswers:
+    def answers(self, questions: dict[bytes, WindowQuestion]) -> AnswersByQuestion:
         """Return what the rows here are to each of the questions."""
         alike: dict[tuple[LiveRows, bool], list[bytes]] = {}
         for key, question in questions.items():
             alike.setdefault((question.alive, question.most >= 0), []).append(key)
-        result: WindowAnswers = {}
+        result: AnswersByQuestion = {}
         for (alive, is_best), keys in alike.items():
             found = self._found([questions[key] for key in keys], alive, is_best=is_best)
             time = self.messages.time(found.row)
@@ -193,10 +199,10 @@ class WindowPart:
 
 
 def aggregated(
-    parts: Sequence[WindowAnswers], questions: dict[bytes, WindowQuestion], *, by_time: bool
-) -> WindowAnswers:
+    parts: Sequence[AnswersByQuestion], questions: dict[bytes, WindowQuestion], *, by_time: bool
+) -> AnswersByQuestion:
     """Return the answers of the whole window: of what the parts of it answered, the best."""
-    result: WindowAnswers = {}
+    result: AnswersByQuestion = {}
     for key, question in questions.items():
         found = [part[key] for part in parts]
         n = None if question.most < 0 else np.array([question.most], np.int32)
@@ -301,9 +307,9 @@ class QuestionRound:
     answers: tuple[str, ...]
 
 
-def answers_of(store: Store, home: int, rounds: Sequence[QuestionRound], *, by_time: bool) -> WindowAnswers:
+def answers_of(store: Store, home: int, rounds: Sequence[QuestionRound], *, by_time: bool) -> AnswersByQuestion:
     """Return the answers to all that a home has asked in a batch so far."""
-    result: WindowAnswers = {}
+    result: AnswersByQuestion = {}
     for each in rounds:
         parts = [pickles.read(store.local(name))[home] for name in each.answers]  # type: ignore[index]
         result |= aggregated(parts, questions_in(store, each.questions), by_time=by_time)

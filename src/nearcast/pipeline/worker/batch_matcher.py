@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Messages
     from nearcast.engine import State
-    from nearcast.pipeline.divided_window.remote_window import WindowAnswers
+    from nearcast.pipeline.divided_window.remote_window import AnswersByQuestion
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PartitionDelta:
     copy_number: NDArray[np.int64]
     copy_threshold: NDArray[np.float64]
     #: What message partitions answered, where the window is divided.
-    answers: WindowAnswers | None = None
+    answers: AnswersByQuestion | None = None
 
     @classmethod
     def read(cls, path: Path) -> PartitionDelta:
