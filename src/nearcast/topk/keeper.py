@@ -31,7 +31,7 @@ from nearcast.topk.checkpoint import Checkpoint, DroppedRows
 from nearcast.topk.events import Events, difference, tops_of
 from nearcast.topk.holder_numbers import HolderTable
 from nearcast.topk.progress import events_of, with_more, with_room
-from nearcast.topk.refill import BufferSearcher, asked_of
+from nearcast.topk.refill import BufferSearcher, window_queries
 from nearcast.topk.window.registry import LiveRows, MessageIndex, WindowBatch, WindowQueries, message_index
 from nearcast.topk.window.sliding import SlidingWindow
 from nearcast.topk.window_words import WindowWords, distinct_words
@@ -469,7 +469,7 @@ class Keeper:
 
     def _asked(self, holders: NDArray[np.int32]) -> WindowQueries:
         held = self.index.subscriptions(self.holders.slot[holders])
-        return asked_of(scored_of(held, self.index.weights), self.words)
+        return window_queries(scored_of(held, self.index.weights), self.words)
 
     def _search_for_short(self, steps: WalkSteps, progress: WalkProgress, clock: NDArray[np.int64]) -> WalkSteps:
         """Search for the holders of this step whose buffer is too short, and for what of the batch concerns them."""

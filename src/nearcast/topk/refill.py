@@ -37,7 +37,7 @@ class SearchResult(NamedTuple):
     work: NDArray[np.int64]
 
 
-def asked_of(scored: ScoredColumns, words: WindowWords) -> WindowQueries:
+def window_queries(scored: ScoredColumns, words: WindowWords) -> WindowQueries:
     """Return scored subscriptions as queries to the index of messages."""
     return WindowQueries(
         scored.term_start,
