@@ -1,4 +1,4 @@
-"""Which data a benchmark takes, as far as the command line says it, and the options that say it."""
+"""The data of a benchmark: options that choose it, and the workload they choose."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class DataChoice:
 
 
 def _filling(window: Window, most: int | None) -> int:
-    """Return how many messages come before the others: by time all that may, or as many as fill it several times."""
+    """Return how many messages come first, to fill the window: of a window of time several times, or all there are."""
     from nearcast.bench.data.workloads import GENERATED_PER_S
     from nearcast.bench.streams import TURNS
 

@@ -1,4 +1,4 @@
-"""A figure on the command line: measured with progress, drawn, printed as a table."""
+"""Measures a figure with progress on stderr, draws it, and prints it as tables."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def spark(
 
 
 def _with_partitions(given: BenchArguments) -> BenchArguments:
-    """Return the arguments with the number of partitions, one a slot unless given, for which there must be a plan."""
+    """Return the arguments with the number of partitions, one a slot unless given; the plan must fit it."""
     from nearcast.plans import parse_spec
 
     slots = _slots(given.master)
@@ -136,7 +136,7 @@ def _check_together(given: BenchArguments) -> None:
 
 
 def _reach() -> MaxDistance:
-    """Return how far top-k subscriptions reach that do not say it."""
+    """Return the `max_distance` of top-k subscriptions that have none: the diameter of the data."""
     from nearcast.bench.data.distances import MaxDistance
 
     return MaxDistance(usual_share=1.0)

@@ -111,7 +111,7 @@ class Soak:
         return table.set_column(table.column_names.index("id"), "id", _arrow.strings(ids))
 
     def _changes(self) -> pa.Table:
-        """Return subscriptions that come back under their own id, after others were taken back before them."""
+        """Return the next changes: half of these subscriptions are removed, the others are stored again."""
         half = CHANGES_PER_S // 2
         table = _part(self._workload.subscriptions, self._n_changes, 2 * half)
         self._n_changes += 2 * half
