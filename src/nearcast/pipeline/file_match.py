@@ -42,7 +42,7 @@ OnStep = Callable[[str, int | None], object]
 
 @dataclass(frozen=True)
 class EncodeTask:
-    """Encode a piece of the messages, which lies in an Arrow file."""
+    """Task: encode one piece of the messages, which lies in an Arrow file."""
 
     settings: PipelineSettings
     rows: str
@@ -51,7 +51,7 @@ class EncodeTask:
 
 @dataclass(frozen=True)
 class EncodeResult:
-    """What a piece holds: how many good messages, when the last of them comes, its words by document."""
+    """What is known of an encoded piece: number of good messages, last time, document frequencies of its words."""
 
     messages: int
     last_time: int
@@ -81,7 +81,7 @@ def encode_piece(task: EncodeTask) -> EncodeResult:
 
 @dataclass(frozen=True)
 class MatchTask:
-    """Match a piece against all subscriptions, from this step and event time on."""
+    """Task: match one piece against all subscriptions, from this step and event time on."""
 
     state: str
     segment: str
@@ -92,7 +92,7 @@ class MatchTask:
 
 
 def match_piece(task: MatchTask) -> int:
-    """Write the part of the answer that a piece is; return how many deliveries that are."""
+    """Match a piece and write its deliveries; return how many there are."""
     state = _state(task.state)
     segment = MessageSegment.read(Path(task.segment))
     messages = segment.messages

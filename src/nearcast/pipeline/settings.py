@@ -1,4 +1,4 @@
-"""What a stream was begun with, and cannot be changed while it goes on."""
+"""Settings that a stream begins with and keeps."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Keys(NamedTuple):
 
 
 def answers_here(copies: NDArray[np.uint64], routes: NDArray[np.uint64], partition: int) -> NDArray[np.bool_]:
-    """Tell for which pairs of subscription and message a partition answers, that no two copies deliver the same.
+    """Tell which pairs of subscription and message a partition delivers, so that each is delivered by one copy.
 
     Of the partitions that hold the subscription (bits of `copies`) and get the message (bits of `routes`), it is the
     lowest one.

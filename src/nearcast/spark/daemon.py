@@ -24,7 +24,7 @@ _AHEAD = ("pandas", "pyarrow.compute", "pyspark.sql.pandas.serializers", "pyspar
 
 
 def prepare() -> None:
-    """Load what workers need; whatever fails here would be told better by the task that needs it."""
+    """Import what workers need; an error here is left to the task that needs it, which reports it better."""
     # Spark reads the number of its port from this process' standard output.
     with contextlib.redirect_stdout(io.StringIO()):
         for name in _AHEAD:

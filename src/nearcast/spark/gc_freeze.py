@@ -1,4 +1,4 @@
-"""What a worker has loaded, kept out of the collection of garbage that Spark runs after every task."""
+"""Freezes the objects of a worker (`gc.freeze`), since Spark runs a full garbage collection after every task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _is_frozen = False
 
 
 def freeze_once() -> None:
-    """Leave all there is by now out of further collections; for the end of a worker's first task."""
+    """Freeze all live objects, so that later collections skip them; call at the end of a worker's first task."""
     global _is_frozen
     if not _is_frozen:
         _is_frozen = True

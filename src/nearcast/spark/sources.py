@@ -1,4 +1,4 @@
-"""What a stream reads, as one DataFrame: files by their paths, rows of other sources as JSON, beats of the clock.
+"""The input of a stream as one DataFrame: paths of files, rows of other sources as JSON, beats of the clock.
 
 Files are listed by Spark and read by our own readers, so that every format and every bad row is treated as in
 `nearcast match`. Rows of a DataFrame or of Kafka travel as JSON text, one object a row. Imports pyspark when called.
@@ -145,7 +145,7 @@ def source_frame(spark: SparkSession, given: Any, kind: Kind, at_once: int | Non
 
 @dataclass(frozen=True)
 class BatchArrivals:
-    """What a batch brought: its sources, the last beat of the clock, and when the newest of it came.
+    """The input of a batch: its sources, the last beat of the clock, and the arrival time of the newest.
 
     `wall` is the wall clock when Spark began the batch, where the stream goes by it.
     """
@@ -157,7 +157,7 @@ class BatchArrivals:
 
 
 def arrivals_of(frame: DataFrame, roots: dict[str, str]) -> BatchArrivals:
-    """Collect what a batch brought; `roots` are the folders by kind, under which files are named."""
+    """Collect the input of a batch; `roots` are the folders by kind, to which names of files are relative."""
     names = [*COLUMNS, *([WALL] if WALL in frame.columns else [])]
     table = frame.select(*names).toArrow()
     columns = {name: table.column(name).to_pylist() for name in ("kind", "source", "position", "path", "length")}

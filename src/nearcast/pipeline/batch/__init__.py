@@ -1,1 +1,1 @@
-"""What a batch consists of: the values that travel between the driver and the workers, in files."""
+"""The values of a batch that travel between the driver and the workers, mostly in files."""

@@ -1,4 +1,4 @@
-"""Changes of subscriptions as a stream brings them: read from tables, then numbered and given to partitions."""
+"""Changes of subscriptions: read from tables by workers, then numbered and assigned to partitions by the driver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPS = ("subscribe", "unsubscribe", "move")
 
 @dataclass(frozen=True)
 class SourceChanges:
-    """Changes in the order of their source.
+    """The subscribe, unsubscribe and move rows of one source, in its order.
 
     `at` is the row of each in `subscriptions` or in `moves`, whichever its `op` needs. `row` is its number in `source`.
     """
@@ -89,7 +89,16 @@ def read_changes(
     good = np.flatnonzero(is_good)
     kept = ids if len(good) == len(ids) else ids.take(_arrow.numbers(good))
     carried = PortableSubscriptions.of(subscriptions, words)
-    return SourceChanges(source, op[good].astype(np.uint8), kept, time[good], numbers[good], at[good], carried, moves)
+    return SourceChanges(
+        source=source,
+        op=op[good].astype(np.uint8),
+        ids=kept,
+        time=time[good],
+        row=numbers[good],
+        at=at[good],
+        subscriptions=carried,
+        moves=moves,
+    )
 
 
 def _ops(rows: TableRows) -> NDArray[np.int64]:
@@ -139,14 +148,14 @@ class BatchChanges:
         return len(self.op)
 
     def has_copy(self, rows: NDArray[np.int64], partition: int) -> NDArray[np.bool_]:
-        """Tell which of these changes leave a copy, or the only one, in a partition."""
+        """Tell after which of these changes a partition holds the subscription, as its home or as a copy."""
         held: NDArray[np.bool_] = self.home[rows] == partition
         if self.copies is not None:
             held = (self.copies[rows] & np.uint64(1 << partition)) != 0
         return held
 
     def of_partition(self, partition: int) -> NDArray[np.int64]:
-        """Return which changes concern a partition."""
+        """Return the changes of subscriptions that a partition holds before or after them."""
         concerned = self.home == partition
         if self.copies is not None and self.held is not None:
             bit = np.uint64(1 << partition)
@@ -157,7 +166,7 @@ class BatchChanges:
 def groups_of(
     changes: BatchChanges | None, mine: NDArray[np.int64], position: NDArray[np.int64]
 ) -> list[NDArray[np.int64]]:
-    """Return these changes in groups that can be made at once: of one kind, no id twice, no message in between."""
+    """Split changes into groups that can be applied at once: of one kind, no id twice, no message in between."""
     if changes is None or not len(mine):
         return []
     before = np.searchsorted(position, changes.position[mine])

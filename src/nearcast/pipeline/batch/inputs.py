@@ -1,4 +1,4 @@
-"""What the files of a batch hold, as a partition reads them."""
+"""Reads the files of a batch: its messages in order, its changes, new keys and a new vocabulary."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BatchInputs:
         return len(self.segment)
 
     def routed(self, partition: int, router: Router, own: Keys | None) -> NDArray[np.int64]:
-        """Return the messages that go to a partition; `own` are keys it has from this batch on."""
+        """Return the rows of the messages routed to a partition; `own` are keys it has from this batch on."""
         rows = self.segment.rows_of(partition)
         if len(rows) == len(self):
             return rows
@@ -51,7 +51,7 @@ class BatchInputs:
         return rows
 
     def masks(self, router: Router) -> NDArray[np.uint64]:
-        """Return for each message the partitions it goes to, as bits."""
+        """Return for each message a bit mask of the partitions it is routed to."""
         everyone = np.uint64((1 << router.plan.partitions) - 1)
         if self.segment.route is None or self.segment.route_start is None:
             return np.full(len(self), everyone, np.uint64)
@@ -76,7 +76,7 @@ class BatchInputs:
         return [rows[partition == each] for each in range(router.plan.partitions)]
 
     def messages_for(self, state: State) -> Messages:
-        """Return the messages with the terms of a state, its window's words and totals where it needs them."""
+        """Return the messages encoded by the words of a state, with totals and window words where it needs them."""
         messages, segment = self.segment.messages, self.segment
         totals = messages.totals
         if state.needs_totals and totals is None:
@@ -90,7 +90,7 @@ class BatchInputs:
 
 
 def read_inputs(store: Store, files: BatchFiles) -> BatchInputs:
-    """Return what the files of a batch hold; the last few are kept in this process, for its other partitions."""
+    """Read the files of a batch; the last few batches stay in memory, for the other partitions of this process."""
     key = (store, files)
     if key in _kept:
         return _kept[key]

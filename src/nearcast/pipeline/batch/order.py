@@ -1,4 +1,4 @@
-"""One order for all that a batch brings: by time, changes before messages, then by source and row."""
+"""The total order of a batch: by time, changes before messages, then by name of the source and row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SourceTimes:
-    """The rows of one source, in its order: their times, and their numbers in it."""
+    """The times of the rows of one source, and their row numbers in it."""
 
     name: str
     time: NDArray[np.int64]
@@ -48,7 +48,7 @@ class BatchOrder:
 
 @dataclass(frozen=True)
 class AheadLimit:
-    """How far messages may lie ahead, and of what: the wall clock as the batch was given it, else event time."""
+    """How far message times may lie ahead: of the wall clock when the batch began, or of event time without one."""
 
     most: MaxAhead
     wall: int | None = None
@@ -101,7 +101,7 @@ def put_in_order(
 
 
 def is_late(time: NDArray[np.int64], clock: NDArray[np.int64], window: Window | None) -> NDArray[np.bool_]:
-    """Tell which messages lie before the window of time as it is when they come."""
+    """Tell which messages are older than the time window at the event time of their arrival."""
     if window is None or window.length is None:
         return np.zeros(len(time), np.bool_)
     late: NDArray[np.bool_] = (time == NO_TIME) | (time <= clock - window.length)
@@ -126,7 +126,7 @@ class MessageSequence:
 
     @property
     def is_as_laid(self) -> bool:
-        """Tell whether these are all rows of the segments as they lie."""
+        """Tell whether the order is that of the segments, so that nothing need be moved."""
         return bool((self.rows == np.arange(len(self.rows))).all())
 
     def write(self, path: Path) -> None:

@@ -29,7 +29,7 @@ class PartitionDeliveries(NamedTuple):
 
 
 def net(deliveries: Sequence[PartitionDeliveries]) -> list[PartitionDeliveries]:
-    """Return what is left to tell of a batch: of what enters and leaves a top-k, the last if it is not undone."""
+    """Cancel out top-k changes within a batch: a message that enters a list and leaves it again is not delivered."""
     changed = [at for at, each in enumerate(deliveries) if isinstance(each.piece, ChangeDeliveries)]
     if not changed:
         return list(deliveries)
@@ -112,7 +112,7 @@ def _keys(each: PartitionDeliveries) -> tuple[NDArray[np.int64], ...]:
 
 
 def keyed(deliveries: Sequence[PartitionDeliveries], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the deliveries as `tables` does, with the numbers that decide where each stands among other partitions'."""
+    """Yield the deliveries as `tables` does, with the sort keys by which `merged` merges those of all partitions."""
     deliveries = [each for each in deliveries if len(each.piece)]
     if not deliveries:
         return
@@ -135,7 +135,7 @@ def merged(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def id_type(kind: pa.DataType) -> str:
-    """Return the name of a type of ids, as manifests and tasks have it."""
+    """Return the name of a type of ids, `int64` or `string`, as manifests and tasks have it."""
     return "int64" if pa.types.is_integer(kind) else "string"
 
 
@@ -147,7 +147,7 @@ def schema_of(subscription_id: str, message_id: str) -> pa.Schema:
 
 
 def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return deliveries with exactly these types; a stream whose ids are text also has those that were integers so."""
+    """Cast deliveries to a schema; in a stream whose ids are text, integer ids become text."""
     for at, field in enumerate(table.schema):
         if field.type == MIXED_IDS:
             texts = [None if id_ is None else str(id_) for id_ in table.column(at).to_pylist()]

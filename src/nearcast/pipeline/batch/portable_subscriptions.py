@@ -1,4 +1,4 @@
-"""Subscriptions on their way from one process to another: their words as strings, numbered for themselves."""
+"""Subscriptions that travel between processes: they carry their words as strings, independent of any word table."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PortableSubscriptions:
-    """Subscriptions whose terms are numbers of `words`."""
+    """Subscriptions whose terms are row numbers of `words`, not ids of a word table."""
 
     subscriptions: Subscriptions
     words: pa.Array
 
     @classmethod
     def of(cls, subscriptions: Subscriptions, table: WordTable) -> PortableSubscriptions:
-        """Take subscriptions out of the reach of a table, with the words they use."""
+        """Translate subscriptions from the term ids of a word table, and collect the words they use."""
         used = np.zeros(len(table), np.bool_)
         mark_terms(subscriptions.code_start, subscriptions.code, used)
         terms = np.flatnonzero(used)
@@ -37,9 +37,9 @@ class PortableSubscriptions:
         return cls(translated(subscriptions, number_of), words)
 
     def into(self, table: WordTable) -> Subscriptions:
-        """Return the subscriptions with the terms of a table, to which their words are added."""
+        """Translate subscriptions to the term ids of a word table, to which their words are added."""
         return translated(self.subscriptions, table.ids_of_column(self.words, add=True))
 
     def take(self, rows: NDArray[np.int64]) -> PortableSubscriptions:
-        """Return these rows; all words come along."""
+        """Return these rows; `words` stays whole."""
         return replace(self, subscriptions=self.subscriptions.take(rows))

@@ -1,4 +1,4 @@
-"""Plan and routes as a stream uses them: learned once, and grown by what each batch brings."""
+"""The plan of a stream with its routing table: learned once, and extended by the keys that each batch adds."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class NamedKeys(NamedTuple):
 
     @classmethod
     def of(cls, keys: Keys, plan: Plan) -> NamedKeys:
-        """Take keys out of the reach of a plan's table."""
+        """Translate keys from the term ids of a plan, and collect their words."""
         terms, number = np.unique(keys.word[keys.word != ANY_WORD], return_inverse=True)
         word = np.full(len(keys.word), ANY_WORD, np.int32)
         word[keys.word != ANY_WORD] = number
         return cls(plan.words.words().take(_arrow.numbers(terms.astype(np.int64))), keys._replace(word=word))
 
     def into(self, plan: Plan) -> Keys:
-        """Return the keys as a plan has them; their words are added to its table."""
+        """Translate keys to the term ids of a plan, to whose word table their words are added."""
         term_of = np.append(plan.words.ids_of_column(self.words, add=True), np.int32(ANY_WORD))
         return self.keys._replace(word=term_of[self.keys.word])
 
@@ -56,7 +56,7 @@ class NamedKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanRef:
-    """Where a plan and its routes lie: a folder, and the files of keys that came since."""
+    """Names the files of a plan and its routes: a folder, and the files of keys that were added since."""
 
     store: Store
     folder: str
@@ -88,7 +88,7 @@ class Router:
         return cls(open_plan(folder), Routes.open(folder / _ROUTES))
 
     def follow(self, ref: PlanRef) -> None:
-        """Take in the keys that came since."""
+        """Add the keys of files that were not read yet."""
         for name in ref.growth[self.n_growth :]:
             self.routes.add(NamedKeys.read(ref.store.local(name)).into(self.plan))
             self.n_growth += 1
@@ -107,7 +107,7 @@ _opened: dict[tuple[Store, str], Router] = {}
 
 
 def router_of(ref: PlanRef) -> Router:
-    """Return the plan and the routes as they are by now; kept in this process, and grown by what is new."""
+    """Open a plan and its routes; the process keeps them, and later only reads the keys that were added."""
     known = _opened.get((ref.store, ref.folder))
     if known is None:
         known = Router.open(ref.store.local(ref.folder))

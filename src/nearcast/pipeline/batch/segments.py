@@ -130,7 +130,7 @@ def concat(segments: Sequence[MessageSegment]) -> MessageSegment:
 
 
 def taken(segment: MessageSegment, rows: NDArray[np.int64]) -> MessageSegment:
-    """Return these messages, in this order, without their routes."""
+    """Return some messages in a given order, without their routes."""
     return replace(segment, messages=segment.messages.take(rows), route_start=None, route=None)
 
 

@@ -1,4 +1,4 @@
-"""Candidates: top-k subscriptions that messages may concern, as copies of them found."""
+"""Candidates: pairs of message and top-k subscription that copies of the subscription detected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Top-k subscriptions, by number, that messages of a batch concern as copies of them found; rows ascending."""
+    """Pairs of message row and subscription number with their score, rows ascending."""
 
     row: NDArray[np.int64]
     number: NDArray[np.int64]
@@ -26,7 +26,7 @@ class Candidates:
 
     @classmethod
     def concat(cls, pieces: Sequence[Candidates]) -> Candidates:
-        """Return those of all pieces, each pair of message and subscription once."""
+        """Return the pairs of all pieces, each once."""
         if not pieces:
             return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
         row, number, score = (
@@ -39,7 +39,7 @@ class Candidates:
         return cls(row[is_new], number[is_new], score[is_new])
 
     def for_state(self, state: State, first: int, last: int) -> Matches:
-        """Return those of messages `first` to `last` that a state holds at present."""
+        """Return the matches of messages `first` to `last`, for the subscriptions that a state holds."""
         low, high = np.searchsorted(self.row, [first, last])
         assert state.topk is not None
         slots = state.topk.slots()

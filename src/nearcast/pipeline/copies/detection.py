@@ -1,4 +1,7 @@
-"""A batch as the copies of top-k subscriptions see it: they find whom messages concern, and their homes are told."""
+"""Detects, in partitions that hold copies, which top-k subscriptions a message may enter.
+
+Returns these candidates by the partition that owns each subscription.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def detect(partition: Partition, inputs: BatchInputs, router: Router) -> dict[int, Candidates]:
-    """Take the copies of a partition through a batch; return by home whom its messages concern."""
+    """Apply the changes of a batch to the copies of a partition and match its messages; return candidates by home."""
     rows = inputs.routed(partition.number, router, None)
     changes = _changes(partition, inputs)
     messages = inputs.messages_for(partition.state)  # when the words of new copies are known
@@ -40,7 +43,7 @@ def detect(partition: Partition, inputs: BatchInputs, router: Router) -> dict[in
 
 
 def follow(partition: Partition, inputs: BatchInputs) -> None:
-    """Take the copies of a partition through the changes of a batch whose messages are history."""
+    """Apply only the changes of a batch to the copies of a partition."""
     for group, stored in _changes(partition, inputs):
         assert inputs.changes is not None
         _change(partition, inputs.changes, stored, group)

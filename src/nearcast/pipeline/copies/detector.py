@@ -1,4 +1,4 @@
-"""Copies of top-k subscriptions that have their home elsewhere: they only find whom messages may concern."""
+"""An index of the copies of top-k subscriptions whose home is another partition; it only detects candidates."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Detector:
         number: NDArray[np.int64],
         home: NDArray[np.int32],
     ) -> None:
-        """Hold copies, in place of others of the same id."""
+        """Store copies, in place of older ones of the same id."""
         if len(words) > self._n_weighed:
             self.index.set_weights(weights.of_table(words, self._n_weighed), self._n_weighed)
             self._n_weighed = len(words)
@@ -66,7 +66,7 @@ class Detector:
         self._number[slots], self._home[slots], self._expires[slots] = number, home, subscriptions.expires
 
     def remove(self, ids: pa.Array) -> None:
-        """Forget copies, as far as there are such."""
+        """Remove the copies of these ids that are held here."""
         if not len(self) or not len(ids):
             return
         slots = self.ids.slots(ids)
@@ -77,7 +77,7 @@ class Detector:
             self._number[slots] = -1
 
     def forget_expired(self, now: int) -> None:
-        """Forget the copies of what has expired by this event time."""
+        """Remove the copies of subscriptions that have expired by this event time."""
         due = np.flatnonzero((self._number >= 0) & (self._expires != NO_TIME) & (self._expires <= now))
         if len(due):
             slots = due.astype(np.int32)
@@ -86,7 +86,7 @@ class Detector:
             self._number[slots] = -1
 
     def move(self, ids: pa.Array, moves: Moves) -> None:
-        """Follow moves of what is held here."""
+        """Move the copies of these ids that are held here."""
         if not len(self):
             return
         slots = self.ids.slots(ids)
@@ -96,13 +96,13 @@ class Detector:
             self.index.move(slots[here], Regions.from_shapes(boxes, self._space))
 
     def reweigh(self, words: WordTable, weights: TermWeights) -> None:
-        """Weigh all words anew."""
+        """Set the weights of all words, after a change of the vocabulary."""
         if self._n_weighed:
             self.index.set_weights(weights.of_table(words, 0))
             self._n_weighed = len(words)
 
     def set_thresholds(self, number: NDArray[np.int64], threshold: NDArray[np.float64]) -> None:
-        """Follow the homes: those of these numbers have these thresholds by now."""
+        """Set the thresholds of the subscriptions with these numbers, as their homes have them."""
         if not len(self) or not len(number):
             return
         order = np.argsort(self._number, kind="stable")
@@ -113,7 +113,7 @@ class Detector:
         self.index.set_thresholds(slots[here].astype(np.int32), threshold[here])
 
     def detect(self, messages: Messages) -> tuple[Matches, NDArray[np.int64], NDArray[np.int32]]:
-        """Return whom messages concern, with the number and the home of each match."""
+        """Match messages; return with the matches the registration number and the home of each."""
         matches = self.index.match(messages)
         return matches, self._number[matches.slots], self._home[matches.slots]
 

@@ -1,1 +1,1 @@
-"""A window divided over message partitions: its parts, and the view a home has of them."""
+"""A window whose messages are divided over parts: the parts, and the view a partition of subscriptions has of them."""

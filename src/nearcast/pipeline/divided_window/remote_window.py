@@ -1,4 +1,4 @@
-"""A home's view of a window that lies elsewhere: what it asks of the message partitions, and what they answered.
+"""A partition's view of a window that lies elsewhere: questions to the parts of the window, and their answers.
 
 A home holds the messages of the batch under way and none of those before. What its keeper wants to know of the earlier
 ones it looks up among the answers it was given; what is not there it notes as a question, and finds nothing. A run that
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class WindowAnswer(NamedTuple):
-    """Messages of the window by row, in rank order, and how many messages and postings were looked at for them."""
+    """Messages of the window by row, in rank order; `work` counts the messages and postings looked at."""
 
     row: NDArray[np.int64]
     score: NDArray[np.float64]
@@ -50,7 +50,7 @@ AnswersByQuestion = dict[bytes, WindowAnswer]
 
 @dataclass(frozen=True)
 class WindowQuestion:
-    """What one subscription asks: its `most` best messages that are alive, or all with a score of `least` or more.
+    """A search over the window for one subscription: its `most` best live messages, or all that score at least `least`.
 
     `most` is -1 where `least` counts. Words are in the order of their strings.
     """
@@ -64,7 +64,7 @@ class WindowQuestion:
 
     @property
     def key(self) -> bytes:
-        """Return what tells this question from every other."""
+        """Return a hash of all that the answer depends on."""
         digest = hashlib.blake2b(digest_size=16)
         for word in self.words:
             digest.update(struct.pack("<q", len(word.encode())) + word.encode())
@@ -89,7 +89,7 @@ class SubscriptionWords(WindowWords):
 
 
 class RemoteWindow(MessageIndex):
-    """The messages of one batch, and questions about all before it; words are terms of the subscriptions."""
+    """An index of the messages of the current batch that looks earlier ones up among answers, or notes a question."""
 
     def __init__(self, space: Space, by_time: bool, name: str, words: WordTable, next_row: int):
         super().__init__(space, by_time)
@@ -180,7 +180,7 @@ class RemoteWindow(MessageIndex):
     # --- searches -------------------------------------------------------------------------------------------------
 
     def best(self, asked: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
-        """Return for each of the asked its `n` best messages as far as they are known."""
+        """Return the `n` best messages of each query, as far as they are known."""
         recent = self._recent.best(asked, n, self._of_recent(alive), threads)
         earlier = self._earlier(asked, n, np.zeros(len(n)), alive)
         return self._together(earlier, recent, n)
@@ -188,7 +188,7 @@ class RemoteWindow(MessageIndex):
     def at_least(
         self, asked: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1
     ) -> WindowAnswers:
-        """Return for each of the asked all messages with a score of `threshold` or more, as far as they are known."""
+        """Return all messages that score at least `threshold` for each query, as far as they are known."""
         recent = self._recent.at_least(asked, threshold, self._of_recent(alive), threads)
         earlier = self._earlier(asked, np.full(len(threshold), -1, np.int32), threshold, alive)
         return self._together(earlier, recent, None)
@@ -199,7 +199,7 @@ class RemoteWindow(MessageIndex):
     def _earlier(
         self, asked: WindowQueries, most: NDArray[np.int32], least: NDArray[np.float64], alive: LiveRows
     ) -> list[WindowAnswer | None]:
-        """Return what is known of the messages before this batch."""
+        """Return the answers about messages before this batch; None where there is nothing or no answer yet."""
         alive = LiveRows(int(alive.first), min(int(alive.last), self._first_row), int(alive.after))
         if alive.first >= alive.last:
             return [None] * len(most)
@@ -270,7 +270,7 @@ def _question(
 
 
 def asked_by(questions: list[WindowQuestion], table: WordTable) -> WindowQueries:
-    """Return questions as an index of messages takes them, with the words of a table."""
+    """Return questions as the queries of a message index, encoded by a word table."""
     import pyarrow as pa
 
     words = [word for each in questions for word in each.words]
@@ -285,7 +285,7 @@ def asked_by(questions: list[WindowQuestion], table: WordTable) -> WindowQueries
 
 
 def use_remote_window(state: State) -> None:
-    """Let the keeper of a state ask for what the window holds, in place of holding it."""
+    """Replace the message index of a state's keeper by a `RemoteWindow`."""
     keeper = state.topk
     if keeper is None:
         return

@@ -1,4 +1,4 @@
-"""Message partitions: the window divided by row, each part brought up to a batch and asked by the homes.
+"""A part of a divided window: it holds every n-th message, follows the batches and answers searches.
 
 Row r of the window lies in part r % parts. As with homes, what a worker holds is a cache and never the truth: a part is
 made of its snapshot and of the segments of the batches since, which the manifest names. It answers questions of a batch
@@ -114,7 +114,7 @@ class WindowPart:
             self._weight = weight
 
     def _forget(self) -> None:
-        """Let go of the rows that no question of a later batch can be about, and of words that none has."""
+        """Drop messages that have left the window, and words that no message has."""
         if self.window.count is not None:
             first = self.own_from(self.next_row - self.window.count)
         elif self.now == NO_TIME:
@@ -142,7 +142,7 @@ class WindowPart:
         self._word_limit = 2 * len(self.words.table) + _SPARE_WORDS
 
     def weigh_by(self, vocabulary: Vocabulary) -> None:
-        """Weigh everything by this vocabulary, whatever the messages that are held were weighed by."""
+        """Set the weights of all words by this vocabulary, also for the messages that are held."""
         table = self.words.table
         self.weights = TermWeights(table, vocabulary)
         self._weight = self.weights.of_table(table, 0)
@@ -156,7 +156,7 @@ class WindowPart:
     # --- questions ------------------------------------------------------------------------------------------------
 
     def answers(self, questions: dict[bytes, WindowQuestion]) -> AnswersByQuestion:
-        """Return what the rows here are to each of the questions."""
+        """Return the answer of this part to each question."""
         alike: dict[tuple[LiveRows, bool], list[bytes]] = {}
         for key, question in questions.items():
             alike.setdefault((question.alive, question.most >= 0), []).append(key)
@@ -201,7 +201,7 @@ class WindowPart:
 def aggregated(
     parts: Sequence[AnswersByQuestion], questions: dict[bytes, WindowQuestion], *, by_time: bool
 ) -> AnswersByQuestion:
-    """Return the answers of the whole window: of what the parts of it answered, the best."""
+    """Merge the answers of all parts of the window: the best of each question."""
     result: AnswersByQuestion = {}
     for key, question in questions.items():
         found = [part[key] for part in parts]
@@ -218,7 +218,7 @@ def aggregated(
 
 @dataclass(frozen=True)
 class WindowPartRef:
-    """Where a part of the window lies: a snapshot, none at first, and the batches since; and what words weigh now."""
+    """Names the files of a part of the window: its snapshot, the batches since, and the vocabulary in use."""
 
     store: Store
     settings: PipelineSettings
@@ -245,12 +245,12 @@ def forget_parts() -> None:
 
 
 def holding(payloads: list[Any]) -> list[int]:
-    """Return for which payloads this worker has the part."""
+    """Return the payloads whose part of the window this worker has in memory."""
     return [at for at, each in enumerate(payloads) if _cache.look(each.ref.store, each.ref.number)]
 
 
 def _part_of(ref: WindowPartRef) -> _CachedPart:
-    """Return a part as it is after the last batch of `ref`; it leaves the cache until it is put back."""
+    """Return a part as it is after the last batch of `ref`, taken out of the cache."""
     known = _cache.take(ref.store, ref.number)
     line: list[BatchFiles | str | None] = [ref.snapshot, *ref.history]
     vocabulary = Vocabulary.open(ref.store.local(ref.vocabulary))
@@ -276,7 +276,7 @@ def _opened(ref: WindowPartRef, vocabulary: Vocabulary) -> WindowPart:
 
 @dataclass(frozen=True)
 class AnswerTask:
-    """Ask a part of the window what homes want to know in a batch: files of questions, by home."""
+    """Task: answer the questions of a batch from one part of the window; `questions` are files by home."""
 
     ref: WindowPartRef
     batch: int
@@ -301,14 +301,14 @@ def questions_in(store: Store, name: str) -> dict[bytes, WindowQuestion]:
 
 @dataclass(frozen=True)
 class QuestionRound:
-    """Questions of a home and the files in which each part of the window answered them, among those of others."""
+    """A file of questions of one home, and the files with the answers of all parts of the window."""
 
     questions: str
     answers: tuple[str, ...]
 
 
 def answers_of(store: Store, home: int, rounds: Sequence[QuestionRound], *, by_time: bool) -> AnswersByQuestion:
-    """Return the answers to all that a home has asked in a batch so far."""
+    """Return the merged answers to all questions that a home asked in a batch so far."""
     result: AnswersByQuestion = {}
     for each in rounds:
         parts = [pickles.read(store.local(name))[home] for name in each.answers]  # type: ignore[index]
@@ -318,7 +318,7 @@ def answers_of(store: Store, home: int, rounds: Sequence[QuestionRound], *, by_t
 
 @dataclass(frozen=True)
 class PartSnapshotTask:
-    """Write a part of the window as it is after the last batch of `ref` into a folder of this name."""
+    """Task: write a part of the window, as it is after the last batch of `ref`, into a folder of this name."""
 
     ref: WindowPartRef
     name: str

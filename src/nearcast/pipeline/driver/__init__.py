@@ -1,1 +1,1 @@
-"""What the driver runs: one batch after the other, from its sources to its manifest."""
+"""The driver of a stream: runs batches one after the other, from their sources to their manifests."""

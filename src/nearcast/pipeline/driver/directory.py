@@ -1,4 +1,4 @@
-"""Which subscriptions there are, by id: under which number they registered, and in which partitions they are."""
+"""The driver's table of subscriptions: registration number, home and copies by id."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COLUMNS: dict[str, Any] = {
 
 
 class Directory:
-    """The driver's view of all subscriptions, in flat arrays: 70 bytes each.
+    """A table of all subscriptions in flat arrays, 70 bytes each.
 
     A place is the row of a subscription here; places of those that went are used again.
     """
@@ -116,7 +116,7 @@ class Directory:
         self.next_expiry = int(left.min(initial=np.iinfo(np.int64).max))
 
     def follow(self, changes: BatchChanges) -> None:
-        """Make changes that were registered before, when this directory was another one."""
+        """Replay the changes of a batch that were registered before a restart."""
         ids = changes.ids.to_pylist()
         subscriptions = changes.subscriptions.subscriptions
         for row, (op, id_) in enumerate(zip(changes.op.tolist(), ids, strict=True)):
@@ -179,7 +179,7 @@ class Directory:
 
 
 def described(subscriptions: Subscriptions) -> dict[str, NDArray[Any]]:
-    """Return what a directory keeps of subscriptions themselves."""
+    """Return the columns of a directory that follow from subscriptions alone."""
     shape, height = shapes_of(subscriptions.regions)
     # A query that contradicts itself may go anywhere, as in a hub: nobody need know where nothing matches.
     shape = np.where(np.diff(subscriptions.clause_start) == 0, CIRCLE, shape).astype(np.uint8)

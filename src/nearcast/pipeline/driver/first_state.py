@@ -80,7 +80,9 @@ def begin(
     share = Share(
         PortableSubscriptions.of(columns, words), numbers, placement.home, placement.copies, placement.threshold
     )
-    snapshots = build(runner, BuildTask(store, settings, BEFORE, names["vocabulary"]), share)
+    snapshots = build(
+        runner, BuildTask(store=store, settings=settings, batch=BEFORE, vocabulary=names["vocabulary"]), share
+    )
     id_types = (id_type(columns.ids.type) if len(columns) else None, None)
     manifest = Manifest(
         BEFORE,
@@ -93,7 +95,15 @@ def begin(
         id_types=id_types,
         counts={"subscriptions": len(columns), "rejected": len(rejected)},
     )
-    return DriverState(store, settings, manifest, directory, router, vocabulary, id_types)
+    return DriverState(
+        store=store,
+        settings=settings,
+        manifest=manifest,
+        directory=directory,
+        router=router,
+        vocabulary=vocabulary,
+        id_types=id_types,
+    )
 
 
 def begin_from(prepared: Store, store: Store, settings: PipelineSettings) -> DriverState:
@@ -134,7 +144,7 @@ def _sample(table: pa.Table | None, settings: PipelineSettings, words: WordTable
 
 
 def build(runner: Runner, first: BuildTask, share: Share) -> list[str]:
-    """Build all partitions side by side, each of its share, the others as the first; return their snapshots' names."""
+    """Build all partitions in one job, each of its share, with the parameters of `first`; return their snapshots."""
     tasks = []
     for number in range(first.settings.partitions):
         name = pickles.put(first.store, "shares", first.batch, number, share.of_partition(number))

@@ -76,7 +76,7 @@ class BatchSource:
 
 @dataclass(frozen=True)
 class Report:
-    """What a batch did."""
+    """Counts and timings of a finished batch."""
 
     batch: int
     messages: int
@@ -129,13 +129,13 @@ class Pipeline:
 
     @property
     def state(self) -> DriverState:
-        """What is known after the last batch."""
+        """The driver's state after the last batch; `IncompatibleStore` before the first."""
         if self._state is None:
             raise IncompatibleStore(f"{self.store.root} holds no stream yet; begin one first")
         return self._state
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what must not change while a stream goes on."""
+        """Return the settings that must not change while a stream goes on."""
         mode = "partitioned" if self.settings.window_parts else None
         return {**self.settings.fingerprint(), "sink": self.sink.name, "window_mode": mode}
 
@@ -218,7 +218,7 @@ class Pipeline:
     def run(
         self, batch: int, given: Sequence[BatchSource], *, beat: int | None = None, wall: int | None = None
     ) -> Report | None:
-        """Take a batch in; None if it was committed before, when it is only published again.
+        """Run a batch and commit it; one that was committed before is only published again, and None is returned.
 
         `beat` is the time that the clock alone moves on to at the end. `wall` is the wall clock as the batch was given
         it, in microseconds: messages may lie ahead of that, else of event time, by `max_ahead`.
@@ -268,7 +268,7 @@ class Pipeline:
         return report
 
     def _rebalanced(self, state: DriverState, batch: int) -> DriverState:
-        """Go on with other partitions where that was asked for, or the load asks for it."""
+        """Rebalance before the batch, if a request or an uneven load asks for it."""
         request = wanted(self.store, state.manifest, self._rebalance_above)
         if request is None:
             return state
@@ -297,17 +297,17 @@ class Pipeline:
         kinds = state.id_types
         tasks = [
             ReadTask(
-                self.store,
-                self.settings,
-                batch,
-                part,
-                each.kind,
-                each.source,
-                each.path,
-                plan,
-                folder,
-                each.rows,
-                kinds[0 if each.kind == "changes" else 1],
+                store=self.store,
+                settings=self.settings,
+                batch=batch,
+                part=part,
+                kind=each.kind,
+                source=each.source,
+                path=each.path,
+                plan=plan,
+                vocabulary=folder,
+                rows=each.rows,
+                id_type=kinds[0 if each.kind == "changes" else 1],
             )
             for part, each in enumerate(given)
         ]
@@ -325,7 +325,7 @@ class Pipeline:
         vocabulary: str | None,
         limit: AheadLimit | None,
     ) -> tuple[BatchFiles, BatchChanges | None, Keys, int]:
-        """Give every row its step; write the order of messages and the changes that stand."""
+        """Number the steps of a batch; write the sequence of its messages and the changes that were accepted."""
         reads = self._of_one_id_type(state, reads, rejected)
         messages = [each for each in reads if each.kind == "messages" and each.segment is not None]
         changes = [each for each in reads if each.changes is not None and len(each.changes)]
@@ -346,15 +346,15 @@ class Pipeline:
         if batch_changes is not None:
             batch_changes = replace(batch_changes, step=change_step)
         files = BatchFiles(
-            batch,
-            tuple(str(each.segment) for each in messages) if len(kept) else (),
-            sequence,
-            None if batch_changes is None else pickles.put(self.store, "changes", batch, None, batch_changes),
-            self._growth_of_copies(state, batch, keys),
-            next_step,
-            now,
-            beat,
-            vocabulary,
+            batch=batch,
+            segments=tuple(str(each.segment) for each in messages) if len(kept) else (),
+            sequence=sequence,
+            changes=None if batch_changes is None else pickles.put(self.store, "changes", batch, None, batch_changes),
+            growth=self._growth_of_copies(state, batch, keys),
+            next_step=next_step,
+            now=now,
+            beat=beat,
+            vocabulary=vocabulary,
         )
         state.directory.forget_expired(now)
         return files, batch_changes, keys, len(kept)
@@ -431,13 +431,24 @@ class Pipeline:
             candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
         kinds = (state.id_types[0] or "string", state.id_types[1] or "string")
         stager = self.sink.stager
-        steps = [StepTask(ref, plan, files, candidates, stager, kinds, self.with_keys) for ref in refs]
+        steps = [
+            StepTask(
+                ref=ref,
+                plan=plan,
+                files=files,
+                candidates=candidates,
+                stager=stager,
+                id_types=kinds,
+                with_keys=self.with_keys,
+            )
+            for ref in refs
+        ]
         results = run_steps(self.runner, state, files, steps, claims)
         self.store.delete(candidates)
         return results
 
     def _grow(self, state: DriverState, batch: int, results: Sequence[StepResult], placed: Keys) -> list[str]:
-        """Let the routes know the keys that partitions need from now on, and those of copies placed in this batch."""
+        """Add the keys that partitions need from now on, and those of copies placed in this batch, to the routes."""
         router = state.router
         keys = Keys.concat([each.keys.into(router.plan) for each in results if each.keys is not None])
         if router.plan.has_copies:
@@ -512,7 +523,7 @@ class Pipeline:
             self.manifests.sweep([self.manifests.read(batch) for batch in kept], spare=spare)
 
     def _sizes(self, state: DriverState, manifest: Manifest) -> dict[str, int]:
-        """Return the sizes of all that a manifest names, by which a start finds what was cut off since."""
+        """Return the sizes of all files that a manifest names, for a restart to compare."""
         known = state.manifest.sizes
         names = self.manifests.files_in_use(manifest)
         new = {} if known.keys() >= names else self.store.sizes()
@@ -600,13 +611,13 @@ def _report(
 ) -> Report:
     load = [{"seconds": round(each.seconds, 4), "messages": each.routed} for each in results]
     return Report(
-        files.batch,
-        messages,
-        0 if batch_changes is None else len(batch_changes),
-        sum(each.deliveries for each in results),
-        rejected,
-        seconds,
-        load,
-        files.now,
-        sum(each.routed for each in results),
+        batch=files.batch,
+        messages=messages,
+        changes=0 if batch_changes is None else len(batch_changes),
+        deliveries=sum(each.deliveries for each in results),
+        rejected=rejected,
+        seconds=seconds,
+        load=load,
+        now=files.now,
+        tuples=sum(each.routed for each in results),
     )

@@ -1,4 +1,4 @@
-"""Another plan, or other partitions, for a stream that goes on: everything moves between two batches.
+"""Rebalancing: a running stream moves all subscriptions to another plan or number of partitions between two batches.
 
 Old partitions write out what they hold, a plan is learned of that and of recent messages, and new partitions are built.
 Nothing of it counts before the next batch commits the manifest that names it: whoever stops in between goes on with the
@@ -53,7 +53,7 @@ _AVERAGED, _TRUSTED_AFTER = 10, 20
 
 @dataclass(frozen=True)
 class RebalanceRequest:
-    """Go on with this plan and so many partitions; None stands for those at present, learned anew."""
+    """A request for a plan and a number of partitions; None stands for the present ones, learned again."""
 
     id: str
     plan: str | None = None
@@ -108,7 +108,7 @@ def waiting(store: Store) -> RebalanceRequest | None:
 
 
 def wanted(store: Store, manifest: Manifest, above: float | None) -> RebalanceRequest | None:
-    """Return what the next batch is to begin with: a request that was not met yet, or, by the load, one of our own."""
+    """Return the request to meet before the next batch: one that was left, or our own if the load is uneven."""
     request = waiting(store)
     if request is not None and request.id != _last_met(manifest):
         return request
@@ -145,7 +145,7 @@ def balance_after(balance: LoadBalance | None, seconds: Sequence[float]) -> Load
 
 
 def is_uneven(balance: LoadBalance | None, above: float) -> bool:
-    """Tell whether the busiest partition is so many times as busy as the average, and has been watched for long."""
+    """Tell whether the busiest partition takes more than `above` times the mean, averaged over enough batches."""
     if balance is None or balance.batches < _TRUSTED_AFTER:
         return False
     mean = sum(balance.seconds) / len(balance.seconds)
@@ -158,7 +158,7 @@ def is_uneven(balance: LoadBalance | None, above: float) -> bool:
 def carried_out(
     request: RebalanceRequest, state: DriverState, runner: Runner, *, claims: str | None = None
 ) -> DriverState:
-    """Meet a request, and note that it was met; one that cannot be met is noted with the reason."""
+    """Carry out a request and note it in the manifest; one that cannot be met is noted with the reason."""
     try:
         spec, partitions = request.resolved(state.manifest)
     except InvalidInput as error:
@@ -199,10 +199,10 @@ def rebalanced(
     _move_homes(state.directory, share, placement)
     settings = replace(settings, plan=spec, partitions=partitions)
     first = BuildTask(
-        store,
-        settings,
-        manifest.batch,
-        manifest.vocabulary.folder,
+        store=store,
+        settings=settings,
+        batch=manifest.batch,
+        vocabulary=manifest.vocabulary.folder,
         window=exports[0] if settings.window is not None else None,
         next_step=manifest.next_step,
         now=state.now,
@@ -224,11 +224,19 @@ def rebalanced(
         load=(),
         balance=None,
     )
-    return DriverState(store, settings, manifest, state.directory, router, state.vocabulary, state.id_types)
+    return DriverState(
+        store=store,
+        settings=settings,
+        manifest=manifest,
+        directory=state.directory,
+        router=router,
+        vocabulary=state.vocabulary,
+        id_types=state.id_types,
+    )
 
 
 def _exported(state: DriverState, runner: Runner, claims: str | None) -> list[str]:
-    """Let all partitions write out what they hold; the first, the window too, which is the same everywhere."""
+    """Export all partitions; the first one with the window, which is the same everywhere."""
     numbers = range(len(state.manifest.partitions))
     plan = state.plan_ref
     tasks = [ExportTask(state.partition_ref(number), plan, with_window=number == 0) for number in numbers]

@@ -1,4 +1,4 @@
-"""The driver's part in changes of subscriptions: who exists at each step, under which number, and where it goes."""
+"""Registers the changes of a batch: which are valid at their step, under which number, and in which partitions."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ def _joined_moves(moves: list[Moves]) -> Moves:
 
 
 class Registrar:
-    """Goes through the changes of a batch in order and decides about each."""
+    """Applies the changes of a batch to the directory in order, and rejects those that cannot be."""
 
     def __init__(self, directory: Directory, plan: Plan, weights: TermWeights, rejected: Rejected):
         self.directory, self.plan, self.rejected = directory, plan, rejected
         self._weights = weights
 
     def register(self, pending: PendingChanges, order: BatchOrder) -> tuple[BatchChanges, Keys]:
-        """Return the changes that stand, in order, and the keys of what they place; their steps are still to be set."""
+        """Return the accepted changes in order, without their steps, and the keys of the subscriptions they place."""
         rows = order.change
         placed = self._placed(pending)
         n = len(rows)
@@ -138,20 +138,20 @@ class Registrar:
         chosen = rows[kept]
         has_copies = self.plan.has_copies
         registered = BatchChanges(
-            pending.op[chosen],
-            pending.ids.take(_arrow.numbers(chosen)),
-            pending.row[chosen],
-            [pending.source[row] for row in chosen.tolist()],
-            order.change_position[kept],
-            np.zeros(len(kept), np.int64),
-            order.change_clock[kept],
-            number[kept],
-            home[kept],
-            copies[kept] if has_copies else None,
-            held[kept] if has_copies else None,
-            pending.at[chosen],
-            PortableSubscriptions.of(pending.subscriptions, self.plan.words),
-            pending.moves,
+            op=pending.op[chosen],
+            ids=pending.ids.take(_arrow.numbers(chosen)),
+            row=pending.row[chosen],
+            source=[pending.source[row] for row in chosen.tolist()],
+            position=order.change_position[kept],
+            step=np.zeros(len(kept), np.int64),
+            clock=order.change_clock[kept],
+            number=number[kept],
+            home=home[kept],
+            copies=copies[kept] if has_copies else None,
+            held=held[kept] if has_copies else None,
+            at=pending.at[chosen],
+            subscriptions=PortableSubscriptions.of(pending.subscriptions, self.plan.words),
+            moves=pending.moves,
         )
         return registered, placed.keys
 
@@ -203,7 +203,7 @@ class Registrar:
         return True
 
     def _stand_in(self, place: int) -> Shape | None:
-        """Return a region that can go where that of a subscription can."""
+        """Return a region that a move would accept or refuse as it would that of a subscription."""
         shape = int(self.directory.shape[place])
         if shape == BOX:
             return Box(0.0, 0.0, 0.0, float(self.directory.height[place]))

@@ -1,4 +1,4 @@
-"""What the driver of a stream knows between two batches, and how it is found again after a restart."""
+"""The state of the driver between two batches: the last manifest, with directory, routes and vocabulary opened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """The state of a stream at the end of `batch`, written anew: of all partitions, the directory and the routes.
+    """Names the snapshots of a stream at the end of `batch`: of all partitions, the directory and the routes.
 
     `line` tells to which line of history it belongs, `growth` names the keys that its routes hold already.
     """
@@ -51,7 +51,7 @@ def new_line() -> str:
 
 @dataclass
 class DriverState:
-    """The manifest of the last batch, with what it names opened."""
+    """The manifest of the last batch, and in memory the directory, routes and vocabulary that it names."""
 
     store: Store
     settings: PipelineSettings
@@ -68,7 +68,7 @@ class DriverState:
 
     @classmethod
     def opened(cls, store: Store, settings: PipelineSettings, manifest: Manifest) -> DriverState:
-        """Open what a manifest names."""
+        """Open the files that a manifest names, and replay the changes since the directory was saved."""
         directory = Directory.open(store.local(manifest.directory))
         for files in manifest.batches:
             if files.batch > manifest.directory_batch:
@@ -105,7 +105,7 @@ class DriverState:
         return self.manifest.batches
 
     def partition_ref(self, number: int) -> PartitionRef:
-        """Where the state of a partition lies."""
+        """Return the names of the files that hold the state of a partition."""
         entry = self.manifest.partitions[number]
         since = [files for files in self.history if files.batch > entry.snapshot_batch]
         return PartitionRef(
@@ -168,6 +168,6 @@ class DriverState:
         return snapshots, tasks
 
     def with_manifest(self, manifest: Manifest) -> None:
-        """Go on from a batch that was committed."""
+        """Take over the manifest of a batch that was committed."""
         self.manifest = manifest
         self.snapshots = None

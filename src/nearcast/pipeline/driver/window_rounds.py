@@ -31,7 +31,7 @@ _BEFORE = -1
 
 @dataclass(frozen=True)
 class QuestionCount:
-    """How often the homes went to the window in a batch: questions, and rounds in which they were answered."""
+    """How many questions partitions asked a divided window in a batch, and in how many rounds."""
 
     questions: int = 0
     rounds: int = 0
@@ -43,7 +43,7 @@ NO_QUESTIONS = QuestionCount()
 def run_steps(
     runner: Runner, state: DriverState, files: BatchFiles, steps: list[StepTask], claims: str | None
 ) -> tuple[list[StepResult], QuestionCount]:
-    """Take all partitions through a batch, and as often again as they have questions to the window."""
+    """Run all partitions through a batch; those with open questions run again with the answers."""
     done: dict[int, StepResult] = {}
     asked = NO_QUESTIONS
     spent: list[str] = []
@@ -90,7 +90,7 @@ def entries_of(manifest: Manifest, parts: int) -> tuple[WindowEntry, ...]:
 
 
 def part_refs(state: DriverState, vocabulary: str | None = None) -> list[WindowPartRef]:
-    """Return where the parts of the window lie as they are after the last batch; `vocabulary` is used from now on."""
+    """Return the refs of all parts of the window after the last batch; `vocabulary` is one used from now on."""
     settings, manifest = state.settings, state.manifest
     folder = vocabulary or manifest.vocabulary.folder
     return [

@@ -1,4 +1,4 @@
-"""From raw files to a store that streams and matches begin from, as Spark jobs.
+"""Prepares raw files into a store that a stream begins from: clean rows, vocabulary, plan, partitions.
 
 messages/, subscriptions/    Parquet in interchange columns, a part for each raw file
 rejected.parquet             rows that cannot be used, with reasons
@@ -56,7 +56,7 @@ OnProgress = Callable[[str, int], object]
 
 @dataclass(frozen=True)
 class PrepareTask:
-    """Prepare one raw file."""
+    """Task: prepare one raw file."""
 
     path: str
     source: str
@@ -67,7 +67,7 @@ class PrepareTask:
 
 @dataclass(frozen=True)
 class PrepareResult:
-    """What became of a raw file: rows written to a file, and of messages their words by document and some to sample."""
+    """What became of a raw file: the rows written, and of messages the document frequencies and a sample."""
 
     kind: str
     rows: int

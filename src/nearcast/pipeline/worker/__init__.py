@@ -1,1 +1,1 @@
-"""What workers run: reading sources, matching a batch in a partition, writing its state."""
+"""The tasks of workers: read a source, match a batch in a partition, write its state."""

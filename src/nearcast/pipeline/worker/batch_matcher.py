@@ -1,4 +1,4 @@
-"""Whom the messages of a batch concern in a partition: searched for, told by others, or noted by an earlier run."""
+"""Matches the messages of a batch in a partition: by its index, by candidates of copies, or from a recorded delta."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartitionDelta:
-    """What takes a partition through a batch again without a search: the top-k subscriptions each message concerned.
+    """A record that replays a batch without searching: the top-k subscriptions that each message matched.
 
     `copy_number` and `copy_threshold` are the thresholds after it of those that have copies in other partitions.
     """
@@ -46,7 +46,7 @@ class PartitionDelta:
 
 
 class PartitionMatcher:
-    """Answers for the messages of one batch, and notes what it answered about top-k subscriptions.
+    """Matches the messages of one batch, and records the matches of top-k subscriptions for the delta.
 
     `rows` are the messages that come to this partition. With `masks`, the partitions each message goes to, a
     subscription that has copies is answered for by the first partition that both have in common.
@@ -106,7 +106,7 @@ class PartitionMatcher:
         return matches
 
     def _has_fallen(self) -> bool:
-        """Tell whether messages may concern a top-k subscription here that do not come here."""
+        """Tell whether a top-k threshold fell so low that messages may match which are not routed here."""
         if self._reach is None:
             return False
         assert self._state.topk is not None
@@ -152,7 +152,7 @@ def _part(
 
 
 def _spread(matches: Matches, rows: NDArray[np.int64], n: int) -> Matches:
-    """Return answers for some rows of n as answers for all n."""
+    """Return matches of some rows of n as matches of all n."""
     length = np.zeros(n, np.int64)
     length[rows] = np.diff(matches.start)
     start = np.zeros(n + 1, np.int64)

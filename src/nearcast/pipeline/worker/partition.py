@@ -1,4 +1,4 @@
-"""A partition: an engine over the subscriptions that live here, taken from one batch to the next."""
+"""A partition: an engine over a share of the subscriptions, advanced batch by batch."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Partition:
         return cls(number, settings, state).with_window_elsewhere()
 
     def with_window_elsewhere(self) -> Partition:
-        """Hold no messages of the window but ask for them, where the settings divide it; return the partition."""
+        """Use a remote window where the settings divide it; return the partition."""
         if self.settings.window_parts:
             use_remote_window(self.state)
         return self
@@ -114,7 +114,7 @@ class Partition:
         recorded: PartitionDelta | None = None,
         found: Candidates | None = None,
     ) -> BatchOutcome:
-        """Take a batch in: its changes and its messages, in order.
+        """Apply the changes and match the messages of a batch, in order.
 
         With `recorded`, what an earlier run of the same batch noted, nobody is searched for and no delivery counts.
         `found` are top-k subscriptions that messages concern by what the detectors of other partitions say.
@@ -227,7 +227,7 @@ class Partition:
         return self._named(pieces)
 
     def note(self, slots: NDArray[np.int32], **columns: NDArray[Any]) -> None:
-        """Write what is known of slots beside the engine."""
+        """Write columns of slots that are kept beside the engine."""
         by_slot = self.state.by_slot
         for name, column in by_slot.items():
             if len(column) < self.state.index.n_slots:
@@ -271,7 +271,7 @@ class Partition:
     # Keys and thresholds
 
     def _keys_of(self, changes: BatchChanges, mine: NDArray[np.int64], router: Router) -> Keys:
-        """Return the keys that bring what changes here its messages; with copies, the plan has seen to them."""
+        """Return the routing keys of subscriptions that change here; with copies, the driver has added them."""
         rows = mine[changes.home[mine] == self.number]
         if router.plan.has_copies or router.routes.is_everywhere or not len(rows):
             return Keys.none()
@@ -302,7 +302,7 @@ class Partition:
         return result
 
     def _held(self, changes: BatchChanges, row: int) -> PortableSubscriptions | None:
-        """Return the subscription of a change as it is held at present."""
+        """Return the stored version of the subscription that a change refers to."""
         slot = self.state.ids.slot(changes.ids[row].as_py())
         if slot < 0:
             return None
@@ -345,7 +345,7 @@ class Partition:
         return self._placed_keys(carried.into(router.plan.words), router, state.by_slot["placed"][slots[scored]])
 
     def _reach(self, *, is_known_elsewhere: bool) -> NDArray[np.float64] | None:
-        """Return by holder from which score on messages are brought here, or found elsewhere by copies."""
+        """Return by holder the score from which matching messages are routed here, or detected by copies."""
         topk = self.state.topk
         if topk is None or not len(topk):
             return None

@@ -1,4 +1,4 @@
-"""The first task of a batch: files, or rows from elsewhere, are read once; messages become segments."""
+"""Reads one source of a batch, a file or rows, into a segment of encoded messages or into changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Kind = Literal["messages", "changes"]
 
 @dataclass(frozen=True)
 class ReadTask:
-    """Read one source of a batch: a file, or `rows` that came another way.
+    """Task: read one source of a batch, a file or `rows` that came another way.
 
     `source` is its name, in rejected rows and for the order of sources. With `vocabulary` the totals of messages are
     worked out.
@@ -58,7 +58,7 @@ class ReadTask:
 
 @dataclass(frozen=True)
 class ReadResult:
-    """What was read: the segment of messages with their times and numbers in the source, or the changes."""
+    """What was read of a source: the name of the segment with times and row numbers of its messages, or the changes."""
 
     source: str
     kind: Kind
@@ -94,7 +94,16 @@ def _nothing_of(task: ReadTask, error: Exception) -> ReadResult:
     field = getattr(error, "field", None)
     rejected.add(task.source, 0, None, field, f"nothing of this source was used: {_said(error)}")
     none = np.empty(0, np.int64)
-    return ReadResult(task.source, task.kind, None, none, none, "string", None, list(rejected))
+    return ReadResult(
+        source=task.source,
+        kind=task.kind,
+        segment=None,
+        time=none,
+        row=none,
+        id_type="string",
+        changes=None,
+        rejected=list(rejected),
+    )
 
 
 def _said(error: Exception) -> str:
@@ -134,14 +143,14 @@ def _read_source(task: ReadTask) -> ReadResult:
     if task.kind == "changes":
         changes = read_changes(table, task.settings, source=task.source, rejected=rejected)
         return ReadResult(
-            task.source,
-            task.kind,
-            None,
-            changes.time,
-            changes.row,
-            id_type(changes.ids.type),
-            changes,
-            list(rejected),
+            source=task.source,
+            kind=task.kind,
+            segment=None,
+            time=changes.time,
+            row=changes.row,
+            id_type=id_type(changes.ids.type),
+            changes=changes,
+            rejected=list(rejected),
         )
     segment, rows = _segment(task, table, rejected)
     ids = segment.messages.ids
@@ -150,14 +159,14 @@ def _read_source(task: ReadTask) -> ReadResult:
     if len(segment):
         name = task.store.put_summed(task.store.unique("segments", task.batch, task.part, ".arrow"), segment.write).name
     return ReadResult(
-        task.source,
-        task.kind,
-        name,
-        segment.messages.time,
-        rows,
-        id_type(ids.type),
-        None,
-        list(rejected),
+        source=task.source,
+        kind=task.kind,
+        segment=name,
+        time=segment.messages.time,
+        row=rows,
+        id_type=id_type(ids.type),
+        changes=None,
+        rejected=list(rejected),
     )
 
 

@@ -1,4 +1,4 @@
-"""What runs in workers: each task brings the state of its partition to a version, and takes it from there.
+"""The tasks that run on partitions in workers: each first brings the state of its partition to the version it needs.
 
 What a worker holds in memory is a cache and never the truth: a state is used if it is of the version asked for, or
 older and of the same line; else it is opened from its snapshot. Then it is taken through the batches that are missing.
@@ -34,7 +34,7 @@ from nearcast.topk.saved_keeper import open_window, save_window
 
 @dataclass(frozen=True)
 class PartitionRef:
-    """Where the state of a partition lies: a snapshot, and the batches since with what each noted.
+    """Names the files of a partition's state: a snapshot, and the batches since with their deltas.
 
     `line` tells snapshots of one line of history from those of another plan.
     """
@@ -73,7 +73,7 @@ def forget_all() -> None:
 
 
 def held(payloads: list[Any]) -> list[int]:
-    """Return which payloads this worker has the state for: first those it can use as it is."""
+    """Return the payloads whose state this worker has in memory: first those it can use as it is."""
     exact: list[int] = []
     near: list[int] = []
     for at, payload in enumerate(payloads):
@@ -85,7 +85,7 @@ def held(payloads: list[Any]) -> list[int]:
 
 
 def _state_of(ref: PartitionRef, router: Router) -> _CachedPartition:
-    """Return the state of a partition as it is at the end of `ref`; it leaves the cache until it is put back."""
+    """Return the state of a partition as it is at the end of `ref`, taken out of the cache."""
     known = _cache.take(ref.store, ref.number)
     batches = [files.batch for files, _ in ref.history]
     usable = known is not None and known.line == ref.line and known.version in (ref.snapshot_batch, *batches)
@@ -129,7 +129,7 @@ def _keep(ref: PartitionRef, known: _CachedPartition) -> None:
 
 @dataclass(frozen=True)
 class DetectTask:
-    """Let the copies in a partition look at a batch; `deltas` are what all homes noted in the batch before."""
+    """Task: detect candidates by the copies of a partition; `deltas` are those of all homes in the batch before."""
 
     ref: PartitionRef
     plan: PlanRef
@@ -154,7 +154,7 @@ def detect_batch(task: DetectTask) -> str:
 
 @dataclass(frozen=True)
 class StepTask:
-    """Take a partition through a batch."""
+    """Task: run a partition through a batch."""
 
     ref: PartitionRef
     plan: PlanRef
@@ -170,7 +170,7 @@ class StepTask:
 
 @dataclass(frozen=True)
 class OpenQuestions:
-    """A partition has questions to the window, in a file: this run of the batch counts for nothing."""
+    """The file of questions that a partition has to the window: its run of the batch is void and is repeated."""
 
     questions: str
     n: int
@@ -178,7 +178,7 @@ class OpenQuestions:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a batch left behind in a partition."""
+    """What a batch left behind in a partition: the files of its delta and output, new keys, and counts."""
 
     delta: str
     output: Output | None
@@ -189,7 +189,7 @@ class StepResult:
 
 
 def step_batch(task: StepTask) -> StepResult | OpenQuestions:
-    """Match a batch in one partition, write what it delivers and what it takes to do it again; or what it must ask."""
+    """Match a batch in one partition and write its output and delta; or only the questions it has to the window."""
     began = time.perf_counter()
     store, number, batch = task.ref.store, task.ref.number, task.files.batch
     router = router_of(task.plan)
@@ -233,7 +233,7 @@ def _candidates(store: Store, names: tuple[str, ...], number: int) -> Candidates
 
 @dataclass(frozen=True)
 class SnapshotTask:
-    """Write the state of a partition as it is at the end of `ref` into a folder of this name."""
+    """Task: write the state of a partition, as it is at the end of `ref`, into a folder of this name."""
 
     ref: PartitionRef
     plan: PlanRef
@@ -257,7 +257,7 @@ def write_snapshot(task: SnapshotTask) -> str:
 
 @dataclass(frozen=True)
 class ExportTask:
-    """Write what others need to go on in place of a partition: its subscriptions, and with `with_window` the window."""
+    """Task: export the subscriptions of a partition for a rebalance, and with `with_window` the window."""
 
     ref: PartitionRef
     plan: PlanRef
@@ -289,7 +289,7 @@ SHARE, WINDOW = "share.pickle", "window"
 
 @dataclass(frozen=True)
 class BuildTask:
-    """Make the first state of a partition, of the subscriptions in a file.
+    """Task: build a partition of the subscriptions in a file.
 
     `window` is the export with the window they look at, `next_step`, `now` and `published` are where the stream is.
     """

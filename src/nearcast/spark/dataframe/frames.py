@@ -1,4 +1,4 @@
-"""DataFrames and ours: their columns checked before a job runs, their rows collected, their words counted."""
+"""Reads DataFrames: checks columns before a job runs, collects subscriptions, counts words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers do with messages: route them, match them, and say who gets them; Arrow in, Arrow out, without Spark.
+"""Routes and matches messages in workers: functions from Arrow batches to Arrow batches, without Spark.
 
 The functions that Spark calls are objects of importable classes, so that what a worker has opened stays open in this
 module from one task to the next.
@@ -75,7 +75,7 @@ class _EncodedMessages(NamedTuple):
 
 @dataclass(frozen=True)
 class MatchMessages:
-    """Messages → who gets them, against the one index there is."""
+    """Messages → deliveries, by the one index of all subscriptions."""
 
     stored: IndexFolder
 
@@ -113,7 +113,7 @@ class RouteMessages:
 
 @dataclass(frozen=True)
 class MatchRoutedMessages:
-    """Routed messages → who gets them, against the index of the partition each was sent to."""
+    """Routed messages → deliveries, by the index of the partition each was sent to."""
 
     stored: IndexFolder
 

@@ -48,7 +48,7 @@ class IndexFolder:
 
 
 class PlanPlacement(NamedTuple):
-    """Where a plan puts subscriptions."""
+    """A plan, and the placement of subscriptions by it."""
 
     plan: Plan
     placement: Placement
@@ -94,7 +94,14 @@ def store(
     _save_ids(folder, subscriptions.ids)
     version = encoding.vocabulary.version
     return IndexFolder(
-        str(folder), encoding.space, encoding.analyzer, version, needs_totals, has_expiry, has_copies, partitions
+        folder=str(folder),
+        space=encoding.space,
+        analyzer=encoding.analyzer,
+        version=version,
+        needs_totals=needs_totals,
+        has_expiry=has_expiry,
+        has_copies=has_copies,
+        partitions=partitions,
     )
 
 
@@ -129,7 +136,7 @@ def _save_ids(folder: Path, ids: pa.Array) -> None:
 
 
 class MessageEncoder:
-    """Turns tables of messages into columns."""
+    """Encodes tables of messages by the stored words and vocabulary."""
 
     def __init__(self, stored: IndexFolder):
         folder = Path(stored.folder)
@@ -145,7 +152,7 @@ class MessageEncoder:
 
 
 class SubscriptionTable:
-    """What is known of each subscription, by its number."""
+    """The ids, expiry times and copies of all subscriptions, by their numbers."""
 
     def __init__(self, stored: IndexFolder):
         folder = Path(stored.folder)
