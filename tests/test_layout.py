@@ -64,3 +64,15 @@ def test_no_room_imports_a_private_module_of_another():
 def test_what_is_allowed_is_there(name):
     """The list of exceptions holds no name that is gone."""
     assert (SOURCES / "nearcast" / f"{name}.py").is_file()
+
+
+def test_no_two_classes_have_one_name():
+    """A name is looked up by people, too. Steps of an explanation and of a script are both public, and stay."""
+    names = [
+        node.name
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    ]
+
+    assert ["Step"] == sorted({name for name in names if names.count(name) > 1})

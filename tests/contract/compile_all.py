@@ -25,7 +25,7 @@ def compile_index(name):
         for kinds, specs in SPECS_BY_KINDS.items():
             of_name = [spec for spec in specs if spec.partition(":")[0] == name]
             for space in (EARTH, PLANE) if of_name else ():
-                work(of_name[-1], space, kinds, Path(folder) / f"{'-'.join(kinds)}-{space.kind}", borrowed=False)
+                work(of_name[-1], space, kinds, Path(folder) / f"{'-'.join(kinds)}-{space.kind}")
     return name, time.perf_counter() - began
 
 

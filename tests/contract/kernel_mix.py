@@ -1,7 +1,7 @@
 """A program: do all an index does, then print how often each kernel was compiled, as JSON.
 
 Fresh, changed, merged, opened from disk, with threads, on earth and plane, with every mix of kinds an index matches,
-messages with and without totals; with the argument `borrowed` also messages in read-only arrays, as Arrow lends them.
+messages with and without totals, in arrays of our own and in read-only ones, as Arrow lends them.
 """
 
 import json
@@ -23,7 +23,7 @@ from nearcast.testing import IndexActor
 from nearcast.testing.values import point_box
 
 
-def work(spec, space, kinds, folder, borrowed):
+def work(spec, space, kinds, folder):
     wanted, said = world(1, space, 80, 150, kinds)
     index = IndexActor(create(spec, space))
     index.match(said)
@@ -53,9 +53,8 @@ def work(spec, space, kinds, folder, borrowed):
     again.reweigh({})
     again.settle()
     again.match(said[:3])
-    if borrowed:
-        lend(messages)
-        again.index.match(messages)
+    lend(messages)
+    again.index.match(messages)
 
 
 def thresholds(wanted):
@@ -103,9 +102,8 @@ def compiled():
 
 
 if __name__ == "__main__":
-    target, *more = sys.argv[1:]
     tasks = [(kinds, spec) for kinds, specs in SPECS_BY_KINDS.items() for spec in specs]
     for number, (kinds, spec) in enumerate(tasks):
         for space in (EARTH, PLANE):
-            work(spec, space, kinds, Path(target) / f"{number}-{space.kind}", "borrowed" in more)
+            work(spec, space, kinds, Path(sys.argv[1]) / f"{number}-{space.kind}")
     sys.stdout.write(json.dumps(compiled()))
