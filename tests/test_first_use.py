@@ -82,7 +82,7 @@ def test_a_hub_of_within_alone_compiles_what_that_needs():
         f"{trigger}.delta.search_delta",
         f"{trigger}.rows.count_terms",
         f"{trigger}.rows.rarest_terms",
-        f"{trigger}.work.find_distinct",
+        f"{trigger}.scratch.find_distinct",
         "nearcast.text.words._intern",
         "nearcast.text.words._look_up",
     ] == json.loads(done.stdout.splitlines()[-1])
@@ -179,7 +179,7 @@ before = compiled()
 with tempfile.TemporaryDirectory() as folder:
     for kinds in (("within",), ("within", "similar"), ("within", "similar", "topk")):
         for space in (EARTH, PLANE):
-            work(SMALL, space, kinds, Path(folder) / f"{'-'.join(kinds)}-{space.kind}", borrowed=False)
+            work(SMALL, space, kinds, Path(folder) / f"{'-'.join(kinds)}-{space.kind}")
 print(json.dumps([len(before), {name: n for name, n in compiled().items() if before.get(name) != n}]))
 """
 
