@@ -5,10 +5,13 @@ import math
 
 import pytest
 
+from contract.naive import as_pairs
 from contract.scored import LEAST, Table, reached, similar
 from contract.worlds import EARTH, PLANE, point
 from nearcast.geo import Space
-from nearcast.model import SIMILARITIES
+from nearcast.indexes import create
+from nearcast.model import SIMILARITIES, Similar
+from nearcast.testing import IndexActor
 from nearcast.testing.plain import score
 
 pytestmark = pytest.mark.modes
@@ -219,3 +222,19 @@ def test_a_subscription_without_words(new_scored, text_weight):
     said = [([], HERE), (["a"], HERE), (["x", "y"], point(5, 0)), (["a"], point(5.001, 0)), ([], AWAY)]
     expected = [{0: rest, 1: rest}, {0: rest, 1: rest}, {1: rest * 0.5}, {}, {}]
     assert expected == reached(new_scored(PLANE), wanted, said)
+
+
+def test_the_least_distance_there_is(new_scored):
+    """A max_distance so small that quotients leave the range of floats: on the spot is near, everything else is not."""
+    index, scan = new_scored(PLANE), IndexActor(create("scan", PLANE))
+    wanted = [
+        Similar(0, place=(0.0, 0.0), terms=("a",), threshold=0.3, text_weight=weight, max_distance=least)
+        for weight in (0.0, 0.5)
+        for least in (5e-324, 2.2250738585e-313, 1e-300)
+    ]
+    said = [(("a",), point(0.0, 0.0)), (("a",), point(1.0, 1e3)), (("b",), point(0.0, 0.0))]
+    for actor in (index, scan):
+        actor.insert(wanted)
+    expected = as_pairs(scan.match(said))
+    assert [6, 3] == list(map(len, expected[:2]))
+    assert expected == as_pairs(index.match(said))
