@@ -27,6 +27,12 @@ settings.register_profile(
 settings.load_profile("nearcast")
 
 
+def pytest_configure(config):
+    """Let interpreted kernels divide as compiled ones do: a quotient beyond all floats is infinite, without a word."""
+    if IS_INTERPRETED:
+        config.addinivalue_line("filterwarnings", "ignore:overflow encountered:RuntimeWarning")
+
+
 def pytest_collection_modifyitems(items):
     """Put the tests that share the Spark session first: one worker takes them all, and has the longest way to go."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
