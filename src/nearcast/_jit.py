@@ -98,7 +98,7 @@ def step(function: F) -> F:
 
     Numba passes a NamedTuple of arrays by value, some hundred words at every call that is not inlined.
     """
-    return function if _INTERPRETED else _Step(function, _nrt=False)  # type: ignore[return-value]
+    return function if _INTERPRETED else _InlinedStep(function, _nrt=False)  # type: ignore[return-value]
 
 
 class _Kernel:
@@ -130,7 +130,7 @@ class _Kernel:
         return self._called._numba_type_
 
 
-class _Step(_Kernel):
+class _InlinedStep(_Kernel):
     """A function that kernels inline, compiled without the entry from Python; a call from Python compiles a twin.
 
     Every entry from Python unpacks all arrays of all NamedTuples. To generate, optimise and store one for each step,
@@ -141,12 +141,7 @@ class _Step(_Kernel):
     def _inlined(self) -> Any:
         # A folder of its own: Numba's key does not tell two dispatchers of one function apart.
         wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        return _compiled(self.py_func, "steps", _nrt=False, forceinline=True, **wrappers)
-
-    @property
-    def signatures(self) -> list[Any]:
-        """Return what it was compiled for on behalf of kernels."""
-        return list(self._inlined.signatures)
+        return _compiled(self.py_func, "steps", forceinline=True, **self._options, **wrappers)
 
     @property
     def _numba_type_(self) -> Any:

@@ -101,7 +101,7 @@ def most_text(function, share):
 @step
 def near_of(distance, max_distance):
     """Return how near a distance is: 1 on the spot, 0 from `max_distance` on."""
-    near = 1.0 - float(distance) / float(max_distance)  # NumPy's own numbers would warn of a quotient beyond all floats
+    near = 1.0 - distance / max_distance
     return near if near > 0.0 else 0.0
 
 

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import math
-import signal
 import sys
 from dataclasses import replace
 
@@ -25,7 +24,7 @@ from nearcast.bench.figures.figure import Series, with_options
 from nearcast.bench.figures.measurement import FigureData
 from nearcast.bench.request import BenchRequest
 from nearcast.bench.run import measure, run_boolean, run_similar
-from nearcast.cli import _console, main
+from nearcast.cli import _console
 from nearcast.cli._console import UsageMistake
 from nearcast.cli.bench import SIMILAR_INDEXES, split_indexes
 from nearcast.errors import InvalidColumns, UnknownIndex
@@ -60,19 +59,6 @@ def brief(monkeypatch):
     monkeypatch.setattr(churn, "TURN_S", 0.05)
     monkeypatch.setattr(churn, "TURNS", 1)
     monkeypatch.setattr(_console, "_EVERY_S", float("inf"))
-
-
-@pytest.fixture
-def nearcast(capsys):
-    before = signal.getsignal(signal.SIGTERM)
-
-    def command(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([str(each) for each in arguments])
-        return left.value.code, *capsys.readouterr()
-
-    yield command
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import csv
 import itertools
 import json
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from nearcast.bench.figures.measurement import FigureData
 from nearcast.bench.limits import Expectation
 from nearcast.bench.request import BenchRequest
 from nearcast.bench.sizes import run_sizes
-from nearcast.cli import _console, main
+from nearcast.cli import _console
 from nearcast.errors import InvalidInput
 from nearcast.geo import Space
 from nearcast.indexes import Matches, available, create, register
@@ -54,19 +53,6 @@ def brief(monkeypatch):
     monkeypatch.setattr(race, "REMOVED_BATCHES", 1)
     monkeypatch.setattr(race, "FOLLOWING_MESSAGES", 10)
     monkeypatch.setattr(_console, "_EVERY_S", float("inf"))
-
-
-@pytest.fixture
-def nearcast(capsys):
-    before = signal.getsignal(signal.SIGTERM)
-
-    def command(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([str(each) for each in arguments])
-        return left.value.code, *capsys.readouterr()
-
-    yield command
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import signal
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +22,7 @@ from nearcast.bench.request import BenchRequest
 from nearcast.bench.stopwatch import PHASES, Stopwatch
 from nearcast.bench.streams import stream_of, usual_warm_up, usual_window
 from nearcast.bench.topk import run_topk
-from nearcast.cli import _console, main
+from nearcast.cli import _console
 from nearcast.cli._console import UsageMistake
 from nearcast.cli.bench import split_indexes
 from nearcast.engine import Publish, step
@@ -64,19 +63,6 @@ SMALL = ("--subscriptions", 120, "--window", 150, "--warm-up", 60, "--messages",
 def quiet(monkeypatch):
     """No lines of progress."""
     monkeypatch.setattr(_console, "_EVERY_S", float("inf"))
-
-
-@pytest.fixture
-def nearcast(capsys):
-    before = signal.getsignal(signal.SIGTERM)
-
-    def command(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([str(each) for each in arguments])
-        return left.value.code, *capsys.readouterr()
-
-    yield command
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

@@ -91,7 +91,11 @@ def compiled():
     counts = {}
     for module in pkgutil.walk_packages(nearcast.__path__, "nearcast."):
         for name, value in vars(sys.modules.get(module.name, object)).items():
-            if not isinstance(value, _jit._Kernel) or isinstance(value, _jit._Step) or "_called" not in vars(value):
+            if (
+                not isinstance(value, _jit._Kernel)
+                or isinstance(value, _jit._InlinedStep)
+                or "_called" not in vars(value)
+            ):
                 continue
             signatures = value.signatures
             if not signatures or value.py_func.__module__ != module.name:

@@ -33,7 +33,7 @@ class DeliveryWriter:
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
-        makers: dict[str, Callable[[Path, pa.Schema], _Sink]] = {
+        makers: dict[str, Callable[[Path, pa.Schema], _TableSink]] = {
             ".parquet": _ParquetSink,
             ".jsonl": _JsonSink,
             ".ndjson": _JsonSink,
@@ -43,7 +43,7 @@ class DeliveryWriter:
             raise InvalidColumns(f"{path}: cannot write this format; use one of {', '.join(makers)}")
         self._make = makers[self.path.suffix.lower()]
         self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-        self._sink: _Sink | None = None
+        self._sink: _TableSink | None = None
         self._empty = DELIVERY_SCHEMA.empty_table()
         self.rows = 0
 
@@ -105,7 +105,7 @@ class DeliveryWriter:
             self._sink.close()
 
 
-class _Sink:
+class _TableSink:
     """An open file of one format."""
 
     def write(self, table: pa.Table) -> None:
@@ -115,7 +115,7 @@ class _Sink:
         raise NotImplementedError
 
 
-class _ParquetSink(_Sink):
+class _ParquetSink(_TableSink):
     def __init__(self, path: Path, schema: pa.Schema):
         self._path = path
         self._open(path, schema)
@@ -162,7 +162,7 @@ def _wider(one: pa.Schema, other: pa.Schema) -> pa.Schema:
     return pa.schema(fields, one.metadata)
 
 
-class _TextSink(_Sink):
+class _TextSink(_TableSink):
     """A file of lines, put together by Arrow: a tenth of the time that one row after the other takes."""
 
     def __init__(self, path: Path, schema: pa.Schema):

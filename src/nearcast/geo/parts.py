@@ -46,7 +46,7 @@ def enter_shape(shape: Shape | None, row: int, values: Floats, geometries: dict[
 
 def number_faults(space: Space, kinds: Kinds, values: Floats) -> list[Fault]:
     """Return the first thing wrong with each box and circle."""
-    faults = _Faults()
+    faults = _FirstFaults()
     boxes = np.flatnonzero((kinds == BOX) & ~_is_good_box(space, values))
     if boxes.size:
         _check_boxes(space, boxes, values[boxes], faults)
@@ -67,7 +67,7 @@ def _is_good_box(space: Space, values: Floats) -> Mask:
     return good
 
 
-class _Faults:
+class _FirstFaults:
     """Collect the first fault of each row, from one vectorised check after the other."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class _Faults:
                 self.found.append((row, field, reason.format(*(float(column[at]) for column in columns))))
 
 
-def _check_boxes(space: Space, rows: npt.NDArray[np.intp], values: Floats, faults: _Faults) -> None:
+def _check_boxes(space: Space, rows: npt.NDArray[np.intp], values: Floats, faults: _FirstFaults) -> None:
     names = ("west", "south", "east", "north") if space.is_earth else ("x_min", "y_min", "x_max", "y_max")
     x_min, y_min, x_max, y_max = values.T
     for name, column in zip(names, (x_min, y_min, x_max, y_max), strict=True):
@@ -92,7 +92,7 @@ def _check_boxes(space: Space, rows: npt.NDArray[np.intp], values: Floats, fault
         faults.add(rows, x_min > x_max, "x_min", "x_min {} is above x_max {}; swap them", x_min, x_max)
 
 
-def _check_circles(space: Space, rows: npt.NDArray[np.intp], values: Floats, faults: _Faults) -> None:
+def _check_circles(space: Space, rows: npt.NDArray[np.intp], values: Floats, faults: _FirstFaults) -> None:
     names = ("lon", "lat", "radius_m") if space.is_earth else ("x", "y", "radius")
     x, y, radius = values[:, 0], values[:, 1], values[:, 2]
     _check_coordinate(space, names[0], x, rows, faults, is_latitude=False)
@@ -102,7 +102,7 @@ def _check_circles(space: Space, rows: npt.NDArray[np.intp], values: Floats, fau
 
 
 def _check_coordinate(
-    space: Space, name: str, column: Floats, rows: npt.NDArray[np.intp], faults: _Faults, *, is_latitude: bool
+    space: Space, name: str, column: Floats, rows: npt.NDArray[np.intp], faults: _FirstFaults, *, is_latitude: bool
 ) -> None:
     faults.add(rows, ~np.isfinite(column), name, f"{name} is {{}}; expected a finite number", column)
     if space.is_earth:

@@ -183,7 +183,7 @@ class FileMatch:
         pipeline = Pipeline(store, self.settings, self.runner, sink, claims=str(self.folder / "claims"))
         pipeline.by_time, pipeline.with_keys = False, True
         pipeline.on_rejected = rejected.extend
-        snapshot = vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
+        snapshot = vocabulary.snapshot()
         rejected.extend(pipeline.begin(subscriptions, snapshot))
         n_messages = n_deliveries = batch = 0
         self._on_step("matching messages", None)

@@ -211,7 +211,7 @@ class Pipeline:
     def use_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Weigh words by this vocabulary from the next batch on; it delivers the difference."""
         if vocabulary.version != self.state.vocabulary.version:
-            self._vocabulary = vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
+            self._vocabulary = vocabulary.snapshot()
 
     # A batch
 

@@ -204,7 +204,7 @@ def prepare(
         "messages": sum(each.rows for each in done if each.kind == "messages"),
         "subscriptions": 0 if subscriptions is None else subscriptions.num_rows,
         "rejected": len(rejected),
-        "vocabulary_version": learned.snapshot().version if not learned.is_snapshot else learned.version,
+        "vocabulary_version": learned.snapshot().version,
         "words": len(learned),
         "plan": settings.plan,
         "partitions": settings.partitions,
@@ -261,7 +261,7 @@ def _build(
 ) -> None:
     """Learn the plan and build a folder for each partition; the manifest that names them comes last."""
     store = Store(str(out / "nearcast"))
-    snapshot = vocabulary if vocabulary.is_snapshot else vocabulary.snapshot()
+    snapshot = vocabulary.snapshot()
     state = begin(store, settings, runner, subscriptions, snapshot, sample=sample, rejected=rejected)
     Manifests(store).commit(replace(state.manifest, fingerprint=settings.fingerprint()))
 

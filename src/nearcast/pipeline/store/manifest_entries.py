@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 
-class _Entry:
+class _ManifestEntry:
     """A frozen dataclass whose fields are plain values, or tuples of such."""
 
     @classmethod
@@ -22,7 +22,7 @@ class _Entry:
 
 
 @dataclass(frozen=True)
-class BatchFiles(_Entry):
+class BatchFiles(_ManifestEntry):
     """The files of a batch, and where it ends: the next step and event time after it.
 
     `beat` is the time that the clock alone moves on to at the end, if there is a clock. `vocabulary` is a snapshot that
@@ -41,7 +41,7 @@ class BatchFiles(_Entry):
 
 
 @dataclass(frozen=True)
-class PartitionEntry(_Entry):
+class PartitionEntry(_ManifestEntry):
     """The state of a partition: the snapshot at the end of a batch, and the deltas of the batches after it."""
 
     snapshot: str
@@ -50,7 +50,7 @@ class PartitionEntry(_Entry):
 
 
 @dataclass(frozen=True)
-class WindowEntry(_Entry):
+class WindowEntry(_ManifestEntry):
     """A part of a divided window: its snapshot at the end of a batch, none before the first."""
 
     snapshot: str | None
@@ -58,7 +58,7 @@ class WindowEntry(_Entry):
 
 
 @dataclass(frozen=True)
-class PlanEntry(_Entry):
+class PlanEntry(_ManifestEntry):
     """The plan by name, its folder of routes, and the files of keys that were added since.
 
     `line` tells snapshots made under this plan from those of a plan before or after it.
@@ -72,7 +72,7 @@ class PlanEntry(_Entry):
 
 
 @dataclass(frozen=True)
-class VocabularyEntry(_Entry):
+class VocabularyEntry(_ManifestEntry):
     """The vocabulary by the hash of its content, and its folder."""
 
     version: str
@@ -80,7 +80,7 @@ class VocabularyEntry(_Entry):
 
 
 @dataclass(frozen=True)
-class LoadBalance(_Entry):
+class LoadBalance(_ManifestEntry):
     """The moving average of the seconds a batch takes in each partition, and over how many batches."""
 
     seconds: tuple[float, ...]
@@ -88,7 +88,7 @@ class LoadBalance(_Entry):
 
 
 @dataclass(frozen=True)
-class RebalanceNote(_Entry):
+class RebalanceNote(_ManifestEntry):
     """The last rebalance that was asked for: carried out after a batch, or refused with a reason."""
 
     id: str

@@ -86,7 +86,7 @@ def set_place(is_earth, frame, x, y, point):
 @step
 def steepness(frame, max_distance):
     """Return how fast nearness falls with the distance in the frame, never too fast."""
-    return min(_STEEPEST, frame[SCALE] * (float(frame[UNIT]) / float(max_distance)))
+    return min(_STEEPEST, frame[SCALE] * (frame[UNIT] / float(max_distance)))
 
 
 @step
