@@ -377,3 +377,31 @@ class Deliveries(Sequence["Delivery"]):
         for name, values in mixed.items():
             frame[name] = pd.Series(values, dtype=object)
         return frame[table.column_names]
+
+
+@dataclass(slots=True)
+class MessagePortions:
+    """Cuts messages into portions whose deliveries fit into memory, judged by the portions before.
+
+    One message may reach a tenth of all subscribers. The caller adds what each portion delivers to `deliveries`.
+    """
+
+    first: int = 1 << 10
+    largest: int = 1 << 16
+    most_deliveries: int = 1 << 22
+    messages: int = 0
+    deliveries: int = 0
+
+    def of(self, n: int) -> Iterator[tuple[int, int]]:
+        """Yield first and last row of each portion of the next `n` messages."""
+        done = 0
+        while done < n:
+            last = min(done + self._size(), n)
+            yield done, last
+            self.messages += last - done
+            done = last
+
+    def _size(self) -> int:
+        if not self.messages:
+            return self.first
+        return max(1, min(self.largest, self.most_deliveries * self.messages // max(self.deliveries, 1)))

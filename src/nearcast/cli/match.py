@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from nearcast.tables import Rejected
     from nearcast.window import Window
 
-#: Messages that are published at once, at first and at most, and deliveries that are to be in memory at once.
-_FIRST_PORTION, _LARGEST_PORTION, _MOST_DELIVERIES = 1 << 10, 1 << 16, 1 << 22
-
 
 def match(
     subscriptions: SubscriptionsFile,
@@ -189,26 +186,20 @@ class MatchJob:
 
     def _publish(self, hub: Hub, out: DeliveryWriter, steps: StepProgress) -> int:
         """Write what all messages deliver; return how many deliveries that were."""
+        from nearcast.deliveries import MessagePortions
+
+        given, portions = self.given, MessagePortions()
         steps.begin("matching messages", self.messages.total())
-        count, done = 0, 0
         for batch in self.messages.batches(self.rejected):
-            first = 0
-            while first < batch.num_rows:
-                piece = batch.slice(first, _portion(done, count))
-                deliveries = hub.publish_many(piece, threads=self.given.threads, strict=self.given.strict)
+            for first, last in portions.of(batch.num_rows):
+                piece = batch.slice(first, last - first)
+                deliveries = hub.publish_many(piece, threads=given.threads, strict=given.strict)
                 self.rejected.extend(deliveries.rejected)
                 for table in deliveries.tables():
                     out.write(table)
-                count, done, first = count + len(deliveries), done + piece.num_rows, first + piece.num_rows
+                portions.deliveries += len(deliveries)
                 steps.advance(piece.num_rows)
-        return count
-
-
-def _portion(messages: int, deliveries: int) -> int:
-    """Return how many messages to publish at once, judged by those before: one may reach a tenth of all subscribers."""
-    if not messages:
-        return _FIRST_PORTION
-    return max(1, min(_LARGEST_PORTION, _MOST_DELIVERIES * messages // max(deliveries, 1)))
+        return portions.deliveries
 
 
 def _check_outputs(given: MatchArguments) -> None:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from nearcast.engine import arrivals, changes
-from nearcast.engine.arrivals import late_rows, why_late
+from nearcast.engine.arrivals import deliveries_of, late_rows, why_late
 from nearcast.engine.changes import adopt
-from nearcast.engine.expiry import without_expired
 from nearcast.engine.items import Advance, CountFrom, Item, Move, Publish, Subscribe, Unsubscribe, UseVocabulary
 from nearcast.engine.state import State
 from nearcast.engine.upkeep import compact_words, make_good, renumber_if_sparse, whole
@@ -33,12 +32,12 @@ __all__ = [
     "UseVocabulary",
     "adopt",
     "compact_words",
+    "deliveries_of",
     "late_rows",
     "make_good",
     "renumber_if_sparse",
     "step",
     "why_late",
-    "without_expired",
 ]
 
 

@@ -32,17 +32,20 @@ def publish(state: State, item: Publish) -> list[Piece]:
         match = lambda part, _: state.index.match(part, threads=item.threads)  # noqa: E731
     if state.topk is not None:
         return _publish_to_window(state, state.topk, messages, match)
-    matches = match(messages, 0)
-    times = _clock(state, messages)
-    now = int(times[-1]) if len(times) else state.now
-    if now >= state.next_expiry:
-        matches = without_expired(state, matches, times)
-    steps = _steps_of(state, messages)
     # The ids are taken before those of what expires go.
-    piece = MatchDeliveries(matches, messages.ids, times, steps, state.ids.snapshot(), state.vocabulary.version)
-    _count_published(state, [piece], messages, now)
+    piece = deliveries_of(state, messages, match(messages, 0))
+    _count_published(state, [piece], messages, int(piece.times[-1]) if len(messages) else state.now)
     forget_expired(state)
     return [piece]
+
+
+def deliveries_of(state: State, messages: Messages, matches: Matches) -> MatchDeliveries:
+    """Return what matches of `within` and `similar` subscriptions deliver, without the expired; nothing is changed."""
+    times = _clock(state, messages)
+    if len(times) and times[-1] >= state.next_expiry:
+        matches = without_expired(state, matches, times)
+    steps = _steps_of(state, messages)
+    return MatchDeliveries(matches, messages.ids, times, steps, state.ids.snapshot(), state.vocabulary.version)
 
 
 def _steps_of(state: State, messages: Messages) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from nearcast import engine
 from nearcast.columns import NO_TIME
-from nearcast.deliveries import MatchDeliveries
+from nearcast.deliveries import Deliveries
 from nearcast.engine.snapshot import open_files, save_files
 from nearcast.files import DeliveryWriter, united
 from nearcast.indexes import create
@@ -27,7 +27,7 @@ from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks.files import FileSink
 from nearcast.pipeline.store.store import Store
-from nearcast.tables import Rejected, RejectedRow, read_messages, read_subscriptions
+from nearcast.tables import Rejected, RejectedRow, read_subscriptions
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -66,17 +66,13 @@ def encode_piece(task: EncodeTask) -> EncodeResult:
     with pa.memory_map(task.rows) as file:
         table = pa.ipc.open_file(file).read_all()
     vocabulary, rejected = Vocabulary(), Rejected()
-    settings = task.settings
-    messages = read_messages(
-        table, settings.space, vocabulary.table, settings.analyzer, add_words=True, rejected=rejected
-    )
+    segment = MessageSegment.encoded(table, task.settings, vocabulary.table, source="messages", rejected=rejected)
+    segment.write(Path(task.segment))
+    messages = segment.messages
     vocabulary.learn(messages.term_start, messages.terms)
-    words = vocabulary.table.words()
-    MessageSegment(replace(messages, attributes=None), words).write(Path(task.segment))
     assert isinstance(messages.ids, pa.Array)
-    kind = id_type(messages.ids.type)
-    last = int(messages.time.max(initial=NO_TIME))
-    return EncodeResult(len(messages), last, words, vocabulary.df_by_term, kind, list(rejected))
+    kind, last = id_type(messages.ids.type), int(messages.time.max(initial=NO_TIME))
+    return EncodeResult(len(segment), last, segment.words, vocabulary.df_by_term, kind, list(rejected))
 
 
 @dataclass(frozen=True)
@@ -93,23 +89,15 @@ class MatchTask:
 
 def match_piece(task: MatchTask) -> int:
     """Match a piece and write its deliveries; return how many there are."""
-    state = _state(task.state)
-    segment = MessageSegment.read(Path(task.segment))
-    messages = segment.messages
-    totals = None
-    if state.needs_totals:
-        totals = segment.totals(state.weights)
-    messages = replace(messages, terms=segment.terms_in(state.words), totals=totals)
-    matches = state.index.match(messages)
-    clock = np.maximum.accumulate(np.maximum(messages.time, task.now)) if len(messages) else messages.time
-    matches = engine.without_expired(state, matches, clock)
+    state, schema = _state(task.state), schema_of(*task.id_types)
+    messages = MessageSegment.read(Path(task.segment)).messages_for(state)
     steps = np.arange(task.first_step, task.first_step + len(messages))
-    deliveries = MatchDeliveries(matches, messages.ids, clock, steps, state.ids.snapshot(), state.vocabulary.version)
-    schema = schema_of(*task.id_types)
+    # No step of the engine: pieces share one state, in any order, and what has expired for one is there for another.
+    messages = replace(messages, steps=steps, clock=np.maximum(messages.time, task.now))
+    deliveries = Deliveries([engine.deliveries_of(state, messages, state.index.match(messages))])
     with DeliveryWriter(task.out) as writer:
-        writer.write(schema.empty_table())
-        for first in range(0, len(deliveries), 1 << 20):
-            writer.write(as_schema(deliveries.to_table(first, min(first + (1 << 20), len(deliveries))), schema))
+        for table in deliveries.tables():
+            writer.write(as_schema(table, schema))
     return len(deliveries)
 
 

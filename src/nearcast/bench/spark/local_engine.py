@@ -12,14 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
+from nearcast.deliveries import MessagePortions
 from nearcast.files import DeliveryWriter, read_table
 
 if TYPE_CHECKING:
     from nearcast.bench.spark.data import StreamWorkload
     from nearcast.hub import Hub
-
-#: As `nearcast match` does: messages published at once, so many that their deliveries fit into memory.
-_FIRST_PORTION, _LARGEST_PORTION, _MOST_DELIVERIES = 1 << 10, 1 << 16, 1 << 22
 
 
 @dataclass(frozen=True)
@@ -52,35 +50,26 @@ def run_locally(
     cpu, began = time.process_time(), time.perf_counter()
     counted: list[list[pa.Table]] = []
     deliveries = []
-    done = told = 0
+    portions = MessagePortions()
     with DeliveryWriter(out) as writer:
         for batch in batches:
-            n = 0
+            before = portions.deliveries
             kept: list[pa.Table] = []
             for path in batch:
                 table = read_table(path)
-                first = 0
-                while first < table.num_rows:
-                    piece = table.slice(first, _portion(done, told))
-                    found = hub.publish_many(piece, threads=threads)
+                for first, last in portions.of(table.num_rows):
+                    found = hub.publish_many(table.slice(first, last - first), threads=threads)
                     for rows in found.tables():
                         writer.write(rows)
                         if is_topk:
                             kept.append(rows.select(["subscription_id", "message_id", "change"]))
-                    n += len(found)
-                    done, told, first = done + piece.num_rows, told + len(found), first + piece.num_rows
-            deliveries.append(n)
+                    portions.deliveries += len(found)
+            deliveries.append(portions.deliveries - before)
             counted.append(kept)
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     if is_topk:
         deliveries = [_net(kept) for kept in counted]
     return LocalResult(seconds, cpu, deliveries)
-
-
-def _portion(messages: int, deliveries: int) -> int:
-    if not messages:
-        return _FIRST_PORTION
-    return max(1, min(_LARGEST_PORTION, _MOST_DELIVERIES * messages // max(deliveries, 1)))
 
 
 def _net(tables: Sequence[pa.Table]) -> int:

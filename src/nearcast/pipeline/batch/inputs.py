@@ -21,8 +21,6 @@ from nearcast.text import Vocabulary
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import Messages
-    from nearcast.engine import State
     from nearcast.plans import Keys
 
 
@@ -74,19 +72,6 @@ class BatchInputs:
         start, partition = routes.route(encoded(self.segment, router.plan))
         rows = np.repeat(np.arange(len(self)), np.diff(start))
         return [rows[partition == each] for each in range(router.plan.partitions)]
-
-    def messages_for(self, state: State) -> Messages:
-        """Return the messages encoded by the words of a state, with totals and window words where it needs them."""
-        messages, segment = self.segment.messages, self.segment
-        totals = messages.totals
-        if state.needs_totals and totals is None:
-            totals = segment.totals(state.weights)
-        window_terms = None
-        if state.topk is not None:
-            # Where the window is held elsewhere, only the words of subscriptions count here.
-            is_own = state.topk.word_table is not state.words
-            window_terms = segment.terms_in(state.topk.word_table, add=is_own)
-        return replace(messages, terms=segment.terms_in(state.words), totals=totals, window_terms=window_terms)
 
 
 def read_inputs(store: Store, files: BatchFiles) -> BatchInputs:

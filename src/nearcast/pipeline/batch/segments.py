@@ -14,12 +14,15 @@ import pyarrow.compute as pc
 from nearcast import _arrow
 from nearcast.columns import Messages, joined
 from nearcast.errors import IncompatibleStore
+from nearcast.tables import Rejected, read_messages
 from nearcast.text.weights import message_totals
 from nearcast.text.words import UNKNOWN, WordTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.engine import State
+    from nearcast.pipeline.settings import PipelineSettings
     from nearcast.text.weights import TermWeights
 
 _COLUMNS = ("id", "box", "time", "expires", "terms", "totals", "partitions")
@@ -41,6 +44,28 @@ class MessageSegment:
 
     def __len__(self) -> int:
         return len(self.messages)
+
+    @classmethod
+    def encoded(
+        cls, table: pa.Table, settings: PipelineSettings, words: WordTable, *, source: str, rejected: Rejected
+    ) -> MessageSegment:
+        """Return the good rows of a table of messages, without attributes; their words are added to a table."""
+        messages = read_messages(
+            table, settings.space, words, settings.analyzer, source=source, add_words=True, rejected=rejected
+        )
+        return cls(replace(messages, attributes=None), words.words())
+
+    def messages_for(self, state: State) -> Messages:
+        """Return the messages encoded by the words of a state, with totals and window words where it needs them."""
+        totals = self.messages.totals
+        if state.needs_totals and totals is None:
+            totals = self.totals(state.weights)
+        window_terms = None
+        if state.topk is not None:
+            # Where the window is held elsewhere, only the words of subscriptions count here.
+            is_own = state.topk.word_table is not state.words
+            window_terms = self.terms_in(state.topk.word_table, add=is_own)
+        return replace(self.messages, terms=self.terms_in(state.words), totals=totals, window_terms=window_terms)
 
     def totals(self, weights: TermWeights) -> NDArray[np.float64]:
         """Return `Messages.totals` of the messages under these weights."""

@@ -28,7 +28,7 @@ def detect(partition: Partition, inputs: BatchInputs, router: Router) -> dict[in
     """Apply the changes of a batch to the copies of a partition and match its messages; return candidates by home."""
     rows = inputs.routed(partition.number, router, None)
     changes = _changes(partition, inputs)
-    messages = inputs.messages_for(partition.state)  # when the words of new copies are known
+    messages = inputs.segment.messages_for(partition.state)  # when the words of new copies are known
     found: dict[int, list[Candidates]] = {}
     done = 0
     for group, stored in changes:

@@ -26,6 +26,7 @@ from nearcast._saved import replace_file, sync
 from nearcast.errors import InvalidColumns, InvalidInput
 from nearcast.files import READABLE, read_table, united
 from nearcast.pipeline.batch.changes import read_changes
+from nearcast.pipeline.batch.segments import MessageSegment
 from nearcast.pipeline.driver.first_state import SAMPLE, begin
 from nearcast.pipeline.preparation.interchange_rows import is_subscriptions, message_rows, subscription_rows
 from nearcast.pipeline.settings import PipelineSettings
@@ -42,7 +43,7 @@ from nearcast.saved_files.contents import (
     signed,
     sum_of,
 )
-from nearcast.tables import Rejected, RejectedRow, read_messages, rename_known
+from nearcast.tables import Rejected, RejectedRow, rename_known
 from nearcast.tables.cells import TableRows
 from nearcast.tables.geometries import with_places
 from nearcast.text import Vocabulary
@@ -105,26 +106,17 @@ def _prepare_subscriptions(task: PrepareTask, table: pa.Table, rejected: Rejecte
 
 
 def _prepare_messages(task: PrepareTask, table: pa.Table, rejected: Rejected) -> PrepareResult:
-    found = Rejected()
-    vocabulary = Vocabulary()
-    settings = task.settings
-    messages = read_messages(
-        table,
-        settings.space,
-        vocabulary.table,
-        settings.analyzer,
-        source=task.source,
-        add_words=True,
-        rejected=found,
-    )
+    found, vocabulary = Rejected(), Vocabulary()
+    segment = MessageSegment.encoded(table, task.settings, vocabulary.table, source=task.source, rejected=found)
+    messages = segment.messages
     vocabulary.learn(messages.term_start, messages.terms)
-    rows = message_rows(table, messages, _good(table, task.source, found), settings.space)
+    rows = message_rows(table, messages, _good(table, task.source, found), task.settings.space)
     rejected.extend(found)
     written = _write(task, "messages", rows)
     step = max(1, -(-rows.num_rows // SAMPLE))
     sample = rows.take(_arrow.numbers(np.arange(0, rows.num_rows, step)))
     df = vocabulary.df_by_term
-    return PrepareResult("messages", rows.num_rows, list(rejected), written, vocabulary.table.words(), df, sample)
+    return PrepareResult("messages", rows.num_rows, list(rejected), written, segment.words, df, sample)
 
 
 def _good(table: pa.Table, source: str, rejected: Rejected) -> np.ndarray:

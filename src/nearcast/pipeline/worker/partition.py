@@ -126,7 +126,7 @@ class Partition:
         rows = np.empty(0, np.int64) if recorded is not None else inputs.routed(self.number, router, own)
         if state.topk is not None:
             state.topk.forget_words(state.weights)
-        messages = inputs.messages_for(state)
+        messages = inputs.segment.messages_for(state)
         masks = inputs.masks(router) if router.plan.has_copies and recorded is None else None
         reach = self._reach(is_known_elsewhere=masks is not None) if recorded is None else None
         matcher = PartitionMatcher(self.number, state, rows, masks, recorded, found, len(inputs), reach)

@@ -218,24 +218,15 @@ def fetched(path: str) -> Iterator[Path]:
 def _segment(task: ReadTask, table: pa.Table, rejected: Rejected) -> tuple[MessageSegment, NDArray[np.int64]]:
     """Return the good messages of a source, and their numbers in it."""
     words, found = WordTable(), Rejected()
-    messages = read_messages(
-        table,
-        task.settings.space,
-        words,
-        task.settings.analyzer,
-        source=task.source,
-        add_words=True,
-        rejected=found,
-    )
-    messages = replace(messages, attributes=None)
+    segment = MessageSegment.encoded(table, task.settings, words, source=task.source, rejected=found)
     rows = TableRows(table, task.source, 0).numbers
     if len(found):
         rejected.extend(found)
         rows = rows[~np.isin(rows, [row.row for row in found])]
-    if task.vocabulary is not None and len(messages):
-        weights = TermWeights(words, _vocabulary(task.store, task.vocabulary))
-        messages = replace(messages, totals=message_totals(messages.term_start, messages.terms, words, weights))
-    segment = MessageSegment(messages, words.words())
+    if task.vocabulary is not None and len(segment):
+        messages, weights = segment.messages, TermWeights(words, _vocabulary(task.store, task.vocabulary))
+        totals = message_totals(messages.term_start, messages.terms, words, weights)
+        segment = replace(segment, messages=replace(messages, totals=totals))
     route = None if task.plan is None or not len(segment) else router_of(task.plan).route(segment)
     if route is not None:
         segment = replace(segment, route_start=route[0], route=route[1])

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast.columns import NO_TIME, Messages
+from nearcast.deliveries import MessagePortions
 from nearcast.plans.base import answers_here
 from nearcast.spark.dataframe.stored_index import IndexFolder, IndexPart, MessageEncoder, SubscriptionTable
 from nearcast.spark.gc_freeze import freeze_once
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 STEP = "seq"
 #: Messages that are encoded at once.
 _BLOCK = 1 << 15
-#: Messages that are matched at once, at first and at most, and deliveries that are to be in memory at once.
-_FIRST_PORTION, _LARGEST_PORTION, _MOST_DELIVERIES = 1 << 9, 1 << 15, 1 << 18
 
 _BOX = ("x_min", "y_min", "x_max", "y_max")
 _TOTALS = ("distinct", "weight", "length")
@@ -201,17 +200,14 @@ def _received(table: pa.Table) -> _EncodedMessages:
 
 
 def _matched(stored: IndexFolder, partition: int, encoded: _EncodedMessages) -> Iterator[pa.RecordBatch]:
-    """Yield what messages deliver, in portions judged by those before: one may reach a tenth of all subscribers."""
+    """Yield what messages deliver, in portions."""
     part, directory = _part(stored, partition), _directory(stored)
-    first, n, portion = 0, len(encoded.step), _FIRST_PORTION
-    while first < n:
-        last = min(first + portion, n)
+    portions = MessagePortions(first=1 << 9, largest=_BLOCK, most_deliveries=1 << 18)
+    for first, last in portions.of(len(encoded.step)):
         piece = encoded.part(first, last)
         matches = part.index.match(piece.messages)
         yield _deliveries(piece, matches, part, directory, partition)
-        per_message = max(len(matches.slots), 1) / (last - first)
-        portion = max(1, min(_LARGEST_PORTION, 8 * portion, int(_MOST_DELIVERIES / per_message)))
-        first = last
+        portions.deliveries += len(matches.slots)
 
 
 def _deliveries(
