@@ -1,6 +1,6 @@
-"""What the searches of all segmented indexes of a window have in common: the request, its beginning and its end.
+"""The search that all segmented indexes of a window share: query after query, from the tail to the answers.
 
-An index adds the middle: how it finds the messages of its segments, best bound first.
+An index adds a step: how it visits the messages of its segments, best bound first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,25 @@ class SearchRequest(NamedTuple):
 
 
 @step
-def begin_query(request, which, scratch):
+def answer_each(visit, request, index, these, scratch, answers, work):
+    """Answer the queries `these`, one after the other; return how many were answered before the room was full.
+
+    `visit`, a step of the index, offers the messages of its segments to those kept, and returns how many are kept then.
+    """
+    written = 0
+    for i in range(these.size):
+        which, n_kept = these[i], 0
+        if request.keep[which] > 0:
+            n_words, n_kept = _begin_query(request, which, scratch)
+            n_kept = visit(request, index, which, n_words, n_kept, scratch, work)
+        if not _finish_query(scratch, n_kept, answers, i, written):
+            return i
+        written += n_kept
+    return these.size
+
+
+@step
+def _begin_query(request, which, scratch):
     """Plan the words of a query and keep the best messages of the tail; return how many words and messages."""
     n_words = make_plan(request.queries, which, scratch.plan)
     n_kept = look_at_tail(
@@ -58,7 +76,7 @@ def begin_query(request, which, scratch):
 
 
 @step
-def finish_query(scratch, n_kept, answers, number, written):
+def _finish_query(scratch, n_kept, answers, number, written):
     """Write the messages kept as answer `number`, behind what is `written`; tell whether there was room for them."""
     if written + n_kept > answers.row.size:
         return False

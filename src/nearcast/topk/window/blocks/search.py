@@ -11,7 +11,7 @@ from nearcast.topk.window.blocks.lists import BLOCKS, LISTS, PLACES, POSTINGS, R
 from nearcast.topk.window.bounds import LAST_ROW, U_MAX, U_MIN, most_text_between, near_to_group, rest_of
 from nearcast.topk.window.frontier import pop, push
 from nearcast.topk.window.scores import count_of, is_alive, near_to
-from nearcast.topk.window.segment_search import begin_query, finish_query
+from nearcast.topk.window.segment_search import answer_each
 from nearcast.topk.window.single_messages import offer
 
 #: A code is the number of a word and a segment, then the number of a block or run, then which of the two.
@@ -20,17 +20,8 @@ _NUMBER_BITS = 32
 
 @hot_kernel
 def search_lists(request, lists, these, scratch, answers, work):
-    """Answer the queries `these`, one after the other; return how many were answered before the room was full."""
-    written = 0
-    for i in range(these.size):
-        which, n_kept = these[i], 0
-        if request.keep[which] > 0:
-            n_words, n_kept = begin_query(request, which, scratch)
-            n_kept = _look_at_lists(request, lists, which, n_words, n_kept, scratch, work)
-        if not finish_query(scratch, n_kept, answers, i, written):
-            return i
-        written += n_kept
-    return these.size
+    """Answer the queries `these` from the lists of all segments; return how many as `answer_each` does."""
+    return answer_each(_look_at_lists, request, lists, these, scratch, answers, work)
 
 
 @step

@@ -11,7 +11,7 @@ from nearcast.topk.window.bounds import LAST_ROW, near_to_group
 from nearcast.topk.window.frontier import pop, push
 from nearcast.topk.window.ir_tree.tree import FILES, NODES, PLACES, ROWS
 from nearcast.topk.window.scores import is_alive, near_to
-from nearcast.topk.window.segment_search import begin_query, finish_query
+from nearcast.topk.window.segment_search import answer_each
 from nearcast.topk.window.single_messages import offer
 from nearcast.topk.window.word_plan import all_marks
 
@@ -21,17 +21,8 @@ _NODE_BITS = 32
 
 @hot_kernel
 def search_trees(request, trees, these, scratch, answers, work):
-    """Answer the queries `these`, one after the other; return how many were answered before the room was full."""
-    written = 0
-    for i in range(these.size):
-        which, n_kept = these[i], 0
-        if request.keep[which] > 0:
-            n_words, n_kept = begin_query(request, which, scratch)
-            n_kept = _look_at_trees(request, trees, which, n_words, n_kept, scratch, work)
-        if not finish_query(scratch, n_kept, answers, i, written):
-            return i
-        written += n_kept
-    return these.size
+    """Answer the queries `these` from the trees of all segments; return how many as `answer_each` does."""
+    return answer_each(_look_at_trees, request, trees, these, scratch, answers, work)
 
 
 @step
