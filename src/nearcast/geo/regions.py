@@ -65,10 +65,26 @@ class Regions:
         return _assembled(np.zeros(n), np.arange(n + 1), part, np.full(n, -1), np.empty((0, 3)), np.empty(0, object))
 
     @classmethod
+    def of_one_part(
+        cls, kind: int, part: Floats, *, circle: Floats | None = None, geometry: npt.NDArray[np.object_] | None = None
+    ) -> "Regions":
+        """Return one row that one box covers; a circle or polygon is given as the one row of its column."""
+        return cls(
+            np.array([kind], np.uint8),
+            np.array([0, 1]),
+            part,
+            np.array([-1 if circle is None and geometry is None else 0], np.int32),
+            np.empty((0, 3)) if circle is None else circle,
+            np.empty(0, object) if geometry is None else geometry,
+        )
+
+    @classmethod
     def from_shapes(cls, shapes: Sequence[Shape | None], space: Space) -> "Regions":
         """Return one row for each shape, None meaning anywhere; raise `InvalidRegion` for one that does not fit."""
         if len(shapes) == 1 and (part := only_part(shapes[0], space)) is not None:
-            return _one_row(shapes[0], part)
+            if isinstance(only := shapes[0], Circle):
+                return cls.of_one_part(CIRCLE, part, circle=np.array([[only.x, only.y, only.radius]]))
+            return cls.of_one_part(BOX, part)
         kinds, values = np.zeros(len(shapes), np.uint8), np.zeros((len(shapes), 4))
         geometries: dict[int, Any] = {}
         for row, shape in enumerate(shapes):
@@ -178,14 +194,6 @@ def _assembled(
         np.ascontiguousarray(circle, np.float64).reshape(-1, 3),
         geometry,
     )
-
-
-def _one_row(shape: Shape | None, part: Floats) -> Regions:
-    """Return the regions of one box or circle, which `part` covers."""
-    is_circle = isinstance(shape, Circle)
-    circle = np.array([[shape.x, shape.y, shape.radius]]) if isinstance(shape, Circle) else np.empty((0, 3))
-    kind, at = np.array([CIRCLE if is_circle else BOX], np.uint8), np.array([0 if is_circle else -1], np.int32)
-    return Regions(kind, np.array([0, 1]), part, at, circle, np.empty(0, object))
 
 
 def _gathered(start: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> tuple[Any, Any]:

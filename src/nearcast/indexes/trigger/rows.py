@@ -233,17 +233,13 @@ def subscription_of_row(
         return None
     code = rows.code[rows.code_start[row] : rows.code_start[row + 1]].copy()
     part = rows.part[row : row + 1].copy()
-    at = np.array([shape // 2 if shape >= 0 else 0])
-    is_circle, is_polygon = shape >= 0 and shape % 2 == 0, shape >= 0 and shape % 2 == 1
-    kind = CIRCLE if is_circle else POLYGON if is_polygon else ANYWHERE if part[0, 0] == -np.inf else BOX
-    regions = Regions(
-        np.array([kind], np.uint8),
-        np.array([0, 1]),
-        part,
-        np.array([0 if shape >= 0 else -1], np.int32),
-        rows.circle[at[:is_circle]],
-        geometry[at[:is_polygon]],
-    )
+    at = slice(shape // 2, shape // 2 + 1)
+    if shape < 0:
+        regions = Regions.of_one_part(ANYWHERE if part[0, 0] == -np.inf else BOX, part)
+    elif shape % 2 == 0:
+        regions = Regions.of_one_part(CIRCLE, part, circle=rows.circle[at].copy())
+    else:
+        regions = Regions.of_one_part(POLYGON, part, geometry=geometry[at].copy())
     return Subscriptions(
         _arrow.numbers(slots),
         np.array([WITHIN], np.uint8),
