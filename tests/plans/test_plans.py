@@ -18,7 +18,7 @@ from nearcast.geo import Regions, Space
 from nearcast.indexes import create
 from nearcast.model import Similar, TopK
 from nearcast.plans import ANY_CELL, ANY_WORD, Grid, Keys, Routes, learn, open_plan, parse_spec
-from nearcast.plans.base import answers_here
+from nearcast.plans.base import PlanHead, answers_here
 from nearcast.plans.copies import KeywordPlan, PrefixPlan
 from nearcast.plans.grid import best_cut, cut_space
 from nearcast.plans.measure import measure
@@ -221,7 +221,7 @@ def the_example(kind):
     words.ids_of([f"w{i}" for i in range(1, 11)], add=True)
     s = TopK(0, place=(0.0, 0.0), terms=("w1", "w2", "w4", "w6"), text_weight=1 - 0.6, max_distance=1.0)
     subscriptions = subscriptions_of([s], PLANE, words)
-    plan = kind("p", 4, PLANE, words, np.zeros(10, np.int64), BOLTS)
+    plan = kind(PlanHead("p", 4, PLANE, words), np.zeros(10, np.int64), BOLTS)
     placement = plan.place(subscriptions, np.arange(1), weights_by_word(words, WEIGHTS), np.array([0.8]))
     routes = Routes(4)
     routes.add(plan.place(subscriptions_of(every_word(), PLANE, words), np.arange(10), np.ones(10)).keys)

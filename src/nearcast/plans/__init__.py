@@ -25,7 +25,7 @@ import numpy as np
 
 from nearcast.errors import IncompatibleStore
 from nearcast.geo import Space
-from nearcast.plans.base import ANY_CELL, ANY_WORD, PLAN_FILE, PLAN_FORMAT, Keys, Placement, Plan
+from nearcast.plans.base import ANY_CELL, ANY_WORD, PLAN_FILE, PLAN_FORMAT, Keys, Placement, Plan, PlanHead, PlanSample
 from nearcast.plans.copies import KeywordFirstPlan, KeywordPlan, PrefixPlan, SpaceFirstPlan
 from nearcast.plans.grid import Grid
 from nearcast.plans.routes import Routes
@@ -82,18 +82,20 @@ def learn(
     subscriptions, None for 0.
     """
     name, first, second = parse_spec(spec, partitions)
-    if name == "hash":
-        return HashPlan(spec, partitions, space, words)
-    if name == "location":
-        return LocationPlan.learned(spec, partitions, space, words, subscriptions, sample)
-    given = (space, words, subscriptions, sample, weights, thresholds)
-    if name == "space-first":
-        return SpaceFirstPlan.learned(spec, (first, second), *given)
-    if name == "keyword-first":
-        return KeywordFirstPlan.learned(spec, (first, second), *given)
-    if name == "trigger":
-        return TriggerPlan.learned(spec, partitions, *given)
-    return (KeywordPlan if name == "keyword" else PrefixPlan).learned(spec, partitions, *given)
+    head, given = PlanHead(spec, partitions, space, words), PlanSample(subscriptions, sample, weights, thresholds)
+    match name:
+        case "hash":
+            return HashPlan(head)
+        case "location":
+            return LocationPlan.learned(head, given)
+        case "space-first":
+            return SpaceFirstPlan.learned(head, (first, second), given)
+        case "keyword-first":
+            return KeywordFirstPlan.learned(head, (first, second), given)
+        case "trigger":
+            return TriggerPlan.learned(head, given)
+        case _:
+            return (KeywordPlan if name == "keyword" else PrefixPlan).learned(head, given)
 
 
 def open_plan(folder: Path) -> Plan:
@@ -108,6 +110,6 @@ def open_plan(folder: Path) -> Plan:
         space = Space(about["space"], about["bounds"] and tuple(about["bounds"]))
         name, partitions = str(about["name"]), int(about["partitions"])
         kind = _PLANS[parse_spec(name, partitions).name]
-        return kind.restored(name, partitions, space, WordTable.open(folder), arrays)
+        return kind.restored(PlanHead(name, partitions, space, WordTable.open(folder)), arrays)
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise IncompatibleStore(f"{path} is missing or damaged ({error}); learn the plan again") from None

@@ -17,7 +17,7 @@ from nearcast.geo import Space
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import Subscriptions
+    from nearcast.columns import Messages, Subscriptions
     from nearcast.plans.grid import Grid
     from nearcast.text.words import WordTable
 
@@ -89,6 +89,27 @@ class Placement(NamedTuple):
     threshold: NDArray[np.float64]
 
 
+class PlanHead(NamedTuple):
+    """What every plan is made with: its spec, the number of partitions, the space and the words of its keys."""
+
+    name: str
+    partitions: int
+    space: Space
+    words: WordTable
+
+
+class PlanSample(NamedTuple):
+    """What a plan is learned from: subscriptions and messages, encoded with its words; `weights` are by word.
+
+    `thresholds` are those of top-k subscriptions, None for 0.
+    """
+
+    subscriptions: Subscriptions
+    messages: Messages
+    weights: NDArray[np.float64]
+    thresholds: NDArray[np.float64] | None
+
+
 class Plan(ABC):
     """A way to spread subscriptions over partitions such that a message need not go to all of them.
 
@@ -100,8 +121,8 @@ class Plan(ABC):
     has_copies = False
     grid: Grid | None = None
 
-    def __init__(self, name: str, partitions: int, space: Space, words: WordTable):
-        self.name, self.partitions, self.space, self.words = name, partitions, space, words
+    def __init__(self, head: PlanHead):
+        self.name, self.partitions, self.space, self.words = head
 
     @abstractmethod
     def place(
@@ -133,9 +154,7 @@ class Plan(ABC):
 
     @classmethod
     @abstractmethod
-    def restored(
-        cls, name: str, partitions: int, space: Space, words: WordTable, arrays: dict[str, NDArray[Any]]
-    ) -> Plan:
+    def restored(cls, head: PlanHead, arrays: dict[str, NDArray[Any]]) -> Plan:
         """Return the plan that gave these `arrays`."""
 
     def save(self, folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast._jit import kernel
-from nearcast.plans.base import ANY_CELL, ANY_WORD, Keys, Placement, Plan, checked_weights
+from nearcast.plans.base import ANY_CELL, ANY_WORD, Keys, Placement, Plan, PlanHead, PlanSample, checked_weights
 from nearcast.plans.grid import Grid, cut_space, message_points, places_of
 from nearcast.plans.needs import Needs, all_words_of, needs_of
 from nearcast.plans.single import all_messages, homes_by_place, tree_arrays, tree_of
@@ -22,9 +22,7 @@ from nearcast.plans.words import Owners, Postings, cut_words
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import Messages, Subscriptions
-    from nearcast.geo import Space
-    from nearcast.text.words import WordTable
+    from nearcast.columns import Subscriptions
 
 
 class CopiesPlan(Plan):
@@ -34,8 +32,8 @@ class CopiesPlan(Plan):
     #: Every word of a scored subscription counts as needed, not only those of its loose prefix.
     takes_all_words = False
 
-    def __init__(self, name: str, partitions: int, space: Space, words: WordTable, frequency: NDArray[np.int64]):
-        super().__init__(name, partitions, space, words)
+    def __init__(self, head: PlanHead, frequency: NDArray[np.int64]):
+        super().__init__(head)
         self._frequency = frequency
 
     @abstractmethod
@@ -118,35 +116,17 @@ class KeywordPlan(CopiesPlan):
 
     takes_all_words = True
 
-    def __init__(
-        self,
-        name: str,
-        partitions: int,
-        space: Space,
-        words: WordTable,
-        frequency: NDArray[np.int64],
-        owner: NDArray[np.int32],
-    ):
-        super().__init__(name, partitions, space, words, frequency)
-        self._owners = Owners(words, owner, partitions)
+    def __init__(self, head: PlanHead, frequency: NDArray[np.int64], owner: NDArray[np.int32]):
+        super().__init__(head, frequency)
+        self._owners = Owners(head.words, owner, head.partitions)
 
     @classmethod
-    def learned(
-        cls,
-        name: str,
-        partitions: int,
-        space: Space,
-        words: WordTable,
-        subscriptions: Subscriptions,
-        sample: Messages,
-        weights: NDArray[np.float64],
-        thresholds: NDArray[np.float64] | None,
-    ) -> KeywordPlan:
+    def learned(cls, head: PlanHead, given: PlanSample) -> KeywordPlan:
         """Cut the words by Algorithm 4, with the words that subscriptions need under this plan."""
-        said = Postings.of_messages(sample)
-        plan = cls(name, partitions, space, words, said.frequency(len(words)), np.zeros(len(words), np.int32))
-        needs = plan.needs(subscriptions, weights, thresholds)
-        wanted = Postings.of(needs.row, needs.word, len(subscriptions))
+        said, words, partitions = Postings.of_messages(given.messages), head.words, head.partitions
+        plan = cls(head, said.frequency(len(words)), np.zeros(len(words), np.int32))
+        needs = plan.needs(given.subscriptions, given.weights, given.thresholds)
+        wanted = Postings.of(needs.row, needs.word, len(given.subscriptions))
         plan._owners = Owners(words, cut_words(wanted, said, plan._frequency, partitions), partitions)
         return plan
 
@@ -158,11 +138,9 @@ class KeywordPlan(CopiesPlan):
         return {"frequency": self._frequency, "owner": self._owners.learned}
 
     @classmethod
-    def restored(
-        cls, name: str, partitions: int, space: Space, words: WordTable, arrays: dict[str, NDArray[Any]]
-    ) -> KeywordPlan:
+    def restored(cls, head: PlanHead, arrays: dict[str, NDArray[Any]]) -> KeywordPlan:
         """Return the plan with these owners."""
-        return cls(name, partitions, space, words, arrays["frequency"], arrays["owner"])
+        return cls(head, arrays["frequency"], arrays["owner"])
 
 
 class PrefixPlan(KeywordPlan):
@@ -182,46 +160,27 @@ def _of_words(by_word: NDArray[np.int32], word: NDArray[np.int32]) -> NDArray[np
 class SpaceFirstPlan(CopiesPlan):
     """Space is cut first, then the words in each cell anew: a subscription has copies within the group of its cell."""
 
-    def __init__(
-        self,
-        name: str,
-        partitions: int,
-        space: Space,
-        words: WordTable,
-        frequency: NDArray[np.int64],
-        tree: Grid,
-        owner: NDArray[np.int32],
-    ):
-        super().__init__(name, partitions, space, words, frequency)
+    def __init__(self, head: PlanHead, frequency: NDArray[np.int64], tree: Grid, owner: NDArray[np.int32]):
+        super().__init__(head, frequency)
         self.tree = tree
-        self._second = partitions // tree.cells
-        self._owners = [Owners(words, each, self._second) for each in owner]
+        self._second = head.partitions // tree.cells
+        self._owners = [Owners(head.words, each, self._second) for each in owner]
 
     @classmethod
-    def learned(
-        cls,
-        name: str,
-        groups: tuple[int, int],
-        space: Space,
-        words: WordTable,
-        subscriptions: Subscriptions,
-        sample: Messages,
-        weights: NDArray[np.float64],
-        thresholds: NDArray[np.float64] | None,
-    ) -> SpaceFirstPlan:
+    def learned(cls, head: PlanHead, groups: tuple[int, int], given: PlanSample) -> SpaceFirstPlan:
         """Cut space by Algorithm 3, and in each cell the words that its subscriptions need by Algorithm 4."""
-        first, second = groups
+        (first, second), (subscriptions, sample, weights, thresholds) = groups, given
         points, has_place = places_of(subscriptions)
-        tree = cut_space(points[has_place], message_points(sample), first, space)
+        tree = cut_space(points[has_place], message_points(sample), first, head.space)
         said, n = Postings.of_messages(sample), len(subscriptions)
-        frequency = said.frequency(len(words))
+        frequency = said.frequency(len(head.words))
         needs = needs_of(subscriptions, weights, thresholds, frequency)
         cell = homes_by_place(tree, subscriptions, np.arange(n))[needs.row]
-        owner = np.zeros((first, len(words)), np.int32)
+        owner = np.zeros((first, len(head.words)), np.int32)
         for group in range(first):
             wanted = Postings.of(needs.row[cell == group], needs.word[cell == group], n)
             owner[group] = cut_words(wanted, said, frequency, second)
-        return cls(name, first * second, space, words, frequency, tree, owner)
+        return cls(head, frequency, tree, owner)
 
     def _takers(self, subscriptions: Subscriptions, numbers: NDArray[np.int64], needs: Needs) -> NDArray[np.int32]:
         cell = homes_by_place(self.tree, subscriptions, numbers)[needs.row]
@@ -237,46 +196,25 @@ class SpaceFirstPlan(CopiesPlan):
         return {"frequency": self._frequency, "owner": owner, **tree_arrays("tree", self.tree)}
 
     @classmethod
-    def restored(
-        cls, name: str, partitions: int, space: Space, words: WordTable, arrays: dict[str, NDArray[Any]]
-    ) -> SpaceFirstPlan:
+    def restored(cls, head: PlanHead, arrays: dict[str, NDArray[Any]]) -> SpaceFirstPlan:
         """Return the plan with these cells and owners."""
-        return cls(name, partitions, space, words, arrays["frequency"], tree_of("tree", arrays), arrays["owner"])
+        return cls(head, arrays["frequency"], tree_of("tree", arrays), arrays["owner"])
 
 
 class KeywordFirstPlan(CopiesPlan):
     """Words are cut first, then space for each set of words: of a set one partition takes the subscription."""
 
-    def __init__(
-        self,
-        name: str,
-        partitions: int,
-        space: Space,
-        words: WordTable,
-        frequency: NDArray[np.int64],
-        owner: NDArray[np.int32],
-        trees: list[Grid],
-    ):
-        super().__init__(name, partitions, space, words, frequency)
-        self._owners = Owners(words, owner, len(trees))
+    def __init__(self, head: PlanHead, frequency: NDArray[np.int64], owner: NDArray[np.int32], trees: list[Grid]):
+        super().__init__(head, frequency)
+        self._owners = Owners(head.words, owner, len(trees))
         self._trees = trees
 
     @classmethod
-    def learned(
-        cls,
-        name: str,
-        groups: tuple[int, int],
-        space: Space,
-        words: WordTable,
-        subscriptions: Subscriptions,
-        sample: Messages,
-        weights: NDArray[np.float64],
-        thresholds: NDArray[np.float64] | None,
-    ) -> KeywordFirstPlan:
+    def learned(cls, head: PlanHead, groups: tuple[int, int], given: PlanSample) -> KeywordFirstPlan:
         """Cut the words by Algorithm 4, and by Algorithm 3 space for the subscriptions that need words of each set."""
-        first, second = groups
+        (first, second), (subscriptions, sample, weights, thresholds) = groups, given
         said, n = Postings.of_messages(sample), len(subscriptions)
-        frequency = said.frequency(len(words))
+        frequency = said.frequency(len(head.words))
         needs = needs_of(subscriptions, weights, thresholds, frequency)
         owner = cut_words(Postings.of(needs.row, needs.word, n), said, frequency, first)
         points, has_place = places_of(subscriptions)
@@ -286,8 +224,8 @@ class KeywordFirstPlan(CopiesPlan):
         trees = []
         for group in range(first):
             mine = np.unique(needs.row[(needs.word >= 0) & (_of_words(owner, needs.word) == group)])
-            trees.append(cut_space(points[mine][has_place[mine]], where[speaks_of[:, group]], second, space))
-        return cls(name, first * second, space, words, frequency, owner, trees)
+            trees.append(cut_space(points[mine][has_place[mine]], where[speaks_of[:, group]], second, head.space))
+        return cls(head, frequency, owner, trees)
 
     def _takers(self, subscriptions: Subscriptions, numbers: NDArray[np.int64], needs: Needs) -> NDArray[np.int32]:
         group_of = _of_words(self._owners.by_word(), needs.word)
@@ -310,9 +248,7 @@ class KeywordFirstPlan(CopiesPlan):
         return found
 
     @classmethod
-    def restored(
-        cls, name: str, partitions: int, space: Space, words: WordTable, arrays: dict[str, NDArray[Any]]
-    ) -> KeywordFirstPlan:
+    def restored(cls, head: PlanHead, arrays: dict[str, NDArray[Any]]) -> KeywordFirstPlan:
         """Return the plan with these owners and trees."""
         trees = [tree_of(f"tree{group}", arrays) for group in range(int(arrays["trees"]))]
-        return cls(name, partitions, space, words, arrays["frequency"], arrays["owner"], trees)
+        return cls(head, arrays["frequency"], arrays["owner"], trees)

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.plans.base import ANY_CELL, ANY_WORD, Keys, Placement, Plan
+from nearcast.plans.base import ANY_CELL, ANY_WORD, Keys, Placement, Plan, PlanHead, PlanSample
 from nearcast.plans.grid import Grid, cut_space, message_points, places_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import Messages, Subscriptions
-    from nearcast.geo import Space
-    from nearcast.text.words import WordTable
+    from nearcast.columns import Subscriptions
 
 
 def all_messages(partitions: NDArray[np.integer[Any]]) -> Keys:
@@ -52,12 +50,10 @@ class HashPlan(Plan):
         return {}
 
     @classmethod
-    def restored(
-        cls, name: str, partitions: int, space: Space, words: WordTable, arrays: dict[str, NDArray[Any]]
-    ) -> HashPlan:
+    def restored(cls, head: PlanHead, arrays: dict[str, NDArray[Any]]) -> HashPlan:
         """Return the plan."""
         del arrays  # nothing was learned
-        return cls(name, partitions, space, words)
+        return cls(head)
 
 
 class LocationPlan(HashPlan):
@@ -66,18 +62,16 @@ class LocationPlan(HashPlan):
     Messages go to all partitions, as in the Skype paper: neighbours in one partition let its index prune better.
     """
 
-    def __init__(self, name: str, partitions: int, space: Space, words: WordTable, tree: Grid):
-        super().__init__(name, partitions, space, words)
+    def __init__(self, head: PlanHead, tree: Grid):
+        super().__init__(head)
         self.tree = tree
 
     @classmethod
-    def learned(
-        cls, name: str, partitions: int, space: Space, words: WordTable, subscriptions: Subscriptions, sample: Messages
-    ) -> LocationPlan:
+    def learned(cls, head: PlanHead, given: PlanSample) -> LocationPlan:
         """Cut space by the places of subscriptions and messages."""
-        points, has_place = places_of(subscriptions)
-        tree = cut_space(points[has_place], message_points(sample), partitions, space)
-        return cls(name, partitions, space, words, tree)
+        points, has_place = places_of(given.subscriptions)
+        tree = cut_space(points[has_place], message_points(given.messages), head.partitions, head.space)
+        return cls(head, tree)
 
     def place(
         self,
@@ -95,11 +89,9 @@ class LocationPlan(HashPlan):
         return tree_arrays("tree", self.tree)
 
     @classmethod
-    def restored(
-        cls, name: str, partitions: int, space: Space, words: WordTable, arrays: dict[str, NDArray[Any]]
-    ) -> LocationPlan:
+    def restored(cls, head: PlanHead, arrays: dict[str, NDArray[Any]]) -> LocationPlan:
         """Return the plan with this tree."""
-        return cls(name, partitions, space, words, tree_of("tree", arrays))
+        return cls(head, tree_of("tree", arrays))
 
 
 def homes_by_place(tree: Grid, subscriptions: Subscriptions, numbers: NDArray[np.int64]) -> NDArray[np.int32]:

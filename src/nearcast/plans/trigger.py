@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast._jit import kernel
-from nearcast.plans.base import ANY_CELL, ANY_WORD, Keys, Placement, Plan, checked_weights, topk_thresholds
+from nearcast.plans.base import (
+    ANY_CELL,
+    ANY_WORD,
+    Keys,
+    Placement,
+    Plan,
+    PlanHead,
+    PlanSample,
+    checked_weights,
+    topk_thresholds,
+)
 from nearcast.plans.copies import frequency_by_word
 from nearcast.plans.grid import Grid, cut_space, message_points, places_of
 from nearcast.plans.needs import Needs, needs_of, shapes_of
@@ -30,8 +40,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages, Subscriptions
-    from nearcast.geo import Space
-    from nearcast.text.words import WordTable
 
 #: Cells of the grid.
 _CELLS = 256
@@ -61,10 +69,7 @@ class TriggerPlan(Plan):
 
     def __init__(
         self,
-        name: str,
-        partitions: int,
-        space: Space,
-        words: WordTable,
+        head: PlanHead,
         frequency: NDArray[np.int64],
         grid: Grid,
         tree: Grid,
@@ -72,28 +77,19 @@ class TriggerPlan(Plan):
         sets: int,
         is_by_place: bool,
     ):
-        super().__init__(name, partitions, space, words)
+        super().__init__(head)
         self.grid: Grid = grid
         self._frequency, self._tree = frequency, tree
         self._use(sets, set_of, is_by_place)
 
     @classmethod
-    def learned(
-        cls,
-        name: str,
-        partitions: int,
-        space: Space,
-        words: WordTable,
-        subscriptions: Subscriptions,
-        sample: Messages,
-        weights: NDArray[np.float64],
-        thresholds: NDArray[np.float64] | None,
-    ) -> TriggerPlan:
+    def learned(cls, head: PlanHead, given: PlanSample) -> TriggerPlan:
         """Cut space for the subscriptions of small shapes, and the words of the others."""
+        (_, partitions, space, words), (subscriptions, sample, weights, thresholds) = head, given
         said, where = Postings.of_messages(sample), message_points(sample)
         points, has_place = places_of(subscriptions)
         grid = cut_space(points[has_place], where, _CELLS, space)
-        plan = cls(name, partitions, space, words, said.frequency(len(words)), grid, grid, _no_sets(words), 1, True)
+        plan = cls(head, said.frequency(len(words)), grid, grid, np.zeros(len(words), np.int32), 1, True)
         some = np.arange(0, len(subscriptions), 1 + len(subscriptions) // _TRIED_SUBSCRIPTIONS)
         few = np.arange(0, len(sample), 1 + len(sample) // _TRIED_MESSAGES)
         tried = subscriptions.take(some)
@@ -204,26 +200,17 @@ class TriggerPlan(Plan):
         }
 
     @classmethod
-    def restored(
-        cls, name: str, partitions: int, space: Space, words: WordTable, arrays: dict[str, NDArray[Any]]
-    ) -> TriggerPlan:
+    def restored(cls, head: PlanHead, arrays: dict[str, NDArray[Any]]) -> TriggerPlan:
         """Return the plan with these cells and owners."""
         trees = tree_of("grid", arrays), tree_of("tree", arrays)
         return cls(
-            name,
-            partitions,
-            space,
-            words,
+            head,
             arrays["frequency"],
             *trees,
             arrays["set_of"],
             int(arrays["sets"]),
             bool(arrays["is_by_place"]),
         )
-
-
-def _no_sets(words: WordTable) -> NDArray[np.int32]:
-    return np.zeros(len(words), np.int32)
 
 
 @kernel

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
+    from nearcast.indexes.shared.atoms import Atoms
 
 #: The list of atoms without a word; term t has the list t + 1.
 _WORDLESS = 0
@@ -82,9 +83,7 @@ class KeywordFirstIndex(BooleanIndex):
         return self._lists.nbytes + self._count.nbytes
 
     def _list_of(self, atoms: NDArray[np.int32]) -> NDArray[np.int32]:
-        rarest = np.empty(len(atoms), np.int32)
-        _rarest_words(self._atoms, atoms, self._count, rarest)
-        return rarest + np.int32(1)
+        return rarest_words(self._atoms, atoms, self._count) + np.int32(1)
 
 
 @kernel
@@ -96,9 +95,16 @@ def count_words(atoms, chosen, count):
             count[atoms.code[i]] += 1
 
 
+def rarest_words(atoms: Atoms, chosen: NDArray[np.int32], count: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the word of each chosen atom that counts least, of equals the lowest; -1 where there is none."""
+    rarest = np.empty(len(chosen), np.int32)
+    _write_rarest(atoms, chosen, count, rarest)
+    return rarest
+
+
 @kernel
-def _rarest_words(atoms, chosen, count, rarest):
-    """Write the word of each chosen atom that counts least, of equals the lowest; -1 where there is none."""
+def _write_rarest(atoms, chosen, count, rarest):
+    """Write the rarest word of each chosen atom; a word beyond `count` counts nothing."""
     for k in range(chosen.size):
         first = atoms.code_start[chosen[k]]
         best, least = -1, 0

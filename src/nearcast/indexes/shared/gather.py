@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from nearcast._jit import hot_kernel, step
 
 #: Below this many, an insertion sort beats counting digits.
@@ -141,6 +143,24 @@ def _scatter_scored(from_slots, from_scores, from_first, to_slots, to_scores, to
         to = to_first + digits[d]
         to_slots[to], to_scores[to] = slot, from_scores[from_first + i]
         digits[d] += 1
+
+
+@step
+def search_each(search_one, index, most, batch, scratch, found, n_bits, first, counts):
+    """Search for the messages from `first` on, as long as `most` answers fit; return the first not searched for.
+
+    `search_one`, a step of the index, writes the answers to one message from a place on and returns how many. Answers
+    are written one message after the other, in order of their slots; `counts` gets how many each has.
+    """
+    at = np.int64(0)  # a plain 0 is a type of its own to Numba, and every step would be compiled for it as well
+    message = first
+    while message < counts.size and found.slots.size - at >= most:
+        n = search_one(index, batch, scratch, found, message, at)
+        sort_scored(found.slots, found.scores, at, n, n_bits, scratch.spare_slots, scratch.spare_scores, scratch.digits)
+        counts[message] = n
+        at += n
+        message += 1
+    return message
 
 
 @step

@@ -52,7 +52,7 @@ class SegmentedIndex(StoredIndex):
     - `_build(rows)` returns one over these live rows; its field `row` names the row of each of its members.
     - `_new_scratch(segment, n_weights, longest)` returns scratch arrays for it, among them `times` for as many
       terms, `spoken` for as many words of a message, and `tally`.
-    - `_search(segment, scratch, batch, found, first, counts)` works as `skype.search.search_messages` does.
+    - `_search(segment, scratch, batch, found, first, counts)` works as `gather.search_each` does.
     - `_retune(segment, members)` brings members in line with thresholds that have changed.
     - `_forget(segment, members)` lets members go that count no longer.
     """

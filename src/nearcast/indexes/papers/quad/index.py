@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from nearcast.columns import Messages
     from nearcast.geo import Space
 
+#: The options of every quadtree index, as its constructor has them.
+QUAD_OPTIONS = {"leaf": 32, "depth": 12, "update": 1e-6}
 _NO_SLOTS = np.empty((0, 4), np.int32)
 
 
@@ -41,7 +43,7 @@ class QuadIndex(BooleanIndex):
 
     _WIDTH = 7
 
-    def __init__(self, space: Space, *, leaf: int, depth: int, update: float, **more: Any):
+    def __init__(self, space: Space, leaf: int = 32, depth: int = 12, update: float = 1e-6):
         name = self.info.name
         if not 1 <= leaf < 2**31:
             raise UnknownIndex(f"option leaf of the index {name!r} is at least 1 and fits 31 bits, not {leaf}")
@@ -49,13 +51,14 @@ class QuadIndex(BooleanIndex):
             raise UnknownIndex(f"option depth of the index {name!r} is from 0 to {DEEPEST}, not {depth}")
         if not 0 < update < np.inf:
             raise UnknownIndex(f"option update of the index {name!r} is a positive number, not {update}")
-        super().__init__(space, leaf=leaf, depth=depth, update=update, **more)
+        super().__init__(space, leaf=leaf, depth=depth, update=update)
         self._trees = QuadTrees(leaf, depth, update)
         self._entries = EntryLists(self._WIDTH)
         self._count = np.zeros(0, np.int64)
         self._n_counted = 0
         self._learned: Messages | None = None
         self._traffic = traffic_of(np.empty((0, 4)), np.empty(0), None)
+        self._begin()
 
     def learn(self, messages: Messages) -> None:
         """Expect messages like these, and build anew for them at the next search; they are not saved with the index.

@@ -37,6 +37,7 @@ from nearcast._jit import hot_kernel, kernel
 from nearcast.indexes import register
 from nearcast.indexes.papers.quad.cells import LENGTH, PARENT
 from nearcast.indexes.papers.quad.entries import lacking, search_list
+from nearcast.indexes.papers.quad.index import QUAD_OPTIONS
 from nearcast.indexes.papers.quad.tables import CellTables, list_at
 from nearcast.indexes.papers.quad.walk import begin_walk, empty_area, empty_stack, steps_of_place, walk_on
 from nearcast.indexes.papers.quad.words import WORDLESS, RankedKeyIndex
@@ -47,14 +48,12 @@ from nearcast.indexes.shared.predicates import message_parts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.geo import Space
-
 
 @register(
     "iq-tree",
     kinds=("within",),
     paper="IQ-Tree (SIGMOD 2013), as the AP-Tree paper (VLDB Journal 2015), sections 3.1 and 5.1.1, describes it",
-    options={"leaf": 32, "depth": 12, "update": 1e-6},
+    options=QUAD_OPTIONS,
 )
 class IqTreeIndex(RankedKeyIndex):
     """A quadtree with an inverted file in each cell, every subscription under its rarest word.
@@ -63,10 +62,6 @@ class IqTreeIndex(RankedKeyIndex):
     >>> len(IqTreeIndex(Space.plane()))
     0
     """
-
-    def __init__(self, space: Space, leaf: int = 32, depth: int = 12, update: float = 1e-6):
-        super().__init__(space, leaf=leaf, depth=depth, update=update)
-        self._begin()
 
     def _begin(self) -> None:
         self._trees.new_roots(1)

@@ -25,6 +25,7 @@ from nearcast._jit import hot_kernel
 from nearcast.indexes import register
 from nearcast.indexes.papers.quad.cells import LENGTH
 from nearcast.indexes.papers.quad.entries import lacking, search_list
+from nearcast.indexes.papers.quad.index import QUAD_OPTIONS
 from nearcast.indexes.papers.quad.walk import begin_walk, empty_area, empty_stack, steps_of_place, walk_on
 from nearcast.indexes.papers.quad.words import WORDLESS, RankedKeyIndex
 from nearcast.indexes.shared.boolean_index import LOOKED_AT, VERIFIED, BooleanBatch, FoundAtoms, finish_message
@@ -34,14 +35,12 @@ from nearcast.indexes.shared.predicates import message_parts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.geo import Space
-
 
 @register(
     "rq-tree",
     kinds=("within",),
     paper="AP-Tree (VLDB Journal 2015), section 5.1.1: RQ-Tree, ranked keys with a quadtree each",
-    options={"leaf": 32, "depth": 12, "update": 1e-6},
+    options=QUAD_OPTIONS,
 )
 class RqTreeIndex(RankedKeyIndex):
     """An inverted list with every subscription under its rarest word, each list in a quadtree.
@@ -50,10 +49,6 @@ class RqTreeIndex(RankedKeyIndex):
     >>> len(RqTreeIndex(Space.plane()))
     0
     """
-
-    def __init__(self, space: Space, leaf: int = 32, depth: int = 12, update: float = 1e-6):
-        super().__init__(space, leaf=leaf, depth=depth, update=update)
-        self._begin()
 
     def _begin(self) -> None:
         self._root_of = np.full(self._n_weights + 1, -1, np.int32)

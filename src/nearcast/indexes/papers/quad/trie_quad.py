@@ -29,7 +29,7 @@ from nearcast._jit import hot_kernel, kernel, step
 from nearcast.indexes import register
 from nearcast.indexes.papers.quad.cells import FIRST, LENGTH
 from nearcast.indexes.papers.quad.entries import ATOM, in_reach
-from nearcast.indexes.papers.quad.index import QuadIndex
+from nearcast.indexes.papers.quad.index import QUAD_OPTIONS, QuadIndex
 from nearcast.indexes.papers.quad.trie import BITS, TREE, Trie, child_bit, child_of, sort_by_rank
 from nearcast.indexes.papers.quad.walk import begin_walk, empty_area, empty_stack, steps_of_place, walk_on
 from nearcast.indexes.shared.atoms import box_holds
@@ -40,14 +40,12 @@ from nearcast.indexes.shared.predicates import message_parts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.geo import Space
-
 
 @register(
     "trie-quad",
     kinds=("within",),
     paper="AP-Tree (VLDB Journal 2015), section 5.1.2: Trie-Qd, an ordered keyword trie with quadtrees",
-    options={"leaf": 32, "depth": 12, "update": 1e-6},
+    options=QUAD_OPTIONS,
 )
 class TrieQuadIndex(QuadIndex):
     """An ordered trie of words, with a quadtree for the subscriptions of each set of words.
@@ -58,10 +56,6 @@ class TrieQuadIndex(QuadIndex):
     """
 
     _WIDTH = 5
-
-    def __init__(self, space: Space, leaf: int = 32, depth: int = 12, update: float = 1e-6):
-        super().__init__(space, leaf=leaf, depth=depth, update=update)
-        self._begin()
 
     def _begin(self) -> None:
         rank = np.empty(len(self._count), np.int32)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import kernel
+from nearcast.indexes.papers.keyword_first import rarest_words
 from nearcast.indexes.papers.quad.index import QuadIndex
 
 if TYPE_CHECKING:
@@ -20,25 +20,9 @@ class RankedKeyIndex(QuadIndex):
     """Keeps every atom under its rarest word, as counted in the subscriptions there were when the index was built."""
 
     def _keys(self, atoms: NDArray[np.int32]) -> NDArray[np.int32]:
-        key = np.empty(len(atoms), np.int32)
-        _rarest_keys(self._atoms, atoms, self._count, key)
-        return key
+        return rarest_words(self._atoms, atoms, self._count) + np.int32(1)
 
     def _chances(self, atoms: NDArray[np.int32], key: NDArray[np.int32]) -> NDArray[np.float64]:
         known = np.minimum(key, len(self._traffic.chance) - 1)
         as_rare_as_can_be = 1 / (self._n_counted + 1)
         return np.where(key < len(self._traffic.chance), self._traffic.chance[known], as_rare_as_can_be)
-
-
-@kernel
-def _rarest_keys(atoms, chosen, count, key):
-    """Write the key of each chosen atom: its word that counts least, of equals the lowest; new words count nothing."""
-    for k in range(chosen.size):
-        first = atoms.code_start[chosen[k]]
-        best, least = -1, 0
-        for i in range(first, first + atoms.n_words[chosen[k]]):
-            term = atoms.code[i]
-            n = count[term] if term < count.size else 0
-            if best < 0 or n < least:
-                best, least = term, n
-        key[k] = best + 1

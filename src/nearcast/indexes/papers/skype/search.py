@@ -25,7 +25,7 @@ from nearcast.indexes.papers.skype.groups import (
     tidy_cell,
     tidy_group,
 )
-from nearcast.indexes.shared.gather import sort_scored
+from nearcast.indexes.shared.gather import search_each
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, VERIFIED
 from nearcast.indexes.shared.packed_rtree import place_gap, place_touches
 from nearcast.indexes.shared.predicates import message_parts
@@ -88,25 +88,15 @@ def new_scratch(segment: SkypeSegment, n_weights: int, longest: int) -> SkypeScr
 
 @hot_kernel
 def search_messages(segment, scored, batch, scratch, found, by_groups, is_earth, n_bits, first, counts):
-    """Search for the messages from `first` on, as long as the next one's answers are sure to fit.
-
-    Answers are written one message after the other, in order of their slots; `counts` gets how many each has. Returns
-    the first message that was not searched for.
-    """
-    at = np.int64(0)  # a plain 0 is a type of its own to Numba, and every step would be compiled for it as well
-    message = first
-    while message < counts.size and found.slots.size - at >= segment.row.size:
-        n = _search_one(segment, scored, batch, scratch, found, by_groups, is_earth, message, at)
-        sort_scored(found.slots, found.scores, at, n, n_bits, scratch.spare_slots, scratch.spare_scores, scratch.digits)
-        counts[message] = n
-        at += n
-        message += 1
-    return message
+    """Search for messages with the index as `search_each` does; return the first that was not searched for."""
+    index = (segment, scored, by_groups, is_earth)
+    return search_each(_search_one, index, segment.row.size, batch, scratch, found, n_bits, first, counts)
 
 
 @step
-def _search_one(segment, scored, batch, scratch, found, by_groups, is_earth, message, at):
+def _search_one(index, batch, scratch, found, message, at):
     """Write the answers to one message from `at` on; return how many."""
+    segment, scored, by_groups, is_earth = index
     first, last = batch.term_start[message], batch.term_start[message + 1]
     n_words = _spoken_words(segment, scored.weight, batch.terms, first, last, scratch)
     other = batch.totals[message, 2]

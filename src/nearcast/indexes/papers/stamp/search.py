@@ -9,7 +9,7 @@ from nearcast.indexes.papers.stamp.candidates import NEXT
 from nearcast.indexes.papers.stamp.leaves import Leaf, open_lists, search_leaf
 from nearcast.indexes.papers.stamp.lists import NO_LIST, find_list
 from nearcast.indexes.papers.stamp.prefixes import DUMMY
-from nearcast.indexes.shared.gather import sort_scored
+from nearcast.indexes.shared.gather import search_each
 from nearcast.indexes.shared.packed_rtree import place_gap, place_touches
 from nearcast.indexes.shared.predicates import mark_terms, message_parts
 from nearcast.indexes.shared.word_order import comes_before
@@ -20,25 +20,15 @@ _MOST_NUMBERS = 2**31 - 1
 
 @hot_kernel
 def search_messages(held, batch, scratch, found, is_earth, strategy, n_bits, first, counts):
-    """Search for the messages from `first` on, as long as the next one's answers are sure to fit.
-
-    Answers are written one message after the other, in order of their slots; `counts` gets how many each has. Returns
-    the first message that was not searched for.
-    """
-    at = np.int64(0)  # a plain 0 is a type of its own to Numba, and every step would be compiled for it as well
-    message = first
-    while message < counts.size and found.slots.size - at >= held.members.row.size:
-        n = _search_one(held, batch, scratch, found, is_earth, strategy, message, at)
-        sort_scored(found.slots, found.scores, at, n, n_bits, scratch.spare_slots, scratch.spare_scores, scratch.digits)
-        counts[message] = n
-        at += n
-        message += 1
-    return message
+    """Search for messages with the index as `search_each` does; return the first that was not searched for."""
+    index = (held, is_earth, strategy)
+    return search_each(_search_one, index, held.members.row.size, batch, scratch, found, n_bits, first, counts)
 
 
 @step
-def _search_one(held, batch, scratch, found, is_earth, strategy, message, at):
+def _search_one(index, batch, scratch, found, message, at):
     """Write the answers to one message from `at` on; return how many (Algorithm 2)."""
+    held, is_earth, strategy = index
     first, last = batch.term_start[message], batch.term_start[message + 1]
     n_tokens = _sorted_tokens(held.members.scored.weight, batch.terms, first, last, scratch)
     n_places = message_parts(batch.box, message, scratch.place)
