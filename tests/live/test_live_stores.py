@@ -4,10 +4,11 @@ import random
 
 import pytest
 
-from contract.worlds import EARTH, PLANE, random_region, random_said, random_wanted
+from contract.worlds import EARTH, PLANE, random_region, random_said, random_wanted, random_weights
 from nearcast.live.cells.store import CellLiveStore
 from nearcast.live.registry import LIVE_STORES
 from nearcast.model import Similar
+from nearcast.testing.values import point_box
 from support.live_model import LiveModel
 
 pytestmark = pytest.mark.modes
@@ -32,7 +33,7 @@ def filled(name, space, rng, n):
     """Return a store with n messages in several batches, and the messages."""
     model = LiveModel(name, space)
     said = [(tuple(tokens), place) for tokens, place in random_said(rng, space, n)]
-    model.learn([tokens for tokens, _ in said[::2]])
+    model.reweigh(random_weights(rng))
     for first in range(0, n, 40):
         some = said[first : first + 40]
         model.append(some, [rng.choice([5, 10, 20, 1000]) for _ in some])
@@ -43,8 +44,6 @@ def shapes_like(rng, space, wanted):
     """Return where subscriptions move to: a point for the scored ones, any region for the others."""
     places = [random_region(rng, space) for _ in wanted]
     points = [random_wanted(rng, space, 1, ("similar",))[0].place for _ in wanted]
-    from nearcast.testing.values import point_box
-
     return [
         point_box(*point) if isinstance(each, Similar) else place
         for each, place, point in zip(wanted, places, points, strict=True)

@@ -9,8 +9,7 @@ from nearcast.geo import Regions
 from nearcast.indexes import create
 from nearcast.live.registry import live_store, open_live_store
 from nearcast.testing.values import subscriptions_of
-from nearcast.text.vocabulary import Vocabulary
-from nearcast.text.weights import TermWeights, message_totals
+from nearcast.text.weights import message_totals
 from nearcast.text.words import WordTable
 
 
@@ -21,12 +20,25 @@ class PlainMessage(NamedTuple):
     expires: int
 
 
+class GivenWeights:
+    """What words weigh by a dict, 1 for those that it lacks, in the form of `TermWeights`."""
+
+    def __init__(self, words, weights):
+        self._words, self._weights = words, dict(weights)
+
+    def of_column(self, strings):
+        return np.array([self._weights.get(word, 1.0) for word in strings.to_pylist()], np.float64)
+
+    def from_term(self, first):
+        return self.of_column(self._words.words().slice(first))
+
+
 class LiveModel:
     """A store and, in `held`, what it must hold; subscriptions and messages share one word table only by its words."""
 
     def __init__(self, name, space):
         self.name, self.space = name, space
-        self.terms, self.vocabulary = WordTable(), Vocabulary()
+        self.terms, self.weights = WordTable(), {}
         self.store = live_store(name, space, self.terms)
         self.held, self.next_arrival, self.now = [], 0, 0
 
@@ -65,10 +77,9 @@ class LiveModel:
         self.now = now
         self.held = [each for each in self.held if each.expires > now]
 
-    def learn(self, documents):
-        """Weigh words by another vocabulary."""
-        self.vocabulary = Vocabulary()
-        self.vocabulary.learn_tokens(documents)
+    def reweigh(self, weights):
+        """Let words weigh something else."""
+        self.weights = dict(weights)
         self.store.reweigh(self._weights())
 
     def other_terms(self):
@@ -85,7 +96,7 @@ class LiveModel:
     # Questions
 
     def _weights(self):
-        return TermWeights(self.terms, self.vocabulary)
+        return GivenWeights(self.terms, self.weights)
 
     def columns(self, wanted):
         """Return subscriptions as an index would."""

@@ -110,7 +110,7 @@ class CellLiveStore(StoredLife):
         scratch = SearchScratch.new(queries.most_words)
         tail = np.array([self._builder.n_rows, self._state.n])
         room = max(_LEAST_ROOM, 2 * len(queries.kind))
-        next_row, pieces = 0, []
+        next_row, pieces = 0, [FoundMessages.room_for(0)]
         while next_row < len(queries.kind):
             found = FoundMessages.room_for(room)
             next_row, n = search_rows(
@@ -128,7 +128,7 @@ class CellLiveStore(StoredLife):
             )
             pieces.append(found.first(n))
             room = 4 * room
-        return pieces[0] if len(pieces) == 1 else FoundMessages(*map(np.concatenate, zip(*pieces, strict=True)))
+        return pieces[-1] if len(pieces) <= 2 else FoundMessages(*map(np.concatenate, zip(*pieces, strict=True)))
 
     def _without_missed(self, found: FoundMessages, before: Regions | None, after: Regions) -> FoundMessages:
         """Test polygons by their edges, and leave out what is at neither place, or at both."""
