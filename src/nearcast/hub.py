@@ -20,7 +20,8 @@ from nearcast._ids import first_times, listed_ids
 from nearcast.columns import NO_TIME, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
 from nearcast.engine import Advance, Move, Publish, Subscribe, Unsubscribe, UseVocabulary, step
-from nearcast.engine.moves import moved_shape, moved_text
+from nearcast.engine.move_items import MoveItems
+from nearcast.engine.moves import KnownMove, place_at, point_of
 from nearcast.engine.snapshot import open_state, save_state
 from nearcast.engine.stored_values import table_of, value_of
 from nearcast.engine.value_columns import message_columns, subscription_columns
@@ -30,7 +31,7 @@ from nearcast.estimate.inputs import check_kind, read_sample, subscription_of_ta
 from nearcast.estimate.recent_messages import RecentMessages
 from nearcast.explain import CurrentTopK, ExplainRequest, Explanation, Step, explain
 from nearcast.fork_locks import watch
-from nearcast.geo import Regions, Space
+from nearcast.geo import Space
 from nearcast.geo.shapes import is_number, shorten
 from nearcast.indexes import DEFAULT_INDEX, create
 from nearcast.model import (
@@ -45,6 +46,7 @@ from nearcast.model import (
 from nearcast.tables import Rejected, messages_table, read_messages, read_subscriptions, subscriptions_table
 from nearcast.tables.inputs import table_or_values
 from nearcast.tables.mixed_ids import parts_of_one_id_type
+from nearcast.tables.moves import moves_table, read_moves
 from nearcast.tables.scored_rows import NO_WINDOW
 from nearcast.tables.time_limits import MaxAhead, why_expired
 from nearcast.text import Analyzer, Vocabulary
@@ -260,22 +262,51 @@ class Hub:
             rejected.add(source, number, None, "id", f"id is {shorten(value)}; expected a str or an int of 64 bits")
         return rejected
 
-    def move(self, subscription_id: Id, place: Any) -> Deliveries:
-        """Give a subscription another place, from now on.
+    def move(self, subscription_id: Id, place: Any, time: datetime | str | None = None) -> Deliveries:
+        """Give a subscription another place, from now on; return what that delivers.
 
         A region replaces the old one; a point (x, y) carries the old one along, its centre going there. A `Similar` or
-        `TopK` has a point, and takes no other place. What enters and leaves a top-k by the move is delivered.
+        `TopK` has a point, and takes no other place. What enters and leaves a top-k by the move is delivered. `time` is
+        when the place was reported, not given: now. A report older than the last one is late: `InvalidSubscription`.
         """
+        moment = microseconds_of(checked_time(time, "time"))
         with self._lock:
-            slot = self._whole().slot(subscription_id)
+            state = self._whole()
+            slot = state.slot(subscription_id)
             slots = np.array([slot], np.int32)
-            held = self._state.index.subscriptions(slots)
-            shape = moved_shape(self._state, slot, held, place, self.space)
-            shape.check(self.space)
-            regions = Regions.from_shapes([shape], self.space)
-            text = moved_text(self._state, slot, shape, self.space)
-            step(self._state, Move(_arrow.one_id(subscription_id), regions, text=text, known=(slots, held)))
+            held = state.index.subscriptions(slots)
+            placement, point = place_at(state, slot, held, place), point_of(place)
+            item = Move(
+                ids=_arrow.one_id(subscription_id),
+                regions=placement.regions,
+                points=None if point is None else np.array([point]),
+                times=None if moment == NO_TIME else np.array([moment]),
+                text=None if point is not None else placement.texts.get(0),
+                known=KnownMove(slots, held, placement),
+            )
+            step(state, item)
             return self._deliveries()
+
+    def move_many(self, moves: pa.Table | Iterable[Any], *, source: str = "moves") -> Deliveries:
+        """Give many subscriptions other places, row by row in order; rows that cannot be used are in `rejected`.
+
+        Takes a table with the columns `id`, a point or a region, and `time`, or dicts with these names. An id may come
+        more than once. Rows between two of the same id are moved together, which is much faster than one by one.
+        """
+        rejected = Rejected()
+        moves = table_or_values(moves, self.space)
+        if not isinstance(moves, pa.Table):
+            moves = moves_table(moves, self.space, rejected=rejected, source=source)
+        with self._lock:
+            state = self._whole()
+            for part in parts_of_one_id_type(moves, source, rejected, may_repeat=True):
+                read = read_moves(part, self.space, source=source, rejected=rejected)
+                items = MoveItems(state, read)
+                for item in items:
+                    step(state, item)
+                items.report(rejected, source)
+            self._counters.rejected += len(rejected)
+            return self._deliveries(rejected)
 
     def _deliveries(self, rejected: Rejected | None = None, published: Published | None = None) -> Deliveries:
         """Return all deliveries that wait; the last line takes them off the queue, so an interruption loses none."""

@@ -10,6 +10,7 @@ import numpy as np
 from nearcast._ids import IdTable
 from nearcast._saved import mapped, new_folder, save_array, save_text
 from nearcast.engine import State
+from nearcast.engine.movers import Movers
 from nearcast.errors import IncompatibleStore, UnknownSubscription
 from nearcast.indexes import open_index
 from nearcast.request_texts import RequestTexts
@@ -66,6 +67,8 @@ def write_state(state: State, folder: Path) -> dict[str, Any]:
     state.ids.save(folder / "ids")
     if len(state.texts):
         state.texts.save(folder / "texts")
+    if len(state.movers):
+        state.movers.save(folder / "movers")
     save_array(folder / "expires.npy", state.expires)
     for name, column in state.by_slot.items():
         save_array(folder / f"slot_{name}.npy", column)
@@ -98,6 +101,7 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
         vocabulary=Vocabulary.open(folder / "vocabulary"),
         ids=IdTable.open(folder / "ids"),
         texts=RequestTexts.open(folder / "texts"),
+        movers=Movers.open(folder / "movers"),
         now=about["now"],
         next_step=about["next_step"],
         published=about["published"],

@@ -9,6 +9,7 @@ import numpy as np
 
 from nearcast._ids import IdTable
 from nearcast.columns import NO_TIME
+from nearcast.engine.movers import Movers
 from nearcast.errors import UnknownSubscription
 from nearcast.request_texts import RequestTexts
 from nearcast.text import Analyzer, Vocabulary
@@ -53,6 +54,8 @@ class State:
     next_expiry: int = NEVER
     #: Columns by slot of whoever runs the engine; they are renumbered with the slots.
     by_slot: dict[str, NDArray[Any]] = field(default_factory=dict)
+    #: Reports of places by slot.
+    movers: Movers = field(default_factory=Movers)
     #: Request texts by slot, where subscriptions are given back as values.
     texts: RequestTexts = field(default_factory=RequestTexts)
     #: Whether `Subscribe` renumbers sparse slots; else the caller does, with `renumber_if_sparse`.

@@ -54,6 +54,7 @@ def renumber_if_sparse(state: State) -> None:
         state.index.n_slots,
         state.ids.renumbered(old),
         state.texts.renumbered(old),
+        state.movers.renumbered(old),
         None if state.topk is None else state.topk.numbers_after(old),
         state.expires[old[old < len(state.expires)]],
         {name: column[old] for name, column in state.by_slot.items()},  # as long as there were slots
