@@ -76,8 +76,9 @@ class Messages:
     `totals[i]` is how many distinct words message i has, what they weigh together, and the squared length of its tf-idf
     vector, words that no subscription uses included. Only the text functions that read the whole message need it; None
     means it was not worked out. `window_terms` are the words as `terms` has them, in the table of a sliding window,
-    which knows them all; None without a window. `steps` and `clock` are the number of each message's step and event
-    time at it, where messages were put in order elsewhere; None lets the engine count.
+    which knows them all; None without a window. `live_terms` are the same in the table of a live store, None without a
+    lifetime. `steps` and `clock` are the number of each message's step and event time at it, where messages were put in
+    order elsewhere; None lets the engine count.
     """
 
     ids: pa.Array | list[str | int]
@@ -91,6 +92,7 @@ class Messages:
     window_terms: NDArray[np.int32] | None = None
     steps: NDArray[np.int64] | None = None
     clock: NDArray[np.int64] | None = None
+    live_terms: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.box)
@@ -157,6 +159,7 @@ class Messages:
             window_terms=None if self.window_terms is None else np.ascontiguousarray(self.window_terms[positions]),
             steps=None if self.steps is None else self.steps[rows],
             clock=None if self.clock is None else self.clock[rows],
+            live_terms=None if self.live_terms is None else np.ascontiguousarray(self.live_terms[positions]),
         )
 
     def part(self, first: int, last: int) -> Messages:

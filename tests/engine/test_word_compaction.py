@@ -246,7 +246,7 @@ def test_forgetting_words_torn_at_any_line_is_done_or_not_begun(again):
         len(hub)  # makes good what was torn while it was made good
         state = hub._state
         assert state.topk.index is state.index, tracer.places
-        assert state.topk.words._known is state.words, tracer.places
+        assert state.topk.words.known is state.words, tracer.places
         found.add(len(state.words))
         assert before == seen(hub), tracer.places
         if nth % 8 == 1:

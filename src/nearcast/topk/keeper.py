@@ -10,6 +10,7 @@ from nearcast.columns import NO_TIME
 from nearcast.indexes import Matches
 from nearcast.indexes.shared.scores import scored_of
 from nearcast.indexes.topk_options import TopKOptions
+from nearcast.text.message_words import MessageWords, distinct_words
 from nearcast.text.weights import squared_lengths
 from nearcast.topk.buffers.fill import BufferFill, fill
 from nearcast.topk.buffers.holders import NOBODY, Holders, relink_all
@@ -34,7 +35,6 @@ from nearcast.topk.progress import events_of, with_more, with_room
 from nearcast.topk.refill import BufferSearcher, window_queries
 from nearcast.topk.window.registry import LiveRows, MessageIndex, WindowBatch, WindowQueries, message_index
 from nearcast.topk.window.sliding import SlidingWindow
-from nearcast.topk.window_words import WindowWords, distinct_words
 from nearcast.window import Window
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class KeeperNumbers(NamedTuple):
     """What a keeper knows by slot and by term: the holders of slots, and which words of the window the terms are."""
 
     holding: HolderTable
-    words: WindowWords
+    words: MessageWords
 
 
 class Keeper:
@@ -74,7 +74,7 @@ class Keeper:
     def __init__(self, index: Index, window: Window, words: WordTable, options: TopKOptions):
         self.index, self.options = index, options
         self.sliding = SlidingWindow(window)
-        self.words = WindowWords(words)
+        self.words = MessageWords(words)
         self.messages = message_index(options.messages, index.space, window.is_by_time)
         self._weights = np.empty(0)
         #: Up to so many words of the window there is no need to ask which are in use.
@@ -275,7 +275,7 @@ class Keeper:
 
     # Words
 
-    def search_in(self, messages: MessageIndex, words: WindowWords, weights: TermWeights) -> None:
+    def search_in(self, messages: MessageIndex, words: MessageWords, weights: TermWeights) -> None:
         """Search these messages from now on, whose words have the numbers of `words`; they have the rows of before."""
         self.messages, self.words, self._weights = messages, words, np.empty(0)
         self.follow_words(weights)

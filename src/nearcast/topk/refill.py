@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from nearcast.indexes.shared.scores import ScoredColumns
     from nearcast.indexes.topk_options import TopKOptions
-    from nearcast.topk.window_words import WindowWords
+    from nearcast.text.message_words import MessageWords
 
 
 class FoundRows(NamedTuple):
@@ -37,7 +37,7 @@ class SearchResult(NamedTuple):
     work: NDArray[np.int64]
 
 
-def window_queries(scored: ScoredColumns, words: WindowWords) -> WindowQueries:
+def window_queries(scored: ScoredColumns, words: MessageWords) -> WindowQueries:
     """Return scored subscriptions as queries to the index of messages."""
     return WindowQueries(
         scored.term_start,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nearcast.text.message_words import MessageWords
 from nearcast.text.words import WordTable
 from nearcast.topk.window.registry import (
     LiveRows,
@@ -26,7 +27,6 @@ from nearcast.topk.window.registry import (
     WindowQueries,
     message_index,
 )
-from nearcast.topk.window_words import WindowWords
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +73,7 @@ class WindowQuestion:
         return digest.digest()
 
 
-class SubscriptionWords(WindowWords):
+class SubscriptionWords(MessageWords):
     """The words of a window that is held elsewhere: those of the subscriptions, under the same numbers."""
 
     def __init__(self, known: WordTable):

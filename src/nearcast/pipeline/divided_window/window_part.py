@@ -33,10 +33,10 @@ from nearcast.pipeline.store.manifest_entries import BatchFiles
 from nearcast.pipeline.store.state_cache import StateCache
 from nearcast.pipeline.store.store import Store
 from nearcast.text import Vocabulary
+from nearcast.text.message_words import MessageWords, distinct_words
 from nearcast.text.weights import TermWeights, message_totals, squared_lengths
 from nearcast.text.words import UNKNOWN, WordTable
 from nearcast.topk.window.registry import LiveRows, WindowBatch, message_index, open_message_index
-from nearcast.topk.window_words import WindowWords, distinct_words
 
 if TYPE_CHECKING:
     from nearcast.topk.window.registry import WindowAnswers
@@ -51,7 +51,7 @@ class WindowPart:
     def __init__(self, settings: PipelineSettings, number: int, vocabulary: Vocabulary):
         assert settings.window is not None
         self.settings, self.number, self.parts, self.window = settings, number, settings.window_parts, settings.window
-        self.words = WindowWords(WordTable())
+        self.words = MessageWords(WordTable())
         self.weights = TermWeights(self.words.table, vocabulary)
         self._weight = np.empty(0)
         self.messages = message_index(self._index_name, settings.space, self.window.is_by_time)

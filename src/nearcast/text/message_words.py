@@ -1,4 +1,4 @@
-"""The word table of a window's messages, apart from that of subscriptions: its words go with the messages."""
+"""A word table of stored messages, apart from that of subscriptions: its words go with the messages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _NO_WORD = -1
 
 
-class WindowWords:
-    """Word ids of a window, and which of them the terms of the subscriptions are.
+class MessageWords:
+    """Word ids of the messages of a window, or of those alive, and which of them the terms of the subscriptions are.
 
     A message's words must be known by name even if no subscription has them yet: the next one may. They are not added
     to the words of the subscriptions, which go with the subscriptions and not with the messages.
@@ -24,23 +24,23 @@ class WindowWords:
 
     def __init__(self, known: WordTable):
         self.table = WordTable()
-        self._known = known
+        self.known = known
         self._word_of_term = np.full(1024, _NO_WORD, np.int32)
         self._n_terms = self._n_words = 0
 
     def follow(self) -> None:
         """Note which words and terms are the same, after either table has grown."""
-        if len(self._known) > len(self._word_of_term):
-            more = np.full(max(len(self._known), 2 * len(self._word_of_term)), _NO_WORD, np.int32)
+        if len(self.known) > len(self._word_of_term):
+            more = np.full(max(len(self.known), 2 * len(self._word_of_term)), _NO_WORD, np.int32)
             more[: self._n_terms] = self._word_of_term[: self._n_terms]
             self._word_of_term = more
-        n_words, n_terms = len(self.table), len(self._known)
+        n_words, n_terms = len(self.table), len(self.known)
         if n_words > self._n_words:
-            terms = self._known.ids_of_table(self.table, self._n_words)
+            terms = self.known.ids_of_table(self.table, self._n_words)
             new = np.flatnonzero(terms >= 0)
             self._word_of_term[terms[new]] = self._n_words + new
         if n_terms > self._n_terms:
-            self._word_of_term[self._n_terms : n_terms] = self.table.ids_of_table(self._known, self._n_terms)
+            self._word_of_term[self._n_terms : n_terms] = self.table.ids_of_table(self.known, self._n_terms)
         self._n_words, self._n_terms = n_words, n_terms
 
     def of_terms(self, terms: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -48,19 +48,19 @@ class WindowWords:
         words: NDArray[np.int32] = self._word_of_term[terms]
         return words
 
-    def with_terms_of(self, known: WordTable) -> WindowWords:
+    def with_terms_of(self, known: WordTable) -> MessageWords:
         """Return the same words, mapped to the terms of another table of the subscriptions' words."""
-        words = WindowWords(known)
+        words = MessageWords(known)
         words.table = self.table
         words.follow()
         return words
 
-    def kept(self, is_used: NDArray[np.bool_]) -> tuple[WindowWords, NDArray[np.int32]]:
+    def kept(self, is_used: NDArray[np.bool_]) -> tuple[MessageWords, NDArray[np.int32]]:
         """Return the words that are used, and the new id of each old one, -1 for those left out."""
         kept = np.flatnonzero(is_used)
         new_of_old = np.full(len(self.table), _NO_WORD, np.int32)
         blob, start = self.table.arrays()
-        words = WindowWords(self._known)
+        words = MessageWords(self.known)
         lengths = (start[kept + 1] - start[kept]).astype(np.int32)
         new_of_old[kept] = words.table.ids(blob, start[kept], lengths, add=True)
         words.follow()
