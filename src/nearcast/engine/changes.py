@@ -9,7 +9,17 @@ import numpy as np
 from nearcast.columns import NO_TIME, TOPK
 from nearcast.engine.answers import pieces_of, step_after
 from nearcast.engine.expiry import expiry_with, forget, set_expiry
-from nearcast.engine.moves import KnownMove, check_move, place_rows
+from nearcast.engine.life import (
+    LiveUndo,
+    joined,
+    scored_answers,
+    settle,
+    tell_left_topk,
+    tell_moves,
+    tell_registered,
+    tell_reweighed,
+)
+from nearcast.engine.moves import KnownMove, check_move, clock_of, place_rows
 from nearcast.engine.recovery import RemovalRedo, StoringUndo, WeighingUndo
 from nearcast.engine.upkeep import make_good, renumber_if_sparse, whole
 from nearcast.errors import InvalidSubscription
@@ -35,6 +45,11 @@ def subscribe(state: State, item: Subscribe) -> list[Piece]:
         raise InvalidSubscription("a top-k subscription needs a window, and there is none here", field="kind")
     slots, known = _store(state, subscriptions)
     pieces = _first_answers(state, slots, item) if has_topk else []
+    if state.live is not None:
+        assert isinstance(state.torn, StoringUndo)
+        held = state.torn.held
+        changed = tell_registered(state, slots, known, held, item)
+        pieces = joined(changed, tell_left_topk(state, slots, known, held, item), pieces)
     next_step = step_after(state, len(subscriptions), steps)
     next_expiry = expiry_with(state, subscriptions.expires)
     others = _held_no_more(state, slots[known], subscriptions.kind[known])
@@ -111,6 +126,9 @@ def use_vocabulary(state: State, item: UseVocabulary) -> list[Piece]:
     """Weigh all words by another vocabulary from now on; return how top-k answers differ, in one step."""
     vocabulary = item.vocabulary
     weights, n_weighed = TermWeights(state.words, vocabulary), 0
+    before = None if state.live is None else scored_answers(state)
+    if state.live is not None:
+        state.live_undo = LiveUndo.before(state)
     state.torn = WeighingUndo(state.weights)
     if state.n_weighed:
         n_weighed = len(state.words)
@@ -118,31 +136,42 @@ def use_vocabulary(state: State, item: UseVocabulary) -> list[Piece]:
     pieces: list[Piece] = []
     if state.topk is not None:
         pieces = pieces_of(state, state.topk.look_again_at_all(weights, item.threads), vocabulary.version)
+    if state.live is not None and before is not None:
+        state.live.reweigh(weights)
+        pieces = joined(tell_reweighed(state, before, vocabulary.version), pieces)
     next_step = step_after(state, 1)
     state.commit(pieces, torn=None, vocabulary=vocabulary, weights=weights, n_weighed=n_weighed, next_step=next_step)
+    settle(state)
     return pieces
 
 
 def move(state: State, item: Move) -> list[Piece]:
-    """Give subscriptions other places, all of them or none; return how top-k answers differ."""
-    slots, held, placement = _known(state, item) if item.known is None else item.known
+    """Give subscriptions other places, all of them or none; return how answers differ."""
+    slots, held, places = _known(state, item) if item.known is None else item.known
     check_move(state, item, slots)
-    movers, before = _reported(state, slots, item, placement), state.movers.of(slots)
-    is_bare = state.topk is None and item.steps is None and not placement.texts
+    clock = clock_of(state, item, len(slots))
+    movers, before = _reported(state, slots, item, places, clock), state.movers.of(slots)
+    after = held.with_regions(places.regions)
+    is_bare = not state.has_steps and item.steps is None and not places.texts
     if is_bare and movers.tobytes() == before.tobytes():
-        state.index.replace(slots, held.with_regions(placement.regions))  # there is nothing else to change
+        state.index.replace(slots, after)  # there is nothing else to change
         return []
     state.torn = StoringUndo.before(state, item.ids[:0], slots, held)
-    state.index.replace(slots, held.with_regions(placement.regions))
+    state.index.replace(slots, after)
     state.movers.put(slots, movers)
-    for row, text in placement.texts.items():
+    for row, text in places.texts.items():
         state.texts.put_one(int(slots[row]), text)
     pieces: list[Piece] = []
     topk = np.flatnonzero(held.kind == TOPK)
     if state.topk is not None and len(topk):
         events = state.topk.look_again(slots[topk], state.weights)
         pieces = pieces_of(state, events.at_steps(topk[events.step]), state.vocabulary.version, item.steps)
-    state.commit(pieces, torn=None, next_step=step_after(state, len(slots), item.steps))
+    if state.live is not None:
+        pieces = joined(tell_moves(state, slots, held, after, clock, item.steps), pieces)
+    now = int(clock[-1]) if len(clock) else state.now
+    state.commit(pieces, torn=None, now=now, next_step=step_after(state, len(slots), item.steps))
+    if state.live is not None:
+        state.live.drop(now)
     return pieces
 
 
@@ -157,12 +186,14 @@ def _known(state: State, item: Move) -> KnownMove:
     return KnownMove(slots, held, placement._replace(texts=placement.texts if item.text is None else {0: item.text}))
 
 
-def _reported(state: State, slots: NDArray[np.int32], item: Move, placement: MovePlaces) -> NDArray[Any]:
+def _reported(
+    state: State, slots: NDArray[np.int32], item: Move, places: MovePlaces, clock: NDArray[np.int64]
+) -> NDArray[Any]:
     """Return the movers' rows after a move."""
     rows = state.movers.of(slots)
-    given = np.full(len(slots), NO_TIME) if item.times is None else item.times
-    rows["time"] = np.maximum(rows["time"], np.where(given == NO_TIME, state.now, given))
-    rows["width"], rows["height"] = placement.extents.T
+    reported = clock if item.times is None else np.where(item.times == NO_TIME, clock, item.times)
+    rows["time"] = np.maximum(rows["time"], reported)
+    rows["width"], rows["height"] = places.extents.T
     return rows
 
 

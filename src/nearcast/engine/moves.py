@@ -333,10 +333,36 @@ def why_late_report(state: State, slot: int, time: int) -> str:
     return f"time is {datetime_of(time)}, and the subscription reported at {datetime_of(last)} already; leave it out"
 
 
+def clock_of(state: State, item: Move, n: int) -> NDArray[np.int64]:
+    """Return event time at each of the n reports of a move: with a lifetime the largest so far, else what it is."""
+    if state.live is None or item.times is None:
+        return np.full(n, state.now)
+    clock: NDArray[np.int64] = np.maximum.accumulate(np.maximum(item.times, state.now))
+    return clock
+
+
+def next_event(state: State) -> int:
+    """Return the event time from which on the clock itself changes subscriptions or answers.
+
+    A report that takes event time there is applied after an `Advance`: the clock is then a step of its own.
+    """
+    moment = state.next_expiry
+    if state.tell_expiry and state.live is not None:
+        moment = min(moment, state.live.next_expiry)
+    if state.topk is not None and state.topk.window.is_by_time:
+        moment = min(moment, state.now + 1)
+    return moment
+
+
 def check_move(state: State, item: Move, slots: NDArray[np.int32]) -> None:
-    """Raise `InvalidSubscription` if a report is older than the last one of its subscription."""
+    """Raise `InvalidSubscription` if a report is older than the last one of its subscription.
+
+    It is a `ValueError` if the clock would have to change more than the subscriptions that move.
+    """
     if item.times is None:
         return
+    if state.live is not None and item.times.max(initial=NO_TIME) >= next_event(state):
+        raise ValueError("reports take event time to where the clock changes answers; advance to it first")
     late = np.flatnonzero(late_reports(state, slots, item.times))
     if len(late):
         row = int(late[0])

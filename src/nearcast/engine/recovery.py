@@ -207,4 +207,6 @@ class CompactionRedo:
         """Complete the change."""
         if state.topk is not None and self.topk is not None:
             state.topk.use_numbers(self.topk, self.index)
+        if state.live is not None:
+            state.live.use_terms(self.then["words"])
         state.commit(torn=None, index=self.index, **self.then)
