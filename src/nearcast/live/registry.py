@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from nearcast.text.words import WordTable
 
 #: The module and the class of each store; imported when its name is first used.
-_CLASSES = {"scan": ("nearcast.live.scan", "ScanLiveStore")}
+_CLASSES = {
+    "cells": ("nearcast.live.cells.store", "CellLiveStore"),
+    "scan": ("nearcast.live.scan", "ScanLiveStore"),
+}
 LIVE_STORES = tuple(_CLASSES)
 DEFAULT_LIVE_STORE = LIVE_STORES[0]
 

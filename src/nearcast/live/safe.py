@@ -119,6 +119,20 @@ def box_change(is_earth, x_min, y_min, x_max, y_max, m_x_min, m_y_min, m_x_max, 
 
 
 @step
+def inner_change(is_earth, x_min, y_min, x_max, y_max, cell):
+    """Return how far the centre of a box, which does not cross the dateline, may go before it leaves a point of `cell`.
+
+    The box holds all of the cell, a rectangle.
+    """
+    x_depth, y_depth = min(cell[0] - x_min, x_max - cell[2]), min(cell[1] - y_min, y_max - cell[3])
+    if not is_earth:
+        size = max(abs(x_min), abs(x_max)) + max(abs(y_min), abs(y_max))
+        return _rounded(False, min(x_depth, y_depth), size)
+    to_x = _to_meridian(0.5 * (y_min + y_max), x_depth)
+    return _rounded(True, min(to_x, EARTH_RADIUS_M * math.radians(y_depth)), EARTH_RADIUS_M)
+
+
+@step
 def _longitude_gap(west, east, m_west, m_east):
     """Return by how many degrees two ranges of longitude are apart; if they overlap, less than 0: how deep they do.
 

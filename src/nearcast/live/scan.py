@@ -45,11 +45,13 @@ class ScanLiveStore(StoredLife):
         self, subscriptions: Subscriptions, weights: NDArray[np.float64], now: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Return how far the centre of each region may go before what is relevant can change."""
-        safe = np.where(is_carried(subscriptions), NOTHING_NEAR, 0.0)
-        messages = self._live()
-        anywhere = subscriptions.with_regions(Regions.anywhere(len(subscriptions)))
-        rows, at, _ = self._matched(messages, anywhere, weights)
-        counts = (messages.expires[at] > now[rows]) & (safe[rows] > 0.0)
+        carried, messages = np.flatnonzero(is_carried(subscriptions)), self._live()
+        safe = np.zeros(len(subscriptions))
+        safe[carried] = NOTHING_NEAR
+        anywhere = subscriptions.take(carried).with_regions(Regions.anywhere(len(carried)))
+        matched, at, _ = self._matched(messages, anywhere, weights)
+        rows = carried[matched]
+        counts = messages.expires[at] > now[rows]
         rows, at = rows[counts], at[counts]
         np.minimum.at(safe, rows, change_distances(subscriptions.regions, rows, messages.box[at], self.space))
         return safe

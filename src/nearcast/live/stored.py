@@ -34,8 +34,7 @@ _SPARE_WORDS = 100_000
 class LiveState(NamedTuple):
     """All that a store holds: its first `n` rows, of which those with `expires` <= `now` are dropped.
 
-    `next_expiry` is at or before the least `expires` of the others. `structure` is what a store builds over the rows;
-    it is never changed in place, but for what lies behind its end.
+    `next_expiry` is at or before the least `expires` of the others.
     """
 
     table: LiveTable
@@ -43,15 +42,14 @@ class LiveState(NamedTuple):
     now: int
     next_expiry: int
     words: MessageWords
-    structure: Any
 
 
 class StoredLife(LiveStore):
-    """Keeps messages in the rows of a table; a store over it overrides the hooks and answers questions.
+    """Keeps messages in the rows of a table; a store over it answers questions.
 
-    - `_no_structure()`: what stands over no rows.
-    - `_with_rows(state)`: the structure, once rows have been added behind those it knows.
-    - `_rebuilt(state)`: the structure over rows, or words, that are others than before.
+    A structure over the rows is derived from them when a question is asked: rows behind those it knows are new.
+    `_rows_renumbered()` is called where rows, or the ids of words, are others than before. It only forgets, so that it
+    may run at any time.
     """
 
     def __init__(self, space: Space, terms: WordTable):
@@ -62,21 +60,15 @@ class StoredLife(LiveStore):
             now=NO_TIME,
             next_expiry=_NEVER,
             words=MessageWords(terms),
-            structure=self._no_structure(),
         )
 
     # What a structure may override
 
-    def _no_structure(self) -> Any:
-        return None
-
-    def _with_rows(self, state: LiveState) -> Any:
-        return state.structure
-
-    def _rebuilt(self, state: LiveState) -> Any:
-        return self._no_structure()
+    def _rows_renumbered(self) -> None:
+        """Rows or words are others than before; build anew at the next question."""
 
     def _structure_bytes(self) -> int:
+        """Return the size of what stands over the rows."""
         return 0
 
     # The contract
@@ -107,8 +99,7 @@ class StoredLife(LiveStore):
         table = state.table.extended(state.n, table_of(messages, arrival, expires))
         lasting = expires[expires > state.now]
         next_expiry = min(state.next_expiry, int(lasting.min(initial=_NEVER)))
-        new = state._replace(table=table, n=state.n + len(messages), next_expiry=next_expiry)
-        self._state = new._replace(structure=self._with_rows(new))
+        self._state = state._replace(table=table, n=state.n + len(messages), next_expiry=next_expiry)
 
     def expired(self, now: int) -> NDArray[np.int64]:
         """Return the arrivals of the messages that are over and not dropped, by `expires`, then arrival."""
@@ -179,8 +170,7 @@ class StoredLife(LiveStore):
     def _keep_live(self) -> None:
         """Put the rows that are not dropped into a table of their own."""
         live = np.flatnonzero(self._rows().expires > self._state.now)
-        new = self._state._replace(table=self._rows().take(live), n=len(live))
-        self._state = new._replace(structure=self._rebuilt(new))
+        self._hold_others(self._state._replace(table=self._rows().take(live), n=len(live)))
 
     def _keep_words(self) -> None:
         """Give the words of the rows other ids, unless most of the words that are known are in use."""
@@ -192,8 +182,12 @@ class StoredLife(LiveStore):
         words, new_of_old = self._state.words.kept(is_used)
         term = np.append(new_of_old, np.int32(-1))[rows.term]  # the last is that of -1
         table = self._state.table._replace(term=term)
-        new = self._state._replace(table=table, words=words)
-        self._state = new._replace(structure=self._rebuilt(new))
+        self._hold_others(self._state._replace(table=table, words=words))
+
+    def _hold_others(self, state: LiveState) -> None:
+        """Hold rows that are others than before; what is derived from them is forgotten first, and is never missed."""
+        self._rows_renumbered()
+        self._state = state
 
     def mark(self) -> LiveState:
         """Return what is held."""
@@ -201,7 +195,7 @@ class StoredLife(LiveStore):
 
     def rewind(self, mark: LiveState) -> None:
         """Hold again what was held when the mark was taken."""
-        self._state = mark
+        self._hold_others(mark)
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes."""
@@ -247,8 +241,7 @@ class StoredLife(LiveStore):
         _check(arrays, table, len(words.table), space)
         store, n = cls(space, terms), len(table.box)
         next_expiry = int(table.expires.min(initial=_NEVER))
-        state = store._state._replace(table=table, n=n, now=int(about[1]), next_expiry=next_expiry, words=words)
-        store._state = state._replace(structure=store._rebuilt(state))
+        store._state = LiveState(table=table, n=n, now=int(about[1]), next_expiry=next_expiry, words=words)
         return store
 
 

@@ -1,0 +1,127 @@
+"""Subscriptions as the kernels of `cells` read them: their words as those of the messages, and where they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.columns import WITHIN
+from nearcast.indexes.shared.scores import scored_of
+from nearcast.query.codes import translate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Subscriptions
+    from nearcast.geo import Regions
+    from nearcast.text.message_words import MessageWords
+
+#: A word that no message has. Codes cannot have -1 for it, which is an operator.
+NO_WORD = np.iinfo(np.int32).max
+#: The kind of region of a subscription that is not there.
+NOWHERE = 9
+
+
+class LiveQueries(NamedTuple):
+    """What subscriptions want, by row, and event time at each.
+
+    Clauses are as in `Subscriptions`, with ids of the messages' words. Scored rows have the words
+    `word[word_start[i]:word_start[i + 1]]`, which weigh `weight` each and amount to `own`.
+    """
+
+    kind: NDArray[np.uint8]
+    now: NDArray[np.int64]
+    clause_start: NDArray[np.int64]
+    code_start: NDArray[np.int64]
+    code: NDArray[np.int32]
+    word_start: NDArray[np.int64]
+    word: NDArray[np.int32]
+    weight: NDArray[np.float64]
+    own: NDArray[np.float64]
+    text_weight: NDArray[np.float64]
+    threshold: NDArray[np.float64]
+    max_distance: NDArray[np.float64]
+    similarity: NDArray[np.uint8]
+
+    @property
+    def most_words(self) -> int:
+        """How many words the scored row with the most of them has."""
+        return int(np.diff(self.word_start).max(initial=0))
+
+
+class QueryPlaces(NamedTuple):
+    """Where subscriptions are, by row: the columns of `Regions` without polygons, and NOWHERE among the kinds."""
+
+    kind: NDArray[np.uint8]
+    part_start: NDArray[np.int64]
+    part: NDArray[np.float64]
+    shape: NDArray[np.int32]
+    circle: NDArray[np.float64]
+
+
+def queries_of(
+    subscriptions: Subscriptions, words: MessageWords, weights: NDArray[np.float64], now: NDArray[np.int64]
+) -> LiveQueries:
+    """Return subscriptions with the words that their terms are among those of the messages."""
+    words.follow()
+    n_terms = int(subscriptions.code.max(initial=-1)) + 1
+    word_of = words.of_terms(np.arange(n_terms, dtype=np.int32))
+    word_of[word_of < 0] = NO_WORD
+    code = np.empty(len(subscriptions.code), np.int32)
+    as_they_are = np.zeros(len(subscriptions.code_start) - 1, np.bool_)
+    own_code = np.require(subscriptions.code, requirements=["C", "W"])
+    translate(np.require(subscriptions.code_start, requirements=["C", "W"]), own_code, word_of, as_they_are, code)
+    scored = _scored_columns(subscriptions, weights, word_of)
+    return LiveQueries(
+        kind=_owned(subscriptions.kind),
+        now=_owned(now),
+        clause_start=_owned(subscriptions.clause_start),
+        code_start=_owned(subscriptions.code_start),
+        code=code,
+        **scored,
+    )
+
+
+def _owned(column: NDArray) -> NDArray:
+    """Return a column as kernels want it: read-only ones are another type to them."""
+    return np.require(column, requirements=["C", "W"])
+
+
+def _scored_columns(
+    subscriptions: Subscriptions, weights: NDArray[np.float64], word_of: NDArray[np.int32]
+) -> dict[str, NDArray]:
+    """Return the columns of `LiveQueries` that only scored rows have."""
+    if (subscriptions.kind == WITHIN).all():
+        none = np.zeros(0)
+        empty = dict.fromkeys(("weight", "own", "text_weight", "threshold", "max_distance"), none)
+        word_start, word = np.zeros(1, np.int64), np.zeros(0, np.int32)
+        return {"word_start": word_start, "word": word, "similarity": np.zeros(0, np.uint8), **empty}
+    scored = scored_of(subscriptions, weights)
+    return {
+        "word_start": _owned(scored.term_start),
+        "word": word_of[scored.term],
+        "weight": weights[scored.term],
+        "own": scored.own,
+        "text_weight": _owned(scored.text_weight),
+        "threshold": _owned(scored.threshold),
+        "max_distance": _owned(scored.max_distance),
+        "similarity": _owned(scored.similarity),
+    }
+
+
+def places_of(regions: Regions) -> QueryPlaces:
+    """Return where subscriptions are."""
+    columns = (regions.kind, regions.part_start, regions.part, regions.shape, regions.circle)
+    return QueryPlaces(*(_owned(column) for column in columns))
+
+
+def nowhere(n: int) -> QueryPlaces:
+    """Return the places of n subscriptions that are not there."""
+    return QueryPlaces(
+        kind=np.full(n, NOWHERE, np.uint8),
+        part_start=np.zeros(n + 1, np.int64),
+        part=np.zeros((0, 4)),
+        shape=np.full(n, -1, np.int32),
+        circle=np.zeros((0, 3)),
+    )

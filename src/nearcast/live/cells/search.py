@@ -1,0 +1,241 @@
+"""The search of `cells`: for each subscription, the messages that are relevant at one of two places only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import hot_kernel, step
+from nearcast.columns import SIMILAR, WITHIN
+from nearcast.geo import POLYGON
+from nearcast.live.cells.frame import BITS, N_CLASSES, NO_CELL
+from nearcast.live.cells.queries import NOWHERE
+from nearcast.live.cells.segments import CLASS_FIRST, N_POSITIONS, POSITION
+from nearcast.live.cells.triggers import clause_trigger, order_words, reach
+from nearcast.live.cells.verify import (
+    has_word,
+    holds_any_before,
+    holds_clause,
+    score_at,
+    text_of_message,
+    touches_place,
+)
+from nearcast.live.cells.walk import (
+    FEW,
+    FIRST,
+    LAST,
+    LEVEL,
+    WalkScratch,
+    first_position,
+    holds_cell,
+    may_be_within,
+    may_touch,
+    push,
+    push_children,
+    write_cell,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Bits of `FoundMessages.where`: relevant before, relevant after; of a polygon, that the boxes around it touch.
+BEFORE, AFTER = 1, 2
+
+
+class FoundMessages(NamedTuple):
+    """Messages found, in no order within a row: the row of the query, that of the message, where, and the score.
+
+    The score is that at the one place where a message is relevant.
+    """
+
+    query: NDArray[np.int64]
+    row: NDArray[np.int64]
+    where: NDArray[np.uint8]
+    score: NDArray[np.float64]
+
+    @classmethod
+    def room_for(cls, n: int) -> FoundMessages:
+        """Return columns for n messages."""
+        return cls(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.uint8), np.empty(n))
+
+    def first(self, n: int) -> FoundMessages:
+        """Return the first n."""
+        return FoundMessages(self.query[:n], self.row[:n], self.where[:n], self.score[:n])
+
+
+class SearchScratch(NamedTuple):
+    """Scratch of a search: of a walk, and the words of a scored row with their lists."""
+
+    walk: WalkScratch
+    order: NDArray[np.int64]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+    @classmethod
+    def new(cls, most_words: int) -> SearchScratch:
+        """Return scratch for rows of up to so many words."""
+        return cls(WalkScratch.new(), *(np.empty(most_words + 1, np.int64) for _ in range(3)))
+
+
+@hot_kernel
+def search_rows(table, segments, tail, queries, before, after, dropped, is_earth, next_row, scratch, found):
+    """Find the messages of the rows from `next_row` on; return (next row, how many were found).
+
+    It stops before a row that `found` has no room for. `tail` is (first, last) of the rows in no segment. Messages
+    with `expires` <= `dropped` do not count.
+    """
+    n = 0
+    for row in range(next_row, queries.kind.size):
+        if queries.kind[row] == WITHIN or queries.kind[row] == SIMILAR:
+            now = max(queries.now[row], dropped)
+            n_before = n
+            for at in range(segments.segment.shape[0]):
+                n = _search_segment(table, segments, at, queries, before, after, row, now, is_earth, scratch, n, found)
+            for message in range(tail[0], tail[1]):
+                n = _try_unfiled(table, message, queries, before, after, row, now, is_earth, scratch.walk, n, found)
+            if n > found.row.size:
+                return row, n_before
+    return queries.kind.size, n
+
+
+@step
+def _search_segment(table, segments, at, queries, before, after, row, now, is_earth, scratch, n, found):
+    """Find the messages of one segment; return how many there are by now, which may be more than there is room for."""
+    is_scored = queries.kind[row] == SIMILAR
+    first_trigger, n_triggers, n_words = queries.clause_start[row], 0, 0
+    if is_scored:
+        n_words = order_words(queries, row, segments, at, scratch.order, scratch.low, scratch.high)
+        first_trigger, n_triggers = 0, n_words + 1
+    else:
+        n_triggers = queries.clause_start[row + 1] - first_trigger
+    for trigger in range(first_trigger, first_trigger + n_triggers):
+        radius = np.inf
+        if is_scored:
+            radius = reach(queries, row, scratch.order, trigger, n_words)
+            if radius < 0.0:
+                break
+            is_all = trigger == n_words
+            first = 0 if is_all else scratch.low[trigger]
+            last = segments.segment[at, N_POSITIONS] if is_all else scratch.high[trigger]
+        else:
+            first, last, is_all = clause_trigger(queries, trigger, segments, at)
+        n = _walk(
+            table, segments, at, first, last, is_all, radius, trigger,
+            queries, before, after, row, now, is_earth, scratch, n, found,
+        )  # fmt: skip
+    return n
+
+
+@step
+def _walk(
+    table, segments, at, first, last, is_all, radius, trigger,
+    queries, before, after, row, now, is_earth, scratch, n, found,
+):  # fmt: skip
+    """Go down the cells of one list, class by class, and try the messages that remain."""
+    stack, walk = scratch.walk.stack, scratch.walk
+    for kind in range(N_CLASSES):
+        position = segments.segment[at, CLASS_FIRST + kind + 1]
+        end = first_position(segments, is_all, first, last, position)
+        depth = 0
+        if end > first:
+            depth = push(stack, 0, 0, 0, 0, 0, first, end)
+        first = end
+        while depth > 0:
+            depth -= 1
+            if kind != NO_CELL and stack[depth, LAST] - stack[depth, FIRST] > FEW:
+                write_cell(segments, at, kind, stack, depth, is_earth, walk)
+                if not _matters(queries, before, after, row, radius, is_earth, walk):
+                    continue
+                if stack[depth, LEVEL] < BITS:
+                    depth = push_children(segments, at, is_all, stack, depth)
+                    continue
+            for i in range(stack[depth, FIRST], stack[depth, LAST]):
+                position = i if is_all else segments.posting[i]
+                message = np.int64(segments.row[segments.segment[at, POSITION] + position])
+                if table.expires[message] > now:
+                    n = _try(table, message, trigger, queries, before, after, row, is_earth, scratch, n, found)
+    return n
+
+
+@step
+def _matters(queries, before, after, row, radius, is_earth, walk):
+    """Tell whether the cell at hand may hold a message that is relevant at one of the places only."""
+    if queries.kind[row] == SIMILAR:
+        return may_be_within(is_earth, before, row, radius, walk.rectangle) or may_be_within(
+            is_earth, after, row, radius, walk.rectangle
+        )
+    if not (may_touch(before, row, walk.rectangle) or may_touch(after, row, walk.rectangle)):
+        return False
+    return not (holds_cell(is_earth, before, row, walk.cell) and holds_cell(is_earth, after, row, walk.cell))
+
+
+@step
+def _try(table, message, trigger, queries, before, after, row, is_earth, scratch, n, found):
+    """Test a message that a trigger has found, unless an earlier trigger of the row has it as well."""
+    if queries.kind[row] == SIMILAR:
+        for k in range(min(trigger, queries.word_start[row + 1] - queries.word_start[row])):
+            if has_word(table, message, queries.word[scratch.order[k]]):
+                return n
+        return _try_score(table, message, queries, before, after, row, is_earth, n, found)
+    where = _touched(table, message, before, after, row, is_earth, scratch.walk.place)
+    if where == 0:
+        return n
+    if not holds_clause(queries.code, queries.code_start[trigger], queries.code_start[trigger + 1], table, message):
+        return n
+    if holds_any_before(queries, row, trigger, table, message):
+        return n
+    return _note(row, message, where, 1.0, n, found)
+
+
+@step
+def _try_unfiled(table, message, queries, before, after, row, now, is_earth, walk, n, found):
+    """Test a message that is in no segment."""
+    if table.expires[message] <= now:
+        return n
+    if queries.kind[row] == SIMILAR:
+        return _try_score(table, message, queries, before, after, row, is_earth, n, found)
+    where = _touched(table, message, before, after, row, is_earth, walk.place)
+    if where == 0 or not holds_any_before(queries, row, queries.clause_start[row + 1], table, message):
+        return n
+    return _note(row, message, where, 1.0, n, found)
+
+
+@step
+def _touched(table, message, before, after, row, is_earth, place):
+    """Return at which places a region touches a message, 0 also where it does so at both: nothing changes then.
+
+    A polygon at both may still be told apart by its edges.
+    """
+    where = 0
+    if touches_place(is_earth, before, row, table, message, place):
+        where |= BEFORE
+    if touches_place(is_earth, after, row, table, message, place):
+        where |= AFTER
+    if where == BEFORE | AFTER and before.kind[row] != POLYGON and after.kind[row] != POLYGON:
+        return 0
+    return where
+
+
+@step
+def _try_score(table, message, queries, before, after, row, is_earth, n, found):
+    """Score a message at both places, and note it where it reaches the threshold at one of them only."""
+    text = text_of_message(queries, row, table, message)
+    here = there = 0.0
+    was = before.kind[row] != NOWHERE
+    if was:
+        here = score_at(is_earth, queries, row, before, text, table, message)
+        was = here >= queries.threshold[row]
+    there = score_at(is_earth, queries, row, after, text, table, message)
+    now_is = there >= queries.threshold[row]
+    if was == now_is:
+        return n
+    return _note(row, message, AFTER if now_is else BEFORE, there if now_is else here, n, found)
+
+
+@step
+def _note(row, message, where, score, n, found):
+    """Write what was found, if there is room; return how many there are."""
+    if n < found.row.size:
+        found.query[n], found.row[n], found.where[n], found.score[n] = row, message, where, score
+    return n + 1

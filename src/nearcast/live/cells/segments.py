@@ -1,0 +1,251 @@
+"""Posting lists over live messages: by word, each in the order of a quadtree's cells.
+
+A *segment* covers some rows of the table. Its rows have *positions*, in the order of (class, key), so that those of a
+cell lie side by side. A posting is a position; the postings of a word ascend. So a cell is a range in every list, found
+by bisection, and a list tells in how many of a cell's messages its word is without looking at any.
+
+Segments stand one behind the other in a few arrays. New rows become a segment, which takes in the segments before it
+while these are not much larger: there are few, and each row is filed again a few times in its life.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import hot_kernel, step
+from nearcast.live.cells.frame import N_CLASSES, fill_keys, frame_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.live.table import LiveTable
+
+#: Columns of `Segments.segment`. POSITION, WORD, START and POSTING are where its part of an array begins; N_WORDS is 0
+#: where `start` is by word id, for the ids below N_IDS; CLASS_FIRST and N_CLASSES more are where classes begin.
+POSITION, N_POSITIONS, WORD, N_WORDS, START, N_IDS, POSTING, N_POSTINGS, CLASS_FIRST = range(9)
+_N_COLUMNS = CLASS_FIRST + N_CLASSES + 1
+#: A segment takes in the one before it unless that is so many times larger.
+_LARGER = 2
+#: Starts are by word id where the words of a segment are at least this share of all there are.
+_DENSE = 8
+_GROWTH = 4
+
+
+class Segments(NamedTuple):
+    """All segments, in flat arrays.
+
+    The row at a position p of segment s is `row[segment[s, POSITION] + p]`. Its k-th word, which is `word[segment[s,
+    WORD] + k]` or k itself, has the postings from `start[segment[s, START] + k]` on, counted from `segment[s,
+    POSTING]`.
+    """
+
+    segment: NDArray[np.int64]
+    frame: NDArray[np.float64]
+    key: NDArray[np.int64]
+    row: NDArray[np.int32]
+    word: NDArray[np.int32]
+    start: NDArray[np.int32]
+    posting: NDArray[np.int32]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+        return sum(array.nbytes for array in self)
+
+    @classmethod
+    def none(cls) -> Segments:
+        """Return no segments."""
+        integers = [np.zeros(0, np.int32) for _ in range(4)]
+        return cls(np.zeros((0, _N_COLUMNS), np.int64), np.zeros((0, 4)), np.zeros(0, np.int64), *integers)
+
+
+class _NewSegment(NamedTuple):
+    """One segment in arrays of its own; the columns are those of `Segments`."""
+
+    row: NDArray[np.int32]
+    key: NDArray[np.int64]
+    class_start: NDArray[np.int64]
+    frame: NDArray[np.float64]
+    word: NDArray[np.int32]
+    start: NDArray[np.int32]
+    posting: NDArray[np.int32]
+
+
+class SegmentBuilder:
+    """The segments over the first `n_rows` rows of a table, and scratch by word to build more."""
+
+    def __init__(self) -> None:
+        self.segments = Segments.none()
+        self.n_rows = 0
+        #: By word: the last message seen to have it, and how many have it; zeros between builds.
+        self._seen = self._count = np.zeros(0, np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+        return self.segments.nbytes + self._seen.nbytes + self._count.nbytes
+
+    def add_rows(self, table: LiveTable, n: int, n_words: int, now: int) -> None:
+        """File the rows from `n_rows` to n, with those of the last segments where they are few; not those over."""
+        segments, rows = self.segments, [np.arange(self.n_rows, n)]
+        # The memory of segments is written over: whoever interrupts this finds none, and all rows to be filed again.
+        self.__dict__.update(segments=Segments.none(), n_rows=0)
+        kept, size = len(segments.segment), len(rows[0])
+        while kept and segments.segment[kept - 1, N_POSITIONS] <= _LARGER * size:
+            kept -= 1
+            rows.append(_rows_of(segments, kept))
+            size += len(rows[-1])
+        together = np.concatenate(rows)
+        together = together[table.expires[together] > now]
+        segments = _cut(segments, kept)
+        if len(together):
+            segments = _joined(segments, self._built(table, together, n_words), n_words)
+        self.__dict__.update(segments=segments, n_rows=n)  # in one step: both or neither
+
+    def _built(self, table: LiveTable, rows: NDArray[np.int64], n_words: int) -> _NewSegment:
+        box = np.ascontiguousarray(table.box[rows])
+        frame = frame_of(box)
+        key, kind = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        fill_keys(box, frame, key, kind)
+        order = np.lexsort((key, kind))
+        key, filed = key[order], rows[order].astype(np.int32)
+        class_start = np.searchsorted(kind[order], np.arange(N_CLASSES + 1))
+        seen, count = self._scratch(n_words)
+        length = int((table.term_start[rows + 1] - table.term_start[rows]).sum())
+        word, posting = np.empty(min(length, n_words), np.int32), np.empty(length, np.int32)
+        n, n_postings = count_words(table.term_start, table.term, filed, seen, count, word)
+        word = np.sort(word[:n])
+        start = np.empty(n + 1, np.int32)
+        fill_lists(table.term_start, table.term, filed, seen, count, word, start, posting)
+        self._seen, self._count = seen, count
+        return _NewSegment(filed, key, class_start, frame, word, start, posting[:n_postings].copy())
+
+    def _scratch(self, n_words: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Lend two columns of zeros by word; they are not here while they hold anything else."""
+        seen, count = self._seen, self._count
+        self._seen = self._count = np.zeros(0, np.int32)
+        if n_words > min(len(seen), len(count)):
+            seen = np.zeros(n_words + n_words // _GROWTH, np.int32)
+            count = np.zeros_like(seen)
+        return seen, count
+
+
+def _rows_of(segments: Segments, at: int) -> NDArray[np.int64]:
+    """Return the rows of one segment."""
+    first, n = segments.segment[at, POSITION], segments.segment[at, N_POSITIONS]
+    return segments.row[first : first + n].astype(np.int64)
+
+
+@hot_kernel
+def count_words(term_start, term, rows, seen, count, word):
+    """Count in how many rows each word is; write the distinct words and return (their number, the sum of counts)."""
+    n = n_postings = 0
+    for p in range(rows.size):
+        for i in range(term_start[rows[p]], term_start[rows[p] + 1]):
+            t = term[i]
+            if t >= 0 and seen[t] != p + 1:
+                seen[t] = p + 1
+                if count[t] == 0:
+                    word[n] = t
+                    n += 1
+                count[t] += 1
+                n_postings += 1
+    for i in range(n):
+        seen[word[i]] = 0
+    return n, n_postings
+
+
+@hot_kernel
+def fill_lists(term_start, term, rows, seen, count, word, start, posting):
+    """Write the positions of each word, the words being ascending, and set the scratch back to zeros."""
+    total = 0
+    for k in range(word.size):
+        start[k] = total
+        total += count[word[k]]
+        count[word[k]] = start[k]
+    start[word.size] = total
+    for p in range(rows.size):
+        for i in range(term_start[rows[p]], term_start[rows[p] + 1]):
+            t = term[i]
+            if t >= 0 and seen[t] != p + 1:
+                seen[t] = p + 1
+                posting[count[t]] = p
+                count[t] += 1
+    for k in range(word.size):
+        seen[word[k]] = count[word[k]] = 0
+
+
+def _ends(segments: Segments) -> tuple[int, int, int, int]:
+    """Return how much of `key` and `row`, `word`, `start` and `posting` is in use."""
+    if not len(segments.segment):
+        return 0, 0, 0, 0
+    last = segments.segment[-1]
+    n_starts = (last[N_WORDS] or last[N_IDS]) + 1
+    ends = (last[POSITION] + last[N_POSITIONS], last[WORD] + last[N_WORDS])
+    return int(ends[0]), int(ends[1]), int(last[START] + n_starts), int(last[POSTING] + last[N_POSTINGS])
+
+
+def _cut(segments: Segments, n: int) -> Segments:
+    """Return the first n segments; what lies behind them will be overwritten."""
+    return segments._replace(segment=segments.segment[:n], frame=segments.frame[:n])
+
+
+def _joined(segments: Segments, new: _NewSegment, n_words: int) -> Segments:
+    """Return the segments with one more behind them, in the same memory where it has room."""
+    positions, words, starts, postings = _ends(segments)
+    is_dense = _DENSE * len(new.word) >= n_words
+    word = new.word[:0] if is_dense else new.word
+    start = _by_id(new, n_words) if is_dense else new.start
+    about = [positions, len(new.row), words, len(word), starts, n_words if is_dense else 0, postings, len(new.posting)]
+    line = np.array([[*about, *new.class_start.tolist()]], np.int64)
+    return Segments(
+        segment=np.concatenate([segments.segment, line]),
+        frame=np.concatenate([segments.frame, new.frame[None]]),
+        key=_with(segments.key, positions, new.key),
+        row=_with(segments.row, positions, new.row),
+        word=_with(segments.word, words, word),
+        start=_with(segments.start, starts, start),
+        posting=_with(segments.posting, postings, new.posting),
+    )
+
+
+def _by_id(new: _NewSegment, n_words: int) -> NDArray[np.int32]:
+    """Return where the list of each word id begins, and the end of the last."""
+    count = np.zeros(n_words + 1, np.int32)
+    count[new.word + 1] = np.diff(new.start)
+    return np.cumsum(count, dtype=np.int32)
+
+
+def _with(column: NDArray[Any], used: int, more: NDArray[Any]) -> NDArray[Any]:
+    """Return a column whose used part is followed by `more`: this one, or a longer one."""
+    n = used + len(more)
+    if n > len(column):
+        grown = np.empty(n + n // _GROWTH, column.dtype)
+        grown[:used] = column[:used]
+        column = grown
+    column[used:n] = more
+    return column
+
+
+@step
+def list_of(segments, at, word):
+    """Return (first, last): where in `posting` the list of a word lies, by segment; empty if no message has it."""
+    about = segments.segment
+    base, begin = about[at, POSTING], about[at, START]
+    if about[at, N_WORDS] == 0:
+        if word >= about[at, N_IDS]:
+            return base, base
+        return base + segments.start[begin + word], base + segments.start[begin + word + 1]
+    first = low = about[at, WORD]
+    high = low + about[at, N_WORDS]
+    while low < high:
+        middle = (low + high) >> 1
+        if segments.word[middle] < word:
+            low = middle + 1
+        else:
+            high = middle
+    if low == first + about[at, N_WORDS] or segments.word[low] != word:
+        return base, base
+    return base + segments.start[begin + low - first], base + segments.start[begin + low - first + 1]

@@ -1,0 +1,149 @@
+"""Cells: a store of live messages with posting lists by word and place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.geo import POLYGON, Regions, polygons_touch
+from nearcast.live.answers import RelevanceChanges, RelevantMessages, changes_between, starts_of
+from nearcast.live.cells.queries import LiveQueries, QueryPlaces, nowhere, places_of, queries_of
+from nearcast.live.cells.safe_search import SafeScratch, search_safe
+from nearcast.live.cells.search import AFTER, BEFORE, FoundMessages, SearchScratch, search_rows
+from nearcast.live.cells.segments import SegmentBuilder
+from nearcast.live.safe import NOTHING_NEAR, is_carried
+from nearcast.live.stored import StoredLife
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Subscriptions
+    from nearcast.geo import Space
+    from nearcast.text.words import WordTable
+
+_LEAST_ROOM = 1 << 10
+
+
+class CellLiveStore(StoredLife):
+    """Keeps posting lists by word, in segments, each in the order of cells; see `segments` and `walk`."""
+
+    name = "cells"
+    #: Rows that are in no segment are tried one by one, up to so many, and so many times in one call.
+    unfiled_rows, unfiled_trials = 512, 1 << 14
+    _builder: SegmentBuilder
+
+    def __init__(self, space: Space, terms: WordTable):
+        super().__init__(space, terms)
+        self._rows_renumbered()
+
+    def _rows_renumbered(self) -> None:
+        self._builder = SegmentBuilder()
+
+    def _structure_bytes(self) -> int:
+        return self._builder.nbytes
+
+    def relevant(
+        self, subscriptions: Subscriptions, weights: NDArray[np.float64], now: NDArray[np.int64]
+    ) -> RelevantMessages:
+        """Return the live messages that match each subscription."""
+        found = self._changes(subscriptions, None, subscriptions.regions, weights, now)
+        return RelevantMessages(found.start, found.arrival, found.score)
+
+    def difference(
+        self, before: Subscriptions, after: Subscriptions, weights: NDArray[np.float64], now: NDArray[np.int64]
+    ) -> RelevanceChanges:
+        """Return by row what matches only `before` and what matches only `after`."""
+        if _have_same_words(before, after):
+            return self._changes(after, before.regions, after.regions, weights, now)
+        return changes_between(self.relevant(before, weights, now), self.relevant(after, weights, now))
+
+    def safe_distance(
+        self, subscriptions: Subscriptions, weights: NDArray[np.float64], now: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return how far the centre of each region may go before what is relevant can change."""
+        queries = queries_of(subscriptions, self._state.words, weights, now)
+        self._file_rows(len(subscriptions))
+        safe = np.where(is_carried(subscriptions), NOTHING_NEAR, 0.0)
+        search_safe(
+            self._state.table,
+            self._builder.segments,
+            np.array([self._builder.n_rows, self._state.n]),
+            queries,
+            places_of(subscriptions.regions),
+            self._state.now,
+            self.space.is_earth,
+            SafeScratch.new(),
+            safe,
+        )
+        return safe
+
+    def _changes(
+        self,
+        subscriptions: Subscriptions,
+        before: Regions | None,
+        after: Regions,
+        weights: NDArray[np.float64],
+        now: NDArray[np.int64],
+    ) -> RelevanceChanges:
+        """Return what changes if subscriptions go from some places, or from nowhere, to others."""
+        queries = queries_of(subscriptions, self._state.words, weights, now)
+        self._file_rows(len(subscriptions))
+        old = nowhere(len(subscriptions)) if before is None else places_of(before)
+        found = self._found(queries, old, places_of(after))
+        if len(after.geometry) or (before is not None and len(before.geometry)):
+            found = self._without_missed(found, before, after)
+        arrival = self._state.table.arrival[found.row]
+        enters = (found.where == AFTER).astype(np.uint8)
+        order = np.lexsort((arrival, enters, found.query))
+        start = starts_of(found.query[order], len(subscriptions))
+        return RelevanceChanges(start, arrival[order], found.score[order], enters[order])
+
+    def _file_rows(self, n_queries: int) -> None:
+        """Put new rows into a segment, unless they are few and tried in no time."""
+        n_new = self._state.n - self._builder.n_rows
+        if n_new > self.unfiled_rows or n_new * n_queries > self.unfiled_trials:
+            self._builder.add_rows(self._state.table, self._state.n, len(self.word_table), self._state.now)
+
+    def _found(self, queries: LiveQueries, before: QueryPlaces, after: QueryPlaces) -> FoundMessages:
+        """Run the search, with more room whenever it has found more than there was room for."""
+        scratch = SearchScratch.new(queries.most_words)
+        tail = np.array([self._builder.n_rows, self._state.n])
+        room = max(_LEAST_ROOM, 2 * len(queries.kind))
+        next_row, pieces = 0, [FoundMessages.room_for(0)]
+        while next_row < len(queries.kind):
+            found = FoundMessages.room_for(room)
+            next_row, n = search_rows(
+                self._state.table,
+                self._builder.segments,
+                tail,
+                queries,
+                before,
+                after,
+                self._state.now,
+                self.space.is_earth,
+                next_row,
+                scratch,
+                found,
+            )
+            pieces.append(found.first(n))
+            room = 4 * room
+        return pieces[-1] if len(pieces) <= 2 else FoundMessages(*map(np.concatenate, zip(*pieces, strict=True)))
+
+    def _without_missed(self, found: FoundMessages, before: Regions | None, after: Regions) -> FoundMessages:
+        """Test polygons by their edges, and leave out what is at neither place, or at both."""
+        where = found.where.copy()
+        for regions, bit in ((before, BEFORE), (after, AFTER)):
+            if regions is None:
+                continue
+            which = np.flatnonzero(((where & bit) != 0) & (regions.kind[found.query] == POLYGON))
+            geometry = regions.geometry[regions.shape[found.query[which]]]
+            touches = polygons_touch(geometry, self._state.table.box[found.row[which]], self.space)
+            where[which[~touches]] &= ~np.uint8(bit)
+        kept = np.flatnonzero((where == BEFORE) | (where == AFTER))
+        return FoundMessages(found.query[kept], found.row[kept], where[kept], found.score[kept])
+
+
+def _have_same_words(one: Subscriptions, other: Subscriptions) -> bool:
+    """Tell whether subscriptions differ by their places alone; those that were moved share the other columns."""
+    return one.code is other.code and one.kind is other.kind and one.scoring is other.scoring

@@ -1,0 +1,78 @@
+"""Triggers of a subscription in one segment: lists of which one must hold a message that it wants.
+
+A clause has one, the shortest list of its required words and of the words of its phrases; a clause that needs no word
+has the list of all positions. A scored row has one for each word, shortest first. A message is found at the first
+trigger that has it: with only the words from there on it must be near, which the radius of the trigger says.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearcast._jit import step
+from nearcast.live.cells.queries import NO_WORD
+from nearcast.live.cells.segments import N_POSITIONS, list_of
+from nearcast.query import NOT, PHRASE
+from nearcast.similarity import counts_weights, most_text, near_needed
+
+
+@step
+def clause_trigger(queries, clause, segments, at):
+    """Return (first, last, is all): the list of a clause, in `posting` or of positions; empty if it cannot hold."""
+    i, end = queries.code_start[clause], queries.code_start[clause + 1]
+    first, last, is_all = np.int64(0), segments.segment[at, N_POSITIONS], True
+    while i < end:
+        op = queries.code[i]
+        begin, n = i, 1
+        if op == NOT:
+            i += 2
+            continue
+        if op < 0:
+            begin, n = i + 2, queries.code[i + 1]
+            i += 1
+        i = begin + n
+        if op >= 0 or op == PHRASE:
+            for k in range(begin, begin + n):
+                if queries.code[k] == NO_WORD:
+                    return np.int64(0), np.int64(0), False
+                low, high = list_of(segments, at, queries.code[k])
+                if is_all or high - low < last - first:
+                    first, last, is_all = low, high, False
+    return first, last, is_all
+
+
+@step
+def order_words(queries, row, segments, at, order, low, high):
+    """Write the lists of a scored row's words, shortest first, those without postings left out; return how many."""
+    n = 0
+    for i in range(queries.word_start[row], queries.word_start[row + 1]):
+        if queries.word[i] == NO_WORD:
+            continue
+        first, last = list_of(segments, at, queries.word[i])
+        if last == first:
+            continue
+        k = n
+        while k > 0 and high[k - 1] - low[k - 1] > last - first:
+            order[k], low[k], high[k] = order[k - 1], low[k - 1], high[k - 1]
+            k -= 1
+        order[k], low[k], high[k] = i, first, last
+        n += 1
+    return n
+
+
+@step
+def reach(queries, row, order, k, n):
+    """Return how far a message may be that has none of the row's words before the k-th in order; -1 if it cannot be.
+
+    With k = n, one that has none at all.
+    """
+    function = queries.similarity[row]
+    amount = 0.0
+    for i in range(k, n):
+        amount += queries.weight[order[i]] if counts_weights(function) else 1.0
+    share = min(amount / queries.own[row], 1.0) if queries.own[row] > 0.0 else 0.0
+    text = most_text(function, share)
+    needed = near_needed(queries.text_weight[row], queries.threshold[row], text)
+    if needed <= 0.0:
+        return np.inf
+    return (1.0 - needed) * queries.max_distance[row] if needed <= 1.0 else -1.0

@@ -1,0 +1,99 @@
+"""Exact tests of one message for one subscription, on the columns of live messages.
+
+The same predicates and scores as `indexes.scan` has, with a message's words looked up in its text instead of marked: a
+move tries one subscription on many messages, where an index tries one message on many subscriptions.
+"""
+
+from __future__ import annotations
+
+from nearcast._jit import step
+from nearcast.geo import ANYWHERE, CIRCLE, circle_holds, place_distance
+from nearcast.indexes.shared.predicates import boxes_overlap, message_parts, phrase_occurs
+from nearcast.query import NOT, PHRASE
+from nearcast.similarity import JACCARD, counts_weights, near_of, score_of, text_of
+
+
+@step
+def has_word(table, message, word):
+    """Tell whether a message has a word."""
+    for i in range(table.term_start[message], table.term_start[message + 1]):
+        if table.term[i] == word:
+            return True
+    return False
+
+
+@step
+def holds_clause(code, first, last, table, message):
+    """Tell whether a message satisfies the clause `code[first:last]`."""
+    i = first
+    while i < last:
+        op = code[i]
+        if op >= 0:
+            if not has_word(table, message, op):
+                return False
+            i += 1
+        elif op == NOT:
+            if has_word(table, message, code[i + 1]):
+                return False
+            i += 2
+        else:
+            length = code[i + 1]
+            begin, end = table.term_start[message], table.term_start[message + 1]
+            if phrase_occurs(code, i + 2, length, table.term, begin, end) != (op == PHRASE):
+                return False
+            i += 2 + length
+    return True
+
+
+@step
+def holds_any_before(queries, row, clause, table, message):
+    """Tell whether a message satisfies a clause of the row before the given one."""
+    for c in range(queries.clause_start[row], clause):
+        if holds_clause(queries.code, queries.code_start[c], queries.code_start[c + 1], table, message):
+            return True
+    return False
+
+
+@step
+def touches_place(is_earth, places, row, table, message, place):
+    """Tell whether a region touches the place of a message; of a polygon, whether the boxes around it do."""
+    if places.kind[row] == ANYWHERE:
+        return True
+    for k in range(message_parts(table.box, message, place)):
+        x_min, y_min, x_max, y_max = place[k, 0], place[k, 1], place[k, 2], place[k, 3]
+        if places.kind[row] == CIRCLE:
+            at = places.shape[row]
+            x, y, radius = places.circle[at, 0], places.circle[at, 1], places.circle[at, 2]
+            if circle_holds(is_earth, x, y, radius, x_min, y_min, x_max, y_max):
+                return True
+        else:
+            for p in range(places.part_start[row], places.part_start[row + 1]):
+                if boxes_overlap(places.part, p, x_min, y_min, x_max, y_max):
+                    return True
+    return False
+
+
+@step
+def text_of_message(queries, row, table, message):
+    """Return the text score of a scored row for a message, common words summed in the row's order."""
+    function = queries.similarity[row]
+    weighs = counts_weights(function)
+    common = 0.0
+    for i in range(queries.word_start[row], queries.word_start[row + 1]):
+        if has_word(table, message, queries.word[i]):
+            common += queries.weight[i] if weighs else 1.0
+    other = 0.0
+    if function >= JACCARD and common > 0.0:
+        other = table.total[message, 1 if function == JACCARD else 0]
+    return text_of(function, common, queries.own[row], other)
+
+
+@step
+def score_at(is_earth, queries, row, places, text, table, message):
+    """Return the score of a scored row at its place for a message with this text score."""
+    at = places.part_start[row]
+    distance = place_distance(
+        is_earth, places.part[at, 0], places.part[at, 1],
+        table.box[message, 0], table.box[message, 1], table.box[message, 2], table.box[message, 3],
+    )  # fmt: skip
+    return score_of(queries.text_weight[row], text, near_of(distance, queries.max_distance[row]))

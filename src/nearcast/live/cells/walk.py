@@ -1,0 +1,165 @@
+"""The walk down the quadtree cells of one posting list: which postings may matter to a subscription?
+
+A cell that touches neither the old region nor the new one is left out, and one that lies inside both as well: no
+message in it begins or ceases to be relevant. What few postings remain are looked at one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import step
+from nearcast.geo import ANYWHERE, BOX, CIRCLE, EARTH_RADIUS_M, box_distance, haversine
+from nearcast.live.cells.frame import BITS, X, Y, extent, keep_on_earth, write_rectangle
+from nearcast.live.cells.queries import NOWHERE
+from nearcast.live.cells.segments import POSITION
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Up to so many postings of a cell are looked at one by one.
+FEW = 8
+#: Columns of the stack of cells: the least key, the first finest cell's column and line, the level, and the postings.
+KEY, COLUMN, LINE, LEVEL, FIRST, LAST = range(6)
+#: Each level leaves at most three cells on the stack.
+_STACK = 3 * BITS + 4
+#: Filters are wider than what they let pass by this share, far above rounding.
+_WIDER = 1.0 + 1e-9
+
+
+class WalkScratch(NamedTuple):
+    """Scratch of a walk: the stack of cells, a cell's rectangle, that of its messages, and the places of a message."""
+
+    stack: NDArray[np.int64]
+    cell: NDArray[np.float64]
+    rectangle: NDArray[np.float64]
+    place: NDArray[np.float64]
+
+    @classmethod
+    def new(cls) -> WalkScratch:
+        """Return scratch for one thread."""
+        return cls(np.empty((_STACK, 6), np.int64), np.empty(4), np.empty(4), np.empty((2, 4)))
+
+
+@step
+def push(stack, depth, key, column, line, level, first, last):
+    """Put a cell on the stack; return how many there are."""
+    stack[depth, KEY], stack[depth, COLUMN], stack[depth, LINE] = key, column, line
+    stack[depth, LEVEL], stack[depth, FIRST], stack[depth, LAST] = level, first, last
+    return depth + 1
+
+
+@step
+def push_children(segments, at, is_all, stack, depth):
+    """Replace the topmost cell, at `depth`, by its four parts, those without postings left out; return the depth."""
+    key, column, line = stack[depth, KEY], stack[depth, COLUMN], stack[depth, LINE]
+    level, first, last = stack[depth, LEVEL] + 1, stack[depth, FIRST], stack[depth, LAST]
+    half = np.int64(1) << (BITS - level)
+    for part in range(4):
+        next_key = key + half * half
+        end = last if part == 3 else first_from(segments, at, is_all, first, last, next_key)
+        if end > first:
+            depth = push(stack, depth, key, column + half * (part & 1), line + half * (part >> 1), level, first, end)
+        key, first = next_key, end
+    return depth
+
+
+@step
+def first_from(segments, at, is_all, first, last, key):
+    """Return the first of the postings whose message has this key or a larger one."""
+    base = segments.segment[at, POSITION]
+    while first < last:
+        middle = (first + last) >> 1
+        position = middle if is_all else segments.posting[middle]
+        if segments.key[base + position] < key:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@step
+def first_position(segments, is_all, first, last, position):
+    """Return the first of the postings at this position or behind it."""
+    if is_all:
+        return min(max(position, first), last)
+    while first < last:
+        middle = (first + last) >> 1
+        if segments.posting[middle] < position:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@step
+def write_cell(segments, at, kind, stack, depth, is_earth, scratch):
+    """Write the rectangle of the cell at `depth`, and the one that its messages, of a class of extents, lie in."""
+    cell, rectangle = scratch.cell, scratch.rectangle
+    write_rectangle(segments.frame, at, stack[depth, COLUMN], stack[depth, LINE], stack[depth, LEVEL], is_earth, cell)
+    rectangle[0], rectangle[1] = cell[0], cell[1]
+    rectangle[2] = cell[2] + extent(segments.frame, at, kind, 0)
+    rectangle[3] = cell[3] + extent(segments.frame, at, kind, 1)
+    if is_earth:
+        keep_on_earth(rectangle)
+
+
+@step
+def may_touch(places, row, rectangle):
+    """Tell whether a region may touch a place within a rectangle."""
+    if places.kind[row] == ANYWHERE:
+        return True
+    for p in range(places.part_start[row], places.part_start[row + 1]):
+        part = places.part
+        if (
+            part[p, 0] <= rectangle[2]
+            and part[p, 2] >= rectangle[0]
+            and part[p, 1] <= rectangle[3]
+            and part[p, 3] >= rectangle[1]
+        ):
+            return True
+    return False
+
+
+@step
+def holds_cell(is_earth, places, row, cell):
+    """Tell whether a region certainly holds every point of a rectangle."""
+    kind = places.kind[row]
+    if kind == ANYWHERE:
+        return True
+    if kind == BOX:
+        for p in range(places.part_start[row], places.part_start[row + 1]):
+            part = places.part
+            if part[p, 0] <= cell[0] and part[p, 2] >= cell[2] and part[p, 1] <= cell[1] and part[p, 3] >= cell[3]:
+                return True
+    elif kind == CIRCLE:
+        at = places.shape[row]
+        return farthest(is_earth, places.circle[at, 0], places.circle[at, 1], cell) * _WIDER < places.circle[at, 2]
+    return False
+
+
+@step
+def farthest(is_earth, x, y, cell):
+    """Return a distance that no point of a rectangle exceeds."""
+    if not is_earth:
+        return math.hypot(max(abs(cell[0] - x), abs(cell[2] - x)), max(abs(cell[1] - y), abs(cell[3] - y)))
+    # To the middle, then along its meridian, then along a parallel that is no shorter than the one in question.
+    least = 0.0 if cell[1] <= 0.0 <= cell[3] else min(abs(cell[1]), abs(cell[3]))
+    along = (cell[3] - cell[1]) + (cell[2] - cell[0]) * math.cos(math.radians(least))
+    middle = haversine(x, y, 0.5 * (cell[0] + cell[2]), 0.5 * (cell[1] + cell[3]))
+    return middle + 0.5 * EARTH_RADIUS_M * math.radians(along)
+
+
+@step
+def may_be_within(is_earth, places, row, radius, rectangle):
+    """Tell whether a place within a rectangle may lie within a radius of the point where a scored row is."""
+    if places.kind[row] == NOWHERE:
+        return False
+    if radius == np.inf:
+        return True
+    at = places.part_start[row]
+    x, y = places.part[at, X], places.part[at, Y]
+    return box_distance(is_earth, x, y, rectangle[0], rectangle[1], rectangle[2], rectangle[3]) <= radius * _WIDER
