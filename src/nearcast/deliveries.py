@@ -141,6 +141,15 @@ class ChangeDeliveries:
     def __len__(self) -> int:
         return len(self.steps)
 
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the columns that have a row for each delivery, by name."""
+        return {name: getattr(self, name) for name in _CHANGE_COLUMNS}
+
+    def take(self, rows: NDArray[np.int64]) -> ChangeDeliveries:
+        """Return these rows, in this order."""
+        columns = {name: column[rows] for name, column in self.columns().items()}
+        return ChangeDeliveries(**columns, ids=self.ids, version=self.version)
+
     def id_kinds(self, first: int = 0, last: int | None = None) -> IdKinds:
         """Return the kinds of the ids in the deliveries from `first` to `last`."""
         here = slice(first, last)
@@ -229,9 +238,19 @@ _CHANGE_COLUMNS = (
 
 def in_order(a: ChangeDeliveries, b: ChangeDeliveries) -> ChangeDeliveries:
     """Return the changes of both by step and slot; those of `a` come first where these are equal."""
-    columns = {name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in _CHANGE_COLUMNS}
-    order = np.lexsort((columns["slots"], columns["steps"]))
-    return ChangeDeliveries(**{name: column[order] for name, column in columns.items()}, ids=a.ids, version=a.version)
+    both = _joined([a, b])
+    return both.take(np.lexsort((both.slots, both.steps)))
+
+
+def by_step(pieces: Sequence[ChangeDeliveries]) -> ChangeDeliveries:
+    """Return the changes of all pieces by step, those of an earlier piece first in each step."""
+    all_of_them = _joined(pieces)
+    return all_of_them.take(np.argsort(all_of_them.steps, kind="stable"))
+
+
+def _joined(pieces: Sequence[ChangeDeliveries]) -> ChangeDeliveries:
+    columns = {name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in _CHANGE_COLUMNS}
+    return ChangeDeliveries(**columns, ids=pieces[0].ids, version=pieces[0].version)
 
 
 def _ranks_column(ranks: NDArray[np.int32]) -> pa.Array:

@@ -20,19 +20,23 @@ from nearcast._ids import first_times, listed_ids
 from nearcast.columns import NO_TIME, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
 from nearcast.engine import Advance, Move, Publish, Subscribe, Unsubscribe, UseVocabulary, step
-from nearcast.engine.moves import moved_shape, moved_text
+from nearcast.engine.life import relevant_now
+from nearcast.engine.lifetime import Lifetime
+from nearcast.engine.move_items import MoveItems, clock_item, untimely_reports
+from nearcast.engine.moves import KnownMove, place_at, point_of
 from nearcast.engine.snapshot import open_state, save_state
 from nearcast.engine.stored_values import table_of, value_of
 from nearcast.engine.value_columns import message_columns, subscription_columns
-from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription
+from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate
 from nearcast.estimate.inputs import check_kind, read_sample, subscription_of_table
 from nearcast.estimate.recent_messages import RecentMessages
 from nearcast.explain import CurrentTopK, ExplainRequest, Explanation, Step, explain
 from nearcast.fork_locks import watch
-from nearcast.geo import Regions, Space
+from nearcast.geo import Space
 from nearcast.geo.shapes import is_number, shorten
 from nearcast.indexes import DEFAULT_INDEX, create
+from nearcast.live.registry import DEFAULT_LIVE_STORE, class_of
 from nearcast.model import (
     Delivery,
     Message,
@@ -45,6 +49,7 @@ from nearcast.model import (
 from nearcast.tables import Rejected, messages_table, read_messages, read_subscriptions, subscriptions_table
 from nearcast.tables.inputs import table_or_values
 from nearcast.tables.mixed_ids import parts_of_one_id_type
+from nearcast.tables.moves import moves_table, read_moves
 from nearcast.tables.scored_rows import NO_WINDOW
 from nearcast.tables.time_limits import MaxAhead, why_expired
 from nearcast.text import Analyzer, Vocabulary
@@ -84,6 +89,11 @@ class Hub:
     "7d" or a timedelta; without it there are none. `max_ahead`, a stretch of time in the same forms, refuses messages
     whose time lies further ahead of event time, the largest time accepted so far; the first time is always accepted.
 
+    With a `lifetime` messages count for a while: a subscription that comes, moves or changes later is told what became
+    relevant to it (`+`) and what stopped being so (`-`). "expires" lets messages live until their `expires`; a time
+    like "10m" is for those that give none. `live` names the store of live messages, "cells" or "scan". With
+    `tell_expiry` the end of a message is a `-`, too. docs/moving.md has all of it.
+
     What a call delivers it returns. Only `subscribe` and `subscribe_many` return something else: what a new top-k
     subscription finds in the window comes first in what the next call returns; `poll` returns it at once.
     """
@@ -98,7 +108,13 @@ class Hub:
         max_distance: float | None = None,
         window: Window | int | str | timedelta | None = None,
         max_ahead: MaxAhead | str | timedelta | None = None,
+        lifetime: Lifetime | str | timedelta | None = None,
+        live: str = DEFAULT_LIVE_STORE,
+        tell_expiry: bool = False,
     ):
+        if tell_expiry and lifetime is None:
+            raise InvalidInput("tell_expiry needs a lifetime: without one no message expires", field="tell_expiry")
+        class_of(live)
         self.space = _space(space)
         self.max_distance = _checked_distance(max_distance)
         self.max_ahead = MaxAhead.of(max_ahead)
@@ -111,6 +127,9 @@ class Hub:
             analyzer=Analyzer() if analyzer is None else analyzer,
             vocabulary=Vocabulary() if vocabulary is None else vocabulary,
             window=None if window is None else Window.of(window),
+            lifetime=None if lifetime is None else Lifetime.of(lifetime),
+            live_store=live,
+            tell_expiry=tell_expiry,
         )
         self._state.waiting = []
 
@@ -180,6 +199,11 @@ class Hub:
                 raise InvalidSubscription(why_expired(microseconds_of(value.expires), self._state.now), field="expires")
             step(self._state, Subscribe(self._columns_of(value, self._state.words)))
         return value.id
+
+    @property
+    def lifetime(self) -> Lifetime | None:
+        """Return how long messages live, None: they are instants."""
+        return self._state.lifetime
 
     @property
     def window(self) -> Window | None:
@@ -260,22 +284,56 @@ class Hub:
             rejected.add(source, number, None, "id", f"id is {shorten(value)}; expected a str or an int of 64 bits")
         return rejected
 
-    def move(self, subscription_id: Id, place: Any) -> Deliveries:
-        """Give a subscription another place, from now on.
+    def move(self, subscription_id: Id, place: Any, time: datetime | str | None = None) -> Deliveries:
+        """Give a subscription another place, from now on; return what that delivers.
 
         A region replaces the old one; a point (x, y) carries the old one along, its centre going there. A `Similar` or
-        `TopK` has a point, and takes no other place. What enters and leaves a top-k by the move is delivered.
+        `TopK` has a point, and takes no other place. What enters and leaves a top-k by the move is delivered. `time` is
+        when the place was reported, not given: now. A report older than the last one is late: `InvalidSubscription`.
         """
+        moment = microseconds_of(checked_time(time, "time"))
         with self._lock:
-            slot = self._whole().slot(subscription_id)
+            state = self._whole()
+            slot = state.slot(subscription_id)
+            if moment != NO_TIME:
+                for _, reason in untimely_reports(state, np.array([slot]), np.array([moment]), self.max_ahead):
+                    raise InvalidSubscription(reason, field="time")
             slots = np.array([slot], np.int32)
-            held = self._state.index.subscriptions(slots)
-            shape = moved_shape(self._state, slot, held, place, self.space)
-            shape.check(self.space)
-            regions = Regions.from_shapes([shape], self.space)
-            text = moved_text(self._state, slot, shape, self.space)
-            step(self._state, Move(_arrow.one_id(subscription_id), regions, text=text, known=(slots, held)))
+            held = state.index.subscriptions(slots)
+            placement, point = place_at(state, slot, held, place), point_of(place)
+            item = Move(
+                ids=_arrow.one_id(subscription_id),
+                regions=placement.regions,
+                points=None if point is None else np.array([point]),
+                times=None if moment == NO_TIME else np.array([moment]),
+                text=None if point is not None else placement.texts.get(0),
+                known=KnownMove(slots, held, placement),
+            )
+            if clock := clock_item(state, moment):
+                step(state, clock)
+            step(state, item)
             return self._deliveries()
+
+    def move_many(self, moves: pa.Table | Iterable[Any], *, source: str = "moves") -> Deliveries:
+        """Give many subscriptions other places, row by row in order; rows that cannot be used are in `rejected`.
+
+        Takes a table with the columns `id`, a point or a region, and `time`, or dicts with these names. An id may come
+        more than once. Rows between two of the same id are moved together, which is much faster than one by one.
+        """
+        rejected = Rejected()
+        moves = table_or_values(moves, self.space)
+        if not isinstance(moves, pa.Table):
+            moves = moves_table(moves, self.space, rejected=rejected, source=source)
+        with self._lock:
+            state = self._whole()
+            for part in parts_of_one_id_type(moves, source, rejected, may_repeat=True):
+                read = read_moves(part, self.space, source=source, rejected=rejected)
+                items = MoveItems(state, read, self.max_ahead)
+                for item in items:
+                    step(state, item)
+                items.report(rejected, source)
+            self._counters.rejected += len(rejected)
+            return self._deliveries(rejected)
 
     def _deliveries(self, rejected: Rejected | None = None, published: Published | None = None) -> Deliveries:
         """Return all deliveries that wait; the last line takes them off the queue, so an interruption loses none."""
@@ -306,12 +364,15 @@ class Hub:
             return table_of(self._whole(), self.space)
 
     def current(self, subscription_id: Id) -> list[Delivery]:
-        """Return the top-k of a subscription as it stands, best first: for each message the `+` that is in force."""
+        """Return what is relevant to a subscription now: for each message the `+` that is in force.
+
+        Of a top-k these are the k best, the best first. With a lifetime all kinds have some, in order of arrival.
+        """
         with self._lock:
             state = self._whole()
             slot = state.slot(subscription_id)
             if state.topk is None or not state.topk.holds(slot):
-                raise InvalidSubscription(f"subscription {subscription_id!r} is not of kind 'topk'", field="kind")
+                return self._current_live(subscription_id, slot)
             rows, scores = state.topk.current(slot)
             ids, _ = state.topk.names(rows)
             times = state.topk.times(rows)
@@ -320,6 +381,35 @@ class Hub:
             Delivery(subscription_id, id_, score=score, rank=rank, time=datetime_of(time), version=version)
             for rank, (id_, score, time) in enumerate(zip(ids, scores.tolist(), times, strict=True), 1)
         ]
+
+    def _current_live(self, subscription_id: Id, slot: int) -> list[Delivery]:
+        """Return what is relevant to a subscription among the live messages, in order of arrival."""
+        state = self._state
+        if state.live is None:
+            raise InvalidSubscription(
+                f"subscription {subscription_id!r} is not of kind 'topk'; others have current messages with a lifetime",
+                field="kind",
+            )
+        found = relevant_now(state, state.index.subscriptions(np.array([slot], np.int32)))
+        ids, version = state.live.ids(found.arrival).tolist(), state.vocabulary.version
+        return [
+            Delivery(subscription_id, id_, score=score, version=version)
+            for id_, score in zip(ids, found.score.tolist(), strict=True)
+        ]
+
+    def safe(self, subscription_id: Id) -> float:
+        """Return how far a subscription may go, its region carried along, before a report can tell anything new.
+
+        A lower bound, in metres on the earth, for the messages that live now: one that arrives may shrink it. 0 where
+        nothing is known: scored subscriptions, polygons, those that listen anywhere. `NotSupported` without a lifetime.
+        """
+        with self._lock:
+            state = self._whole()
+            slot = state.slot(subscription_id)
+            if state.live is None:
+                raise NotSupported("safe distances need live messages; make the hub with a lifetime")
+            held = state.index.subscriptions(np.array([slot], np.int32))
+            return float(state.live.safe_distance(held, state.index.weights, np.array([state.now]))[0])
 
     def use_vocabulary(self, vocabulary: Vocabulary) -> Deliveries:
         """Weigh words by this vocabulary as it is now; all subscriptions are weighed anew before the next message.
@@ -341,6 +431,8 @@ class Hub:
             columns = message_columns(self._state, value, is_published=True)
             for _, reason in self._why_untimely(columns.time):
                 raise InvalidMessage(reason, field="time")
+            for _, field, reason in self._why_over(columns.time, columns.expires):
+                raise InvalidMessage(reason, field=field)
             step(self._state, Publish(columns))
             self._recent.add(value)
             return self._deliveries(published=(self._state.next_step - 1, value))
@@ -370,7 +462,9 @@ class Hub:
                 source=source,
                 weights=state.weights if state.needs_totals else None,
                 window_words=None if state.topk is None else state.topk.word_table,
+                live_words=None if state.live is None else state.live.word_table,
                 why_untimely=self._why_untimely,
+                why_over=self._why_over,
                 strict=strict,
                 rejected=rejected,
             )
@@ -382,6 +476,8 @@ class Hub:
     def _forget_words(self) -> None:
         """Drop words that left the window; this renumbers words, so it comes before messages are encoded."""
         state = self._whole()
+        if state.live is not None:
+            state.live.tidy()
         if state.topk is not None:
             state.topk.forget_words(state.weights)
 
@@ -392,6 +488,11 @@ class Hub:
         late = [(int(kept[row]), reason) for row, reason in engine.late_rows(self._state, times[kept])]
         self._counters.late += len(late)
         return ahead + late
+
+    def _why_over(self, times: NDArray[np.int64], expires: NDArray[np.int64]) -> list[tuple[int, str, str]]:
+        """Return which messages, arriving in this order, are expired on arrival, with the field and the reason."""
+        lifetime = self._state.lifetime
+        return [] if lifetime is None else lifetime.faults(times, expires, self._state.now)
 
     def _why_ahead(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
         """Return which messages, arriving in this order, lie too far ahead of event time, and why."""
@@ -549,6 +650,7 @@ class Hub:
                 "text_bytes": state.texts.nbytes,
                 "now": _rfc_3339(state.now),
                 "index": state.index.stats(),
+                **({} if state.live is None else {"live": {"lifetime": str(state.lifetime), **state.live.stats()}}),
                 **({} if state.topk is None else {"topk": state.topk.stats()}),
             }
 

@@ -190,6 +190,15 @@ class RequestTexts:
         first = span >> _SIZE_BITS
         return RequestText.decoded(self._blob[first : first + (span & _SIZE_MASK)].tobytes())
 
+    def are_json(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Tell which slots have a text in the long form, the one that may hold a region."""
+        found = np.zeros(len(slots), np.bool_)
+        known = np.flatnonzero(slots < len(self._span))
+        span = self._span[slots[known]]
+        known, span = known[(span & _SIZE_MASK) > 0], span[(span & _SIZE_MASK) > 0]
+        found[known[span != _NONE]] = self._blob[span[span != _NONE] >> _SIZE_BITS] == _JSON
+        return found
+
     def column(self, slots: NDArray[np.int32]) -> pa.Array:
         """Return the texts of slots as large_binary, null where there is none."""
         self._make_room(int(slots.max(initial=-1)) + 1)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def step_after(state: State, n: int, steps: NDArray[np.int64] | None = None) -> int:
-    """Return the number of the step that follows n changes; without a window, changes are no steps."""
+    """Return the number of the step that follows n changes; without a window or a lifetime, changes are no steps."""
     if steps is not None:
         return int(steps.max(initial=state.next_step - 1)) + 1
-    return state.next_step + n if state.topk is not None else state.next_step
+    return state.next_step + n if state.has_steps else state.next_step
 
 
 def pieces_of(state: State, events: Events, version: str, steps: NDArray[np.int64] | None = None) -> list[Piece]:

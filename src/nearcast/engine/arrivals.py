@@ -11,6 +11,7 @@ from nearcast.columns import NO_TIME, Messages, datetime_of
 from nearcast.deliveries import ChangeDeliveries, MatchDeliveries, Piece, as_changes, in_order
 from nearcast.engine.answers import pieces_named, step_after
 from nearcast.engine.expiry import are_alive, forget_expired, without_expired
+from nearcast.engine.life import LiveUndo, settle, store, told_expiry, with_expiry
 from nearcast.engine.recovery import ArrivalUndo
 from nearcast.errors import InvalidMessage
 
@@ -30,13 +31,15 @@ def publish(state: State, item: Publish) -> list[Piece]:
     messages, match = item.messages, item.match
     if match is None:
         match = lambda part, _: state.index.match(part, threads=item.threads)  # noqa: E731
+    if state.live is not None and len(messages):
+        store(state, messages, _clock(state, messages), _steps_of(state, messages))
     if state.topk is not None:
         return _publish_to_window(state, state.topk, messages, match)
     # The ids are taken before those of what expires go.
     piece = deliveries_of(state, messages, match(messages, 0))
-    _count_published(state, [piece], messages, int(piece.times[-1]) if len(messages) else state.now)
+    pieces = _count_published(state, [piece], messages, int(piece.times[-1]) if len(messages) else state.now)
     forget_expired(state)
-    return [piece]
+    return pieces
 
 
 def deliveries_of(state: State, messages: Messages, matches: Matches) -> MatchDeliveries:
@@ -53,11 +56,15 @@ def _steps_of(state: State, messages: Messages) -> NDArray[np.int64]:
     return np.arange(state.next_step, state.next_step + len(messages)) if messages.steps is None else messages.steps
 
 
-def _count_published(state: State, pieces: list[Piece], messages: Messages, now: int) -> None:
-    """Commit messages as published at this time, together with what they deliver."""
+def _count_published(state: State, pieces: list[Piece], messages: Messages, now: int) -> list[Piece]:
+    """Commit messages as published at this time, together with what they and the clock deliver; return that."""
     n = len(messages)
+    if state.live is not None:
+        pieces = with_expiry(told_expiry(state, _clock(state, messages), _steps_of(state, messages)), pieces)
     next_step = state.next_step + n if messages.steps is None else step_after(state, n, messages.steps)
     state.commit(pieces, torn=None, now=now, next_step=next_step, published=state.published + n)
+    settle(state)
+    return pieces
 
 
 def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: MatchFunction) -> list[Piece]:
@@ -82,7 +89,7 @@ def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: Ma
         state.torn = ArrivalUndo(before)
         pieces.append(_publish_portion(state, topk, part, clock, steps[first:last], matches))
         now = int(clock[-1])
-    _count_published(state, pieces, messages, now)
+    pieces = _count_published(state, pieces, messages, now)
     topk.forget()
     forget_expired(state)
     return pieces
@@ -161,14 +168,19 @@ def why_late(window: Window, time: int) -> str:
 def advance(state: State, item: Advance) -> list[Piece]:
     """Move event time forward, drop messages that leave the window, and remove subscriptions that expire by then."""
     now = max(state.now, item.time)
+    expiry: list[Piece] = [*told_expiry(state, np.array([now]), np.array([state.next_step]))]
+    if state.live is not None:
+        state.live_undo = LiveUndo.before(state)
     if state.topk is None:
-        state.commit(now=now)
+        state.commit(expiry, now=now, next_step=step_after(state, 1))
+        settle(state)
         forget_expired(state)
-        return []
+        return expiry
     state.torn = ArrivalUndo(state.topk.checkpoint(state.next_step))
     events, named = _before_expiry(state, *state.topk.advance(now, state.next_step), np.array([now]))
-    pieces = pieces_named(state, events, named, now, state.vocabulary.version)
+    pieces = expiry + pieces_named(state, events, named, now, state.vocabulary.version)
     state.commit(pieces, torn=None, now=now, next_step=step_after(state, 1))
     state.topk.forget()
+    settle(state)
     forget_expired(state)
     return pieces

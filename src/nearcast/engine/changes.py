@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import NO_TIME, TOPK, WITHIN
+from nearcast.columns import NO_TIME, TOPK
 from nearcast.engine.answers import pieces_of, step_after
 from nearcast.engine.expiry import expiry_with, forget, set_expiry
+from nearcast.engine.life import (
+    LiveUndo,
+    joined,
+    scored_answers,
+    settle,
+    tell_left_topk,
+    tell_moves,
+    tell_registered,
+    tell_reweighed,
+)
+from nearcast.engine.moves import KnownMove, check_move, clock_of, place_rows
 from nearcast.engine.recovery import RemovalRedo, StoringUndo, WeighingUndo
 from nearcast.engine.upkeep import make_good, renumber_if_sparse, whole
 from nearcast.errors import InvalidSubscription
-from nearcast.geo import BOX
 from nearcast.indexes.shared.scores import needs_totals
 from nearcast.text.weights import TermWeights
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from nearcast.columns import Subscriptions
     from nearcast.deliveries import Piece
     from nearcast.engine.items import Move, Subscribe, Unsubscribe, UseVocabulary
+    from nearcast.engine.moves import MovePlaces
     from nearcast.engine.recovery import ChangeRecord
     from nearcast.engine.state import State
-    from nearcast.geo import Regions
 
 
 def subscribe(state: State, item: Subscribe) -> list[Piece]:
@@ -36,6 +45,11 @@ def subscribe(state: State, item: Subscribe) -> list[Piece]:
         raise InvalidSubscription("a top-k subscription needs a window, and there is none here", field="kind")
     slots, known = _store(state, subscriptions)
     pieces = _first_answers(state, slots, item) if has_topk else []
+    if state.live is not None:
+        assert isinstance(state.torn, StoringUndo)
+        held = state.torn.held
+        changed = tell_registered(state, slots, known, held, item)
+        pieces = joined(changed, tell_left_topk(state, slots, known, held, item), pieces)
     next_step = step_after(state, len(subscriptions), steps)
     next_expiry = expiry_with(state, subscriptions.expires)
     others = _held_no_more(state, slots[known], subscriptions.kind[known])
@@ -83,6 +97,7 @@ def _store(state: State, subscriptions: Subscriptions) -> tuple[NDArray[np.int32
         state.index.replace(slots[known], subscriptions.take(known))
     state.texts.put(slots, subscriptions.texts)
     set_expiry(state, slots, subscriptions.expires)
+    state.movers.begin(slots, None)
     return slots, known
 
 
@@ -111,6 +126,9 @@ def use_vocabulary(state: State, item: UseVocabulary) -> list[Piece]:
     """Weigh all words by another vocabulary from now on; return how top-k answers differ, in one step."""
     vocabulary = item.vocabulary
     weights, n_weighed = TermWeights(state.words, vocabulary), 0
+    before = None if state.live is None else scored_answers(state)
+    if state.live is not None:
+        state.live_undo = LiveUndo.before(state)
     state.torn = WeighingUndo(state.weights)
     if state.n_weighed:
         n_weighed = len(state.words)
@@ -118,57 +136,65 @@ def use_vocabulary(state: State, item: UseVocabulary) -> list[Piece]:
     pieces: list[Piece] = []
     if state.topk is not None:
         pieces = pieces_of(state, state.topk.look_again_at_all(weights, item.threads), vocabulary.version)
+    if state.live is not None and before is not None:
+        state.live.reweigh(weights)
+        pieces = joined(tell_reweighed(state, before, vocabulary.version), pieces)
     next_step = step_after(state, 1)
     state.commit(pieces, torn=None, vocabulary=vocabulary, weights=weights, n_weighed=n_weighed, next_step=next_step)
+    settle(state)
     return pieces
 
 
 def move(state: State, item: Move) -> list[Piece]:
-    """Give subscriptions other regions, all of them or none; return how top-k answers differ."""
-    slots, held = _found(state, item.ids) if item.known is None else item.known
-    _check_places(item, held)
-    moved = held.with_regions(item.regions)
-    if state.topk is None and item.steps is None and item.text is None:
-        state.index.replace(slots, moved)  # there is nothing else to change
+    """Give subscriptions other places, all of them or none; return how answers differ."""
+    slots, held, places = _known(state, item) if item.known is None else item.known
+    check_move(state, item, slots)
+    clock = clock_of(state, item, len(slots))
+    movers, before = _reported(state, slots, item, places, clock), state.movers.of(slots)
+    after = held.with_regions(places.regions)
+    is_bare = not state.has_steps and item.steps is None and not places.texts
+    if is_bare and movers.tobytes() == before.tobytes():
+        state.index.replace(slots, after)  # there is nothing else to change
         return []
     state.torn = StoringUndo.before(state, item.ids[:0], slots, held)
-    state.index.replace(slots, moved)
-    if item.text is not None:
-        state.texts.put_one(int(slots[0]), item.text)
+    state.index.replace(slots, after)
+    state.movers.put(slots, movers)
+    for row, text in places.texts.items():
+        state.texts.put_one(int(slots[row]), text)
     pieces: list[Piece] = []
     topk = np.flatnonzero(held.kind == TOPK)
     if state.topk is not None and len(topk):
         events = state.topk.look_again(slots[topk], state.weights)
         pieces = pieces_of(state, events.at_steps(topk[events.step]), state.vocabulary.version, item.steps)
-    state.commit(pieces, torn=None, next_step=step_after(state, len(slots), item.steps))
+    if state.live is not None:
+        pieces = joined(tell_moves(state, slots, held, after, clock, item.steps), pieces)
+    now = int(clock[-1]) if len(clock) else state.now
+    state.commit(pieces, torn=None, now=now, next_step=step_after(state, len(slots), item.steps))
+    if state.live is not None:
+        state.live.drop(now)
     return pieces
 
 
-def _found(state: State, ids: pa.Array) -> tuple[NDArray[np.int32], Subscriptions]:
-    """Return the slots of ids, and what the index holds there."""
-    slots = state.slots(ids)
-    return slots, state.index.subscriptions(slots)
+def _known(state: State, item: Move) -> KnownMove:
+    """Look up the slots of a move, and where they go; raise `InvalidSubscription` if one cannot go there."""
+    slots = state.slots(item.ids)
+    held = state.index.subscriptions(slots)
+    points = np.full((len(slots), 2), np.nan) if item.points is None else item.points
+    placement, faults = place_rows(state, slots, held, points, item.regions)
+    for _, field, reason in faults:
+        raise InvalidSubscription(reason, field=field)
+    return KnownMove(slots, held, placement._replace(texts=placement.texts if item.text is None else {0: item.text}))
 
 
-def _check_places(item: Move, held: Subscriptions) -> None:
-    """Raise `InvalidSubscription` if a scored subscription is to move to anything but a point."""
-    if held.scoring is None:
-        return
-    is_misplaced = (held.kind != WITHIN) & ~_is_point(item.regions)
-    if is_misplaced.any():
-        row = int(np.argmax(is_misplaced))
-        raise InvalidSubscription(
-            f"subscription {item.ids[row].as_py()!r} is scored by the distance to a point; move it to a point (x, y)",
-            field="place",
-        )
-
-
-def _is_point(regions: Regions) -> NDArray[np.bool_]:
-    """Tell which regions are boxes of one point."""
-    part = regions.part[regions.part_start[:-1]]
-    is_point: NDArray[np.bool_] = (regions.kind == BOX) & (np.diff(regions.part_start) == 1)
-    is_point &= (part[:, 0] == part[:, 2]) & (part[:, 1] == part[:, 3])
-    return is_point
+def _reported(
+    state: State, slots: NDArray[np.int32], item: Move, places: MovePlaces, clock: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Return the movers' rows after a move."""
+    rows = state.movers.of(slots)
+    reported = clock if item.times is None else np.where(item.times == NO_TIME, clock, item.times)
+    rows["time"] = np.maximum(rows["time"], reported)
+    rows["width"], rows["height"] = places.extents.T
+    return rows
 
 
 def unsubscribe(state: State, item: Unsubscribe) -> list[Piece]:

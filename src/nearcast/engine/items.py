@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages, Subscriptions
+    from nearcast.engine.moves import KnownMove
     from nearcast.geo import Regions
     from nearcast.indexes import Matches
     from nearcast.text import Vocabulary
@@ -57,17 +58,21 @@ class Unsubscribe:
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """Give the subscriptions with these ids other regions, all of them or none; a scored one has a box of one point.
+    """Give the subscriptions with these ids, each named once, other places, all of them or none.
 
-    `text` is the new request text of a single subscription, where its place changes that. `known` are the slots of
-    the ids and what the index holds there, from a caller that has looked them up already.
+    A row with a point in `points` (n, 2) carries its region along; one whose point is NaN gets that of `regions`, a
+    scored one a box of one point. `times` are those of the reports, NO_TIME for now. `text` is the new request text of
+    a single subscription that gets a region which the index does not hold as it was given. `known` is what a caller
+    has looked up already.
     """
 
     ids: pa.Array
     regions: Regions
     steps: NDArray[np.int64] | None = None
+    points: NDArray[np.float64] | None = None
+    times: NDArray[np.int64] | None = None
     text: bytes | None = None
-    known: tuple[NDArray[np.int32], Subscriptions] | None = field(default=None, repr=False, metadata=_HINT)
+    known: KnownMove | None = field(default=None, repr=False, metadata=_HINT)
 
 
 @dataclass(frozen=True, eq=False)

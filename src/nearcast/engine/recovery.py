@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nearcast._ids import IdTable, Kinds
     from nearcast.columns import Subscriptions
     from nearcast.engine import State
+    from nearcast.engine.movers import Movers
     from nearcast.indexes import Index
     from nearcast.request_texts import RequestTexts
     from nearcast.text.weights import TermWeights
@@ -41,7 +42,7 @@ class StoringUndo:
     """Undo record of subscriptions stored or moved: new ids are removed, known ones get back what they had.
 
     `n_slots` and `n_live` are those of the index before, `kinds` those of the ids. `held` is what the slots `replaced`
-    held, `expires` when that expires, and `texts` where its request texts lie.
+    held, `expires` when that expires, `texts` where its request texts lie, and `movers` what it reported.
     """
 
     n_slots: int
@@ -52,6 +53,7 @@ class StoringUndo:
     held: Subscriptions | None
     expires: NDArray[np.int64]
     texts: NDArray[np.int64]
+    movers: NDArray[Any]
 
     @classmethod
     def before(
@@ -72,6 +74,7 @@ class StoringUndo:
             held=held,
             expires=expires,
             texts=state.texts.spans(replaced),
+            movers=state.movers.of(replaced),
         )
 
     def mend(self, state: State) -> None:
@@ -88,6 +91,9 @@ class StoringUndo:
         has_expiry = self.replaced < len(state.expires)
         state.expires[self.replaced[has_expiry]] = self.expires[has_expiry]
         state.texts.put_back(self.replaced, self.texts)
+        if len(state.movers):
+            state.movers.begin(added, None)
+            state.movers.put(self.replaced, self.movers)
         if state.topk is not None:
             self._put_back(state.topk, added)
         state.commit(torn=None)
@@ -164,6 +170,7 @@ class RenumberingRedo:
     n_slots: int
     ids: IdTable
     texts: RequestTexts
+    movers: Movers
     topk: KeeperNumbers | None
     expires: NDArray[np.int64]
     by_slot: dict[str, NDArray[Any]]
@@ -175,7 +182,14 @@ class RenumberingRedo:
             return
         if state.topk is not None and self.topk is not None:
             state.topk.use_numbers(self.topk)
-        state.commit(torn=None, ids=self.ids, texts=self.texts, expires=self.expires, by_slot=self.by_slot)
+        state.commit(
+            torn=None,
+            ids=self.ids,
+            texts=self.texts,
+            movers=self.movers,
+            expires=self.expires,
+            by_slot=self.by_slot,
+        )
 
 
 @dataclass(frozen=True)
@@ -193,4 +207,6 @@ class CompactionRedo:
         """Complete the change."""
         if state.topk is not None and self.topk is not None:
             state.topk.use_numbers(self.topk, self.index)
+        if state.live is not None:
+            state.live.use_terms(self.then["words"])
         state.commit(torn=None, index=self.index, **self.then)

@@ -10,8 +10,11 @@ import numpy as np
 from nearcast._ids import IdTable
 from nearcast._saved import mapped, new_folder, save_array, save_text
 from nearcast.engine import State
+from nearcast.engine.lifetime import Lifetime
+from nearcast.engine.movers import Movers
 from nearcast.errors import IncompatibleStore, UnknownSubscription
 from nearcast.indexes import open_index
+from nearcast.live.registry import DEFAULT_LIVE_STORE, open_live_store
 from nearcast.request_texts import RequestTexts
 from nearcast.saved_files.contents import damaged, read_signed, signed
 from nearcast.saved_files.folder import HeadForm, open_folder, save_folder
@@ -66,6 +69,8 @@ def write_state(state: State, folder: Path) -> dict[str, Any]:
     state.ids.save(folder / "ids")
     if len(state.texts):
         state.texts.save(folder / "texts")
+    if len(state.movers):
+        state.movers.save(folder / "movers")
     save_array(folder / "expires.npy", state.expires)
     for name, column in state.by_slot.items():
         save_array(folder / f"slot_{name}.npy", column)
@@ -73,6 +78,8 @@ def write_state(state: State, folder: Path) -> dict[str, Any]:
         from nearcast.topk.saved_keeper import save_keeper
 
         save_keeper(state.topk, folder / "topk")
+    if state.live is not None:
+        state.live.save(folder / "live")
     return {
         "now": state.now,
         "next_step": state.next_step,
@@ -81,6 +88,7 @@ def write_state(state: State, folder: Path) -> dict[str, Any]:
         "n_weighed": state.n_weighed,
         "needs_totals": state.needs_totals,
         "window": None if state.window is None else [state.window.count, state.window.length],
+        "lifetime": None if state.lifetime is None else [state.lifetime.length, state.live_store, state.tell_expiry],
         "topk_options": state.index.topk_options,
         "by_slot": {name: column.dtype.str for name, column in state.by_slot.items()},
         "analyzer": state.analyzer.to_json(),
@@ -91,6 +99,7 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
     """Return the state whose files lie in a folder, all that its kernels follow checked against its bounds."""
     index = open_index(folder / "index")
     index.topk_options = about["topk_options"]
+    length, name, tell_expiry = about.get("lifetime") or (None, DEFAULT_LIVE_STORE, False)
     state = State(
         index,
         words=WordTable.open(folder / "words"),
@@ -98,6 +107,7 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
         vocabulary=Vocabulary.open(folder / "vocabulary"),
         ids=IdTable.open(folder / "ids"),
         texts=RequestTexts.open(folder / "texts"),
+        movers=Movers.open(folder / "movers"),
         now=about["now"],
         next_step=about["next_step"],
         published=about["published"],
@@ -105,6 +115,9 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
         next_expiry=about["next_expiry"],
         by_slot={name: mapped(folder / f"slot_{name}.npy", kind) for name, kind in dict(about["by_slot"]).items()},
         window=None if about["window"] is None else Window(*about["window"]),
+        lifetime=Lifetime(length) if about.get("lifetime") else None,
+        live_store=name,
+        tell_expiry=tell_expiry,
     )
     _check_ids(state, folder)
     state.n_weighed, state.needs_totals = about["n_weighed"], about["needs_totals"]
@@ -112,6 +125,8 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
         from nearcast.topk.saved_keeper import open_keeper
 
         open_keeper(state.topk, folder / "topk", state.weights)
+    if state.live is not None:
+        state.live = open_live_store(name, folder / "live", index.space, state.words)
     return state
 
 

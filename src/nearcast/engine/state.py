@@ -9,7 +9,9 @@ import numpy as np
 
 from nearcast._ids import IdTable
 from nearcast.columns import NO_TIME
+from nearcast.engine.movers import Movers
 from nearcast.errors import UnknownSubscription
+from nearcast.live.registry import DEFAULT_LIVE_STORE, live_store
 from nearcast.request_texts import RequestTexts
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
@@ -20,8 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.deliveries import Piece
+    from nearcast.engine.life import LiveUndo
+    from nearcast.engine.lifetime import Lifetime
     from nearcast.engine.recovery import ChangeRecord
     from nearcast.indexes import Index
+    from nearcast.live.contract import LiveStore
     from nearcast.topk.keeper import Keeper
     from nearcast.window import Window
 
@@ -35,8 +40,9 @@ class State:
 
     `needs_totals` tells that a text function among the subscriptions reads all words of a message: whoever encodes
     messages works out their `totals` with `weights`. With a `window` there are top-k subscriptions, which `topk` keeps:
-    then every message needs its `totals` and its `window_terms`, and every changed subscription is a step, as every
-    message is.
+    then every message needs its `totals` and its `window_terms`. With a `lifetime` messages are stored in `live` until
+    they expire: then they need their `totals` and their `live_terms`. With either, every changed subscription is a
+    step, as every message is.
     """
 
     index: Index
@@ -53,12 +59,22 @@ class State:
     next_expiry: int = NEVER
     #: Columns by slot of whoever runs the engine; they are renumbered with the slots.
     by_slot: dict[str, NDArray[Any]] = field(default_factory=dict)
+    #: Reports of places by slot.
+    movers: Movers = field(default_factory=Movers)
     #: Request texts by slot, where subscriptions are given back as values.
     texts: RequestTexts = field(default_factory=RequestTexts)
     #: Whether `Subscribe` renumbers sparse slots; else the caller does, with `renumber_if_sparse`.
     renumbers: bool = True
     window: Window | None = None
     topk: Keeper | None = field(init=False, default=None)
+    lifetime: Lifetime | None = None
+    #: The name of the store of live messages, where there is a lifetime.
+    live_store: str = DEFAULT_LIVE_STORE
+    #: Whether the expiry of messages is delivered.
+    tell_expiry: bool = False
+    live: LiveStore | None = field(init=False, default=None)
+    #: The undo record of the store of live messages, while a step is under way.
+    live_undo: LiveUndo | None = None
     weights: TermWeights = field(init=False)
     #: The index knows the weights of the terms below this; none while nothing is scored.
     n_weighed: int = 0
@@ -80,6 +96,14 @@ class State:
 
             self.topk = Keeper(self.index, self.window, self.words, TopKOptions.of(self.index.topk_options))
             self.needs_totals = True
+        if self.lifetime is not None:
+            self.live = live_store(self.live_store, self.index.space, self.words)
+            self.needs_totals = True
+
+    @property
+    def has_steps(self) -> bool:
+        """Tell whether every change is a step; else only messages are."""
+        return self.topk is not None or self.live is not None
 
     def commit(self, pieces: list[Piece] | None = None, **changes: Any) -> None:
         """Set attributes and append to the deliveries that wait, in one step that nothing can interrupt."""

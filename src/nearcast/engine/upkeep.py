@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from nearcast.engine.expiry import forget_expired
+from nearcast.engine.life import settle
 from nearcast.engine.recovery import RenumberingRedo
 from nearcast.engine.state import State
 
@@ -23,6 +24,8 @@ def make_good(state: State) -> None:
     """Mend a state: undo or complete a change that was interrupted, and remove what has expired since then."""
     if state.torn is not None:
         state.torn.mend(state)
+    if state.live_undo is not None:
+        settle(state)
     if state.now >= state.next_expiry:
         forget_expired(state)
 
@@ -54,6 +57,7 @@ def renumber_if_sparse(state: State) -> None:
         state.index.n_slots,
         state.ids.renumbered(old),
         state.texts.renumbered(old),
+        state.movers.renumbered(old),
         None if state.topk is None else state.topk.numbers_after(old),
         state.expires[old[old < len(state.expires)]],
         {name: column[old] for name, column in state.by_slot.items()},  # as long as there were slots

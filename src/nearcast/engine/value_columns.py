@@ -69,7 +69,7 @@ def _within_columns(value: Within, space: Space, words: WordTable, analyzer: Ana
 
 
 def message_columns(state: State, value: Message, *, is_published: bool) -> Messages:
-    """Return a checked message with all that the state needs of it; its words are added to those of the window.
+    """Return a checked message with all that the state needs of it; window and live store get to know its words.
 
     One that is only asked about (`is_published` is False) adds no words, and cannot be published.
     """
@@ -82,6 +82,9 @@ def message_columns(state: State, value: Message, *, is_published: bool) -> Mess
     window_terms = None
     if state.topk is not None and is_published:
         window_terms = _terms_of(state.topk.word_table, read, given, add=True)
+    live_terms = None
+    if state.live is not None and is_published:
+        live_terms = _terms_of(state.live.word_table, read, given, add=True)
     return Messages(
         ids=[value.id],
         term_start=np.array([0, len(terms)]),
@@ -91,6 +94,7 @@ def message_columns(state: State, value: Message, *, is_published: bool) -> Mess
         expires=_NEVER if value.expires is None else np.array([microseconds_of(value.expires)]),
         totals=totals,
         window_terms=window_terms,
+        live_terms=live_terms,
     )
 
 

@@ -61,6 +61,7 @@ def compacted(state: State, is_used: NDArray[np.bool_]) -> CompactionRedo:
             "n_weighed": n_weighed,
             "ids": state.ids.renumbered(slots),
             "texts": state.texts.renumbered(slots),
+            "movers": state.movers.renumbered(slots),
             "expires": state.expires[slots[slots < len(state.expires)]],
             "by_slot": {name: column[slots] for name, column in state.by_slot.items()},
         },

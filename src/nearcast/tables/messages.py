@@ -36,7 +36,9 @@ def read_messages(
     add_words: bool = False,
     weights: TermWeights | None = None,
     window_words: WordTable | None = None,
+    live_words: WordTable | None = None,
     why_untimely: Callable[[np.ndarray], list[tuple[int, str]]] | None = None,
+    why_over: Callable[[np.ndarray, np.ndarray], list[tuple[int, str, str]]] | None = None,
     strict: bool = False,
     rejected: Rejected,
 ) -> Messages:
@@ -45,9 +47,10 @@ def read_messages(
     Ids become string or int64, columns of other names become `attributes`. The words of a row are those of its `text`
     and then its `terms`; words that `words` lacks are -1, unless `add_words`. A row with both has one -1 between them,
     so that no phrase reaches from one into the other. With `weights` each message gets its `totals`, and its words are
-    added to `window_words` where these are given as well. `why_untimely` tells which times of good rows
-    are too late or lie in the future. An attribute whose name is one edit away from a column that is not there is a
-    warning, with `strict` an error. Raises `InvalidColumns` where a column is missing or has a type that cannot serve.
+    added to `window_words` and `live_words` where these are given as well. `why_untimely` tells which times of good
+    rows are too late or lie in the future, `why_over` of which of the others the life is over, with the field.
+    An attribute whose name is one edit away from a column that is not there is a warning, with `strict` an error.
+    Raises `InvalidColumns` where a column is missing or has a type that cannot serve.
     `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers
     its rows.
     """
@@ -61,6 +64,7 @@ def read_messages(
     refuse_expired(rows, time, expires)
     totals: np.ndarray | None = None
     window_terms: np.ndarray | None = None
+    live_terms: np.ndarray | None = None
     if weights is None:
         term_start, terms = _words_of(rows, words, analyzer, add=add_words)
     else:
@@ -70,13 +74,30 @@ def read_messages(
         totals = message_totals(term_start, own_terms, own, weights)
         if window_words is not None:
             window_terms = _in_table(own, own_terms, window_words, add=True)
+        if live_words is not None:
+            live_terms = _in_table(own, own_terms, live_words, add=True)
     if why_untimely is not None:
         usable = np.flatnonzero(~rows.faults.is_bad)
         for at, reason in why_untimely(time[usable]):
             rows.faults.add(int(usable[at]), "time", reason)
+    if why_over is not None:
+        usable = np.flatnonzero(~rows.faults.is_bad)
+        for at, field, reason in why_over(time[usable], expires[usable]):
+            rows.faults.add(int(usable[at]), field, reason)
     rows.report(rejected, ids)
     attributes = _attributes(table, space)
-    messages = Messages(ids, term_start, terms, box, time, expires, attributes, totals, window_terms)
+    messages = Messages(
+        ids=ids,
+        term_start=term_start,
+        terms=terms,
+        box=box,
+        time=time,
+        expires=expires,
+        attributes=attributes,
+        totals=totals,
+        window_terms=window_terms,
+        live_terms=live_terms,
+    )
     good = rows.faults.good_rows()
     return messages if good is None else messages.take(good)
 

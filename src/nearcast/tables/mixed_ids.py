@@ -11,25 +11,27 @@ from nearcast.tables.names import ROW_COLUMN
 from nearcast.tables.rejected_rows import Rejected
 
 
-def parts_of_one_id_type(table: pa.Table, source: str, rejected: Rejected) -> Iterator[pa.Table]:
+def parts_of_one_id_type(
+    table: pa.Table, source: str, rejected: Rejected, *, may_repeat: bool = False
+) -> Iterator[pa.Table]:
     """Yield the rows in order, each part with ids of one type; a table whose ids have one type is the one part.
 
-    Of rows with the same id all but the first are added to `rejected`.
+    Of rows with the same id all but the first are added to `rejected`, unless ids `may_repeat`.
     """
     if "id" not in table.column_names or table.schema.field("id").type != MIXED_IDS:
         yield table
         return
     ids = table["id"].to_pylist()
     first: dict[tuple[type, Any], int] = {}
-    for row, id_ in enumerate(ids):
+    for row, id_ in enumerate(() if may_repeat else ids):
         taken = first.setdefault((type(id_), id_), row)
         if taken != row and id_ is not None:
             rejected.add(source, row, id_, "id", f"id {id_!r} is taken by row {taken}; give each subscription its own")
-    rows = [row for row, id_ in enumerate(ids) if id_ is None or first[type(id_), id_] == row]
+    rows = [row for row, id_ in enumerate(ids) if may_repeat or id_ is None or first[type(id_), id_] == row]
     at = table.column_names.index("id")
     for _, run in groupby(rows, key=lambda row: isinstance(ids[row], int)):
         here = list(run)
         own = [ids[row] for row in here]
         numbers = pa.array(here, pa.int64())
         part = table.take(numbers).set_column(at, "id", ids_column(own, kinds_of(own)))
-        yield part.append_column(ROW_COLUMN, numbers)
+        yield part if ROW_COLUMN in part.column_names else part.append_column(ROW_COLUMN, numbers)

@@ -1,35 +1,58 @@
 """Reads a table of moves into the new places of subscriptions."""
 
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nearcast.geo import Regions
+from nearcast._ids import ids_column, kinds_of
+from nearcast.errors import InvalidInput
+from nearcast.geo import Box, Circle, Regions, Shape, shape_from
+from nearcast.geo.shapes import is_number, shorten
 from nearcast.geo.space import Space
-from nearcast.tables.cells import Floats, TableRows, as_mask
+from nearcast.model import checked_time
+from nearcast.tables.cells import Floats, TableRows, Times, as_mask, is_id
 from nearcast.tables.geometries import with_places
-from nearcast.tables.names import EARTH_BOX, EARTH_CIRCLE, GEOMETRY_COLUMN, PLANE_BOX, PLANE_CIRCLE
-from nearcast.tables.rejected_rows import Mask, Rejected
+from nearcast.tables.names import EARTH_BOX, EARTH_CIRCLE, GEOMETRY_COLUMN, PLANE_BOX, PLANE_CIRCLE, ROW_COLUMN
+from nearcast.tables.rejected_rows import Mask, Rejected, Rows
 from nearcast.tables.scored_rows import subscription_names
 from nearcast.tables.subscriptions import check_columns, read_regions
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Where subscriptions go, one per row: a point that carries the old region along, or another region."""
+    """Where subscriptions go, one per row: a point that carries the old region along, or another region.
+
+    `time` is that of the report and `number` the row's in its source; None where the caller knows them by himself.
+    """
 
     ids: pa.Array
     is_point: Mask
     point: Floats
     regions: Regions
+    time: Times | None = None
+    number: Rows | None = None
 
     def __len__(self) -> int:
         return len(self.is_point)
 
     def take(self, rows: np.ndarray) -> "Moves":
         """Return these rows, in this order."""
-        return Moves(self.ids.take(pa.array(rows)), self.is_point[rows], self.point[rows], self.regions.take(rows))
+        return Moves(
+            self.ids.take(pa.array(rows)),
+            self.is_point[rows],
+            self.point[rows],
+            self.regions.take(rows),
+            None if self.time is None else self.time[rows],
+            None if self.number is None else self.number[rows],
+        )
+
+    def points(self) -> Floats:
+        """Return the points (n, 2) that regions are carried to, NaN where a row gives another region."""
+        return np.where(self.is_point[:, None], self.point, np.nan)
 
 
 def read_moves(
@@ -37,7 +60,8 @@ def read_moves(
 ) -> Moves:
     """Return the good rows of a table of moves, in order; the others are added to `rejected`.
 
-    A row gives a point, `lon` and `lat` (on a plane `x` and `y`) alone, or a region as a subscription does.
+    A row gives a point, `lon` and `lat` (on a plane `x` and `y`) alone, or a region as a subscription does, and the
+    `time` of the report where that is known.
     """
     table = with_places(table, space, source=source, first_row=first_row, rejected=rejected)
     rows = TableRows(table, source, first_row)
@@ -54,10 +78,54 @@ def read_moves(
         order = np.argsort(np.concatenate([np.flatnonzero(is_point), others]))
         regions = Regions.concat([Regions.anywhere(int(is_point.sum())), found]).take(order)
     _check_points(rows, is_point, point, space)
+    time = rows.times("time")
     rows.report(rejected, ids)
-    moves = Moves(ids, is_point, point, regions)
+    moves = Moves(ids, is_point, point, regions, time, rows.numbers)
     good = rows.faults.good_rows()
     return moves if good is None else moves.take(good)
+
+
+def moves_table(values: Iterable[Any], space: Space, *, source: str, rejected: Rejected) -> pa.Table:
+    """Return a table of moves given as dicts, each with `id`, a point or a region, and maybe `time`."""
+    rows: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    for number, value in enumerate(values):
+        try:
+            rows.append(_plain_row(value, space))
+            numbers.append(number)
+        except InvalidInput as error:
+            id_ = value.get("id") if isinstance(value, Mapping) else None
+            rejected.add(source, number, id_ if is_id(id_) else None, error.field, str(error))
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: pa.array([row.get(name) for row in rows]) for name in names if name != "id"}
+    ids = [row["id"] for row in rows]
+    return pa.table({"id": ids_column(ids, kinds_of(ids)), **columns, ROW_COLUMN: pa.array(numbers, pa.int64())})
+
+
+def _plain_row(value: Any, space: Space) -> dict[str, Any]:
+    """Return a move as a row that a table can hold."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"a move is {shorten(value)}; expected a dict with id, a place and maybe time")
+    names = {*(EARTH_BOX if space.is_earth else PLANE_BOX), *(EARTH_CIRCLE if space.is_earth else PLANE_CIRCLE)}
+    unknown = [name for name in value if name not in {"id", "time", "region", *names}]
+    if unknown:
+        raise InvalidInput(f"a move has no {unknown[0]}; expected id, a place and maybe time", field=str(unknown[0]))
+    if not is_id(value.get("id")):
+        raise InvalidInput(f"id is {shorten(value.get('id'))}; expected a str or an int of 64 bits", field="id")
+    row: dict[str, Any] = {"id": value["id"], "time": checked_time(value.get("time"), "time")}
+    for name in names & value.keys():
+        if value[name] is not None and not is_number(value[name]):
+            raise InvalidInput(f"{name} is {shorten(value[name])}; expected a number", field=name)
+        row[name] = None if value[name] is None else float(value[name])
+    if value.get("region") is not None:
+        row["region"] = _region_text(shape_from(value["region"], space), space)
+    return row
+
+
+def _region_text(shape: Shape, space: Space) -> str:
+    if isinstance(shape, Box):
+        return json.dumps([shape.x_min, shape.y_min, shape.x_max, shape.y_max])
+    return json.dumps(shape.to_geojson(space) if isinstance(shape, Circle) else shape.to_geojson())
 
 
 def _points(rows: TableRows, space: Space) -> tuple[Mask, Floats]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nearcast import _arrow, engine
 from nearcast.columns import TOPK, WITHIN, Messages
-from nearcast.engine.moves import moved_row
+from nearcast.engine.moves import Extent, moved_row
 from nearcast.engine.snapshot import open_files, save_files
 from nearcast.geo import Regions
 from nearcast.indexes import create
@@ -256,17 +256,10 @@ class Partition:
         here = np.flatnonzero(slots >= 0)
         if not len(here):
             return []
-        held = self.state.index.subscriptions(slots[here])
-        shapes = []
-        for at, row in enumerate(here.tolist()):
-            shape = moves.regions.shape_of(row)
-            if moves.is_point[row]:
-                x, y = moves.point[row].tolist()
-                shape = moved_row(held, at, x, y, self.settings.space)
-            shapes.append(shape)
-        regions = Regions.from_shapes(shapes, self.settings.space)
+        moves = moves.take(here)
         moved = ids.take(_arrow.numbers(here))
-        return self._named(engine.step(self.state, engine.Move(moved, regions, changes.step[group[here]])))
+        item = engine.Move(moved, moves.regions, changes.step[group[here]], moves.points())
+        return self._named(engine.step(self.state, item))
 
     # Keys and thresholds
 
@@ -283,19 +276,23 @@ class Partition:
         stored = rows[changes.op[rows] == SUBSCRIBE]
         result = [changes.subscriptions.take(changes.at[stored])] if len(stored) else []
         latest: dict[int, PortableSubscriptions] = {}
+        extents: dict[int, Extent | None] = {}
         moved = set(changes.number[rows[changes.op[rows] == MOVE]].tolist())
         for row in rows[np.isin(changes.number[rows], list(moved))].tolist():
             number, at = int(changes.number[row]), int(changes.at[row])
             if changes.op[row] == SUBSCRIBE:
-                latest[number] = changes.subscriptions.take(np.array([at]))
+                latest[number], extents[number] = changes.subscriptions.take(np.array([at])), None
                 continue
+            if number not in extents:
+                extents[number] = self.state.movers.extent(self.state.ids.slot(changes.ids[row].as_py()))
             before = latest.get(number) or self._held(changes, row)
             if changes.op[row] != MOVE or before is None:
                 continue
-            shape = changes.moves.regions.shape_of(at)
+            shape, extent = changes.moves.regions.shape_of(at), None
             if changes.moves.is_point[at]:
                 x, y = changes.moves.point[at].tolist()
-                shape = moved_row(before.subscriptions, 0, x, y, self.settings.space)
+                shape, extent = moved_row(before.subscriptions, 0, x, y, self.settings.space, extents[number])
+            extents[number] = extent
             regions = Regions.from_shapes([shape], self.settings.space)
             latest[number] = replace(before, subscriptions=before.subscriptions.with_regions(regions))
             result.append(latest[number])

@@ -1,0 +1,146 @@
+"""Cuts a table of moves into items: batches of rows in order, in which every subscription moves once.
+
+Rows that cannot be carried out are left out and kept as faults, with their reasons. Batches are made one by one, each
+for the state that the one before has left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.columns import NO_TIME, datetime_of
+from nearcast.engine.expiry import are_alive
+from nearcast.engine.items import Advance, Move
+from nearcast.engine.moves import KnownMove, MovePlaces, late_reports, next_event, place_rows, why_late_report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from nearcast.engine.moves import Fault
+    from nearcast.engine.state import State
+    from nearcast.tables import Rejected
+    from nearcast.tables.moves import Moves
+    from nearcast.tables.time_limits import MaxAhead
+
+
+class MoveItems:
+    """Iterates over a table of moves as items for a state, to be applied one after the other as they come."""
+
+    def __init__(self, state: State, moves: Moves, max_ahead: MaxAhead | None = None):
+        assert moves.time is not None
+        self._state, self._moves, self._times, self._max_ahead = state, moves, moves.time, max_ahead
+        self._faults: list[Fault] = []
+
+    def __iter__(self) -> Iterator[Move | Advance]:
+        first, state = 0, self._state
+        slots, n_known = state.ids.slots(self._moves.ids), len(state.ids)
+        previous = _previous(slots)
+        while first < len(slots):
+            if len(state.ids) != n_known:  # some have expired
+                slots, n_known = state.ids.slots(self._moves.ids), len(state.ids)
+            last = self._end(first, previous)
+            item = self._item(np.arange(first, last), slots[first:last])
+            if item is not None and item.times is not None and len(item.ids) == 1:
+                yield from filter(None, [clock_item(state, int(item.times[0]))])
+            if item is not None:
+                yield item
+            first = last
+
+    def _end(self, first: int, previous: NDArray[np.int64]) -> int:
+        """Return the end of the longest run of rows from `first` on that one item can hold.
+
+        A row that takes event time to where the clock changes answers is an item by itself.
+        """
+        ends = np.zeros(len(previous) - first, np.bool_)
+        ends |= previous[first:] >= first
+        if self._state.live is not None:
+            ends |= self._times[first:] >= next_event(self._state)
+            if ends[0]:
+                return first + 1
+        again = np.flatnonzero(ends)
+        return first + int(again[0]) if len(again) else len(previous)
+
+    def _item(self, rows: NDArray[np.int64], slots: NDArray[np.int32]) -> Move | None:
+        """Return the item of rows whose slots differ, without those that cannot be carried out."""
+        good = slots >= 0
+        self._refuse(rows[~good], "id", "there is no such subscription; leave it out")
+        rows, slots = rows[good], slots[good]
+        good = self._are_timely(rows, slots)
+        rows, slots = rows[good], slots[good]
+        return self._placed(rows, slots) if len(rows) else None
+
+    def _are_timely(self, rows: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Tell which reports can be taken at their time; note why not."""
+        times, good = self._times[rows], np.ones(len(rows), np.bool_)
+        for at, reason in untimely_reports(self._state, slots, times, self._max_ahead):
+            good[at] = False
+            self._faults.append((int(rows[at]), "time", reason))
+        return good
+
+    def _placed(self, rows: NDArray[np.int64], slots: NDArray[np.int32]) -> Move | None:
+        """Return the item of rows that come in time, without those that cannot go to their place."""
+        moves, held = self._moves.take(rows), self._state.index.subscriptions(slots)
+        placement, faults = place_rows(self._state, slots, held, moves.points(), moves.regions)
+        if faults:
+            self._faults += [(int(rows[row]), field, reason) for row, field, reason in faults]
+            good = np.setdiff1d(np.arange(len(rows)), [row for row, _, _ in faults])
+            moves, slots, held = moves.take(good), slots[good], held.take(good)
+            placement = _taken(placement, good)
+        if not len(slots):
+            return None
+        times = moves.time if moves.time is not None and (moves.time != NO_TIME).any() else None
+        known = KnownMove(slots, held, placement)
+        return Move(ids=moves.ids, regions=moves.regions, points=moves.points(), times=times, known=known)
+
+    def _refuse(self, rows: NDArray[np.int64], field: str, reason: str) -> None:
+        self._faults += [(row, field, reason) for row in rows.tolist()]
+
+    def report(self, rejected: Rejected, source: str) -> None:
+        """Add the rows that were left out to `rejected`."""
+        assert self._moves.number is not None
+        for row, field, reason in sorted(self._faults):
+            rejected.add(source, int(self._moves.number[row]), self._moves.ids[row].as_py(), field, reason)
+
+
+def clock_item(state: State, time: int) -> Advance | None:
+    """Return what is to be applied before a report of this time, None if the clock itself changes no answer by it."""
+    if state.live is None or time < next_event(state):
+        return None
+    return Advance(time)
+
+
+def untimely_reports(
+    state: State, slots: NDArray[np.int32], times: NDArray[np.int64], max_ahead: MaxAhead | None
+) -> list[tuple[int, str]]:
+    """Return which reports are late, come from the future or after the end of their subscription, and why."""
+    late = np.flatnonzero(late_reports(state, slots, times)).tolist()
+    found = {row: why_late_report(state, int(slots[row]), int(times[row])) for row in late}
+    if state.live is not None:
+        if max_ahead is not None:
+            found = dict(max_ahead.refused(times, state.now)) | found
+        if times.max(initial=NO_TIME) >= state.next_expiry:
+            over = np.flatnonzero(~are_alive(state, slots, times)).tolist()
+            found = {row: _why_after_end(int(times[row])) for row in over} | found
+    return sorted(found.items())
+
+
+def _why_after_end(time: int) -> str:
+    return f"time is {datetime_of(time)}, when the subscription has expired already; leave it out"
+
+
+def _taken(placement: MovePlaces, rows: NDArray[np.int64]) -> MovePlaces:
+    texts = {at: placement.texts[row] for at, row in enumerate(rows.tolist()) if row in placement.texts}
+    return MovePlaces(placement.regions.take(rows), placement.extents[rows], texts)
+
+
+def _previous(slots: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return for each row the last row before it with the same slot, -1 if there is none."""
+    order = np.argsort(slots, kind="stable")
+    previous = np.full(len(slots), -1, np.int64)
+    same = (slots[order[1:]] == slots[order[:-1]]) & (slots[order[1:]] >= 0)
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
