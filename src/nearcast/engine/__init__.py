@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from nearcast.engine import arrivals, changes
-from nearcast.engine.arrivals import late_rows, why_late
+from nearcast.engine.arrivals import about_late, count_late, untimed_rows, why_late, why_untimed
 from nearcast.engine.changes import adopt
 from nearcast.engine.expiry import without_expired
 from nearcast.engine.items import Advance, CountFrom, Item, Move, Publish, Subscribe, Unsubscribe, UseVocabulary
@@ -31,13 +31,16 @@ __all__ = [
     "Subscribe",
     "Unsubscribe",
     "UseVocabulary",
+    "about_late",
     "adopt",
     "compact_words",
-    "late_rows",
+    "count_late",
     "make_good",
     "renumber_if_sparse",
     "step",
+    "untimed_rows",
     "why_late",
+    "why_untimed",
     "without_expired",
 ]
 
