@@ -1,22 +1,14 @@
 """Late messages and beats of the wall clock in the pipeline, against a hub that is fed in the same order."""
 
-import json
 import random
 from datetime import datetime
 
 import pytest
 
-from nearcast import Hub, Vocabulary
-from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
-from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.settings import PipelineSettings
-from nearcast.pipeline.sinks import sink_of
-from nearcast.pipeline.store.store import Store
+from nearcast import Hub
 from nearcast.pipeline.worker.tasks import forget_all
-from nearcast.tables import Rejected, subscriptions_table
-from nearcast.window import Window
-from support.streams import Oracle, World, moment, write_files
+from support.file_stream import FileStream, as_rows
+from support.streams import Oracle, World, moment
 
 HERE = {"x": 0.0, "y": 0.0}
 FIRST = [
@@ -25,41 +17,6 @@ FIRST = [
     {"id": 3, "kind": "topk", "query": "w1", "k": 2, "max_distance": 5.0, **HERE},
     {"id": 4, "query": "w1", "expires": moment(50)},
 ]
-
-
-class FileStream:
-    """A pipeline over files, each batch of which is written and run."""
-
-    def __init__(self, folder, rows, *, plan="trigger", partitions=2, window="10s", parts=0):
-        self.folder = folder
-        settings = PipelineSettings(
-            Space.plane(), plan=plan, partitions=partitions, window=Window.of(window), window_parts=parts
-        )
-        store = Store(str(folder / "K"))
-        self.opened = lambda: Pipeline(store, settings, LocalRunner(), sink_of(str(folder / "out.jsonl"), store))
-        self.pipeline = self.opened()
-        table = subscriptions_table(rows, settings.space, rejected=Rejected())
-        self.pipeline.begin(table, Vocabulary().snapshot())
-        self.reports = []
-
-    def run(self, batch, files, **clock):
-        """Run a batch; return what it delivers, in the columns of a hub."""
-        folder = self.folder / f"batch-{batch}"
-        folder.mkdir(exist_ok=True)
-        given = [
-            BatchSource(name.partition("-")[0], name, str(path)) for name, path in write_files(folder, files).items()
-        ]
-        self.reports.append(self.pipeline.run(batch, given, **clock))
-        return self.delivered(batch)
-
-    def delivered(self, batch):
-        parts = sorted((self.folder / "out.jsonl").glob(f"part-{batch:08d}-*"))
-        rows = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
-        return sorted((row["delivery_id"], row["change"], row["score"], row["rank"]) for row in rows)
-
-
-def as_rows(deliveries):
-    return sorted((each.delivery_id, each.change, each.score, each.rank) for each in deliveries)
 
 
 def microseconds(seconds):
