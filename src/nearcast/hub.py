@@ -443,7 +443,8 @@ class Hub:
         """Deliver many messages in order; rows that cannot be published are in `rejected` of the result.
 
         Takes a table in interchange columns, or values as `publish` takes them. An attribute that looks like a misspelt
-        column is a line of `rejected.warnings`; `strict` refuses the table.
+        column is a line of `rejected.warnings`; `strict` refuses the table. Messages too late for the window are
+        another such line: they reach all subscriptions but those of kind `topk`.
         """
         if not isinstance(threads, int) or threads < 1:
             raise ValueError(f"threads is {threads!r}; expected 1 or more")
@@ -453,7 +454,7 @@ class Hub:
             messages = messages_table(messages, self.space, rejected=rejected, source=source, strict=strict)
         with self._lock:
             self._forget_words()
-            state = self._state
+            state, late = self._state, self._counters.late
             columns = read_messages(
                 messages,
                 self.space,
@@ -469,6 +470,8 @@ class Hub:
                 rejected=rejected,
             )
             step(state, Publish(columns, threads))
+            if self._counters.late > late and self.window is not None:
+                rejected.warn(engine.about_late(self.window))
             self._recent.add_table(messages)
             self._counters.rejected += len(rejected)
             return self._deliveries(rejected)
@@ -482,12 +485,11 @@ class Hub:
             state.topk.forget_words(state.weights)
 
     def _why_untimely(self, times: NDArray[np.int64]) -> list[tuple[int, str]]:
-        """Return which messages, arriving in this order, lie in the future or come too late for the window, and why."""
+        """Return which messages, arriving in this order, lie in the future or lack the time a window needs, and why."""
         ahead = self._why_ahead(times)
         kept = np.delete(np.arange(len(times)), [row for row, _ in ahead])
-        late = [(int(kept[row]), reason) for row, reason in engine.late_rows(self._state, times[kept])]
-        self._counters.late += len(late)
-        return ahead + late
+        self._counters.late += engine.count_late(self._state, times[kept])
+        return ahead + [(int(kept[row]), reason) for row, reason in engine.untimed_rows(self._state, times[kept])]
 
     def _why_over(self, times: NDArray[np.int64], expires: NDArray[np.int64]) -> list[tuple[int, str, str]]:
         """Return which messages, arriving in this order, are expired on arrival, with the field and the reason."""
@@ -540,14 +542,19 @@ class Hub:
         if topk is None or not topk.holds(slot):
             return None
         rows, scores = topk.top_at(slot, microseconds_of(message.time))
-        late = engine.late_rows(self._state, np.array([microseconds_of(message.time)]))
         return CurrentTopK(
             topk.k_of(slot),
             scores.tolist(),
             topk.times(rows),
             topk.window.is_by_time,
-            late[0][1] if late else None,
+            self._why_not_in_window(microseconds_of(message.time), topk.window),
         )
+
+    def _why_not_in_window(self, time: int, window: Window) -> str | None:
+        """Return why a message of this time cannot enter the window, None if it can."""
+        if not window.is_late(np.array([time]), np.array([max(time, self._state.now)]))[0]:
+            return None
+        return engine.why_untimed(window) if time == NO_TIME else engine.why_late(window, time)
 
     def estimate(
         self,

@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import shorten
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _FORM = re.compile(r"\s*([0-9]+)\s*([smhd]?)\s*")
 _EXPECTED = "expected a number of messages like 100000, or a time like 30s, 15m, 2h, 7d"
 _MOST_MESSAGES = 1 << 31
 _LONGEST = timedelta(days=36_500)
+_EARLIEST = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,13 @@ class Window:
     def is_by_time(self) -> bool:
         """Tell whether time decides how long a message counts."""
         return self.length is not None
+
+    def is_late(self, time: NDArray[np.int64], clock: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which messages lie before a window of time that ends at these event times; those without a time do."""
+        if self.length is None:
+            return np.zeros(len(time), np.bool_)
+        late: NDArray[np.bool_] = time <= np.maximum(clock, _EARLIEST + self.length) - self.length
+        return late
 
     def __str__(self) -> str:
         if self.length is None:

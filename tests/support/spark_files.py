@@ -39,11 +39,11 @@ class Inbox:
         self.changes.mkdir()
         self._extension, self._batches, self._files = extension, 0, 0
 
-    def add(self, files):
-        """Let a batch arrive, {name: rows} as `World.batch` makes it."""
+    def add(self, files, each=PER_BATCH):
+        """Let a batch arrive, {name: rows} as `World.batch` makes it, in so many files of each kind."""
         for kind, folder in (("messages", self.messages), ("changes", self.changes)):
-            rows = {name: each for name, each in files.items() if name.startswith(kind)}
-            for at in range(PER_BATCH):
+            rows = {name: given for name, given in files.items() if name.startswith(kind)}
+            for at in range(each):
                 name = f"{kind}-{'ab'[at]}"
                 self._write(folder / f"{self._batches:04d}-{name}.{self._extension}", rows.get(name, []), kind)
         self._batches += 1

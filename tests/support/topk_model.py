@@ -25,11 +25,11 @@ class Recomputing:
         del self.subscriptions[id_], self.tops[id_]
 
     def publish(self, id_, tokens, place, time=None):
-        """Return what is delivered, None if the message comes too late."""
+        """Return what is delivered: nothing if the message comes too late."""
         if self.length is not None:
             now = time if self.now is None else max(self.now, time)
             if time <= now - self.length:
-                return None
+                return []
             self.now = now
         self.arrivals += 1
         self.window.append((time, self.arrivals, id_, tokens, place))

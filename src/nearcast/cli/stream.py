@@ -390,7 +390,8 @@ def _line(progress: BatchProgress) -> str:
     busiest = max((each["seconds"] for each in report.load), default=0.0)
     return (
         f"batch {report.batch}: {report.messages:,} messages, {_rate(progress):,.0f}/s, {report.changes:,} changes,"
-        f" {report.deliveries:,} deliveries, {report.rejected:,} rejected, lag {_lag(progress) or '-'},"
+        f" {report.deliveries:,} deliveries, {report.rejected:,} rejected, {report.late:,} late,"
+        f" lag {_lag(progress) or '-'},"
         f" busiest partition {busiest:.2f} s"
     )
 
@@ -403,6 +404,7 @@ def _as_json(progress: BatchProgress) -> dict[str, Any]:
         "changes": report.changes,
         "deliveries": report.deliveries,
         "rejected": report.rejected,
+        "late": report.late,
         "seconds": round(report.seconds, 4),
         "messages_per_s": round(_rate(progress), 1),
         "lag_s": None if progress.lag is None else round(progress.lag, 3),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from nearcast.engine import arrivals, changes
-from nearcast.engine.arrivals import deliveries_of, late_rows, why_late
+from nearcast.engine.arrivals import about_late, count_late, deliveries_of, untimed_rows, why_late, why_untimed
 from nearcast.engine.changes import adopt
 from nearcast.engine.items import Advance, CountFrom, Item, Move, Publish, Subscribe, Unsubscribe, UseVocabulary
 from nearcast.engine.state import State
@@ -30,14 +30,17 @@ __all__ = [
     "Subscribe",
     "Unsubscribe",
     "UseVocabulary",
+    "about_late",
     "adopt",
     "compact_words",
+    "count_late",
     "deliveries_of",
-    "late_rows",
     "make_good",
     "renumber_if_sparse",
     "step",
+    "untimed_rows",
     "why_late",
+    "why_untimed",
 ]
 
 

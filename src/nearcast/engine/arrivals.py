@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import NO_TIME, Messages, datetime_of
+from nearcast.columns import NO_TIME, Messages, datetime_of, gathered
 from nearcast.deliveries import ChangeDeliveries, MatchDeliveries, Piece, as_changes, in_order
 from nearcast.engine.answers import pieces_named, step_after
 from nearcast.engine.expiry import are_alive, forget_expired, without_expired
 from nearcast.engine.life import LiveUndo, settle, store, told_expiry, with_expiry
 from nearcast.engine.recovery import ArrivalUndo
 from nearcast.errors import InvalidMessage
+from nearcast.indexes import Matches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.engine.items import Advance, MatchFunction, Publish
     from nearcast.engine.state import State
-    from nearcast.indexes import Matches
     from nearcast.topk.events import Events
     from nearcast.topk.keeper import Keeper, Named
     from nearcast.window import Window
@@ -71,7 +71,7 @@ def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: Ma
     """Publish messages to the window in portions; the index gets new thresholds after each portion."""
     from nearcast.topk.keeper import BATCH
 
-    for _, reason in late_rows(state, messages.time):
+    for _, reason in untimed_rows(state, messages.time):
         raise InvalidMessage(reason, field="time")
     if not len(messages):
         return []
@@ -118,8 +118,7 @@ def _publish_portion(
     matches: Matches,
 ) -> Piece:
     ids = messages.ids.to_pylist() if isinstance(messages.ids, pa.Array) else list(messages.ids)
-    told = topk.publish(messages, matches, numbers, clock, ids, state.weights)
-    events, named = _before_expiry(state, *told, clock)
+    events, named = _before_expiry(state, *_arrive(state, topk, messages, clock, numbers, matches, ids), clock)
     snapshot, version = state.ids.snapshot(), state.vocabulary.version
     delivered = MatchDeliveries(topk.without_topk(matches), messages.ids, clock, numbers, snapshot, version)
     if not len(events):
@@ -142,6 +141,31 @@ def _publish_portion(
     return in_order(as_changes(delivered), changed) if len(delivered) else changed
 
 
+def _arrive(
+    state: State,
+    topk: Keeper,
+    messages: Messages,
+    clock: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    matches: Matches,
+    ids: list[Any],
+) -> tuple[Events, Named]:
+    """Let messages arrive in the window, late ones apart: these take no part in any top-k."""
+    late = topk.window.is_late(messages.time, clock)
+    if not late.any():
+        return topk.publish(messages, matches, numbers, clock, ids, state.weights)
+    from nearcast.topk.events import Events
+
+    kept = np.flatnonzero(~late)
+    if not len(kept):
+        return Events.none(), (np.empty(0, object), np.empty(0, np.int64))
+    start, at = gathered(matches.start, kept)
+    on_time = Matches(start, matches.slots[at], matches.score[at], matches.candidates, matches.verified)
+    names = [ids[row] for row in kept.tolist()]
+    events, named = topk.publish(messages.take(kept), on_time, numbers[kept], clock[kept], names, state.weights)
+    return events.at_steps(kept[events.step]), named
+
+
 def _before_expiry(state: State, events: Events, named: Named, clock: NDArray[np.int64]) -> tuple[Events, Named]:
     """Return the events without those of subscriptions that had expired by the time of the step."""
     if clock[-1] < state.next_expiry:
@@ -150,19 +174,34 @@ def _before_expiry(state: State, events: Events, named: Named, clock: NDArray[np
     return events.take(alive), (named[0][alive], named[1][alive])
 
 
-def late_rows(state: State, times: NDArray[np.int64]) -> list[tuple[int, str]]:
-    """Return which messages, arriving in this order, come too late for the window, and why."""
-    if state.topk is None:
+def untimed_rows(state: State, times: NDArray[np.int64]) -> list[tuple[int, str]]:
+    """Return which messages cannot be published to a window of time because they have none, and why."""
+    if state.topk is None or not state.topk.window.is_by_time:
         return []
-    late = np.flatnonzero(state.topk.is_late(times, state.now)).tolist()
-    return [(row, why_late(state.topk.window, int(times[row]))) for row in late]
+    return [(row, why_untimed(state.topk.window)) for row in np.flatnonzero(times == NO_TIME).tolist()]
+
+
+def why_untimed(window: Window) -> str:
+    """Return why a message without a time cannot be published to a window of time."""
+    return f"time is not given; a window of {window} needs to know it"
+
+
+def count_late(state: State, times: NDArray[np.int64]) -> int:
+    """Return how many messages with a time, arriving in this order, come too late for the window."""
+    if state.topk is None:
+        return 0
+    clock = np.maximum.accumulate(np.maximum(times, state.now))
+    return int(np.count_nonzero(state.topk.window.is_late(times, clock) & (times != NO_TIME)))
 
 
 def why_late(window: Window, time: int) -> str:
-    """Return why a message cannot be published to a window of time."""
-    if time == NO_TIME:
-        return f"time is not given; a window of {window} needs to know it"
+    """Return why a message of this time cannot enter a top-k."""
     return f"time is {datetime_of(time)}, before the window of {window}; the message came too late"
+
+
+def about_late(window: Window) -> str:
+    """Return what became of messages that came too late, whichever they are."""
+    return f"messages came too late for the window of {window}; they reach within and similar, and enter no top-k"
 
 
 def advance(state: State, item: Advance) -> list[Piece]:

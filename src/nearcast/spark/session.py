@@ -30,6 +30,7 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 _GIB = 1 << 30
 _CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _RENAMING_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_ENDING_SOURCES = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
 def session(
@@ -123,6 +124,18 @@ def use_checkpoint(spark: SparkSession, location: str | Path) -> None:
         spark.conf.set(_CHECKPOINT_MANAGER, _RENAMING_MANAGER)
     else:
         spark.conf.unset(_CHECKPOINT_MANAGER)
+
+
+def work_off_in_batches(spark: SparkSession, wanted: bool) -> None:
+    """Let a stream of this session that ends by itself cut its input into batches although the clock is a source.
+
+    Spark makes one batch of everything where a source does not say that it can tell its end ahead. The clock does not
+    say so, but it can: its offsets are seconds.
+    """
+    if wanted:
+        spark.conf.set(_ENDING_SOURCES, "true")
+    else:
+        spark.conf.unset(_ENDING_SOURCES)
 
 
 def warm(spark: SparkSession) -> None:

@@ -28,13 +28,20 @@ CLOCK = "clock"
 WALL = "wall"
 
 
-def folder_frame(spark: SparkSession, folder: str, kind: Kind, files_per_batch: int | None) -> DataFrame:
-    """Return the files of a folder as a stream of paths; names that begin with a dot or underscore are passed over."""
+def folder_frame(
+    spark: SparkSession, folder: str, kind: Kind, files_per_batch: int | None, *, lists_always: bool = False
+) -> DataFrame:
+    """Return the files of a folder as a stream of paths; names that begin with a dot or underscore are passed over.
+
+    With `lists_always` no batch is made of what an earlier listing found: one that is not full has all there is.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     reader = spark.readStream.format("binaryFile").option("recursiveFileLookup", "true")
     if files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", files_per_batch)
+    if lists_always:
+        reader = reader.option("maxCachedFiles", 0)
     frame = reader.schema("path string, modificationTime timestamp, length long, content binary").load(folder)
     return frame.select(
         F.lit(kind).alias("kind"),
@@ -129,7 +136,9 @@ def with_wall_clock(spark: SparkSession, frame: DataFrame) -> DataFrame:
     return frame.unionByName(clock_frame(spark)).withColumn(WALL, F.unix_micros(F.current_timestamp()))
 
 
-def source_frame(spark: SparkSession, given: Any, kind: Kind, at_once: int | None) -> DataFrame:
+def source_frame(
+    spark: SparkSession, given: Any, kind: Kind, at_once: int | None, *, lists_always: bool = False
+) -> DataFrame:
     """Return a folder, a topic `kafka://host/topic` or a streaming DataFrame as the stream reads it."""
     if not isinstance(given, (str, Path)):
         if not getattr(given, "isStreaming", False):
@@ -140,7 +149,7 @@ def source_frame(spark: SparkSession, given: Any, kind: Kind, at_once: int | Non
         return kafka_frame(spark, text, kind, at_once)
     if not urlsplit(text).scheme and not Path(text).is_dir():
         raise InvalidInput(f"{text}: there is no such folder; a stream reads a folder that files arrive in")
-    return folder_frame(spark, text, kind, at_once)
+    return folder_frame(spark, text, kind, at_once, lists_always=lists_always)
 
 
 @dataclass(frozen=True)

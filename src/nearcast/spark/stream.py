@@ -17,8 +17,10 @@ from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.pipeline.driver.pipeline import Pipeline, Report
 from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
 from nearcast.pipeline.store.store import Store
+from nearcast.spark.backlog import BacklogGauge
+from nearcast.spark.batch_gate import STOPPING, BatchGate
 from nearcast.spark.runner import SparkRunner
-from nearcast.spark.session import session, use_checkpoint
+from nearcast.spark.session import session, use_checkpoint, work_off_in_batches
 from nearcast.spark.sources import arrivals_of, source_frame, with_wall_clock
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
 from nearcast.tables import Rejected
@@ -51,21 +53,25 @@ class BatchProgress:
 class Stream:
     """A running stream; made by `nearcast.spark.stream`."""
 
-    def __init__(self, pipeline: Pipeline, roots: dict[str, str], on_batch: OnBatch | None):
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        roots: dict[str, str],
+        on_batch: OnBatch | None,
+        gauge: BacklogGauge | None = None,
+    ):
         self.pipeline = pipeline
         self.rejected = Rejected()
         self.query: StreamingQuery | None = None
         self._roots, self._on_batch = roots, on_batch
-        #: Held while a batch runs: a stream stops between two of them.
-        self._running = threading.Lock()
+        #: Where the wall clock moves time; it waits while there is a backlog.
+        self._gauge = gauge
+        self._gate = BatchGate()
         self._error: BaseException | None = None
         self._snapshots: _SnapshotWriter | None = None
-        self._is_stopping = False
 
     def _run(self, frame: DataFrame, batch: int) -> None:
-        with self._running:
-            if self._is_stopping:
-                raise NearcastError("the stream is stopping")
+        with self._gate.entered():
             try:
                 self._run_batch(frame, batch)
             except BaseException as error:
@@ -78,7 +84,8 @@ class Stream:
             pipeline.query_id = str(self.query.id)
         found = arrivals_of(frame, self._roots)
         self._take_snapshots()
-        report = pipeline.run(batch, found.given, beat=found.beat, wall=found.wall)
+        is_backlog = self._gauge is not None and self._gauge.is_full(batch, found.given)
+        report = pipeline.run(batch, found.given, beat=found.beat, wall=found.wall, is_backlog=is_backlog)
         if report is None:
             return
         if self._snapshots is None and pipeline.snapshots_due(SNAPSHOT_EVERY):
@@ -111,8 +118,10 @@ class Stream:
             else:
                 ended = self.query.awaitTermination(seconds)  # type: ignore[arg-type]
         except StreamingQueryException as error:
+            if self._gate.is_closed and self._error is None and STOPPING in str(error):
+                return True  # a batch began between the last one and the end, and was refused
             raise self._reason(error) from error
-        if ended and self._error is not None and not self._is_stopping:
+        if ended and self._error is not None and not self._gate.is_closed:
             raise self._error
         return bool(ended)
 
@@ -125,11 +134,20 @@ class Stream:
         return in_one_line(error, "the stream")
 
     def stop(self) -> None:
-        """Stop after the batch under way; the next start goes on behind it."""
-        if self.query is None:
-            return
-        self._is_stopping = True
-        with self._running:
+        """Stop after the batch under way; the next start goes on behind it.
+
+        In a call of `on_batch` it returns at once, and the stream ends behind that batch: `wait` tells when.
+        """
+        self._gate.close()
+        if self._gate.is_entered_here:
+            threading.Thread(target=self._end, name="nearcast stop").start()
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        """End the query when no batch runs; one that would begin meanwhile is refused."""
+        self._gate.wait_until_left()
+        if self.query is not None:
             self.query.stop()
         if self._snapshots is not None:
             self._snapshots.join()
@@ -235,7 +253,7 @@ def stream(
 
 def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None) -> Stream:
     pipeline = _pipeline(options, spark)
-    running = Stream(pipeline, options.folders, on_batch)
+    running = Stream(pipeline, options.folders, on_batch, _gauge(options))
     frame = _frame(options, spark)
     pipeline.query_id = _query_id(options.checkpoint)
     if pipeline.resume():
@@ -244,6 +262,13 @@ def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None
         running.rejected = _begin(pipeline, options)
     running.query = _started(spark, running, frame, options)
     return running
+
+
+def _gauge(options: StreamOptions) -> BacklogGauge | None:
+    """Return what tells the wall clock of a backlog; None where messages alone move time."""
+    if not options.is_by_wall:
+        return None
+    return BacklogGauge(_spark_half(options.checkpoint), options.most_at_once, options.topics)
 
 
 def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
@@ -264,9 +289,10 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
 
 def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:
     """Return messages, changes and, where the wall clock moves time, its beats as one streaming DataFrame."""
-    frame = source_frame(spark, options.messages, "messages", options.most_at_once)
+    most, by_wall = options.most_at_once, options.is_by_wall
+    frame = source_frame(spark, options.messages, "messages", most, lists_always=by_wall)
     if options.changes is not None:
-        frame = frame.unionByName(source_frame(spark, options.changes, "changes", options.most_at_once))
+        frame = frame.unionByName(source_frame(spark, options.changes, "changes", most, lists_always=by_wall))
     return with_wall_clock(spark, frame) if options.is_by_wall else frame
 
 
@@ -300,18 +326,23 @@ def _half_missing(checkpoint: str, *, there: str, missing: str) -> IncompatibleS
 
 def _started(spark: SparkSession, running: Stream, frame: DataFrame, options: StreamOptions) -> StreamingQuery:
     use_checkpoint(spark, options.checkpoint)
+    work_off_in_batches(spark, options.once and options.is_by_wall and options.is_cut_by_spark)
     place = f"{options.checkpoint}/spark"
     writer = frame.writeStream.foreachBatch(running._run).option("checkpointLocation", place)
     writer = writer.trigger(availableNow=True) if options.once else writer.trigger(processingTime=options.trigger)
-    with running._running:
+    with running._gate.entered():
         # The first batch waits until the query has a name to note.
         running.query = writer.start()
         return running.query
 
 
+def _spark_half(checkpoint: str) -> Store:
+    return Store(f"{checkpoint.rstrip('/')}/spark")
+
+
 def _query_id(checkpoint: str) -> str | None:
     """Return the id of the query that Spark's half of a checkpoint belongs to, None if there is none."""
-    place = Store(f"{checkpoint.rstrip('/')}/spark")
+    place = _spark_half(checkpoint)
     if not place.exists("metadata"):
         return None
     try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -93,6 +94,17 @@ class StreamOptions:
     def most_at_once(self) -> int:
         """The files or records that make a batch at most."""
         return self.at_once or (RECORDS_PER_BATCH if self.is_kafka else FILES_PER_BATCH)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that records arrive in."""
+        given = [urlsplit(str(each)) for each in (self.messages, self.changes) if str(each).startswith("kafka://")]
+        return tuple(name for each in given for name in each.path.strip("/").split(","))
+
+    @property
+    def is_cut_by_spark(self) -> bool:
+        """Tell whether everything comes from folders and topics, which Spark can work off in pieces and then end."""
+        return all(isinstance(each, (str, Path)) for each in (self.messages, self.changes) if each is not None)
 
     @property
     def folders(self) -> dict[str, str]:

@@ -48,7 +48,7 @@ def read_messages(
     and then its `terms`; words that `words` lacks are -1, unless `add_words`. A row with both has one -1 between them,
     so that no phrase reaches from one into the other. With `weights` each message gets its `totals`, and its words are
     added to `window_words` and `live_words` where these are given as well. `why_untimely` tells which times of good
-    rows are too late or lie in the future, `why_over` of which of the others the life is over, with the field.
+    rows are missing or lie in the future, `why_over` of which of the others the life is over, with the field.
     An attribute whose name is one edit away from a column that is not there is a warning, with `strict` an error.
     Raises `InvalidColumns` where a column is missing or has a type that cannot serve.
     `first_row` is the number of the first row in `source`, unless the table comes from `nearcast.files`, which numbers

@@ -35,7 +35,7 @@ class RejectedRow(NamedTuple):
 
 
 class Rejected:
-    """The rows that were left out, in the order they were found, and `warnings` about columns.
+    """The rows that were left out, in the order they were found, and `warnings` about what rejected none.
 
     >>> rejected = Rejected()
     >>> rejected.add("subscriptions", 4, "s5", "query", "a bracket is not closed")

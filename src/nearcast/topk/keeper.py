@@ -269,10 +269,6 @@ class Keeper:
         """Return the times of messages of the window."""
         return self.sliding.times(rows)
 
-    def is_late(self, times: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
-        """Tell which messages, arriving in this order, would lie before the window, or have no time where it counts."""
-        return self.sliding.is_late(times, now)
-
     # Words
 
     def search_in(self, messages: MessageIndex, words: MessageWords, weights: TermWeights) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from nearcast.pipeline.batch.router import NamedKeys, Router, encoded
 from nearcast.pipeline.batch.segments import MessageSegment, concat
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest_entries import BatchFiles
+from nearcast.pipeline.store.state_cache import RecentByStore
 from nearcast.pipeline.store.store import Store
 from nearcast.text import Vocabulary
 
@@ -76,9 +76,14 @@ class BatchInputs:
 
 def read_inputs(store: Store, files: BatchFiles) -> BatchInputs:
     """Read the files of a batch; the last few batches stay in memory, for the other partitions of this process."""
-    key = (store, files)
-    if key in _kept:
-        return _kept[key]
+    return _kept.get(store, files, lambda: _read(store, files))
+
+
+#: The batch under way and the one before, which a worker may have to replay first.
+_kept: RecentByStore[BatchInputs] = RecentByStore(2)
+
+
+def _read(store: Store, files: BatchFiles) -> BatchInputs:
     segment = concat([MessageSegment.read(store.local(name)) for name in files.segments])
     position = np.empty(0, np.int64)
     if files.sequence is not None:
@@ -91,15 +96,7 @@ def read_inputs(store: Store, files: BatchFiles) -> BatchInputs:
     assert changes is None or isinstance(changes, BatchChanges)
     growth = None if files.growth is None else NamedKeys.read(store.local(files.growth))
     vocabulary = None if files.vocabulary is None else Vocabulary.open(store.local(files.vocabulary))
-    inputs = BatchInputs(files, segment, position, changes, growth, vocabulary)
-    _kept[key] = inputs
-    while len(_kept) > _MOST_KEPT:
-        _kept.popitem(last=False)
-    return inputs
-
-
-_kept: OrderedDict[tuple[Store, BatchFiles], BatchInputs] = OrderedDict()
-_MOST_KEPT = 2
+    return BatchInputs(files, segment, position, changes, growth, vocabulary)
 
 
 def _reordered(segment: MessageSegment, rows: NDArray[np.int64]) -> MessageSegment:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.tables.time_limits import MaxAhead
-    from nearcast.window import Window
 
 
 @dataclass(frozen=True)
@@ -98,14 +97,6 @@ def put_in_order(
         clock[at_change],
         ahead[at_message],
     )
-
-
-def is_late(time: NDArray[np.int64], clock: NDArray[np.int64], window: Window | None) -> NDArray[np.bool_]:
-    """Tell which messages are older than the time window at the event time of their arrival."""
-    if window is None or window.length is None:
-        return np.zeros(len(time), np.bool_)
-    late: NDArray[np.bool_] = (time == NO_TIME) | (time <= clock - window.length)
-    return late
 
 
 def _joined(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.state_cache import RecentByStore
 from nearcast.pipeline.store.store import Store
 from nearcast.plans import ANY_WORD, Keys, Placement, Plan, Routes, open_plan
 
@@ -103,15 +104,12 @@ def encoded(segment: MessageSegment, plan: Plan) -> Messages:
     return replace(segment.messages, terms=segment.terms_in(plan.words))
 
 
-_opened: dict[tuple[Store, str], Router] = {}
+#: Of each stream the plan that holds; one that no longer does goes with the next.
+_opened: RecentByStore[Router] = RecentByStore(1)
 
 
 def router_of(ref: PlanRef) -> Router:
     """Open a plan and its routes; the process keeps them, and later only reads the keys that were added."""
-    known = _opened.get((ref.store, ref.folder))
-    if known is None:
-        known = Router.open(ref.store.local(ref.folder))
-        _opened.clear()  # of a stream that was, or a plan that no longer holds
-        _opened[ref.store, ref.folder] = known
+    known = _opened.get(ref.store, ref.folder, lambda: Router.open(ref.store.local(ref.folder)))
     known.follow(ref)
     return known

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from nearcast.text.weights import TermWeights
 
 
+#: Dead slots tolerated beside as many as are alive; every batch looks at all of them.
+SPARE_SLOTS = 1 << 14
+
+
 class Detector:
     """An index of copies, with the registration number and the home of each.
 
@@ -57,6 +61,7 @@ class Detector:
             self.index.set_weights(weights.of_table(words, self._n_weighed), self._n_weighed)
             self._n_weighed = len(words)
         self.remove(subscriptions.ids)
+        self._renumber_if_sparse()
         slots = self.index.insert(subscriptions)
         self.ids.bind(subscriptions.ids, slots)
         grown = int(slots.max(initial=-1)) + 1
@@ -64,6 +69,14 @@ class Detector:
         self._home = _with_room(self._home, grown)
         self._expires = _with_room(self._expires, grown)
         self._number[slots], self._home[slots], self._expires[slots] = number, home, subscriptions.expires
+
+    def _renumber_if_sparse(self) -> None:
+        """Renumber the slots in use from 0 on when most are dead: a copy that is replaced leaves its slot behind."""
+        if self.index.n_slots <= 2 * len(self.index) + SPARE_SLOTS:
+            return
+        old = self.index.renumber()
+        self.ids = self.ids.renumbered(old)
+        self._number, self._home, self._expires = self._number[old], self._home[old], self._expires[old]
 
     def remove(self, ids: pa.Array) -> None:
         """Remove the copies of these ids that are held here."""

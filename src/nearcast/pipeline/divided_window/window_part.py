@@ -77,16 +77,15 @@ class WindowPart:
     def append(self, store: Store, files: BatchFiles) -> None:
         """Take in the messages of a batch, and forget what no longer counts when it has ended."""
         inputs = read_inputs(store, files)
-        n = len(inputs)
-        if n:
-            rows = self.next_row + np.arange(n)
-            mine = np.flatnonzero(rows % self.parts == self.number)
-            clock = inputs.segment.messages.clock
-            self.next_row += n
+        if len(inputs):
+            messages = inputs.segment.messages
+            assert messages.clock is not None
+            on_time = np.flatnonzero(~self.window.is_late(messages.time, messages.clock))
+            mine = on_time[(self.next_row + np.arange(len(on_time))) % self.parts == self.number]
+            self.next_row += len(on_time)
             if len(mine):
                 self._append(taken(inputs.segment, mine))
-            assert clock is not None
-            self.now = max(self.now, int(clock[-1]))
+            self.now = max(self.now, int(messages.clock[-1]))
         if files.beat is not None:
             self.now = max(self.now, files.beat)
         self._forget()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from nearcast import engine
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
 from nearcast.pipeline.batch.changes import BatchChanges, SourceChanges
-from nearcast.pipeline.batch.order import AheadLimit, BatchOrder, MessageSequence, SourceTimes, is_late, put_in_order
+from nearcast.pipeline.batch.order import AheadLimit, BatchOrder, MessageSequence, SourceTimes, put_in_order
 from nearcast.pipeline.batch.router import NamedKeys
 from nearcast.pipeline.divided_window.window_part import write_part
 from nearcast.pipeline.driver.first_state import begin, begin_from
@@ -87,8 +87,24 @@ class Report:
     load: list[dict[str, Any]]
     now: int
     tuples: int
+    #: Messages too late for the window: no top-k saw them.
+    late: int = 0
     #: What partitions asked a divided window, and in how many further jobs they were answered.
     asked: QuestionCount = NO_QUESTIONS
+
+
+class MessageCount(NamedTuple):
+    """How many messages of a batch were published, and how many of these came too late for the window."""
+
+    published: int
+    late: int
+
+
+class BatchClock(NamedTuple):
+    """The beat of the wall clock that ends a batch, and the one that waits until a backlog is worked off."""
+
+    beat: int | None
+    due: int | None
 
 
 class Pipeline:
@@ -216,12 +232,19 @@ class Pipeline:
     # A batch
 
     def run(
-        self, batch: int, given: Sequence[BatchSource], *, beat: int | None = None, wall: int | None = None
+        self,
+        batch: int,
+        given: Sequence[BatchSource],
+        *,
+        beat: int | None = None,
+        wall: int | None = None,
+        is_backlog: bool = False,
     ) -> Report | None:
         """Run a batch and commit it; one that was committed before is only published again, and None is returned.
 
-        `beat` is the time that the clock alone moves on to at the end. `wall` is the wall clock as the batch was given
-        it, in microseconds: messages may lie ahead of that, else of event time, by `max_ahead`.
+        `beat` is the time that the clock alone moves on to at the end. With `is_backlog` sources may hold more that was
+        there before: then the beat waits for the first batch without, lest the rest come late. `wall` is the wall clock
+        as the batch was given it, in microseconds: messages may lie ahead of that, else of event time, by `max_ahead`.
         """
         state = self.state
         if batch <= state.manifest.batch:
@@ -235,14 +258,16 @@ class Pipeline:
         # After an error in the middle, what the driver knows is of no batch: it is found again by `resume`.
         self._state = None
         limit = None if self._max_ahead is None else AheadLimit(self._max_ahead, wall)
-        return self._run(state, batch, given, beat, limit)
+        due = max((each for each in (state.manifest.beat_due, beat) if each is not None), default=None)
+        clock = BatchClock(None, due) if is_backlog else BatchClock(due, None)
+        return self._run(state, batch, given, clock, limit)
 
     def _run(
         self,
         state: DriverState,
         batch: int,
         given: Sequence[BatchSource],
-        beat: int | None,
+        clock: BatchClock,
         limit: AheadLimit | None,
     ) -> Report:
         began = time.perf_counter()
@@ -252,16 +277,16 @@ class Pipeline:
         reads = self._read(state, batch, given, vocabulary)
         for each in reads:
             rejected.extend(each.rejected)
-        files, batch_changes, keys, n_messages = self._put_in_order(
-            state, batch, reads, rejected, beat, vocabulary, limit
+        files, batch_changes, keys, count = self._put_in_order(
+            state, batch, reads, rejected, clock.beat, vocabulary, limit
         )
         results, asked = self._match(state, files)
         growth = self._grow(state, batch, results, keys)
         outputs = [each.output for each in results if each.output is not None]
         outputs += self._staged_rejected(batch, rejected)
         seconds = time.perf_counter() - began
-        report = replace(_report(files, results, batch_changes, n_messages, len(rejected), seconds), asked=asked)
-        manifest = self._manifest(state, files, results, report, outputs, growth)
+        report = replace(_report(files, results, batch_changes, count, len(rejected), seconds), asked=asked)
+        manifest = replace(self._manifest(state, files, results, report, outputs, growth), beat_due=clock.due)
         self._commit(state, manifest)
         if self.on_rejected is not None:
             self.on_rejected(rejected)
@@ -324,13 +349,13 @@ class Pipeline:
         beat: int | None,
         vocabulary: str | None,
         limit: AheadLimit | None,
-    ) -> tuple[BatchFiles, BatchChanges | None, Keys, int]:
+    ) -> tuple[BatchFiles, BatchChanges | None, Keys, MessageCount]:
         """Number the steps of a batch; write the sequence of its messages and the changes that were accepted."""
         reads = self._of_one_id_type(state, reads, rejected)
         messages = [each for each in reads if each.kind == "messages" and each.segment is not None]
         changes = [each for each in reads if each.changes is not None and len(each.changes)]
         order = put_in_order(_sources(messages), _sources(changes), state.now, by_time=self.by_time, limit=limit)
-        untimely = self._untimely(messages, order, limit, rejected)
+        untimely, n_late = self._untimely(messages, order, limit, rejected)
         batch_changes, keys = self._register(state, [each.changes for each in changes if each.changes], order, rejected)
         has_window = self.settings.window is not None
         first_step = state.manifest.next_step + (vocabulary is not None and has_window)
@@ -357,18 +382,25 @@ class Pipeline:
             vocabulary=vocabulary,
         )
         state.directory.forget_expired(now)
-        return files, batch_changes, keys, len(kept)
+        return files, batch_changes, keys, MessageCount(len(kept), n_late)
 
     def _put(self, kind: str, batch: int, write: Any, suffix: str = ".pickle") -> str:
         return self.store.put_summed(self.store.unique(kind, batch, suffix=suffix), write).name
 
     def _untimely(
         self, messages: Sequence[ReadResult], order: BatchOrder, limit: AheadLimit | None, rejected: Rejected
-    ) -> NDArray[np.bool_]:
-        """Reject the messages from the future, and those too late for the window; tell which these are, in order."""
-        time_of = np.concatenate([np.empty(0, np.int64), *(each.time for each in messages)])
-        late = is_late(time_of[order.message], order.message_clock, self.settings.window)
-        untimely: NDArray[np.bool_] = late | order.ahead
+    ) -> tuple[NDArray[np.bool_], int]:
+        """Reject messages from the future, and those without the time that a window needs.
+
+        Return which these are, in order, and how many of the others come too late for the window.
+        """
+        time_of, window = (
+            np.concatenate([np.empty(0, np.int64), *(each.time for each in messages)]),
+            self.settings.window,
+        )
+        time = time_of[order.message]
+        late = np.zeros(len(time), np.bool_) if window is None else window.is_late(time, order.message_clock)
+        untimely: NDArray[np.bool_] = order.ahead | (late & (time == NO_TIME))
         if untimely.any():
             source = [(each.source, int(row)) for each in messages for row in each.row]
             for i in np.flatnonzero(untimely).tolist():
@@ -377,10 +409,13 @@ class Pipeline:
                     assert limit is not None
                     reason = limit.why(int(time_of[at]), clock)
                 else:
-                    assert self.settings.window is not None
-                    reason = engine.why_late(self.settings.window, int(time_of[at]))
+                    assert window is not None
+                    reason = engine.why_untimed(window)
                 rejected.add(*source[at], None, "time", reason)
-        return untimely
+        n_late = int(np.count_nonzero(late & ~untimely))
+        if n_late and window is not None:
+            rejected.warn(engine.about_late(window))
+        return untimely, n_late
 
     def _of_one_id_type(self, state: DriverState, reads: Sequence[ReadResult], rejected: Rejected) -> list[ReadResult]:
         """Reject the rows of sources whose ids are not of the type of the first, which all ids of a stream have."""
@@ -605,14 +640,14 @@ def _report(
     files: BatchFiles,
     results: Sequence[StepResult],
     batch_changes: BatchChanges | None,
-    messages: int,
+    count: MessageCount,
     rejected: int,
     seconds: float,
 ) -> Report:
     load = [{"seconds": round(each.seconds, 4), "messages": each.routed} for each in results]
     return Report(
         batch=files.batch,
-        messages=messages,
+        messages=count.published,
         changes=0 if batch_changes is None else len(batch_changes),
         deliveries=sum(each.deliveries for each in results),
         rejected=rejected,
@@ -620,4 +655,5 @@ def _report(
         load=load,
         now=files.now,
         tuples=sum(each.routed for each in results),
+        late=count.late,
     )

@@ -49,6 +49,8 @@ class Manifest:
     next_step: int = 0
     #: The clock in microseconds since 1970.
     now: int | None = None
+    #: The newest beat of the wall clock that has not moved it yet, because a backlog was not worked off.
+    beat_due: int | None = None
     #: The types of the ids of subscriptions and of messages, once there are some.
     id_types: tuple[str | None, str | None] = (None, None)
     #: The batches since the oldest snapshot, oldest first.

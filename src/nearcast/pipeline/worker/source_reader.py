@@ -20,6 +20,7 @@ from nearcast.pipeline.batch.partition_deliveries import id_type
 from nearcast.pipeline.batch.router import PlanRef, router_of
 from nearcast.pipeline.batch.segments import MessageSegment
 from nearcast.pipeline.settings import PipelineSettings
+from nearcast.pipeline.store.state_cache import RecentByStore
 from nearcast.pipeline.store.store import Store
 from nearcast.tables import Rejected, RejectedRow, read_messages, rename_known
 from nearcast.tables.cells import TableRows
@@ -233,12 +234,9 @@ def _segment(task: ReadTask, table: pa.Table, rejected: Rejected) -> tuple[Messa
     return segment, rows
 
 
-_vocabularies: dict[tuple[Store, str], Vocabulary] = {}
+_vocabularies: RecentByStore[Vocabulary] = RecentByStore(1)
 
 
 def _vocabulary(store: Store, name: str) -> Vocabulary:
     """Return a vocabulary of the store; the last one is kept in this process."""
-    if (store, name) not in _vocabularies:
-        _vocabularies.clear()
-        _vocabularies[store, name] = Vocabulary.open(store.local(name))
-    return _vocabularies[store, name]
+    return _vocabularies.get(store, name, lambda: Vocabulary.open(store.local(name)))

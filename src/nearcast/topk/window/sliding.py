@@ -134,14 +134,6 @@ class SlidingWindow:
         times: list[int] = self.time[rows & (len(self.time) - 1)].tolist()
         return times
 
-    def is_late(self, times: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
-        """Tell which messages, arriving in this order, would lie before the window, or have no time where it counts."""
-        if self.window.length is None:
-            return np.zeros(len(times), np.bool_)
-        clock = np.maximum.accumulate(np.maximum(times, now))
-        late: NDArray[np.bool_] = (times == NO_TIME) | (times <= clock - self.window.length)
-        return late
-
     def append(self, ids: list[Any], times: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Add messages, which begin to count one by one as `slide` comes to them; return their rows."""
         n = len(times)

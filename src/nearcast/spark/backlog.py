@@ -1,0 +1,60 @@
+"""Judges whether a batch may have left input behind, by its own files and offsets alone: a re-run judges alike.
+
+Reads the offsets that Spark notes in its half of the checkpoint before a batch begins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nearcast.pipeline.driver.pipeline import BatchSource
+    from nearcast.pipeline.store.store import Store
+
+#: Where Spark keeps the offsets of batches in its half of a checkpoint, one file for each.
+_OFFSETS = "offsets"
+
+
+@dataclass(frozen=True)
+class BacklogGauge:
+    """Compares what a batch took with the most that Spark lets into one: a full batch may have left a backlog.
+
+    `most` counts the files of a folder, or the records of a topic. A streaming DataFrame has no limit that is known
+    here, and leaves no backlog.
+    """
+
+    checkpoint: Store
+    most: int
+    topics: tuple[str, ...] = ()
+
+    def is_full(self, batch: int, given: Sequence[BatchSource]) -> bool:
+        """Tell whether a batch took as much of a source as it may."""
+        files = Counter(each.kind for each in given if each.path is not None)
+        if any(n >= self.most for n in files.values()):
+            return True
+        return any(self._is_topic_full(topic, batch) for topic in self.topics)
+
+    def _is_topic_full(self, topic: str, batch: int) -> bool:
+        """Tell whether a batch took as many offsets of a topic as it may, or so many that rounding hides it.
+
+        Offsets count, not records: those of transactions and of compacted records have none. Spark divides `most` over
+        partitions and rounds down, so that a full batch may lack one for each.
+        """
+        start, end = self._offsets(topic, batch - 1), self._offsets(topic, batch)
+        taken = sum(max(offset - start.get(partition, 0), 0) for partition, offset in end.items())
+        return taken > max(self.most - len(end), 0)
+
+    def _offsets(self, topic: str, batch: int) -> dict[str, int]:
+        """Return where a batch ends in each partition of a topic; nothing before the first."""
+        name = f"{_OFFSETS}/{batch}"
+        if batch < 0 or not self.checkpoint.exists(name):
+            return {}
+        for line in self.checkpoint.read_bytes(name).decode().splitlines():
+            found = json.loads(line) if line.startswith("{") else {}
+            if isinstance(found.get(topic), dict):
+                return {str(partition): int(offset) for partition, offset in found[topic].items()}
+        return {}
