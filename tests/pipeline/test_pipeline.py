@@ -42,8 +42,10 @@ class Stream:
 
     def run(self, batch, files, wall=None):
         folder = self.folder / f"batch-{batch}"
-        folder.mkdir(exist_ok=True)
-        paths = write_files(folder, files)
+        paths = {name: folder / f"{name}.jsonl" for name in files}
+        if not folder.exists():  # a batch that comes again is made of the same files
+            folder.mkdir()
+            write_files(folder, files)
         given = [
             BatchSource("messages" if name.startswith("messages") else "changes", name, str(path))
             for name, path in paths.items()

@@ -66,7 +66,11 @@ def rows_in(out):
 
 def staged_in(out):
     folder = Path(out, "_staging")
-    return sorted(path.name for path in folder.iterdir() if path.name != "published.json") if folder.exists() else []
+    return (
+        sorted(path.name for path in folder.iterdir() if not path.name.startswith("published-"))
+        if folder.exists()
+        else []
+    )
 
 
 # --- files -------------------------------------------------------------------------------------------------------
@@ -114,7 +118,7 @@ def test_publishing_goes_on_where_it_broke_off(tmp_path):
     sink = FileSink(str(tmp_path / "out"))
     outputs = [sink.stage(1, p, [deliveries(p, p + 3)]) for p in range(3)]
     sink.publish(1, outputs[:1])
-    (tmp_path / "out/_staging/published.json").unlink()
+    (tmp_path / "out/_staging/published-00000001-e0.json").unlink()
     sink.sweep(outputs)
     sink.publish(1, outputs)
     assert len(visible(tmp_path / "out")) == 3

@@ -115,7 +115,10 @@ def test_a_prepared_store_of_another_format_is_refused_before_a_pickle_is_read(p
 
 @pytest.mark.parametrize(
     ("head", "said"),
-    [(b"", "no format number"), (b"nearcast 2\n", "format 2"), (b"nearcast 4\n", "format 4")],
+    [
+        (b"", "no format number"),
+        *((b"nearcast %d\n" % found, f"format {found}") for found in (STATE_FORMAT - 1, STATE_FORMAT + 1)),
+    ],
     ids=["of format 2", "older", "newer"],
 )
 def test_a_pickle_of_another_format_is_refused_unread(tmp_path, monkeypatch, head, said):

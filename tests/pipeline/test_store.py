@@ -21,10 +21,12 @@ from nearcast.pipeline.store.checkpoint_report import inspect_checkpoint
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.manifest_entries import (
     BatchFiles,
+    DriverEpoch,
     LoadBalance,
     PartitionEntry,
     PlanEntry,
     RebalanceNote,
+    SourcesEntry,
     VocabularyEntry,
     WindowEntry,
 )
@@ -78,7 +80,7 @@ def folder_of(**files):
 
 def test_names_are_unique_and_tell_their_batch(here):
     name = here.unique("deltas", 12, 3, ".npz")
-    assert name.startswith("deltas/00000012-0003-")
+    assert name.startswith("deltas/00000012-0003-e0-")
     assert name.endswith(".npz")
     assert name != here.unique("deltas", 12, 3, ".npz")
     assert batch_of(name) == 12
@@ -325,6 +327,9 @@ def test_every_field_comes_back_in_its_type():
         balance=LoadBalance((0.5, 0.25), 3),
         rebalance=RebalanceNote("x", refused="why"),
         sizes={"a": 1},
+        driver=DriverEpoch(3, "host", 12, "2026-01-01T00:00:00Z"),
+        sources=(SourcesEntry(1, 2, "1f2e"),),
+        last_sources={"messages a": "1 2"},
     )
     read = Manifest.from_bytes(whole.to_bytes())
     assert whole == read
@@ -366,7 +371,7 @@ def test_a_manifest_of_another_version_or_batch(here):
     manifests = Manifests(here)
     content = json.loads(manifest_of(1).to_bytes())
     here.commit("manifests/00000001.json", json.dumps({**content, "format": 99}).encode())
-    with pytest.raises(IncompatibleStore, match="has format 99, this version reads 3; go on with the version"):
+    with pytest.raises(IncompatibleStore, match=f"has format 99, this version reads {STATE_FORMAT}; go on"):
         manifests.last()
     here.commit("manifests/00000002.json", manifest_of(3).to_bytes())
     with pytest.raises(IncompatibleStore, match="it is that of batch 3"):

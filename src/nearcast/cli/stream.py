@@ -327,6 +327,8 @@ class _BatchDisplay:
         self.deliveries += report.deliveries
         self.rejected += report.rejected
         self._last = [*self._last, progress][-_SHOWN:]
+        if progress.complaint is not None:
+            complain(progress.complaint)
         if self._live is not None:
             self._live.update(self._drawn())
         elif self._as_json:
@@ -410,5 +412,6 @@ def _as_json(progress: BatchProgress) -> dict[str, Any]:
         "lag_s": None if progress.lag is None else round(progress.lag, 3),
         "load": report.load,
         "tuples": report.tuples,
+        "snapshot_failures": progress.snapshot_failures,
         "asked": {"questions": report.asked.questions, "rounds": report.asked.rounds},
     }

@@ -6,7 +6,7 @@ Files are listed by Spark and read by our own readers, so that every format and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -189,7 +189,23 @@ def arrivals_of(frame: DataFrame, roots: dict[str, str]) -> BatchArrivals:
     given.sort(key=lambda each: (each.kind, each.source))
     newest = max((stamp.timestamp() for stamp in stamps), default=None)
     wall = max(table.column(WALL).to_pylist(), default=None) if WALL in names else None
-    return BatchArrivals(given, beat, newest, wall)
+    return BatchArrivals(_identified(given, table), beat, newest, wall)
+
+
+def _identified(given: list[BatchSource], table: pa.Table) -> list[BatchSource]:
+    """Return the sources with the times of files, and the first and last offsets of records of a topic."""
+    paths, times = table.column("path").to_pylist(), table.column("arrived").cast(pa.timestamp("us")).cast(pa.int64())
+    modified = {local_path(path): time for path, time in zip(paths, times.to_pylist(), strict=True) if path is not None}
+    result = []
+    for each in given:
+        if each.rows is None:
+            result.append(replace(each, modified=modified.get(each.path or "")))
+        elif each.source != each.kind:  # else rows of a DataFrame, which Spark numbers anew each time
+            offsets = each.rows.column("position").to_pylist()
+            result.append(replace(each, span=f"{min(offsets)}-{max(offsets)}"))
+        else:
+            result.append(each)
+    return result
 
 
 def _as_lines(found: list[tuple[int, str]]) -> pa.Table:

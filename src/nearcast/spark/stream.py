@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
+import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nearcast.errors import IncompatibleStore, NearcastError
+from nearcast.pipeline.driver.background_snapshots import BackgroundSnapshots
 from nearcast.pipeline.driver.pipeline import Pipeline, Report
 from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
 from nearcast.pipeline.store.store import Store
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from nearcast.geo import Space
-    from nearcast.pipeline.driver.state import Snapshots
-
 #: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
 SNAPSHOT_EVERY = 20
 
@@ -44,10 +43,16 @@ OnBatch = Callable[["BatchProgress"], object]
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """What a batch did, and how far behind its input the stream is: seconds since the newest of it arrived."""
+    """What a batch did, and how far behind its input the stream is: seconds since the newest of it arrived.
+
+    `complaint` is a line about what went wrong beside the batch, and did not stop it. `snapshot_failures` counts how
+    often in a row snapshots could not be written.
+    """
 
     report: Report
     lag: float | None
+    complaint: str | None = None
+    snapshot_failures: int = 0
 
 
 class Stream:
@@ -68,7 +73,7 @@ class Stream:
         self._gauge = gauge
         self._gate = BatchGate()
         self._error: BaseException | None = None
-        self._snapshots: _SnapshotWriter | None = None
+        self._snapshots = BackgroundSnapshots(pipeline)
 
     def _run(self, frame: DataFrame, batch: int) -> None:
         with self._gate.entered():
@@ -83,23 +88,17 @@ class Stream:
         if pipeline.query_id is None and self.query is not None:
             pipeline.query_id = str(self.query.id)
         found = arrivals_of(frame, self._roots)
-        self._take_snapshots()
+        complaint = self._snapshots.take()
+        if complaint is not None and self._on_batch is None:
+            warnings.warn(complaint, RuntimeWarning, stacklevel=2)
         is_backlog = self._gauge is not None and self._gauge.is_full(batch, found.given)
         report = pipeline.run(batch, found.given, beat=found.beat, wall=found.wall, is_backlog=is_backlog)
         if report is None:
             return
-        if self._snapshots is None and pipeline.snapshots_due(SNAPSHOT_EVERY):
-            self._snapshots = _SnapshotWriter(pipeline)
+        self._snapshots.begin_if_due(SNAPSHOT_EVERY)
         if self._on_batch is not None:
             lag = None if found.newest is None else max(0.0, time.time() - found.newest)
-            self._on_batch(BatchProgress(report, lag))
-
-    def _take_snapshots(self) -> None:
-        if self._snapshots is not None and self._snapshots.is_done:
-            found = self._snapshots.result()
-            if found is not None:
-                self.pipeline.take_snapshots(found)
-            self._snapshots = None
+            self._on_batch(BatchProgress(report, lag, complaint, self._snapshots.failures))
 
     @property
     def is_active(self) -> bool:
@@ -129,6 +128,10 @@ class Stream:
         """Return what went wrong in a batch; else what Spark says, in one line."""
         if self._error is not None:
             return self._error
+        # Spark, too, notices two drivers, and cannot tell who the other one is.
+        conflict = self.pipeline.conflict()
+        if conflict is not None:
+            return conflict
         from nearcast.spark.failures import in_one_line
 
         return in_one_line(error, "the stream")
@@ -149,33 +152,7 @@ class Stream:
         self._gate.wait_until_left()
         if self.query is not None:
             self.query.stop()
-        if self._snapshots is not None:
-            self._snapshots.join()
-
-
-class _SnapshotWriter:
-    """Snapshots of all partitions, written by a job beside the batches."""
-
-    def __init__(self, pipeline: Pipeline):
-        self._found: Snapshots | None = None
-        write = pipeline.snapshots_to_write()
-        self._thread = threading.Thread(target=self._write, args=(write,), name="nearcast snapshots", daemon=True)
-        self._thread.start()
-
-    def _write(self, write: Callable[[], Snapshots]) -> None:
-        # After an error the history stays longer; the next attempt comes with the next batch.
-        with suppress(NearcastError):
-            self._found = write()
-
-    @property
-    def is_done(self) -> bool:
-        return not self._thread.is_alive()
-
-    def result(self) -> Snapshots | None:
-        return self._found
-
-    def join(self) -> None:
-        self._thread.join()
+        self._snapshots.join()
 
 
 def stream(

@@ -24,6 +24,7 @@ from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.local_place import CONTENTS
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.manifest_entries import PartitionEntry, PlanEntry, VocabularyEntry
+from nearcast.pipeline.store.store import with_epoch
 from nearcast.pipeline.worker.share import Share
 from nearcast.pipeline.worker.tasks import BuildTask, build_partition
 from nearcast.plans import learn
@@ -114,13 +115,15 @@ def begin_from(prepared: Store, store: Store, settings: PipelineSettings) -> Dri
         raise InvalidInput(f"{prepared.root} holds no partitions; prepare subscriptions along with the messages")
     manifests.check(manifest, settings.fingerprint())
     manifests.verify(manifest)
-    for name in sorted(manifests.files_in_use(manifest)):
+    # Under the epoch of this driver: another one may be about to begin with the same files.
+    names = {name: with_epoch(name, store.epoch) for name in sorted(manifests.files_in_use(manifest))}
+    for name, new in names.items():
         path = prepared.local(name, verify=True)  # the copy gets checksums of its own
         if path.is_dir():
-            store.put_folder(name, partial(_copy_files, path))
+            store.put_folder(new, partial(_copy_files, path))
         else:
-            store.put(name, partial(_copy_file, path))
-    return DriverState.opened(store, settings, manifest)
+            store.put(new, partial(_copy_file, path))
+    return DriverState.opened(store, settings, manifest.with_names(names))
 
 
 def _copy_file(old: Path, new: Path) -> None:

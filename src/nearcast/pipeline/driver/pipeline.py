@@ -7,7 +7,7 @@ over a `Runner`: Spark runs the tasks in a stream, this process does in tests.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,14 +16,16 @@ import pyarrow as pa
 
 from nearcast import engine
 from nearcast.columns import NO_TIME
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.pipeline.batch.changes import BatchChanges, SourceChanges
 from nearcast.pipeline.batch.order import AheadLimit, BatchOrder, MessageSequence, SourceTimes, put_in_order
 from nearcast.pipeline.batch.router import NamedKeys
 from nearcast.pipeline.divided_window.window_part import write_part
 from nearcast.pipeline.driver.first_state import begin, begin_from
+from nearcast.pipeline.driver.identity import forget_claims, this_driver
 from nearcast.pipeline.driver.rebalance import balance_after, carried_out, recent_after, settle, wanted
 from nearcast.pipeline.driver.registrar import PendingChanges, Registrar
+from nearcast.pipeline.driver.source_identity import check_again, identities_of, sources_after
 from nearcast.pipeline.driver.state import DriverState, Snapshots
 from nearcast.pipeline.driver.window_rounds import (
     NO_QUESTIONS,
@@ -37,7 +39,7 @@ from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.manifest_entries import BatchFiles, VocabularyEntry
-from nearcast.pipeline.store.store import Store
+from nearcast.pipeline.store.store import Store, StoreConflict
 from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
 from nearcast.pipeline.worker.tasks import DetectTask, StepResult, StepTask, detect_batch, held, write_snapshot
 from nearcast.plans import Keys
@@ -72,6 +74,10 @@ class BatchSource:
     path: str | None = None
     rows: pa.Table | None = None
     n_bytes: int = 0
+    #: When the file was last written, in microseconds since 1970, and the first and last position of rows that keep
+    #: theirs: what tells this source from another of its name.
+    modified: int | None = None
+    span: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,8 @@ class Pipeline:
         self.store, self.settings, self.runner = store, settings, runner
         self.sink, self.rejected_sink = sink, rejected_sink
         self.manifests = Manifests(store)
-        self._claims = claims
+        #: Where the jobs of all drivers agree on who runs what, and where those of this one do.
+        self._all_claims = self._claims = claims
         self._state: DriverState | None = None
         self._vocabulary: Vocabulary | None = None
         #: The Spark query this is the state of; None outside a stream.
@@ -166,7 +173,7 @@ class Pipeline:
     ) -> Rejected:
         """Store the subscriptions that a new stream begins with; return the rows that were not stored."""
         rejected = Rejected() if rejected is None else rejected
-        self._check_sinks()
+        self._take_over(self._check_new)
         self.manifests.sweep([], at_start=True)  # of a beginning that was interrupted
         state = begin(
             self.store,
@@ -183,16 +190,33 @@ class Pipeline:
         self._commit(state, manifest)
         return rejected
 
-    def _check_sinks(self) -> None:
+    def _check_new(self, manifest: Manifest | None) -> None:
         """Refuse places that cannot be written to, or that hold what another stream wrote."""
-        for sink in (self.sink, self.rejected_sink):
-            if sink is not None:
-                sink.check()
-                sink.check_new()
+        if manifest is not None:
+            raise IncompatibleStore(
+                f"{self.store.root} holds a stream already, at batch {manifest.batch}; start again to go on with it"
+            )
+        for sink in self._sinks:
+            sink.check()
+            sink.check_new()
+
+    @property
+    def _sinks(self) -> list[Sink]:
+        return [self.sink] if self.rejected_sink is None else [self.sink, self.rejected_sink]
+
+    def _take_over(self, check: Callable[[Manifest | None], object]) -> Manifest | None:
+        """Become the one driver of this stream, unless `check` refuses; return the last manifest."""
+        manifest = self.manifests.take_over(this_driver(), check)
+        self.store = self.manifests.store
+        for sink in self._sinks:
+            sink.enter_epoch(self.store.epoch)
+        if self._all_claims is not None:
+            self._claims = forget_claims(self._all_claims, self.store.epoch)
+        return manifest
 
     def begin_from(self, prepared: str) -> None:
         """Begin a new stream with what `nearcast prepare` built."""
-        self._check_sinks()
+        self._take_over(self._check_new)
         self.manifests.sweep([], at_start=True)
         state = begin_from(Store(prepared), self.store, self.settings)
         plan = state.manifest.plan
@@ -202,27 +226,31 @@ class Pipeline:
 
     def resume(self) -> bool:
         """Go on where the stream ended; False if it has not begun."""
-        manifest = self.manifests.last()
-        if manifest is None:
+        if self.manifests.last() is None:
             return False
-        self.manifests.check(manifest, self.fingerprint(), self.query_id)
+        manifest = self._take_over(self._check_old)
+        assert manifest is not None
         self.settings = replace(
             self.settings,
             plan=manifest.plan.name,
             partitions=manifest.plan.partitions,
             window_parts=len(entries_of(manifest, self.settings.window_parts)),
         )
-        self.manifests.verify(manifest)
         self.manifests.sweep([manifest], at_start=True)
-        self.sink.check()
-        self.sink.sweep(manifest.outputs)
-        if self.rejected_sink is not None:
-            self.rejected_sink.sweep(manifest.outputs)
+        for sink in self._sinks:
+            sink.sweep(manifest.outputs)
         self._publish(manifest)
         settle(self.store, manifest)
         self._in_the_making = None
         self._state = DriverState.opened(self.store, self.settings, manifest)
         return True
+
+    def _check_old(self, manifest: Manifest | None) -> None:
+        """Refuse to go on with other settings, from damaged files, or where nothing can be written."""
+        assert manifest is not None
+        self.manifests.check(manifest, self.fingerprint(), self.query_id)
+        self.manifests.verify(manifest)
+        self.sink.check()
 
     def use_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Weigh words by this vocabulary from the next batch on; it delivers the difference."""
@@ -242,12 +270,14 @@ class Pipeline:
     ) -> Report | None:
         """Run a batch and commit it; one that was committed before is only published again, and None is returned.
 
+        `IncompatibleStore` if that one held other sources. `StoreConflict` names the driver that took the stream over.
         `beat` is the time that the clock alone moves on to at the end. With `is_backlog` sources may hold more that was
         there before: then the beat waits for the first batch without, lest the rest come late. `wall` is the wall clock
         as the batch was given it, in microseconds: messages may lie ahead of that, else of event time, by `max_ahead`.
         """
         state = self.state
         if batch <= state.manifest.batch:
+            check_again(state.manifest, batch, given, self.store.root)
             self._publish(state.manifest)
             return None
         if batch > state.manifest.batch + 1:
@@ -260,7 +290,21 @@ class Pipeline:
         limit = None if self._max_ahead is None else AheadLimit(self._max_ahead, wall)
         due = max((each for each in (state.manifest.beat_due, beat) if each is not None), default=None)
         clock = BatchClock(None, due) if is_backlog else BatchClock(due, None)
-        return self._run(state, batch, given, clock, limit)
+        try:
+            return self._run(state, batch, given, clock, limit)
+        except Exception as error:
+            # Files that another driver swept are missing here: who that is explains more than which.
+            conflict = self.conflict()
+            if conflict is None:
+                raise
+            raise conflict from error
+
+    def conflict(self) -> StoreConflict | None:
+        """Return the error that names the driver which took this stream over; None if none has, or nobody can tell."""
+        try:
+            return self.manifests.conflict()
+        except NearcastError:
+            return None
 
     def _run(
         self,
@@ -272,6 +316,7 @@ class Pipeline:
     ) -> Report:
         began = time.perf_counter()
         rejected = Rejected()
+        identities = identities_of(given)
         state = self._rebalanced(state, batch)
         vocabulary = self._new_vocabulary(state, batch)
         reads = self._read(state, batch, given, vocabulary)
@@ -286,7 +331,12 @@ class Pipeline:
         outputs += self._staged_rejected(batch, rejected)
         seconds = time.perf_counter() - began
         report = replace(_report(files, results, batch_changes, count, len(rejected), seconds), asked=asked)
-        manifest = replace(self._manifest(state, files, results, report, outputs, growth), beat_due=clock.due)
+        manifest = replace(
+            self._manifest(state, files, results, report, outputs, growth),
+            sources=sources_after(state.manifest, batch, identities),
+            last_sources=identities,
+            beat_due=clock.due,
+        )
         self._commit(state, manifest)
         if self.on_rejected is not None:
             self.on_rejected(rejected)
@@ -543,8 +593,7 @@ class Pipeline:
         )
 
     def _commit(self, state: DriverState, manifest: Manifest) -> None:
-        manifest = replace(manifest, sizes=self._sizes(state, manifest))
-        self.manifests.commit(manifest)
+        manifest = self.manifests.commit(replace(manifest, sizes=self._sizes(manifest)))
         if state.snapshots is not None:
             self._in_the_making = None
         state.with_manifest(manifest)
@@ -557,19 +606,30 @@ class Pipeline:
             spare = [] if self._in_the_making is None else self._in_the_making.names
             self.manifests.sweep([self.manifests.read(batch) for batch in kept], spare=spare)
 
-    def _sizes(self, state: DriverState, manifest: Manifest) -> dict[str, int]:
-        """Return the sizes of all files that a manifest names, for a restart to compare."""
-        known = state.manifest.sizes
-        names = self.manifests.files_in_use(manifest)
-        new = {} if known.keys() >= names else self.store.sizes()
-        return {name: known.get(name, new.get(name, 0)) for name in sorted(names) if name in known or name in new}
+    def _sizes(self, manifest: Manifest) -> dict[str, int]:
+        """Return the sizes of all files that a manifest names, for a restart to compare; refuse one that is missing."""
+        names = sorted(self.manifests.files_in_use(manifest))
+        found = self.store.sizes()
+        gone = [f"{self.store.root}/{name}" for name in names if name not in found]
+        for sink, outputs in self._outputs(manifest):
+            gone += sink.missing(outputs)
+        if gone:
+            more = "" if len(gone) == 1 else f" (and {len(gone) - 1} more)"
+            raise IncompatibleStore(
+                f"{gone[0]}{more} is missing, and batch {manifest.batch} needs it; the batch was not committed: start"
+                " again, and it is run anew"
+            )
+        return {name: found[name] for name in names}
+
+    def _outputs(self, manifest: Manifest) -> Iterator[tuple[Sink, list[Output]]]:
+        """Yield the sinks with what they staged for a batch."""
+        for sink in self._sinks:
+            is_rejected = sink is self.rejected_sink
+            yield sink, [each for each in manifest.outputs if bool(each.get("is_rejected")) is is_rejected]
 
     def _publish(self, manifest: Manifest) -> None:
-        deliveries = [each for each in manifest.outputs if not each.get("is_rejected")]
-        self.sink.publish(manifest.batch, deliveries)
-        if self.rejected_sink is not None:
-            rows = [each for each in manifest.outputs if each.get("is_rejected")]
-            self.rejected_sink.publish(manifest.batch, rows)
+        for sink, outputs in self._outputs(manifest):
+            sink.publish(manifest.batch, outputs)
 
     def _staged_rejected(self, batch: int, rejected: Rejected) -> list[Output]:
         if self.rejected_sink is None or not len(rejected):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from nearcast.errors import InvalidColumns
 from nearcast.files import DeliveryWriter
-from nearcast.pipeline.store.store import Store
+from nearcast.pipeline.store.store import Store, epoch_of
 
 #: {staged: name, final: name or None, rows}: what a manifest keeps of a staged file.
 Output = dict[str, Any]
@@ -71,11 +71,29 @@ class Sink(ABC):
     def check_new(self) -> None:  # noqa: B027 - as above
         """Refuse a place that a new stream would spoil."""
 
+    def enter_epoch(self, epoch: int) -> None:
+        """Stage from now on for a driver of this epoch."""
+        self.stager = replace(self.stager, store=self.stager.store.in_epoch(epoch))
+
+    def missing(self, outputs: Iterable[Output]) -> list[str]:
+        """Return the names of staged files that are not there."""
+        names = [str(each["staged"]) for each in outputs]
+        found = self.stager.store.sizes(f"{self.stager.folder}/") if names else {}
+        return [f"{self.stager.store.root}/{name}" for name in names if name not in found]
+
     def sweep(self, outputs: Iterable[Output] = ()) -> None:
-        """Remove, at the start, what was staged and will not be published; `outputs` will be."""
-        spared = {each["staged"] for each in outputs}
-        found = self.stager.store.sizes(f"{self.stager.folder}/", with_hidden=True)
-        self.stager.store.delete(name for name in found if name not in spared)
+        """Remove, at the start, what was staged and will not be published; `outputs` will be.
+
+        Files of later epochs stay: they are those of a driver that has taken over since.
+        """
+        store = self.stager.store
+        staged = {each["staged"] for each in outputs}
+        found = store.sizes(f"{self.stager.folder}/", with_hidden=True)
+        store.delete(name for name in found if name not in staged and not self._is_spared(name))
+
+    def _is_spared(self, name: str) -> bool:
+        """Tell whether `sweep` passes over a file that will not be published."""
+        return epoch_of(name) > self.stager.store.epoch
 
 
 def in_order(outputs: Iterable[Output]) -> list[Output]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from nearcast.errors import IncompatibleStore, InvalidInput
@@ -14,7 +14,9 @@ FileFormat = Literal["parquet", "jsonl"]
 
 #: Hidden from Spark and Arrow, which pass over names that begin with an underscore.
 _STAGING = "_staging"
-_PUBLISHED = f"{_STAGING}/published.json"
+#: One for each of the last batches: what was staged for it and is published.
+_NOTES = f"{_STAGING}/published-"
+_PROBE = "probe"
 
 
 class FileSink(Sink):
@@ -32,21 +34,26 @@ class FileSink(Sink):
         self.stager = Stager(self.store, _STAGING, f".{format}", has_finals=True)
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
-        """Give the staged files their final names; those that have them already are left alone."""
+        """Give the staged files their final names; those that have them already are left alone.
+
+        That it begins is noted before: from then on a staged file that is missing has been published, by this driver or
+        another one, though its part may have been taken away since by whoever reads the folder.
+        """
         if not outputs:
             return
-        waiting = {each["staged"]: each["final"] for each in in_order(outputs) if self.store.exists(each["staged"])}
-        noted = self._published()
-        self._refuse_losses(batch, [each for each in outputs if each["staged"] not in noted | waiting.keys()])
-        self.store.move(waiting)
         names = [each["staged"] for each in outputs]
-        if not noted.issuperset(names):
-            self.store.put(_PUBLISHED, lambda path: path.write_text(json.dumps(names)))
+        if not self._noted(batch).issuperset(names):
+            self._refuse_losses(batch, outputs)
+            note = f"{_notes_of(batch)}{self.store.epoch}.json"
+            self.store.put(note, lambda path: path.write_text(json.dumps(names)))
+        waiting = {each["staged"]: each["final"] for each in in_order(outputs) if self.store.exists(each["staged"])}
+        self.store.move(waiting, missing_ok=True)
+        self.store.delete(name for name in self.store.list(_NOTES) if _batch_of_note(name) < batch)
 
-    def _refuse_losses(self, batch: int, gone: Sequence[Output]) -> None:
+    def _refuse_losses(self, batch: int, outputs: Sequence[Output]) -> None:
         """Complain of a staged file that has gone and has not become the final one."""
-        for output in gone:
-            if not self.store.exists(output["final"]):
+        for output in outputs:
+            if not self.store.exists(output["staged"]) and not self.store.exists(output["final"]):
                 raise IncompatibleStore(
                     f"{self.store.root}/{output['final']} is lost: {output['rows']:,} rows of batch {batch} were staged"
                     f" as {output['staged']}, and neither file is there; bring one back, or begin anew with another"
@@ -55,7 +62,7 @@ class FileSink(Sink):
 
     def check(self) -> None:
         """Refuse a folder that cannot be written to."""
-        probe = f"{_STAGING}/probe"
+        probe = f"{_STAGING}/{_PROBE}"
         self.store.put(probe, lambda path: path.touch())
         self.store.delete([probe])
 
@@ -68,13 +75,28 @@ class FileSink(Sink):
                 " checkpoint"
             )
 
-    def sweep(self, outputs: Iterable[Output] = ()) -> None:
-        """Remove what was staged and will not be published; the note of what was published stays."""
-        super().sweep([*outputs, {"staged": _PUBLISHED}])
+    def enter_epoch(self, epoch: int) -> None:
+        """Stage from now on for a driver of this epoch."""
+        super().enter_epoch(epoch)
+        self.store = self.stager.store
 
-    def _published(self) -> set[str]:
-        """Return what the last `publish` published: its files may have been taken away since by whoever reads them."""
-        return set(json.loads(self.store.read_bytes(_PUBLISHED))) if self.store.exists(_PUBLISHED) else set()
+    def _is_spared(self, name: str) -> bool:
+        """Tell whether it is a note of what was published, or the probe of a driver that is about to start."""
+        return name.startswith(_NOTES) or name.endswith(_PROBE) or super()._is_spared(name)
+
+    def _noted(self, batch: int) -> set[str]:
+        """Return what drivers have noted of a batch that they published, or began to."""
+        notes = self.store.list(_notes_of(batch))
+        return {staged for note in notes for staged in json.loads(self.store.read_bytes(note))}
+
+
+def _notes_of(batch: int) -> str:
+    """Return how the names of the notes of a batch begin; the epoch of a driver follows."""
+    return f"{_NOTES}{batch:08d}-e"
+
+
+def _batch_of_note(name: str) -> int:
+    return int(name.removeprefix(_NOTES).rpartition("-e")[0])
 
 
 class RejectedSink(FileSink):

@@ -55,6 +55,7 @@ def _described(checkpoint: str, store: Store, manifest: Manifest, used: set[str]
         "batch": manifest.batch,
         "batches_kept": batches,
         "query_id": manifest.query_id,
+        "driver": None if manifest.driver is None else manifest.driver.to_json(),
         "next_step": manifest.next_step,
         "now": manifest.now,
         "seconds": manifest.seconds,

@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ _CONTENTS_FORMAT = 2
 _SUM = re.compile(r"-crc([0-9a-f]{8})(\.[a-z0-9]+)?$")
 _OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+#: What file systems say that have no links, besides that they are not permitted.
+_WITHOUT_LINKS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class StoreError(NearcastError):
@@ -140,16 +142,18 @@ class LocalPlace:
         if not path.is_dir():
             size = _size_or_none(path)
             return None if size is None else {"": size}
-        return {file.relative_to(path).as_posix(): file.stat().st_size for file in path.rglob("*") if file.is_file()}
+        sizes = {file.relative_to(path).as_posix(): _size_or_none(file) for file in path.rglob("*") if file.is_file()}
+        return {file: size for file, size in sizes.items() if size is not None}
 
     def delete(self, name: str) -> None:
         """Remove a file or folder; it is fine if there is none."""
         path = self.root / name
         if path.is_dir():
-            # Renamed first: a reader finds the whole folder or none.
+            # Renamed first: a reader finds the whole folder or none. Two drivers may sweep the same.
             gone = hidden(path)
-            path.rename(gone)
-            shutil.rmtree(gone)
+            with suppress(FileNotFoundError):
+                path.rename(gone)
+                _remove_folder(gone)
         else:
             path.unlink(missing_ok=True)
 
@@ -201,16 +205,38 @@ def _removed_if_left(path: Path) -> Iterator[Path]:
             path.unlink(missing_ok=True)
 
 
+def _remove_folder(folder: Path) -> None:
+    """Remove a folder that nobody reads any more; what another removes at the same time is fine."""
+    while folder.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+
 def _linked(temporary: Path, path: Path) -> bool:
     """Put a file in a place where there must be none; tell whether there was none."""
     try:
         os.link(temporary, path)
     except FileExistsError:
         return False
-    except OSError:  # a file system without links
-        if path.exists():
-            return False
-        os.replace(temporary, path)
+    except OSError as error:
+        if not isinstance(error, PermissionError) and error.errno not in _WITHOUT_LINKS:
+            raise
+        return _copied(temporary, path)
+    return True
+
+
+def _copied(temporary: Path, path: Path) -> bool:
+    """Do the same for a file system that has no links: exclusive too, but a crash may leave the file cut off."""
+    try:
+        with path.open("xb") as file:
+            file.write(temporary.read_bytes())
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        return False
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
     return True
 
 

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from nearcast.errors import IncompatibleStore
 from nearcast.pipeline.store.manifest_entries import (
     BatchFiles,
+    DriverEpoch,
     LoadBalance,
     PartitionEntry,
     PlanEntry,
     RebalanceNote,
+    SourcesEntry,
     VocabularyEntry,
     WindowEntry,
 )
+from nearcast.pipeline.store.manifest_log import Slot, are_manifests, epoch_in, fence_of, next_slot, slots_in
 from nearcast.pipeline.store.state_format import STATE_FORMAT, check_format, format_in
-from nearcast.pipeline.store.store import Store, batch_of
+from nearcast.pipeline.store.store import Store, StoreConflict, batch_of, epoch_of
 from nearcast.saved_files.contents import read_signed, signed
 
-_FOLDER = "manifests"
-_NAME = re.compile(rf"{_FOLDER}/(-?\d+)\.json")
 #: Fields without names of files of the state.
-_NOT_NAMES = ("fingerprint", "outputs", "sizes")
+_NOT_NAMES = ("fingerprint", "outputs", "sizes", "sources", "last_sources")
+#: The batch before the first.
+_BEFORE = -1
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Manifest:
     #: The settings the stream was begun with: space, window, index, analyzer, ...
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     query_id: str | None = None
+    #: The driver that wrote it; none outside a stream.
+    driver: DriverEpoch | None = None
     #: The number of the step the next batch begins with.
     next_step: int = 0
     #: The clock in microseconds since 1970.
@@ -57,6 +61,10 @@ class Manifest:
     batches: tuple[BatchFiles, ...] = ()
     #: The parts of a divided window; none before its first batch.
     windows: tuple[WindowEntry, ...] = ()
+    #: What the last batches were made of, oldest first.
+    sources: tuple[SourcesEntry, ...] = ()
+    #: The sources of this batch by path, or by name where they are no files, with what tells their content from others.
+    last_sources: Mapping[str, str] = field(default_factory=dict)
     #: The newest segments of messages, for a plan to be learned from.
     recent: tuple[str, ...] = ()
     #: What the sinks staged: {staged, final, rows}.
@@ -75,6 +83,12 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """Return all fields as plain JSON values."""
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+    def with_names(self, names: Mapping[str, str]) -> Manifest:
+        """Return the same state under other names of files, {old: new}; their sizes are no longer noted."""
+        fields_now = {name: _renamed(value, names) for name, value in self.to_json().items() if name not in _NOT_NAMES}
+        kept = {name: getattr(self, name) for name in _NOT_NAMES if name != "sizes"}
+        return Manifest(**{name: _typed(name, value) for name, value in fields_now.items()}, **kept)
 
     def to_bytes(self) -> bytes:
         """Return it as JSON, with the format number and a digest of the content."""
@@ -104,6 +118,8 @@ _ENTRY_OF: dict[str, Any] = {
     "vocabulary": VocabularyEntry,
     "partitions": PartitionEntry,
     "batches": BatchFiles,
+    "driver": DriverEpoch,
+    "sources": SourcesEntry,
     "windows": WindowEntry,
     "balance": LoadBalance,
     "rebalance": RebalanceNote,
@@ -124,37 +140,118 @@ def _typed(name: str, value: Any) -> Any:
     return value if entry is None or value is None else entry.from_json(value)
 
 
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a JSON value with names of files in it replaced by others."""
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, dict):
+        return {key: _renamed(each, names) for key, each in value.items()}
+    return [_renamed(each, names) for each in value] if isinstance(value, list) else value
+
+
 class Manifests:
-    """The manifests of a store, one for each of the last batches."""
+    """The manifests of a store, one for each of the last batches, in a log that one driver at a time may add to."""
 
     def __init__(self, store: Store):
         self.store = store
+        #: What `take_over` began; None for whoever only reads, or writes where no other can be.
+        self.epoch: DriverEpoch | None = None
+        self._fence: Slot | None = None
+
+    # Reading
 
     def batches(self) -> list[int]:
         """Return the batches that have a manifest, ascending."""
-        found = (_NAME.fullmatch(name) for name in self.store.list(f"{_FOLDER}/"))
-        return sorted(int(each[1]) for each in found if each is not None)
+        slots = slots_in(self.store)
+        return [slot.batch for slot in self._manifest_slots(slots)]
 
     def last(self) -> Manifest | None:
         """Return the manifest of the newest batch; None where no batch was finished."""
-        batches = self.batches()
-        return self.read(batches[-1]) if batches else None
+        found = self._manifest_slots(slots_in(self.store))
+        return self._read(found[-1]) if found else None
 
     def read(self, batch: int) -> Manifest:
         """Return the manifest of a batch."""
-        name = _name(batch)
-        manifest = Manifest.from_bytes(self.store.read_bytes(name), f"{self.store.root}/{name}")
-        if manifest.batch != batch:
-            raise _damaged(f"{self.store.root}/{name}", f"it is that of batch {manifest.batch}")
+        turns = [slot for slot in self._manifest_slots(slots_in(self.store)) if slot.batch == batch]
+        return self._read(turns[-1] if turns else Slot(batch))
+
+    def _manifest_slots(self, slots: list[Slot]) -> list[Slot]:
+        """Return the slots that hold manifests; only the content of the last one tells."""
+        return [*are_manifests(slots), *(slot for slot in slots[-1:] if self._fenced_by(slot) is None)]
+
+    def _fenced_by(self, slot: Slot) -> DriverEpoch | None:
+        """Return the epoch whose fence a slot holds; None if it holds a manifest."""
+        return epoch_in(self.store.read_bytes(slot.name), f"{self.store.root}/{slot.name}")
+
+    def _read(self, slot: Slot) -> Manifest:
+        called = f"{self.store.root}/{slot.name}"
+        manifest = Manifest.from_bytes(self.store.read_bytes(slot.name), called)
+        if manifest.batch != slot.batch:
+            raise _damaged(called, f"it is that of batch {manifest.batch}")
         return manifest
 
-    def commit(self, manifest: Manifest) -> None:
+    # Writing
+
+    def take_over(self, driver: DriverEpoch, check: Callable[[Manifest | None], object]) -> Manifest | None:
+        """Begin the next epoch: no driver of an earlier one can commit any more. Return the last manifest.
+
+        The number of `driver` is that of the epoch it gets. `check` may refuse to go on from a manifest: it is called
+        before anything changes, so that a start that cannot succeed leaves a running driver alone.
+        """
+        while True:
+            slots = slots_in(self.store)
+            last = slots[-1] if slots else None
+            fence = None if last is None else self._fenced_by(last)
+            found = self._manifest_slots(slots)
+            manifest = self._read(found[-1]) if found else None
+            check(manifest)
+            newest = fence or (None if manifest is None else manifest.driver)
+            epoch = replace(driver, number=1 + (0 if newest is None else newest.number))
+            mine = next_slot(last, is_fence=fence is not None, first=_BEFORE)
+            if self._fill(mine, fence_of(epoch)):
+                self.epoch, self._fence = epoch, mine
+                self.store = self.store.in_epoch(epoch.number)
+                return manifest
+
+    def commit(self, manifest: Manifest) -> Manifest:
         """Make a batch finished: after this everything the manifest names counts, before it nothing.
 
-        StoreConflict if the batch was finished with another manifest: a batch that is run again must find that out
-        before, with `read`.
+        Return what was written. StoreConflict names the driver that took the stream over, or tells that the batch was
+        finished with another manifest: a batch that is run again must find that out before, with `read`.
         """
-        self.store.commit(_name(manifest.batch), manifest.to_bytes())
+        manifest = replace(manifest, driver=self.epoch)
+        if self.epoch is None or self._fence is None:
+            self.store.commit(Slot(manifest.batch).name, manifest.to_bytes())
+            return manifest
+        is_first = manifest.batch == self._fence.batch
+        slot = Slot(manifest.batch, self._fence.turn + 1 if is_first else 0)
+        if not self._fill(slot, manifest.to_bytes()):
+            raise self.conflict() or StoreConflict(f"{self.store.root}/{slot.name} is there already; stop and look why")
+        return manifest
+
+    def _fill(self, slot: Slot, data: bytes) -> bool:
+        """Fill a slot of the log; tell whether that was done, and nobody has gone on behind it.
+
+        A slot is empty again when its batch is no longer kept. Whoever fills it then finds that the log goes on.
+        """
+        try:
+            self.store.commit(slot.name, data)
+        except StoreConflict:
+            return False
+        return slots_in(self.store)[-1] == slot
+
+    def conflict(self) -> StoreConflict | None:
+        """Return the error of a driver whose stream another one has taken over; None if none has."""
+        slots = slots_in(self.store)
+        if self.epoch is None or not slots:
+            return None
+        winner = self._fenced_by(slots[-1]) or self._read(slots[-1]).driver
+        if winner is None or winner.number <= self.epoch.number:
+            return None
+        return StoreConflict(
+            f"{self.store.root} was taken over by {winner}; this driver, {self.epoch}, ends and commits nothing more:"
+            " let only one of them run"
+        )
 
     def check(self, manifest: Manifest, fingerprint: Mapping[str, Any], query_id: str | None = None) -> None:
         """Refuse to go on with other settings, naming the first that differs, or with the state of another query."""
@@ -192,7 +289,8 @@ class Manifests:
         """Delete what no kept manifest names and return the names.
 
         Only files named by `Store.unique` are looked at, and of these only those of batches up to the newest kept one:
-        the next may be in the making. `at_start`, when nobody is writing, later ones and half-written files go too.
+        the next may be in the making. `at_start`, when this driver is not yet writing, later ones and half-written
+        files go too. Files of later epochs stay: they are those of a driver that has taken over since.
         `spare` names files of finished batches that are still being made, such as snapshots in the background.
         """
         kept = list(keep)
@@ -201,7 +299,9 @@ class Manifests:
         unused = []
         for name in self.store.sizes(with_hidden=at_start):
             batch = batch_of(name)
-            if batch is None:
+            if self._is_of_newer_epoch(name):
+                is_unused = False
+            elif batch is None:
                 is_unused = "/." in f"/{name}"
             else:
                 is_old = at_start or (newest is not None and batch <= newest)
@@ -211,13 +311,16 @@ class Manifests:
         self.store.delete(unused)
         return unused
 
+    def _is_of_newer_epoch(self, name: str) -> bool:
+        """Tell whether a file belongs to a driver that came after this one, which may be slow to sweep."""
+        slot = Slot.of(name)
+        if slot is not None:
+            return self._fence is not None and slot > self._fence
+        return self.epoch is not None and epoch_of(name) > self.epoch.number
+
     def forget_before(self, batch: int) -> None:
         """Delete the manifests of earlier batches; `sweep` then deletes what only they named."""
-        self.store.delete(_name(each) for each in self.batches() if each < batch)
-
-
-def _name(batch: int) -> str:
-    return f"{_FOLDER}/{batch:08d}.json"
+        self.store.delete(slot.name for slot in slots_in(self.store) if slot.batch < batch)
 
 
 def _damaged(called: str, why: str) -> IncompatibleStore:

@@ -22,6 +22,29 @@ class _ManifestEntry:
 
 
 @dataclass(frozen=True)
+class DriverEpoch(_ManifestEntry):
+    """A driver's hold on a checkpoint: epochs are numbered through, and the last one alone may commit."""
+
+    number: int
+    host: str
+    pid: int
+    #: When it took over: UTC, as ISO 8601 has it.
+    started: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, started {self.started}"
+
+
+@dataclass(frozen=True)
+class SourcesEntry(_ManifestEntry):
+    """What a batch was made of: the number of its sources, and a digest of their names and identities."""
+
+    batch: int
+    n: int
+    digest: str
+
+
+@dataclass(frozen=True)
 class BatchFiles(_ManifestEntry):
     """The files of a batch, and where it ends: the next step and event time after it.
 

@@ -10,8 +10,9 @@ import json
 from nearcast.errors import IncompatibleStore
 
 #: Raised whenever stored files change their form, or a class that is pickled its name, module or fields.
-#: 1 had no checksums. In 2 pickles carried no number, and they name modules that have moved since.
-STATE_FORMAT = 3
+#: 1 had no checksums. In 2 pickles carried no number, and they name modules that have moved since. In 3 names carried
+#: no epoch, and manifests said nothing of the sources of a batch.
+STATE_FORMAT = 4
 _OTHER_CHECKPOINT = "go on with the version of nearcast that wrote it, or begin anew with another checkpoint"
 
 

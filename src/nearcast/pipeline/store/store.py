@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -23,9 +24,11 @@ from nearcast.pipeline.store.local_place import (
 from nearcast.pipeline.store.remote_place import Place, is_uri, open_place
 from nearcast.saved_files.contents import check_contents, damaged, sum_of, sum_of_bytes
 
-__all__ = ["Store", "StoreConflict", "StoreError", "batch_of"]
+__all__ = ["Store", "StoreConflict", "StoreError", "batch_of", "epoch_of", "with_epoch"]
 
 _UNIQUE = re.compile(r"[a-z][a-z_]*/(-?\d+)-[^/]*[0-9a-f]{8}[^/]*")
+#: In a name of `Store.unique`, of a draft of it, or in the folder of a driver's claims.
+_EPOCH = re.compile(r"[-/]e(\d+)[-/.]")
 
 
 class Store:
@@ -33,7 +36,7 @@ class Store:
 
     Names are relative POSIX paths. A store holds nothing but where it is, so it can be sent to workers; what must be
     mapped from a remote place is downloaded once into a folder of the host (`cache`, else one in the folder for
-    temporary files).
+    temporary files). `epoch` is that of the driver it was opened for, and is part of the names that `unique` gives.
 
     >>> import tempfile
     >>> store = Store(tempfile.mkdtemp())
@@ -42,14 +45,15 @@ class Store:
     (['manifests/00000001.json'], b'{}')
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, cache: str | None = None):
+    def __init__(self, root: str | os.PathLike[str], *, cache: str | None = None, epoch: int = 0):
         given = os.fspath(root)
         # Workers may run in another folder.
         self.root = given if is_uri(given) else os.path.abspath(given)  # noqa: PTH100 - links stay as given
         self._given_cache = cache
+        self.epoch = epoch
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_opened, (self.root, self._given_cache))
+        return (_opened, (self.root, self._given_cache, self.epoch))
 
     def __repr__(self) -> str:
         return f"Store({self.root!r})"
@@ -66,7 +70,11 @@ class Store:
 
     def within(self, folder: str) -> Store:
         """Return the store of a folder of this one."""
-        return Store(f"{self.root.rstrip('/')}/{_checked(folder)}", cache=self._given_cache)
+        return Store(f"{self.root.rstrip('/')}/{_checked(folder)}", cache=self._given_cache, epoch=self.epoch)
+
+    def in_epoch(self, epoch: int) -> Store:
+        """Return the same store for a driver of this epoch and its workers."""
+        return Store(self.root, cache=self._given_cache, epoch=epoch)
 
     def url(self, name: str = "") -> str:
         """Return what Spark and people call the file or folder."""
@@ -99,10 +107,13 @@ class Store:
             f"{self._called(name)} is there already, with another content; two runs share this checkpoint: stop one"
         )
 
-    def move(self, names: Mapping[str, str]) -> None:
-        """Give files other names, {old: new}, each in one step where the place can; what had these before is gone."""
+    def move(self, names: Mapping[str, str], *, missing_ok: bool = False) -> None:
+        """Give files other names, {old: new}, each in one step where the place can; what had these before is gone.
+
+        With `missing_ok` a file that is not there is passed over: another driver has moved it.
+        """
         for old, new in names.items():
-            with explained(self._called(old), "moved"):
+            with explained(self._called(old), "moved"), suppress(*([FileNotFoundError] if missing_ok else [])):
                 self._place.rename(_checked(old), _checked(new))
         with explained(self.root, "written"):
             self._place.settle(names.values())
@@ -184,9 +195,9 @@ class Store:
         return None
 
     def unique(self, kind: str, batch: int, partition: int | None = None, suffix: str = "") -> str:
-        """Return a name that no other attempt gets, such as deltas/00000012-0003-1f2e3d4c.npz."""
+        """Return a name that no other attempt gets, such as deltas/00000012-0003-e1-1f2e3d4c.npz."""
         of = "" if partition is None else f"-{partition:04d}"
-        return f"{kind}/{batch:08d}{of}-{secrets.token_hex(4)}{suffix}"
+        return f"{kind}/{batch:08d}{of}-e{self.epoch}-{secrets.token_hex(4)}{suffix}"
 
     def _called(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}".rstrip("/")
@@ -214,8 +225,19 @@ def batch_of(name: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _opened(root: str, cache: str | None) -> Store:
-    return Store(root, cache=cache)
+def epoch_of(name: str) -> int:
+    """Return the epoch in a name that `Store.unique` gave, or in a name below it; 0 for any other name."""
+    found = _EPOCH.search(name)
+    return 0 if found is None else int(found[1])
+
+
+def with_epoch(name: str, epoch: int) -> str:
+    """Return a name that `Store.unique` gave in another epoch as it would be in this one."""
+    return _EPOCH.sub(f"-e{epoch}-", name, count=1)
+
+
+def _opened(root: str, cache: str | None, epoch: int) -> Store:
+    return Store(root, cache=cache, epoch=epoch)
 
 
 def _checked(name: str) -> str:

@@ -1,0 +1,129 @@
+"""A batch that comes again: the same sources are skipped, others are refused by name, and nothing vanishes."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from faults.small_stream import SmallStream
+from nearcast.errors import IncompatibleStore
+from nearcast.pipeline.driver import source_identity
+from nearcast.pipeline.driver.pipeline import BatchSource
+from nearcast.pipeline.driver.source_identity import KEPT_SOURCES, check_again, identities_of, sources_after
+from support.manifests import small_manifest
+
+TWO_MOMENTS = "the states of Spark and of nearcast are of two moments; bring back both halves of the checkpoint from"
+
+
+@pytest.fixture
+def stream(tmp_path):
+    return SmallStream(tmp_path, batches=3, messages=4, changes=1)
+
+
+def refused(driver, batch, given):
+    """Run a batch that must be refused, and return the line; the driver can go on after it."""
+    state, there = driver.state.manifest, sorted(Path(driver.store.root).rglob("*"))
+    with pytest.raises(IncompatibleStore, match=TWO_MOMENTS) as error:
+        driver.run(batch, given)
+    assert "\n" not in str(error.value)
+    assert driver.state.manifest == state
+    assert sorted(Path(driver.store.root).rglob("*")) == there
+    return str(error.value)
+
+
+def test_the_same_sources_are_skipped_for_every_batch_that_is_remembered(stream):
+    driver = stream.started()
+    stream.run(driver)
+    before = stream.delivered()
+    for again in (driver, stream.started()):
+        assert [again.run(batch, stream.given[batch]) for batch in range(3)] == [None] * 3
+    assert stream.delivered() == before
+
+
+def test_other_files_under_an_old_number_are_refused_by_name(stream):
+    """As after Spark's half of a checkpoint was restored from an older copy: these files would vanish."""
+    driver = stream.started()
+    stream.run(driver, 1)
+    new = stream.given[2]
+    line = refused(driver, 1, new)
+    assert f"batch 1 was committed to {driver.store.root} with {len(stream.given[1])} sources" in line
+    assert f"and comes again with {min(each.path for each in new)}, which was not among them" in line
+    assert "comes again with" in refused(driver, 0, new)
+    assert "comes again without" in refused(driver, 1, stream.given[1][:1])
+    stream.run(driver)
+
+
+def test_a_file_that_was_written_again_is_another_one(stream):
+    driver = stream.started()
+    stream.run(driver, 0)
+    path = Path(stream.given[0][0].path)
+    os.utime(path, (1, 1))
+    assert f"{path} was another one then" in refused(driver, 0, stream.given[0])
+
+
+def test_a_file_that_was_taken_away_since_is_not_missed(stream):
+    """Spark leaves it out when it runs the batch again; all that is given has been delivered."""
+    driver = stream.started()
+    stream.run(driver, 0)
+    gone, *rest = stream.given[0]
+    Path(gone.path).unlink()
+    assert driver.run(0, rest) is None
+    stream.run(driver)
+
+
+def test_sizes_and_times_that_a_source_tells_are_used():
+    """A file of another place is known by what Spark says of it."""
+    one = BatchSource("messages", "a", "s3a://bucket/a", n_bytes=10, modified=5)
+    assert identities_of([one]) == {"messages s3a://bucket/a": "10 5"}
+    assert identities_of([one]) != identities_of([replace(one, n_bytes=11)])
+    assert identities_of([one]) != identities_of([replace(one, modified=6)])
+
+
+def rows(*lines, span=None):
+    positions = pa.array(range(len(lines)), pa.int64())
+    table = pa.table({"position": positions, "line": pa.array(lines, pa.string())})
+    return BatchSource("messages", "topic/00000", rows=table, span=span)
+
+
+def test_rows_are_known_by_their_offsets_and_their_content_in_any_order():
+    same = identities_of([rows("a", "b", span="3-4")])
+    assert identities_of([rows("b", "a", span="3-4")]) == same
+    for other in (rows("a", "b", span="5-6"), rows("a", "c", span="3-4"), rows("a", span="3-4"), rows("a", "a", "b")):
+        assert identities_of([other]) != same
+    plain = BatchSource("messages", "messages", rows=pa.table({"id": [1, 2]}))
+    assert identities_of([plain]) != identities_of([replace(plain, rows=pa.table({"id": [1, 3]}))])
+
+
+def test_rows_of_a_topic_under_an_old_number_are_refused(stream):
+    driver = stream.started()
+    text = '{"id": 1, "text": "w1", "x": 1.0, "y": 1.0}'
+    driver.run(0, [rows(text, span="0-0")])
+    assert driver.run(0, [rows(text, span="0-0")]) is None
+    assert "topic/00000 was another one then" in refused(driver, 0, [rows(text, span="1-1")])
+
+
+def test_a_batch_older_than_what_is_remembered_is_refused():
+    manifest = small_manifest(0)
+    for batch in range(KEPT_SOURCES + 2):
+        now = {f"messages {batch}": "1 1"}
+        manifest = replace(manifest, batch=batch, sources=sources_after(manifest, batch, now), last_sources=now)
+    assert len(manifest.sources) == KEPT_SOURCES
+    given = BatchSource("messages", "1", n_bytes=1, modified=1)
+    with pytest.raises(
+        IncompatibleStore, match=f"batch 1 comes again, and K has long gone on to batch 33: {TWO_MOMENTS}"
+    ):
+        check_again(manifest, 1, [given], "K")
+    check_again(manifest, 2, [replace(given, source="2")], "K")
+
+
+def test_names_of_sources_are_no_files_of_the_store(stream, monkeypatch):
+    """A file that is named as the store names its own is neither missed nor kept."""
+    odd = "deltas/00000000-0000-e1-1f2e3d4c.npz"
+    monkeypatch.setattr(source_identity, "identities_of", lambda _: {odd: odd})
+    monkeypatch.setattr("nearcast.pipeline.driver.pipeline.identities_of", lambda _: {odd: odd})
+    driver = stream.started()
+    stream.run(driver, 0)
+    assert odd not in driver.manifests.files_in_use(driver.state.manifest)
+    assert driver.run(0, []) is None
