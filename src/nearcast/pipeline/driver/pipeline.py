@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from nearcast import engine
 from nearcast.columns import NO_TIME
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import FileMissing, FileUnavailable, IncompatibleStore
 from nearcast.pipeline.batch.changes import BatchChanges, SourceChanges
 from nearcast.pipeline.batch.order import AheadLimit, BatchOrder, MessageSequence, SourceTimes, is_late, put_in_order
 from nearcast.pipeline.batch.router import NamedKeys
@@ -37,7 +38,7 @@ from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.manifest_entries import BatchFiles, VocabularyEntry
-from nearcast.pipeline.store.store import Store
+from nearcast.pipeline.store.store import Store, StoreError
 from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
 from nearcast.pipeline.worker.tasks import DetectTask, StepResult, StepTask, detect_batch, held, write_snapshot
 from nearcast.plans import Keys
@@ -118,6 +119,8 @@ class Pipeline:
         self.by_time = True
         #: Whether what is staged can be merged into one order over all partitions.
         self.with_keys = False
+        #: Whether a batch goes on without a file that is gone, which it rejects; else it fails.
+        self.skip_missing_files = False
         #: Told the rows that each batch rejects.
         self.on_rejected: Callable[[Rejected], object] | None = None
         self._rebalance_above = rebalance_above
@@ -169,6 +172,7 @@ class Pipeline:
 
     def _check_sinks(self) -> None:
         """Refuse places that cannot be written to, or that hold what another stream wrote."""
+        self.store.check_commits()
         for sink in (self.sink, self.rejected_sink):
             if sink is not None:
                 sink.check()
@@ -189,6 +193,7 @@ class Pipeline:
         manifest = self.manifests.last()
         if manifest is None:
             return False
+        self.store.check_commits()
         self.manifests.check(manifest, self.fingerprint(), self.query_id)
         self.settings = replace(
             self.settings,
@@ -312,8 +317,22 @@ class Pipeline:
             for part, each in enumerate(given)
         ]
         is_small = sum(each.n_bytes for each in given) < SMALL_BYTES and all(each.rows is None for each in given)
-        runner = LocalRunner() if is_small else self.runner
-        return runner.map(read_source, tasks)
+        if is_small:
+            with suppress(FileUnavailable, StoreError, OSError):
+                return LocalRunner().map(read_source, tasks)
+        return self._read_at_last(tasks)
+
+    def _read_at_last(self, tasks: list[ReadTask]) -> list[ReadResult]:
+        """Read as often as the runner tries; only then go on without files that are gone, if that was asked for."""
+        try:
+            return self.runner.map(read_source, tasks)
+        except FileMissing as error:
+            if not self.skip_missing_files:
+                raise FileMissing(
+                    f"{error}; nothing of this batch was committed: bring the file back, or go on without it"
+                    " (skip_missing_files)"
+                ) from error
+        return self.runner.map(read_source, [replace(task, skip_missing=True) for task in tasks])
 
     def _put_in_order(
         self,
