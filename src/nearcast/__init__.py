@@ -10,6 +10,8 @@
 
 from nearcast.deliveries import Deliveries
 from nearcast.errors import (
+    FileMissing,
+    FileUnavailable,
     IncompatibleStore,
     InvalidColumns,
     InvalidInput,
@@ -39,6 +41,8 @@ __all__ = [
     "Deliveries",
     "Delivery",
     "Explanation",
+    "FileMissing",
+    "FileUnavailable",
     "Hub",
     "IncompatibleStore",
     "InvalidColumns",

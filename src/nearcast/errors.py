@@ -9,8 +9,11 @@
     │   └── InvalidColumns             a whole table or file cannot be read: a column is missing or has the wrong type
     ├── UnknownSubscription (KeyError) no subscription with that id
     ├── UnknownIndex (ValueError)      no index with that name, or an option it does not have
+    ├── FileUnavailable                a file cannot be read or written for now: the disk or the network failed
+    │   └── FileMissing                there is no such file, or it cannot be seen yet
     ├── NotSupported                   defined, but this index or version does not match it yet
     └── IncompatibleStore              saved files are damaged or of another format version
+        └── StoreUnavailable           saved files are missing, or cannot be read for now
 
 A message says what was given, what was expected and what to do, on one line
 (only `InvalidQuery` adds the query with a caret below it). It speaks of values and columns. Which option of a command,
@@ -22,6 +25,9 @@ from enum import Enum
 
 class NearcastError(Exception):
     """Root of the tree: catch this to catch everything nearcast raises on purpose."""
+
+    #: Whether the same call may succeed when it is tried again: a disk or network failed, the input is not to blame.
+    may_pass = False
 
 
 class InvalidInput(NearcastError, ValueError):
@@ -97,9 +103,30 @@ class UnknownIndex(NearcastError, ValueError):
     """No index has that name, or it lacks that option."""
 
 
+class FileUnavailable(NearcastError):
+    """A file cannot be read or written for now; what it holds is not to blame."""
+
+    may_pass = True
+
+
+class FileMissing(FileUnavailable):
+    """There is no such file; on a shared disk it may only not be visible yet."""
+
+
 class NotSupported(NearcastError):
     """Defined by the data model, but not matched by this index or this version."""
 
 
 class IncompatibleStore(NearcastError):
     """Saved files are damaged, incomplete, or of another format version."""
+
+
+class StoreUnavailable(IncompatibleStore):
+    """Saved files are missing, or the disk or network failed; on a shared disk they may only not be visible yet."""
+
+    may_pass = True
+
+
+def unreadable_store(message: str, error: BaseException) -> IncompatibleStore:
+    """Return the error to raise where reading saved files failed: the file system numbers its own failures."""
+    return (StoreUnavailable if getattr(error, "errno", None) is not None else IncompatibleStore)(message)

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import fs
 
 from nearcast.errors import IncompatibleStore, InvalidInput, NearcastError, NotSupported
-from nearcast.pipeline.store import remote_place
+from nearcast.pipeline.store import places
 from nearcast.pipeline.store import store as store_module
 from nearcast.pipeline.store.checkpoint_report import inspect_checkpoint
 from nearcast.pipeline.store.manifest import Manifest, Manifests
@@ -278,7 +278,7 @@ def test_places_that_nobody_knows(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(remote_place.importlib, "import_module", missing)
+    monkeypatch.setattr(places.importlib, "import_module", missing)
     with pytest.raises(NotSupported, match="install fsspec, or use a path"):
         Store("gopher://host/store").list()
 

@@ -103,6 +103,9 @@ def stream(
     rebalance_above: Annotated[
         float | None, typer.Option(min=1.0, help="Spread anew when the busiest part has so many times the mean load.")
     ] = None,
+    skip_missing_files: Annotated[
+        bool, typer.Option("--skip-missing-files", help="Go on without files that are gone, and reject them.")
+    ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master; else all cores of this machine.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Work off what is there, then end.")] = False,
     strict: StrictOption = False,
@@ -151,6 +154,7 @@ class StreamArguments:
     index: str
     at_once: int | None
     rebalance_above: float | None
+    skip_missing_files: bool
     master: str | None
     once: bool
     strict: bool
@@ -204,6 +208,7 @@ def _start(given: StreamArguments, subscriptions: pa.Table | Path, show: _BatchD
         once=given.once,
         at_once=given.at_once,
         rebalance_above=given.rebalance_above,
+        skip_missing_files=given.skip_missing_files,
         spark=session(given.master),
         on_batch=show.add,
     )

@@ -1,7 +1,9 @@
 """Tables from and to files, by extension: Parquet, JSON lines, CSV, GeoJSON and sequences of GeoJSON Features.
 
-Reading streams. A file that cannot be read at all raises `InvalidColumns` with one line that says why; a line that
-cannot be read is a rejected row. Which columns there should be is the business of `nearcast.tables`.
+Reading streams. A file whose content cannot be read at all raises `InvalidColumns` with one line that says why; a line
+that cannot be read is a rejected row. Where the file system fails it raises `FileUnavailable`, and `FileMissing` where
+there is no file: then the content is not to blame, and trying again may help. Which columns there should be is the
+business of `nearcast.tables`.
 """
 
 import gzip
@@ -18,6 +20,7 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast.errors import InvalidColumns
+from nearcast.files.file_errors import file_error
 from nearcast.files.geoparquet import with_geometries_marked
 from nearcast.files.writer import DeliveryWriter
 from nearcast.geo.shapes import shorten
@@ -51,8 +54,7 @@ def read_batches(
     """
     path = Path(path)
     extension = _extension(path)
-    if not path.exists():
-        raise InvalidColumns(f"{path}: there is no such file")
+    _check_there(path)
     read = _READERS[extension]
     batches = read(path, source or path.name, batch_rows, rejected)
     return _guarded(path, batches, rename or {})
@@ -102,13 +104,20 @@ def _extension(path: Path) -> str:
     return known[0]
 
 
+def _check_there(path: Path) -> None:
+    try:
+        path.stat()
+    except OSError as error:
+        raise file_error(path, error) from None
+
+
 def _guarded(path: Path, batches: Iterator[pa.Table], names: Mapping[str, str]) -> Iterator[pa.Table]:
     try:
         for batch in batches:
             # A file without any column has nothing to rename, and nothing to complain about.
             yield renamed(batch, names) if names and batch.num_columns > 1 else batch
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidColumns(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise file_error(path, error) from None
 
 
 # --- formats ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.errors import InvalidColumns
+from nearcast.errors import FileUnavailable, InvalidColumns
 from nearcast.tables.names import DELIVERY_SCHEMA
 
 _ROWS_AT_ONCE = 1 << 17
@@ -60,7 +60,7 @@ class DeliveryWriter:
         try:
             yield
         except OSError as error:
-            raise InvalidColumns(f"{self.path} cannot be written: {error.strerror or error}") from None
+            raise FileUnavailable(f"{self.path} cannot be written: {error.strerror or error}") from None
 
     def write(self, table: pa.Table) -> None:
         """Append the rows; every table has the same columns. One without rows tells types only if all are so."""

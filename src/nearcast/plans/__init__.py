@@ -23,7 +23,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import IncompatibleStore, unreadable_store
 from nearcast.geo import Space
 from nearcast.plans.base import ANY_CELL, ANY_WORD, PLAN_FILE, PLAN_FORMAT, Keys, Placement, Plan, PlanHead, PlanSample
 from nearcast.plans.copies import KeywordFirstPlan, KeywordPlan, PrefixPlan, SpaceFirstPlan
@@ -112,4 +112,4 @@ def open_plan(folder: Path) -> Plan:
         kind = _PLANS[parse_spec(name, partitions).name]
         return kind.restored(PlanHead(name, partitions, space, WordTable.open(folder)), arrays)
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise IncompatibleStore(f"{path} is missing or damaged ({error}); learn the plan again") from None
+        raise unreadable_store(f"{path} is missing or damaged ({error}); learn the plan again", error) from None

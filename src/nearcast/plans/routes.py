@@ -10,7 +10,7 @@ import numpy as np
 
 from nearcast._jit import kernel, step
 from nearcast._saved import replace_file
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import unreadable_store
 from nearcast.plans.base import Keys
 from nearcast.plans.grid import Grid, leaf_at, push_touched
 
@@ -133,7 +133,7 @@ class Routes:
                 routes = cls(int(saved["partitions"]), grid)
                 routes.add(Keys(*(saved[name] for name in Keys._fields)))
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-            raise IncompatibleStore(f"{path} is missing or damaged ({error}); save the routes again") from None
+            raise unreadable_store(f"{path} is missing or damaged ({error}); save the routes again", error) from None
         return routes
 
 

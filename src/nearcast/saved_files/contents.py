@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import IncompatibleStore, StoreUnavailable
 
 #: Up to this many bytes the contents of a folder are verified unless told otherwise: about a second of work.
 VERIFY_BYTES = 1 << 30
@@ -99,7 +99,7 @@ def _check_size(path: Path, expected: FileSum, called: str) -> None:
     try:
         size = path.stat().st_size
     except OSError:
-        raise IncompatibleStore(f"{called} is missing; bring it back from a copy, or save again") from None
+        raise StoreUnavailable(f"{called} is missing; bring it back from a copy, or save again") from None
     if size != expected.size:
         raise damaged(called, f"it has {size:,} bytes, not {expected.size:,}")
 
@@ -111,9 +111,7 @@ def check_sum(path: Path, expected: FileSum, called: str) -> None:
     try:
         found = sum_of(path)
     except OSError as error:
-        raise IncompatibleStore(
-            f"{called} cannot be read ({error}); bring it back from a copy, or save again"
-        ) from None
+        raise StoreUnavailable(f"{called} cannot be read ({error}); bring it back from a copy, or save again") from None
     if found != expected:
         raise damaged(called, "its content is not what was written (CRC-32)")
 

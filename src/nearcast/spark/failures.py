@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import importlib
 import re
 
-from nearcast import errors
+import nearcast
 from nearcast.errors import NearcastError
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -33,10 +33,22 @@ def in_one_line(error: BaseException, doing: str) -> BaseException:
         return _with_cause(NearcastError(f"{doing}: {_what_spark_says(text)}"), error)
     kind, says = _last_line(trace)
     cause = WorkerTraceback(trace)
-    if kind.startswith(f"{errors.__name__}."):
-        with contextlib.suppress(AttributeError, TypeError):
-            return _with_cause(getattr(errors, kind.rpartition(".")[2])(says), cause)
+    known = _error_class(kind)
+    if known is not None:
+        return _with_cause(known(says), cause)
     return _with_cause(NearcastError(f"{doing} failed in a worker of Spark: {kind.rpartition('.')[2]}: {says}"), cause)
+
+
+def _error_class(kind: str) -> type[NearcastError] | None:
+    """Return the error of nearcast with this full name, None if there is none."""
+    module, _, name = kind.rpartition(".")
+    if module.partition(".")[0] != nearcast.__name__:
+        return None
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return None
+    return found if isinstance(found, type) and issubclass(found, NearcastError) else None
 
 
 def _with_cause(error: BaseException, cause: BaseException) -> BaseException:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class SparkRunner:
     """Runs tasks as one Spark job, one Spark task for each payload.
 
-    A `NearcastError` of a task is raised here as it was there, without trying again; anything else is tried as often as
-    the session says (`local[2,4]`: four times) and then raised as a `NearcastError` of one line, whose cause is the
-    traceback of the worker.
+    A `NearcastError` of a task that trying again would not mend is raised here as it was there. One that may pass, such
+    as a `StoreError`, and anything else is tried as often as the session says (`local[2,4]`: four times). Then it is
+    raised as a `NearcastError` of one line, of the class it had, whose cause is the traceback of the worker.
     """
 
     def __init__(self, spark: SparkSession):
@@ -92,6 +92,8 @@ class _Job:
         try:
             content, is_error = self.task(pickle.loads(self.payloads[payload])), False
         except NearcastError as error:
+            if error.may_pass:
+                raise
             content, is_error = error, True
         yield _Outcome(payload, pickle.dumps(content, pickle.HIGHEST_PROTOCOL), is_error)
         freeze_once()

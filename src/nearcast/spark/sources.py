@@ -6,6 +6,8 @@ Files are listed by Spark and read by our own readers, so that every format and 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ from nearcast.pipeline.driver.pipeline import BatchSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from nearcast.pipeline.worker.source_reader import Kind
 
@@ -33,11 +36,13 @@ def folder_frame(
 ) -> DataFrame:
     """Return the files of a folder as a stream of paths; names that begin with a dot or underscore are passed over.
 
-    With `lists_always` no batch is made of what an earlier listing found: one that is not full has all there is.
+    A file that has gone since it was listed has no row: `listed_files` tells it. With `lists_always` no batch is made
+    of what an earlier listing found: one that is not full has all there is.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     reader = spark.readStream.format("binaryFile").option("recursiveFileLookup", "true")
+    reader = reader.option("ignoreMissingFiles", "true")
     if files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", files_per_batch)
     if lists_always:
@@ -165,8 +170,27 @@ class BatchArrivals:
     wall: int | None = None
 
 
-def arrivals_of(frame: DataFrame, roots: dict[str, str]) -> BatchArrivals:
-    """Collect the input of a batch; `roots` are the folders by kind, to which names of files are relative."""
+def listed_files(query: StreamingQuery | None) -> list[str]:
+    """Return the paths of all files that Spark listed for the batch under way.
+
+    Spark gives no row for a file that has gone since, and says nothing of it. The plan of the batch, which only the JVM
+    holds, still names it.
+    """
+    if query is None:
+        return []
+    leaves = query._jsq.streamingQuery().lastExecution().analyzed().collectLeaves()
+    found = [leaves.apply(at) for at in range(leaves.size())]
+    relations = [leaf.relation() for leaf in found if leaf.getClass().getSimpleName() == "LogicalRelation"]
+    of_files = [each for each in relations if each.getClass().getSimpleName() == "HadoopFsRelation"]
+    names = [each.location().rootPaths().mkString("\0") for each in of_files]
+    return [local_path(path) for each in names for path in each.split("\0") if path]
+
+
+def arrivals_of(frame: DataFrame, roots: dict[str, str], listed: Sequence[str] = ()) -> BatchArrivals:
+    """Collect the input of a batch; `roots` are the folders by kind, to which names of files are relative.
+
+    Files of `listed` that Spark gave no row for become sources as well: reading them tells that they are gone.
+    """
     names = [*COLUMNS, *([WALL] if WALL in frame.columns else [])]
     table = frame.select(*names).toArrow()
     columns = {name: table.column(name).to_pylist() for name in ("kind", "source", "position", "path", "length")}
@@ -186,6 +210,8 @@ def arrivals_of(frame: DataFrame, roots: dict[str, str]) -> BatchArrivals:
             rows.setdefault((kind, columns["source"][at]), []).append((columns["position"][at], texts[at] or ""))
     for (kind, source), found in rows.items():
         given.append(BatchSource(kind, source, rows=_as_lines(found), n_bytes=sum(len(text) for _, text in found)))
+    rowless = set(listed) - {each.path for each in given if each.path is not None}
+    given += _listed_sources(rowless, roots)
     given.sort(key=lambda each: (each.kind, each.source))
     newest = max((stamp.timestamp() for stamp in stamps), default=None)
     wall = max(table.column(WALL).to_pylist(), default=None) if WALL in names else None
@@ -208,6 +234,17 @@ def _identified(given: list[BatchSource], table: pa.Table) -> list[BatchSource]:
     return result
 
 
+def _listed_sources(paths: Iterable[str], roots: dict[str, str]) -> list[BatchSource]:
+    """Return the sources of files known by their paths alone: the kind is that of the deepest folder one is in."""
+    found = []
+    for path in paths:
+        inside = [(len(root), kind, _named(path, root)) for kind, root in roots.items() if _named(path, root) != path]
+        if inside:  # else it is a file of a DataFrame, whose rows are not ours to read
+            _, kind, name = max(inside)
+            found.append(BatchSource("changes" if kind == "changes" else "messages", name, path))
+    return found
+
+
 def _as_lines(found: list[tuple[int, str]]) -> pa.Table:
     found.sort()
     positions = pa.array([position for position, _ in found], pa.int64())
@@ -215,8 +252,8 @@ def _as_lines(found: list[tuple[int, str]]) -> pa.Table:
 
 
 def local_path(path: str) -> str:
-    """Return the path of a file as Spark names it, `file:/…`, unescaped; any other as it is."""
-    return path.removeprefix("file:").replace("//", "/") if path.startswith("file:") else path
+    """Return the path of a file as Spark names it, `file:/…` or `file:///…`, unescaped; any other as it is."""
+    return re.sub("/+", "/", path.removeprefix("file:")) if path.startswith("file:") else path
 
 
 def _named(path: str, root: str) -> str:

@@ -22,7 +22,7 @@ from nearcast.spark.backlog import BacklogGauge
 from nearcast.spark.batch_gate import STOPPING, BatchGate
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.session import session, use_checkpoint, work_off_in_batches
-from nearcast.spark.sources import arrivals_of, source_frame, with_wall_clock
+from nearcast.spark.sources import arrivals_of, listed_files, source_frame, with_wall_clock
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
 from nearcast.tables import Rejected
 from nearcast.text import Analyzer, Vocabulary
@@ -87,7 +87,7 @@ class Stream:
         pipeline = self.pipeline
         if pipeline.query_id is None and self.query is not None:
             pipeline.query_id = str(self.query.id)
-        found = arrivals_of(frame, self._roots)
+        found = arrivals_of(frame, self._roots, listed_files(self.query))
         complaint = self._snapshots.take()
         if complaint is not None and self._on_batch is None:
             warnings.warn(complaint, RuntimeWarning, stacklevel=2)
@@ -179,6 +179,7 @@ def stream(
     once: bool = False,
     at_once: int | None = None,
     rebalance_above: float | None = None,
+    skip_missing_files: bool = False,
     spark: SparkSession | None = None,
     on_batch: OnBatch | None = None,
 ) -> Stream:
@@ -196,6 +197,9 @@ def stream(
     given it is 5 minutes by the wall clock and "off" by event time. `at_once` is how many files, or records of Kafka,
     make a batch at most. `sample` are messages that a new plan is balanced by. `rebalance_above` spreads subscriptions
     anew when the busiest partition has had so many times the mean load for a while.
+
+    A file that cannot be read for now is tried as often as Spark tries a task; then the stream ends, with nothing of
+    the batch committed. With `skip_missing_files` it goes on without a file that is gone, which becomes a rejected row.
 
     With the `window_mode` "partitioned" the messages of the window are divided over as many parts as there are
     partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
@@ -224,6 +228,7 @@ def stream(
         once=once,
         at_once=at_once,
         rebalance_above=rebalance_above,
+        skip_missing_files=skip_missing_files,
     )
     return _start(options, session() if spark is None else spark, on_batch)
 
@@ -252,7 +257,7 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     store = options.store
     settings = options.settings(spark.sparkContext.defaultParallelism)
     sink = sink_of(options.out, store)
-    return Pipeline(
+    pipeline = Pipeline(
         store,
         settings,
         SparkRunner(spark),
@@ -262,6 +267,8 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
         rebalance_above=options.rebalance_above,
         max_ahead=options.ahead_limit,
     )
+    pipeline.skip_missing_files = options.skip_missing_files
+    return pipeline
 
 
 def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:

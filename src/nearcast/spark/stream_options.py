@@ -66,6 +66,7 @@ class StreamOptions:
     once: bool = False
     at_once: int | None = None
     rebalance_above: float | None = None
+    skip_missing_files: bool = False
 
     def __post_init__(self) -> None:
         if self.clock not in (None, "event", "wall"):

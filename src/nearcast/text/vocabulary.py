@@ -13,7 +13,7 @@ import pyarrow as pa
 from nearcast import _arrow
 from nearcast._jit import kernel
 from nearcast._saved import replace_file, save_array, save_text
-from nearcast.errors import IncompatibleStore, InvalidColumns, InvalidInput, NotSupported
+from nearcast.errors import IncompatibleStore, InvalidColumns, InvalidInput, NotSupported, unreadable_store
 from nearcast.saved_files.arrays import SavedArrays
 from nearcast.saved_files.contents import damaged, is_signed, read_signed, signed
 from nearcast.text.words import WordTable, string_spans, writable
@@ -242,7 +242,7 @@ def _read_about(path: Path) -> dict[str, Any]:
             raise IncompatibleStore(f"{path}: format {about['format']} is not the {_FORMAT} this version reads")
         return {name: about[name] for name in ("documents", "words", "has_weight")}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise IncompatibleStore(f"{path}: not a saved vocabulary ({error})") from error
+        raise unreadable_store(f"{path}: not a saved vocabulary ({error})", error) from error
 
 
 class _VocabularyFile:

@@ -14,7 +14,7 @@ from nearcast._ids import id_of, key_of
 from nearcast._jit import kernel
 from nearcast._saved import save_array, save_text
 from nearcast.columns import MAX_K
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import unreadable_store
 from nearcast.saved_files.arrays import SavedArrays
 from nearcast.saved_files.contents import damaged, is_signed, read_signed, signed
 from nearcast.text.words import WordTable
@@ -165,7 +165,7 @@ def open_window(keeper: Keeper, folder: Path, weights: TermWeights) -> None:
         keys = pq.read_table(folder / "ids.parquet").column("id").to_pylist()
         ids = [None if key is None else id_of(key) for key in keys]
     except (OSError, ValueError) as error:
-        raise IncompatibleStore(f"{folder}: the saved window is damaged ({error}); save it again") from None
+        raise unreadable_store(f"{folder}: the saved window is damaged ({error}); save it again", error) from None
     keeper.n_searches = about.pop("searches")
     time, number, heap = (arrays.mapped(name, np.int64) for name in ("time", "number", "heap"))
     _check_window(arrays, about, len(ids), time, number, heap)

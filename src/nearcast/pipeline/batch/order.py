@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.columns import NO_TIME
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import unreadable_store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,4 +131,4 @@ class MessageSequence:
         try:
             return cls(*np.load(path))
         except (OSError, ValueError, EOFError, TypeError) as error:
-            raise IncompatibleStore(f"{path} is missing or damaged ({error}); restore the checkpoint") from None
+            raise unreadable_store(f"{path} is missing or damaged ({error}); restore the checkpoint", error) from None

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from nearcast import _arrow
 from nearcast.columns import Messages, joined
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import unreadable_store
 from nearcast.tables import Rejected, read_messages
 from nearcast.text.weights import message_totals
 from nearcast.text.words import UNKNOWN, WordTable
@@ -111,7 +111,7 @@ class MessageSegment:
         try:
             batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
         except (OSError, pa.ArrowException) as error:
-            raise IncompatibleStore(f"{path} is missing or damaged ({error}); restore the checkpoint") from None
+            raise unreadable_store(f"{path} is missing or damaged ({error}); restore the checkpoint", error) from None
         column = dict(zip(batch.schema.names, batch.columns, strict=True))
         terms = column["terms"].flatten()
         return cls(

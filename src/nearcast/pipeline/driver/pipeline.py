@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from nearcast import engine
 from nearcast.columns import NO_TIME
-from nearcast.errors import IncompatibleStore, NearcastError
+from nearcast.errors import FileMissing, FileUnavailable, IncompatibleStore, NearcastError
 from nearcast.pipeline.batch.changes import BatchChanges, SourceChanges
 from nearcast.pipeline.batch.order import AheadLimit, BatchOrder, MessageSequence, SourceTimes, put_in_order
 from nearcast.pipeline.batch.router import NamedKeys
@@ -39,7 +40,7 @@ from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.manifest_entries import BatchFiles, VocabularyEntry
-from nearcast.pipeline.store.store import Store, StoreConflict
+from nearcast.pipeline.store.store import Store, StoreConflict, StoreError
 from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
 from nearcast.pipeline.worker.tasks import DetectTask, StepResult, StepTask, detect_batch, held, write_snapshot
 from nearcast.plans import Keys
@@ -141,6 +142,8 @@ class Pipeline:
         self.by_time = True
         #: Whether what is staged can be merged into one order over all partitions.
         self.with_keys = False
+        #: Whether a batch goes on without a file that is gone, which it rejects; else it fails.
+        self.skip_missing_files = False
         #: Told the rows that each batch rejects.
         self.on_rejected: Callable[[Rejected], object] | None = None
         self._rebalance_above = rebalance_above
@@ -196,6 +199,7 @@ class Pipeline:
             raise IncompatibleStore(
                 f"{self.store.root} holds a stream already, at batch {manifest.batch}; start again to go on with it"
             )
+        self.store.check_commits()
         for sink in self._sinks:
             sink.check()
             sink.check_new()
@@ -228,6 +232,7 @@ class Pipeline:
         """Go on where the stream ended; False if it has not begun."""
         if self.manifests.last() is None:
             return False
+        self.store.check_commits()
         manifest = self._take_over(self._check_old)
         assert manifest is not None
         self.settings = replace(
@@ -387,8 +392,22 @@ class Pipeline:
             for part, each in enumerate(given)
         ]
         is_small = sum(each.n_bytes for each in given) < SMALL_BYTES and all(each.rows is None for each in given)
-        runner = LocalRunner() if is_small else self.runner
-        return runner.map(read_source, tasks)
+        if is_small:
+            with suppress(FileUnavailable, StoreError, OSError):
+                return LocalRunner().map(read_source, tasks)
+        return self._read_at_last(tasks)
+
+    def _read_at_last(self, tasks: list[ReadTask]) -> list[ReadResult]:
+        """Read as often as the runner tries; only then go on without files that are gone, if that was asked for."""
+        try:
+            return self.runner.map(read_source, tasks)
+        except FileMissing as error:
+            if not self.skip_missing_files:
+                raise FileMissing(
+                    f"{error}; nothing of this batch was committed: bring the file back, or go on without it"
+                    " (skip_missing_files)"
+                ) from error
+        return self.runner.map(read_source, [replace(task, skip_missing=True) for task in tasks])
 
     def _put_in_order(
         self,

@@ -10,7 +10,7 @@ from nearcast.errors import InvalidInput
 from nearcast.pipeline.sinks.after_commit import CallableSink, ConsoleSink, KafkaSink, MemorySink
 from nearcast.pipeline.sinks.base import Output, Sink, Stager
 from nearcast.pipeline.sinks.files import FileSink, RejectedSink
-from nearcast.pipeline.store.remote_place import is_uri
+from nearcast.pipeline.store.places import is_uri
 from nearcast.pipeline.store.store import Store
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nearcast.errors import InvalidColumns
+from nearcast.errors import FileUnavailable
 from nearcast.files import DeliveryWriter
 from nearcast.pipeline.store.store import Store, epoch_of
 
@@ -107,7 +107,7 @@ def _write(path: Path, first: pa.Table, rest: Iterable[pa.Table]) -> int:
             writer.write(first)
             for table in rest:
                 writer.write(table)
-    except InvalidColumns as error:
+    except FileUnavailable as error:
         # The store explains better what is wrong with a disk, and names the place, not a temporary file.
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None

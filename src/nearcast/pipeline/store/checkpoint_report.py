@@ -9,7 +9,7 @@ from typing import Any
 
 from nearcast.errors import InvalidInput
 from nearcast.pipeline.store.manifest import Manifest, Manifests
-from nearcast.pipeline.store.remote_place import is_uri
+from nearcast.pipeline.store.places import is_uri
 from nearcast.pipeline.store.state_format import STATE_FORMAT
 from nearcast.pipeline.store.store import Store
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from nearcast._saved import sync, sync_folder
-from nearcast.errors import IncompatibleStore, NearcastError
+from nearcast.errors import NearcastError, StoreUnavailable
 from nearcast.saved_files.contents import Contents, contents_from, contents_of, damaged, read_signed, signed, sum_of
 
 Write = Callable[[Path], object]
@@ -34,9 +34,13 @@ _WITHOUT_LINKS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 class StoreError(NearcastError):
     """A file of a store cannot be written or read: no space, no permission, no connection."""
 
+    may_pass = True
+
 
 class StoreConflict(StoreError):
     """Another writer has put something else in the same place."""
+
+    may_pass = False
 
 
 class Entry(NamedTuple):
@@ -93,6 +97,13 @@ class LocalPlace:
             created = _linked(temporary, path)
         sync(path.parent)
         return created
+
+    def check_commits(self) -> None:
+        """Do nothing: a link, or an exclusive open, is for the first."""
+
+    def copy_to(self, name: str, target: Path) -> None:
+        """Copy a file to a path of this host."""
+        shutil.copyfile(self.root / name, target)
 
     def rename(self, old: str, new: str) -> None:
         """Give a file another name; what had it before is gone."""
@@ -172,7 +183,7 @@ def explained(what: str, doing: str) -> Iterator[None]:
     except FileNotFoundError as error:
         if doing == "written":
             raise StoreError(f"{what} cannot be written: {one_line(error)} ({error.filename})") from None
-        raise IncompatibleStore(f"{what} is missing; bring it back, or begin anew with another checkpoint") from None
+        raise StoreUnavailable(f"{what} is missing; bring it back, or begin anew with another checkpoint") from None
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{what} cannot be {doing}: {one_line(error)}{_advice(error)}") from None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nearcast.errors import IncompatibleStore
+from nearcast.pipeline.store.local_place import explained
 from nearcast.pipeline.store.state_format import STATE_FORMAT, check_format
 
 if TYPE_CHECKING:
@@ -32,11 +33,17 @@ def write(path: Path, value: object) -> None:
 
 def read(path: Path) -> object:
     """Return the value in one of our own files; `IncompatibleStore` if it is damaged or of another format."""
+    with explained(str(path), "read"), path.open("rb") as file:
+        return _loaded(file, path)
+
+
+def _loaded(file: BinaryIO, path: Path) -> object:
     try:
-        with path.open("rb") as file:
-            return _load(file, str(path))
-    except (OSError, EOFError, pickle.UnpicklingError, ImportError, AttributeError, ValueError, IndexError) as error:
-        reason = f"{path} is missing or damaged ({error}); restore the checkpoint from a copy"
+        return _load(file, str(path))
+    except OSError:
+        raise  # the disk is to blame, not the content
+    except (EOFError, pickle.UnpicklingError, ImportError, AttributeError, ValueError, IndexError) as error:
+        reason = f"{path} is damaged ({error}); restore the checkpoint from a copy"
         raise IncompatibleStore(reason) from None
 
 

@@ -1,51 +1,29 @@
-"""Where files live when it is no folder of this host: whatever Arrow or fsspec can open, with a cache of our own."""
+"""Where files live when it is no folder of this host: what Arrow or fsspec can open; `object_place` has buckets."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
-import importlib
 import os
 import re
 import secrets
-import shutil
-import tempfile
-import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyarrow import fs
 
 from nearcast.errors import NotSupported
-from nearcast.pipeline.store.local_place import (
-    CONTENTS,
-    Entry,
-    LocalPlace,
-    StoreError,
-    Write,
-    name_with_sum,
-    note_contents,
-    one_line,
-    read_contents,
-)
-
-#: Seconds after which a downloaded file that nobody asked for again may go.
-_CACHE_S = 3600.0
-#: Object stores show a file when it is complete, and have no cheap way to rename one.
-_OBJECT_STORES = ("s3", "gcs", "abfs")
+from nearcast.pipeline.store.host_cache import HostCache
+from nearcast.pipeline.store.local_place import CONTENTS, Entry, Write, name_with_sum, note_contents, read_contents
 
 
 class RemotePlace:
     """A folder of a file system that Arrow opens; what is to be mapped is downloaded once."""
 
-    def __init__(self, root: str, files: fs.FileSystem, path: str, cache: str | None):
+    def __init__(self, root: str, files: Any, path: str, cache: str | None):
         self.root = root
         self._files, self._path = files, path.rstrip("/")
-        self._cache = Path(cache or Path(tempfile.gettempdir()) / f"nearcast-store-{os.getuid()}")
-        self._shows_only_whole_files = files.type_name in _OBJECT_STORES
+        self._cache = HostCache(cache)
 
     def url(self, name: str) -> str:
         """Return what Spark calls a file or folder."""
@@ -53,7 +31,7 @@ class RemotePlace:
 
     def put(self, name: str, write: Write, *, with_sum: bool = False) -> Entry:
         """Write a file here, then upload it, its checksum in its name if asked for; return its name and size."""
-        with self._scratch() as scratch:
+        with self._cache.scratch() as scratch:
             path = scratch / name.rpartition("/")[2]
             write(path)
             if with_sum:
@@ -62,7 +40,7 @@ class RemotePlace:
 
     def put_folder(self, name: str, write: Write) -> int:
         """Write a folder here, then upload its files, the list of its contents last; return their size."""
-        with self._scratch() as scratch:
+        with self._cache.scratch() as scratch:
             write(scratch)
             size = note_contents(scratch)
             files = [path for path in scratch.rglob("*") if path.is_file()]
@@ -71,12 +49,12 @@ class RemotePlace:
             return size
 
     def create(self, name: str, data: bytes) -> bool:
-        """Put a file there unless there is one; tell whether it was put. Two writers at one moment both think so."""
+        """Put a file there unless there is one; tell whether it was put.
+
+        HDFS moves no file onto another, so of two writers at one moment one fails.
+        """
         if self._info(name).type != fs.FileType.NotFound:
             return False
-        if self._shows_only_whole_files:
-            self._write(self._at(name), data)
-            return True
         folder, _, last = self._at(name).rpartition("/")
         temporary = f"{folder}/.{secrets.token_hex(4)}.{last}"
         self._write(temporary, data)
@@ -97,20 +75,36 @@ class RemotePlace:
         info = self._info(name)
         if info.type == fs.FileType.NotFound:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(name))
-        is_folder = info.type == fs.FileType.Directory
-        version = self.read(f"{name}/{CONTENTS}") if is_folder else f"{info.size} {info.mtime_ns}".encode()
-        key = hashlib.sha256(f"{self.url(name)}\n".encode() + version).hexdigest()[:32]
-        path = self._cache / key / name.rpartition("/")[2]
-        if not path.exists():
-            files = list(read_contents(version, f"{self.url(name)}/{CONTENTS}")) if is_folder else None
-            self._download(name, path, files)
-        os.utime(path.parent)
-        return path
+        if info.type != fs.FileType.Directory:
+            version = f"{info.size} {info.mtime_ns}".encode()
+            return self._cache.copy_of(self.url(name), version, lambda target: self.copy_to(name, target))
+        version = self.read(f"{name}/{CONTENTS}")
+        files = [*read_contents(version, f"{self.url(name)}/{CONTENTS}"), CONTENTS]
+        return self._cache.copy_of(self.url(name), version, lambda target: self._copy_files(name, target, files))
 
     def let_go(self, path: Path) -> bool:
         """Forget what `local` downloaded to a path; tell that it can be fetched again."""
-        shutil.rmtree(path.parent, ignore_errors=True)
+        self._cache.let_go(path)
         return True
+
+    def check_commits(self) -> None:
+        """Refuse a place where a name that is taken can be taken again: two drivers could both commit a batch."""
+        name = f".probe-{secrets.token_hex(8)}"
+        try:
+            is_exclusive = self.create(name, b"first") and not self.create(name, b"second")
+        finally:
+            self.delete(name)
+        if not is_exclusive:
+            raise NotSupported(
+                f"{self.root} cannot be a checkpoint: it puts a file where there is one already, though told not to;"
+                " use a store that has conditional writes, or a path that all hosts share"
+            )
+
+    def copy_to(self, name: str, target: Path) -> None:
+        """Download a file to a path of this host."""
+        with self._files.open_input_stream(self._at(name)) as stream, target.open("wb") as out:
+            while piece := stream.read(1 << 22):
+                out.write(piece)
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
@@ -178,69 +172,25 @@ class RemotePlace:
             self._files.create_dir(target.rpartition("/")[0], recursive=True)
             return self._files.open_output_stream(target)
 
-    def _download(self, name: str, path: Path, files: list[str] | None) -> None:
-        """Bring a file, or these files of a folder, to `path`; whoever comes second takes what is there."""
-        self._forget_unused()
-        with self._scratch() as scratch:
-            whole = scratch / path.name
-            for file in [""] if files is None else [*files, CONTENTS]:
-                target = whole / file if file else whole
-                target.parent.mkdir(parents=True, exist_ok=True)
-                source = self._at(f"{name}/{file}" if file else name)
-                with self._files.open_input_stream(source) as stream, target.open("wb") as out:
-                    while piece := stream.read(1 << 22):
-                        out.write(piece)
-            try:
-                scratch.rename(path.parent)
-            except OSError:
-                if not path.exists():
-                    raise
+    def _copy_files(self, folder: str, target: Path, files: list[str]) -> None:
+        for file in files:
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            self.copy_to(f"{folder}/{file}", target / file)
 
-    @contextmanager
-    def _scratch(self) -> Iterator[Path]:
-        self._cache.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".", dir=self._cache))
+
+class FsspecPlace(RemotePlace):
+    """A folder of a file system that fsspec opens; a commit is its exclusive write."""
+
+    def __init__(self, root: str, files: Any, path: str, cache: str | None):
+        super().__init__(root, fs.PyFileSystem(fs.FSSpecHandler(files)), path, cache)
+        self._fsspec = files
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Put a file there unless there is one; tell whether it was put."""
         try:
-            yield scratch
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-
-    def _forget_unused(self) -> None:
-        oldest = time.time() - _CACHE_S
-        for each in self._cache.iterdir() if self._cache.exists() else ():
-            if each.stat().st_mtime < oldest:
-                shutil.rmtree(each, ignore_errors=True)
-
-
-Place = LocalPlace | RemotePlace
-
-
-def is_uri(root: str) -> bool:
-    """Tell a URI from a path."""
-    return re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", root) is not None
-
-
-def open_place(root: str, cache: str | None = None) -> Place:
-    """Return the place a path or URI names."""
-    if not is_uri(root):
-        return LocalPlace(root)
-    try:
-        # Hadoop, and so Spark, calls s3a what Arrow calls s3.
-        files, path = fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", root))
-    except pa.ArrowInvalid:
-        files, path = _through_fsspec(root)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{root} cannot be opened: {one_line(error)}") from None
-    return LocalPlace(path) if isinstance(files, fs.LocalFileSystem) else RemotePlace(root, files, path, cache)
-
-
-def _through_fsspec(root: str) -> tuple[fs.FileSystem, str]:
-    try:
-        fsspec = importlib.import_module("fsspec")
-    except ImportError:
-        raise NotSupported(f"{root}: Arrow does not know this kind of place; install fsspec, or use a path") from None
-    try:
-        files, path = fsspec.url_to_fs(root)
-    except (ValueError, ImportError, OSError) as error:
-        raise NotSupported(f"{root}: fsspec cannot open this place ({one_line(error)})") from None
-    return fs.PyFileSystem(fs.FSSpecHandler(files)), path
+            self._fsspec.pipe_file(self._at(name), data, mode="create")
+        except FileExistsError:
+            return False
+        except (NotImplementedError, TypeError):
+            raise NotSupported(f"{self.root} has no exclusive write, which a commit needs") from None
+        return True

@@ -21,7 +21,7 @@ from nearcast.pipeline.store.local_place import (
     read_contents,
     sum_in_name,
 )
-from nearcast.pipeline.store.remote_place import Place, is_uri, open_place
+from nearcast.pipeline.store.places import Place, is_uri, open_place
 from nearcast.saved_files.contents import check_contents, damaged, sum_of, sum_of_bytes
 
 __all__ = ["Store", "StoreConflict", "StoreError", "batch_of", "epoch_of", "with_epoch"]
@@ -32,7 +32,7 @@ _EPOCH = re.compile(r"[-/]e(\d+)[-/.]")
 
 
 class Store:
-    """A folder of files by name: on a path, or at hdfs://, s3:// and whatever else Arrow or fsspec can open.
+    """A folder of files by name: on a path, in an object store (s3://, gs://, az://), or where Arrow or fsspec can.
 
     Names are relative POSIX paths. A store holds nothing but where it is, so it can be sent to workers; what must be
     mapped from a remote place is downloaded once into a folder of the host (`cache`, else one in the folder for
@@ -106,6 +106,11 @@ class Store:
         raise StoreConflict(
             f"{self._called(name)} is there already, with another content; two runs share this checkpoint: stop one"
         )
+
+    def check_commits(self) -> None:
+        """Refuse, by name, a place where two writers could both `commit`."""
+        with explained(self.root, "written"):
+            self._place.check_commits()
 
     def move(self, names: Mapping[str, str], *, missing_ok: bool = False) -> None:
         """Give files other names, {old: new}, each in one step where the place can; what had these before is gone.

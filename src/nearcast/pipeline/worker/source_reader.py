@@ -13,13 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.errors import InvalidColumns
+from nearcast.errors import FileMissing, InvalidColumns
 from nearcast.files import read_lines, read_table
+from nearcast.files.file_errors import file_error
 from nearcast.pipeline.batch.changes import SourceChanges, read_changes
 from nearcast.pipeline.batch.partition_deliveries import id_type
 from nearcast.pipeline.batch.router import PlanRef, router_of
 from nearcast.pipeline.batch.segments import MessageSegment
 from nearcast.pipeline.settings import PipelineSettings
+from nearcast.pipeline.store.places import is_uri, open_place
 from nearcast.pipeline.store.state_cache import RecentByStore
 from nearcast.pipeline.store.store import Store
 from nearcast.tables import Rejected, RejectedRow, read_messages, rename_known
@@ -55,6 +57,8 @@ class ReadTask:
     rows: pa.Table | None = None
     #: The type of ids that the stream has, once it has some.
     id_type: str | None = None
+    #: Whether a file that is not there is rejected; else the task fails, and may be tried again.
+    skip_missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,14 +75,22 @@ class ReadResult:
     rejected: list[RejectedRow]
 
 
-#: What a source can be too broken for.
+#: Errors of malformed content. `FileUnavailable` and `StoreError` are none: the content is not to blame.
 _UNREADABLE = (InvalidColumns, pa.ArrowException, RecursionError)
 
 
 def read_source(task: ReadTask) -> ReadResult:
-    """Read, check and encode one source; a file or record that cannot be read at all is rejected, and stops nothing."""
+    """Read, check and encode one source; a file or record of malformed content is rejected, and stops nothing.
+
+    Where the file system fails the error is raised: trying again may help. `FileMissing` is, too, unless the task says
+    to go on without such a file, which is rejected then.
+    """
     try:
         return _read_source(task)
+    except FileMissing as error:
+        if not task.skip_missing:
+            raise
+        return _nothing_of(task, error)
     except _UNREADABLE as error:
         if task.rows is None:
             return _nothing_of(task, error)
@@ -204,15 +216,16 @@ def _read_rows(task: ReadTask, rows: pa.Table, rejected: Rejected) -> pa.Table:
 @contextmanager
 def fetched(path: str) -> Iterator[Path]:
     """Give the path of a file on this host: the file itself, or a copy of one that lies elsewhere."""
-    if "://" not in path:
+    if not is_uri(path):
         yield Path(path)
         return
-    from pyarrow import fs
-
-    place, inside = fs.FileSystem.from_uri(path)
-    with tempfile.TemporaryDirectory(prefix="nearcast-") as folder:
-        copy = Path(folder) / Path(inside).name
-        fs.copy_files(inside, str(copy), source_filesystem=place, destination_filesystem=fs.LocalFileSystem())
+    folder, _, name = path.rpartition("/")
+    with tempfile.TemporaryDirectory(prefix="nearcast-") as here:
+        copy = Path(here) / name
+        try:
+            open_place(folder).copy_to(name, copy)
+        except OSError as error:
+            raise file_error(path, error) from None
         yield copy
 
 

@@ -1,0 +1,63 @@
+"""The one way to open a place: a path or URI in, what reads and writes the files there out."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from nearcast.errors import NotSupported
+from nearcast.pipeline.store.local_place import LocalPlace, StoreError, one_line
+from nearcast.pipeline.store.object_place import OBJECT_SCHEMES, ObjectPlace
+from nearcast.pipeline.store.remote_place import FsspecPlace, RemotePlace
+from nearcast.pipeline.store.shared_place import SharedPlace, is_on_network
+
+Place = LocalPlace | RemotePlace
+
+
+def is_uri(root: str) -> bool:
+    """Tell a URI from a path."""
+    return re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", root) is not None
+
+
+def is_local(root: str) -> bool:
+    """Tell whether a path or URI names a folder or file of this host's file systems."""
+    return not is_uri(root) or root.startswith("file:")
+
+
+def spark_url(root: str) -> str:
+    """Return what Spark calls a place: it knows S3 as s3a only."""
+    return re.sub("^s3:", "s3a:", root)
+
+
+def open_place(root: str, cache: str | None = None) -> Place:
+    """Return the place a path or URI names; copies of what is mapped from elsewhere go to the folder `cache`.
+
+    NotSupported names a place that cannot be opened here, and what to install.
+    """
+    if not is_uri(root):
+        return SharedPlace(root, cache) if is_on_network(root) else LocalPlace(root)
+    if urlsplit(root).scheme.lower() in OBJECT_SCHEMES:
+        return ObjectPlace(root, cache)
+    try:
+        files, path = fs.FileSystem.from_uri(root)
+    except pa.ArrowInvalid:
+        return _through_fsspec(root, cache)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"{root} cannot be opened: {one_line(error)}") from None
+    return open_place(path, cache) if isinstance(files, fs.LocalFileSystem) else RemotePlace(root, files, path, cache)
+
+
+def _through_fsspec(root: str, cache: str | None) -> Place:
+    try:
+        fsspec = importlib.import_module("fsspec")
+    except ImportError:
+        raise NotSupported(f"{root}: Arrow does not know this kind of place; install fsspec, or use a path") from None
+    try:
+        files, path = fsspec.url_to_fs(root)
+    except (ValueError, ImportError, OSError) as error:
+        raise NotSupported(f"{root}: fsspec cannot open this place ({one_line(error)})") from None
+    return FsspecPlace(root, files, path, cache)
