@@ -15,8 +15,8 @@ USABLE := import ensurepip; $(USABLE)
 endif
 CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
 
-# Tests that share the Spark session run on one worker.
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+# Tests that share the Spark session run on one worker: tests/support/work_units.py.
+PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
 .PHONY: help .venv demo test test-faults check bench

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from nearcast.cli import _console, main
 from support.spark_session import spark
+from support.work_units import WorkUnits, place_in_line
 
 __all__ = ["spark"]
 
@@ -34,8 +35,15 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Put the tests that share the Spark session first: one worker takes them all, and has the longest way to go."""
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    """Put the tests in the order in which `WorkUnits` shall hand them out."""
+    items.sort(key=lambda item: place_in_line(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Share the tests out among workers by our units, in the order of collection."""
+    config.option.loadscopereorder = False
+    return WorkUnits(config, log)
 
 
 class Result(NamedTuple):

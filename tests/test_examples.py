@@ -9,7 +9,7 @@ from support.waiting import run
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
-#: What each example prints; those on Spark are in the group of tests that run one after the other.
+#: What each example prints.
 PRINTED = {
     "hub_in_ten_lines.py": """\
 anna gets m1
@@ -40,8 +40,6 @@ east Coffee, freshly ground POINT (13.449 52.501)
 [('anna', 'Ramen for two'), ('bert', 'Coffee, freshly ground'), ('bert', 'Ramen again')]
 """,
 }
-ON_SPARK = {"stream_from_files.py"}
-CASES = [pytest.param(name, marks=[pytest.mark.xdist_group("spark")] * (name in ON_SPARK), id=name) for name in PRINTED]
 
 
 def test_every_example_is_run_and_says_how():
@@ -52,7 +50,7 @@ def test_every_example_is_run_and_says_how():
     assert [] == [name for name, head in heads.items() if f"Run it: python examples/{name}" not in head]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PRINTED)
 def test_an_example_prints_what_it_shows(name, tmp_path):
     """It runs in any folder, to its end, without a warning."""
     ran = run([sys.executable, "-W", "error", EXAMPLES / name], cwd=tmp_path)

@@ -1,7 +1,6 @@
 """`nearcast bench spark`: that the stream is compared with the local engine, plans with each other, and memory told."""
 
 import csv
-import json
 
 import pytest
 
@@ -156,21 +155,3 @@ def test_growth_is_told_from_noise():
     assert "grew in driver (" in grown["verdict"]
     assert grown["driver_mb_per_hour"] == pytest.approx(3600)
     assert summary(samples(0)[:2])["is_flat"] is None
-
-
-@pytest.mark.xdist_group("spark")
-def test_a_stream_is_timed_beside_the_local_engine(spark, nearcast, tmp_path, monkeypatch):
-    monkeypatch.setattr("nearcast.bench.spark.data.TINY_MEASURED", 2)
-    monkeypatch.setattr("nearcast.cli.bench_spark._session", lambda _: spark)
-    report = tmp_path / "report.json"
-    sizes = ("--subscriptions", 500, "--messages", 200, "--batch", 100)
-    result = nearcast("bench", "spark", *sizes, "--json", report)
-    assert result.status == 0, result.err
-    results = json.loads(report.read_text())["results"]
-    assert set(results) == {"local", "stream", "match", "steps"}
-    assert len({results[way]["deliveries"] for way in ("local", "stream", "match")}) == 1
-    stream = results["stream"]
-    assert (stream["batches"], stream["messages"], stream["replication"]) == (2, 200, 1)
-    assert stream["cpu_all_s"] >= stream["cpu_workers_s"] > 0
-    assert stream["tiny_batch_ms"] > 0
-    assert all(size > 1 for size in stream["worker_private_mb"])

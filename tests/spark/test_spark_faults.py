@@ -26,9 +26,7 @@ from support.spark_files import PER_BATCH, Inbox, contents, write_table
 from support.streams import World
 from support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.xdist_group("spark")
-
-N_BATCHES, HALF = 8, 4
+N_BATCHES, HALF = 6, 3
 #: How long `make test-faults` kills streams.
 MINUTES = float(os.environ.get("NEARCAST_FAULTS") or 0)
 
@@ -139,39 +137,43 @@ def faulty(made):
 # --- what is killed ---------------------------------------------------------------------------------------------
 
 
-def moment_of(faulty, rng):
-    """Return a test of whether a moment in the life of a stream has come, chosen at random."""
-    batch = rng.randrange(N_BATCHES)
-    folder, pattern = rng.choice(
-        [
-            (faulty.checkpoint / "nearcast" / "deltas", f"{batch:08d}-*"),
-            (faulty.checkpoint / "nearcast" / "manifests", f"{batch:08d}.json"),
-            (faulty.checkpoint / "nearcast" / "segments", f"{batch:08d}-*"),
-            (faulty.checkpoint / "spark" / "offsets", f"{batch}"),
-            (faulty.out / "_staging", f"{batch:08d}-*"),
-            (faulty.out, f"part-{batch:08d}-*"),
-        ]
-    )
-    return lambda: next(folder.glob(pattern), None) is not None
+def moments_of(faulty, batch):
+    """Return the folders and names of files by which one sees how far a stream has come in a batch."""
+    nearcast = faulty.checkpoint / "nearcast"
+    return {
+        "segment": (nearcast / "segments", f"{batch:08d}-*"),
+        "delta": (nearcast / "deltas", f"{batch:08d}-*"),
+        "staged": (faulty.out / "_staging", f"{batch:08d}-*"),
+        "manifest": (nearcast / "manifests", f"{batch:08d}.json"),
+        "published": (faulty.out, f"part-{batch:08d}-*"),
+        "offsets": (faulty.checkpoint / "spark" / "offsets", f"{batch}"),
+    }
 
 
-def killed_once(faulty, rng, log):
-    """Start a stream and kill all of it at a random moment; tell whether it was still running."""
+def killed_at(faulty, log, batch, moment, later_s=0.0):
+    """Start a stream and kill all of it at a moment of a batch; tell whether it was still running."""
     process = faulty.process(log)
-    happened = moment_of(faulty, rng)
+    folder, pattern = moments_of(faulty, batch)[moment]
     try:
-        process.wait_for(happened)
-        time.sleep(rng.choice([0, 0, rng.uniform(0, 0.3)]))
+        process.wait_for(lambda: next(folder.glob(pattern), None) is not None)
+        time.sleep(later_s)
     finally:
         was_running = process.kill()
     return was_running
 
 
-def test_a_driver_killed_three_times(made, tmp_path):
+def killed_once(faulty, rng, log):
+    """Start a stream and kill all of it at a random moment; tell whether it was still running."""
+    batch, moment = rng.randrange(N_BATCHES), rng.choice(list(moments_of(faulty, 0)))
+    return killed_at(faulty, log, batch, moment, rng.choice([0, 0, rng.uniform(0, 0.3)]))
+
+
+def test_a_driver_killed_twice(made, tmp_path):
+    """Once in the middle of a batch; and when it has gone on, between our commit of another batch and Spark's."""
     made.clear()
-    rng, log = random.Random(3), tmp_path / "log"
-    kills = sum(killed_once(made, rng, log) for _ in range(3))
-    assert kills, log.read_text()
+    log = tmp_path / "log"
+    assert killed_at(made, log, 1, "delta"), log.read_text()
+    assert killed_at(made, log, 3, "manifest"), log.read_text()
     assert made.process(log).wait() in (0, 3), log.read_text()
     made.is_clean()
 

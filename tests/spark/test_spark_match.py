@@ -14,8 +14,6 @@ from nearcast.tables import Rejected
 from nearcast.text import Analyzer, Vocabulary
 from support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 WORDS = [f"w{i}" for i in range(40)]
 
 

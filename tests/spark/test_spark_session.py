@@ -12,9 +12,6 @@ from nearcast.spark.claims import Claims
 from nearcast.spark.failures import in_one_line
 from nearcast.spark.runner import SparkRunner
 
-pytestmark = pytest.mark.xdist_group("spark")
-
-
 # Tasks: importable, so that workers find them.
 
 

@@ -1,12 +1,14 @@
-"""One Spark session for all tests of a run.
-
-Tests that use it share a worker of xdist: `pytestmark = pytest.mark.xdist_group("spark")`, and `--dist loadgroup`.
-"""
+"""One Spark session for all tests of a run: they lie in `tests/spark/`, which one worker of xdist takes as a whole."""
 
 import os
 from pathlib import Path
 
 import pytest
+
+#: For short lives: Java's second compiler and its parallel collector take a third of the time and give nothing back.
+_FOR_SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", _FOR_SHORT_LIVES)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", _FOR_SHORT_LIVES)
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +17,7 @@ def spark(tmp_path_factory):
     pytest.importorskip("pyspark")
     from nearcast.spark.session import session
 
+    _be_the_only_one(tmp_path_factory)
     folder = tmp_path_factory.mktemp("spark")
     tests = Path(__file__).parents[1]
     path = os.pathsep.join(filter(None, (str(tests), str(tests / "spark"), os.environ.get("PYTHONPATH"))))
@@ -28,3 +31,13 @@ def spark(tmp_path_factory):
     found = session("local[2,4]", app="nearcast tests", settings=settings)
     yield found
     found.stop()
+
+
+def _be_the_only_one(tmp_path_factory):
+    """Fail when another worker has a session: a second one costs a minute, and nothing else would tell."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    try:
+        (tmp_path_factory.getbasetemp().parent / "has-spark").touch(exist_ok=False)
+    except FileExistsError:
+        pytest.fail("a second worker starts Spark: tests that use the session belong into tests/spark/")
