@@ -64,12 +64,13 @@ def test_a_file_that_was_written_again_is_another_one(stream):
 
 
 def test_a_file_that_was_taken_away_since_is_not_missed(stream):
-    """Spark leaves it out when it runs the batch again; all that is given has been delivered."""
+    """When Spark runs the batch again it lists a file and finds nothing; all that is given has been delivered."""
     driver = stream.started()
     stream.run(driver, 0)
     gone, *rest = stream.given[0]
     Path(gone.path).unlink()
     assert driver.run(0, rest) is None
+    assert driver.run(0, [replace(gone, n_bytes=0), *rest]) is None
     stream.run(driver)
 
 

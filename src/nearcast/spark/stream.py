@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nearcast.errors import IncompatibleStore, NearcastError
+from nearcast.errors import IncompatibleStore
 from nearcast.pipeline.driver.background_snapshots import BackgroundSnapshots
 from nearcast.pipeline.driver.pipeline import Pipeline, Report
 from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of

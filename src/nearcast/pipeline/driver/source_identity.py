@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: Batches whose sources are remembered. Spark runs only the last one again by itself.
 KEPT_SOURCES = 32
 
+#: Of a file that was listed, and was gone when it was to be read.
+_GONE = "0 None"
+
 
 def identities_of(given: Sequence[BatchSource]) -> dict[str, str]:
     """Return what tells the content of each source from another's, under its kind and path, or name if it has none."""
@@ -85,8 +88,9 @@ def _refused(what: str) -> IncompatibleStore:
 
 
 def _lacks_only_what_is_gone(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """Tell whether all differences are files that somebody has taken away since, which Spark then leaves out."""
-    return now.items() <= before.items() and not any(_is_there(key) for key in before.keys() - now.keys())
+    """Tell whether all differences are files that somebody has taken away since: these have no size or time now."""
+    there = {key: identity for key, identity in now.items() if identity != _GONE}
+    return there.items() <= before.items() and not any(_is_there(key) for key in before.keys() - there.keys())
 
 
 def _is_there(key: str) -> bool:
