@@ -320,6 +320,7 @@ def test_every_field_comes_back_in_its_type():
         partitions=(PartitionEntry("snapshots/00000001-1f2e3d4c", 0, ("deltas/00000001-1f2e3d4c",)),),
         windows=(WindowEntry(None, -1), WindowEntry("windows/00000001-1f2e3d4c", 1)),
         batches=(BatchFiles(1, ("a", "b"), "s", None, None, 7, 8, beat=9),),
+        beat_due=9,
         id_types=("int64", None),
         recent=("a", "b"),
         outputs=({"staged": "x", "final": None, "rows": 1},),

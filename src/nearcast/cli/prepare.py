@@ -41,7 +41,7 @@ def prepare(
     from nearcast.pipeline.settings import PipelineSettings
     from nearcast.plans import parse_spec
     from nearcast.spark.runner import SparkRunner
-    from nearcast.spark.session import session
+    from nearcast.spark.session import session, slots_of
     from nearcast.tables import Rejected, rename_known, space_of
     from nearcast.text import Vocabulary
 
@@ -61,7 +61,7 @@ def prepare(
     with StepProgress() as steps:
         steps.begin("starting Spark")
         spark = session(master)
-        parts = partitions or spark.sparkContext.defaultParallelism
+        parts = partitions or slots_of(spark)
         parse_spec(plan, parts)
         settings = PipelineSettings(
             where, window=chosen, max_distance=max_distance, plan=plan, partitions=parts, renames=renames

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from nearcast.errors import NearcastError
+from nearcast.errors import InvalidInput, NearcastError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -184,6 +184,35 @@ def _slots(master: str) -> int:
     if not inside:
         return 1
     return int(inside) if inside.isdigit() else os.cpu_count() or 1
+
+
+def slots_in(master: str, settings: Mapping[str, str]) -> int:
+    """Return how many tasks run at once when all executors have come, by what settings say.
+
+    Spark itself counts those that have come so far, which at the start of an application may be none. InvalidInput
+    where no setting says.
+    """
+    if "spark.default.parallelism" in settings:
+        return int(settings["spark.default.parallelism"])
+    if master.startswith("local"):
+        return _slots(master)
+    cores, each = settings.get("spark.cores.max"), int(settings.get("spark.task.cpus", "1"))
+    if cores is None and settings.get("spark.dynamicAllocation.enabled", "false") == "false":
+        executors, of_one = (settings.get(f"spark.executor.{name}") for name in ("instances", "cores"))
+        cores = None if executors is None or of_one is None else str(int(executors) * int(of_one))
+    if cores is None:
+        raise InvalidInput(
+            f"how many tasks {master} runs at once is not known before its executors have come; give partitions, as"
+            " many as there are cores for Python workers, or set spark.cores.max, or spark.executor.instances and"
+            " spark.executor.cores"
+        )
+    return max(int(cores) // each, 1)
+
+
+def slots_of(spark: SparkSession) -> int:
+    """Return how many tasks a session runs at once, as `slots_in` tells."""
+    conf = spark.sparkContext.getConf()
+    return slots_in(str(spark.sparkContext.master), dict(conf.getAll()))
 
 
 def _driver_memory() -> int:

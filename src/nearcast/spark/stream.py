@@ -17,11 +17,13 @@ from nearcast.errors import IncompatibleStore
 from nearcast.pipeline.driver.background_snapshots import BackgroundSnapshots
 from nearcast.pipeline.driver.pipeline import Pipeline, Report
 from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
+from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.store import Store
 from nearcast.spark.backlog import BacklogGauge
 from nearcast.spark.batch_gate import STOPPING, BatchGate
+from nearcast.spark.keep_warm import KEEP_WARM_S, WarmKeeper
 from nearcast.spark.runner import SparkRunner
-from nearcast.spark.session import session, use_checkpoint, work_off_in_batches
+from nearcast.spark.session import session, slots_of, use_checkpoint, work_off_in_batches
 from nearcast.spark.sources import arrivals_of, listed_files, source_frame, with_wall_clock
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
 from nearcast.tables import Rejected
@@ -74,6 +76,7 @@ class Stream:
         self._gate = BatchGate()
         self._error: BaseException | None = None
         self._snapshots = BackgroundSnapshots(pipeline)
+        self._keeper: WarmKeeper | None = None
 
     def _run(self, frame: DataFrame, batch: int) -> None:
         with self._gate.entered():
@@ -93,12 +96,21 @@ class Stream:
             warnings.warn(complaint, RuntimeWarning, stacklevel=2)
         is_backlog = self._gauge is not None and self._gauge.is_full(batch, found.given)
         report = pipeline.run(batch, found.given, beat=found.beat, wall=found.wall, is_backlog=is_backlog)
+        if self._keeper is not None:
+            self._keeper.note()
         if report is None:
             return
         self._snapshots.begin_if_due(SNAPSHOT_EVERY)
         if self._on_batch is not None:
             lag = None if found.newest is None else max(0.0, time.time() - found.newest)
             self._on_batch(BatchProgress(report, lag, complaint, self._snapshots.failures))
+
+    def _keep_warm(self, spark: SparkSession) -> None:
+        """Keep the workers while no batch comes."""
+        context = spark.sparkContext
+        self._keeper = WarmKeeper(
+            self.pipeline.runner, lambda: context.defaultParallelism, lambda: self.is_active, KEEP_WARM_S
+        )
 
     @property
     def is_active(self) -> bool:
@@ -150,6 +162,8 @@ class Stream:
     def _end(self) -> None:
         """End the query when no batch runs; one that would begin meanwhile is refused."""
         self._gate.wait_until_left()
+        if self._keeper is not None:
+            self._keeper.stop()
         if self.query is not None:
             self.query.stop()
         self._snapshots.join()
@@ -243,6 +257,8 @@ def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None
     else:
         running.rejected = _begin(pipeline, options)
     running.query = _started(spark, running, frame, options)
+    if not options.once:
+        running._keep_warm(spark)
     return running
 
 
@@ -255,7 +271,7 @@ def _gauge(options: StreamOptions) -> BacklogGauge | None:
 
 def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     store = options.store
-    settings = options.settings(spark.sparkContext.defaultParallelism)
+    settings = options.settings(options.partitions or _partitions(options, spark))
     sink = sink_of(options.out, store)
     pipeline = Pipeline(
         store,
@@ -269,6 +285,14 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     )
     pipeline.skip_missing_files = options.skip_missing_files
     return pipeline
+
+
+def _partitions(options: StreamOptions, spark: SparkSession) -> int:
+    """Return how many partitions there are where none are given: those of the checkpoint, prepared ones, or slots."""
+    last = Manifests(options.store).last()
+    if last is not None:
+        return last.plan.partitions
+    return slots_of(spark) if options.prepared is None else int(options.prepared["partitions"])
 
 
 def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:

@@ -1,0 +1,197 @@
+"""How streams on Spark begin, idle and stop: partitions, workers that stay, and a stop that always comes to an end."""
+
+import importlib
+import json
+import threading
+
+import pytest
+
+from nearcast import Hub
+from nearcast.errors import InvalidInput, NearcastError
+from nearcast.spark.batch_gate import BatchGate
+from nearcast.spark.session import slots_in
+from nearcast.spark.stream import stream
+from nearcast.tables import Rejected, subscriptions_table
+from support.waiting import PATIENCE_S, wait_until
+
+stream_module = importlib.import_module("nearcast.spark.stream")
+spark_test = pytest.mark.xdist_group("spark")
+
+
+class Inflow:
+    """A stream over a folder, to which files are added one by one."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder, self.reports = spark, folder, []
+        (folder / "in").mkdir()
+        self.table = subscriptions_table([{"id": 1, "query": "tea"}], Hub("plane").space, rejected=Rejected())
+
+    def arrive(self, number):
+        row = {"id": number, "text": "tea", "x": 0.0, "y": 0.0}
+        draft = self.folder / f"{number}.jsonl"
+        draft.write_text(json.dumps(row))
+        draft.rename(self.folder / "in" / draft.name)
+
+    def start(self, on_batch=None, **options):
+        def note(progress):
+            self.reports.append(progress.report)
+            if on_batch is not None:
+                on_batch(progress)
+
+        return stream(
+            str(self.folder / "in"),
+            self.table,
+            out="memory",
+            checkpoint=self.folder / "K",
+            space="plane",
+            spark=self.spark,
+            on_batch=note,
+            **options,
+        )
+
+
+@spark_test
+def test_a_stream_can_be_stopped_by_its_own_batch(spark, tmp_path):
+    """`on_batch` is called in the batch: it does not wait for the batch to end, and the stream ends behind it."""
+    inflow = Inflow(spark, tmp_path)
+    for number in range(3):
+        inflow.arrive(number)
+    started = threading.Event()
+
+    def stop(_):
+        started.wait(PATIENCE_S)
+        running.stop()
+
+    running = inflow.start(stop, at_once=1, trigger="100 milliseconds", partitions=1)
+    started.set()
+    assert running.wait(PATIENCE_S)
+    assert [1] == [each.messages for each in inflow.reports]
+    again = inflow.start(once=True, partitions=1)
+    assert again.wait(PATIENCE_S)
+    assert [1, 2] == [each.messages for each in inflow.reports]
+
+
+@spark_test
+def test_a_batch_that_begins_while_the_stream_stops_is_refused_and_hangs_nobody(spark, tmp_path):
+    """Spark waits for its thread without a limit, and that thread for our answer."""
+    inflow = Inflow(spark, tmp_path)
+    inflow.arrive(1)
+    running = inflow.start(trigger="100 milliseconds", partitions=1)
+    wait_until(lambda: inflow.reports, is_alive=lambda: running.is_active)
+    at_the_gate, enter, stop = threading.Event(), BatchGate._enter, running.query.stop
+
+    def noted(gate):
+        at_the_gate.set()
+        enter(gate)
+
+    def stop_when_a_batch_begins():
+        inflow.arrive(2)
+        assert at_the_gate.wait(PATIENCE_S)
+        stop()
+
+    running._gate._enter = noted.__get__(running._gate)
+    running.query.stop = stop_when_a_batch_begins
+    running.stop()
+    assert running.wait(PATIENCE_S)
+    assert 1 == len(inflow.reports)
+
+
+def test_a_closed_gate_refuses_who_waits_and_lets_who_is_inside_finish():
+    gate, refused = BatchGate(), []
+    with gate.entered():
+        assert gate.is_entered_here
+        waits = threading.Thread(target=lambda: refused.append(_refused(gate)))
+        waits.start()
+        gate.close()
+        waits.join(PATIENCE_S)
+        assert ["the stream is stopping"] == refused
+    gate.wait_until_left()
+    assert "the stream is stopping" == _refused(gate)
+
+
+def _refused(gate):
+    with pytest.raises(NearcastError) as caught, gate.entered():
+        pass
+    return str(caught.value)
+
+
+def last_activity(spark):
+    """Return when a Python worker was last used: what Spark goes by when it ends idle ones. It has no other window."""
+    env = _field(spark, "org.apache.spark.SparkEnv$", "env", None)
+    factories = _field(spark, "org.apache.spark.SparkEnv", "pythonWorkers", env).values().iterator()
+    found = []
+    while factories.hasNext():
+        found.append(
+            _field(spark, "org.apache.spark.api.python.PythonWorkerFactory", "lastActivityNs", factories.next())
+        )
+    return max(found)
+
+
+def _field(spark, kind, name, value):
+    """Return a private field, without a look at methods: some of SparkEnv name classes that are not there."""
+    fields = spark._jvm.java.lang.Class.forName(kind).getDeclaredFields()
+    (field,) = [each for each in fields if each.getName().split("$")[-1] == name]
+    field.setAccessible(True)
+    return field.get(value)
+
+
+@spark_test
+def test_an_idle_stream_keeps_its_workers(spark, tmp_path, monkeypatch):
+    """What Spark goes by when it ends idle workers moves on while no batch comes."""
+    monkeypatch.setattr(stream_module, "KEEP_WARM_S", 0.2)
+    inflow = Inflow(spark, tmp_path)
+    inflow.arrive(1)
+    running = inflow.start(partitions=1)
+    wait_until(lambda: inflow.reports, is_alive=lambda: running.is_active)
+    for _ in range(3):
+        before = last_activity(spark)
+        wait_until(lambda before=before: last_activity(spark) > before, is_alive=lambda: running.is_active)
+    assert 1 == len(inflow.reports)
+    running.stop()
+    assert not running._keeper._thread.is_alive()
+
+
+CLUSTER = "spark://host:7077"
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "slots"),
+    [
+        ("local[3,4]", {}, 3),
+        ("local-cluster[3,2,512]", {}, 6),
+        ("local[3]", {"spark.default.parallelism": "5"}, 5),
+        (CLUSTER, {"spark.default.parallelism": "12"}, 12),
+        (CLUSTER, {"spark.cores.max": "8"}, 8),
+        (CLUSTER, {"spark.cores.max": "8", "spark.task.cpus": "2"}, 4),
+        ("yarn", {"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
+    ],
+)
+def test_slots_are_those_that_settings_promise(master, settings, slots):
+    """Not those of the executors that have registered so far: a stream keeps its partitions for good."""
+    assert slots == slots_in(master, settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"spark.executor.instances": "3"},
+        {"spark.executor.instances": "3", "spark.executor.cores": "4", "spark.dynamicAllocation.enabled": "true"},
+    ],
+)
+def test_slots_that_no_setting_promises_are_asked_for(settings):
+    with pytest.raises(InvalidInput, match=r"spark://host:7077 runs at once is not known before .* give partitions"):
+        slots_in(CLUSTER, settings)
+
+
+@spark_test
+def test_a_stream_that_goes_on_asks_for_no_slots(spark, tmp_path, monkeypatch):
+    """It has its partitions, whatever runs now."""
+    inflow = Inflow(spark, tmp_path)
+    inflow.arrive(1)
+    assert inflow.start(once=True, partitions=3).wait(PATIENCE_S)
+    monkeypatch.setattr(stream_module, "slots_of", None)
+    inflow.arrive(2)
+    again = inflow.start(once=True)
+    assert again.wait(PATIENCE_S)
+    assert (3, 2) == (again.pipeline.settings.partitions, len(inflow.reports))
