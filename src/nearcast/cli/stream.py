@@ -16,6 +16,7 @@ import typer
 
 from nearcast.cli._console import UsageMistake, complain, leave_if_told, stderr
 from nearcast.cli._inputs import check_max_distance, need_window, renames_from, window_of
+from nearcast.cli._kafka_options import kafka_options_in
 from nearcast.cli._options import (
     JsonOption,
     MapOption,
@@ -103,6 +104,10 @@ def stream(
     rebalance_above: Annotated[
         float | None, typer.Option(min=1.0, help="Spread anew when the busiest part has so many times the mean load.")
     ] = None,
+    kafka_options: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Options for Kafka, a line each: kafka.security.protocol=SASL_SSL."),
+    ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master; else all cores of this machine.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Work off what is there, then end.")] = False,
     strict: StrictOption = False,
@@ -114,12 +119,13 @@ def stream(
     folder, of the checkpoint.
     """
     given = StreamArguments(**locals())
+    kafka = kafka_options_in(kafka_options)
     first = _subscriptions(given)
     _check_folders(messages, changes)
     show = _BatchDisplay(as_json=as_json)
     with show:
         show.say("starting Spark")
-        running = _start(given, first, show)
+        running = _start(given, first, kafka, show)
         show.say("waiting for messages")
         _until_stopped(running)
     is_folder = "://" not in out and out != "console"
@@ -151,6 +157,7 @@ class StreamArguments:
     index: str
     at_once: int | None
     rebalance_above: float | None
+    kafka_options: Path | None
     master: str | None
     once: bool
     strict: bool
@@ -177,7 +184,9 @@ def _subscriptions(given: StreamArguments) -> pa.Table | Path:
     return table
 
 
-def _start(given: StreamArguments, subscriptions: pa.Table | Path, show: _BatchDisplay) -> Stream:
+def _start(
+    given: StreamArguments, subscriptions: pa.Table | Path, kafka: dict[str, str], show: _BatchDisplay
+) -> Stream:
     """Start Spark and the stream."""
     from nearcast.spark.session import session
     from nearcast.spark.stream import stream as start
@@ -204,6 +213,7 @@ def _start(given: StreamArguments, subscriptions: pa.Table | Path, show: _BatchD
         once=given.once,
         at_once=given.at_once,
         rebalance_above=given.rebalance_above,
+        kafka_options=kafka,
         spark=session(given.master),
         on_batch=show.add,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.pipeline.driver.pipeline import Pipeline, Report
+from nearcast.pipeline.kafka_topics import KafkaOptions
 from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
 from nearcast.pipeline.store.store import Store
 from nearcast.spark.runner import SparkRunner
@@ -51,11 +52,14 @@ class BatchProgress:
 class Stream:
     """A running stream; made by `nearcast.spark.stream`."""
 
-    def __init__(self, pipeline: Pipeline, roots: dict[str, str], on_batch: OnBatch | None):
+    def __init__(
+        self, pipeline: Pipeline, roots: dict[str, str], on_batch: OnBatch | None, kafka: KafkaOptions | None = None
+    ):
         self.pipeline = pipeline
         self.rejected = Rejected()
         self.query: StreamingQuery | None = None
         self._roots, self._on_batch = roots, on_batch
+        self._kafka = KafkaOptions() if kafka is None else kafka
         #: Held while a batch runs: a stream stops between two of them.
         self._running = threading.Lock()
         self._error: BaseException | None = None
@@ -111,7 +115,7 @@ class Stream:
             else:
                 ended = self.query.awaitTermination(seconds)  # type: ignore[arg-type]
         except StreamingQueryException as error:
-            raise self._reason(error) from error
+            raise self._reason(error) from self._without_secrets(error)
         if ended and self._error is not None and not self._is_stopping:
             raise self._error
         return bool(ended)
@@ -122,7 +126,12 @@ class Stream:
             return self._error
         from nearcast.spark.failures import in_one_line
 
-        return in_one_line(error, "the stream")
+        return in_one_line(self._without_secrets(error), "the stream")
+
+    def _without_secrets(self, error: Exception) -> Exception:
+        """Return the error, or one with its text and `[hidden]` in place of secrets, where it shows some."""
+        shown = self._kafka.without_secrets(str(error))
+        return error if shown == str(error) else NearcastError(shown)
 
     def stop(self) -> None:
         """Stop after the batch under way; the next start goes on behind it."""
@@ -184,6 +193,7 @@ def stream(
     once: bool = False,
     at_once: int | None = None,
     rebalance_above: float | None = None,
+    kafka_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     on_batch: OnBatch | None = None,
 ) -> Stream:
@@ -200,7 +210,8 @@ def stream(
     further ahead: of the wall clock when their batch began, or of event time where messages alone move it. Unless
     given it is 5 minutes by the wall clock and "off" by event time. `at_once` is how many files, or records of Kafka,
     make a batch at most. `sample` are messages that a new plan is balanced by. `rebalance_above` spreads subscriptions
-    anew when the busiest partition has had so many times the mean load for a while.
+    anew when the busiest partition has had so many times the mean load for a while. `kafka_options` are options of
+    Spark's connector for Kafka under its names, such as "kafka.security.protocol", for all topics of the stream.
 
     With the `window_mode` "partitioned" the messages of the window are divided over as many parts as there are
     partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
@@ -229,13 +240,14 @@ def stream(
         once=once,
         at_once=at_once,
         rebalance_above=rebalance_above,
+        kafka_options=kafka_options or {},
     )
     return _start(options, session() if spark is None else spark, on_batch)
 
 
 def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None) -> Stream:
     pipeline = _pipeline(options, spark)
-    running = Stream(pipeline, options.folders, on_batch)
+    running = Stream(pipeline, options.folders, on_batch, options.kafka)
     frame = _frame(options, spark)
     pipeline.query_id = _query_id(options.checkpoint)
     if pipeline.resume():
@@ -249,7 +261,7 @@ def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None
 def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     store = options.store
     settings = options.settings(spark.sparkContext.defaultParallelism)
-    sink = sink_of(options.out, store)
+    sink = sink_of(options.out, store, options.kafka)
     return Pipeline(
         store,
         settings,
@@ -264,9 +276,10 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
 
 def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:
     """Return messages, changes and, where the wall clock moves time, its beats as one streaming DataFrame."""
-    frame = source_frame(spark, options.messages, "messages", options.most_at_once)
+    at_once, kafka = options.most_at_once, options.kafka
+    frame = source_frame(spark, options.messages, "messages", at_once, kafka)
     if options.changes is not None:
-        frame = frame.unionByName(source_frame(spark, options.changes, "changes", options.most_at_once))
+        frame = frame.unionByName(source_frame(spark, options.changes, "changes", at_once, kafka))
     return with_wall_clock(spark, frame) if options.is_by_wall else frame
 
 
