@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from nearcast.cli import _console, main
+from support.maven import NOT_FETCHED
 from support.spark_session import spark
 
 __all__ = ["spark"]
@@ -36,6 +37,16 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(items):
     """Put the tests that share the Spark session first: one worker takes them all, and has the longest way to go."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in one line each what could not be tested for want of jars: nobody reads the reasons of skipped tests."""
+    skipped = {
+        str(each.longrepr[2]) for each in terminalreporter.getreports("skipped") if isinstance(each.longrepr, tuple)
+    }
+    for reason in sorted(skipped):
+        if NOT_FETCHED in reason:
+            terminalreporter.write_line(reason.removeprefix("Skipped: "), red=True, bold=True)
 
 
 class Result(NamedTuple):
