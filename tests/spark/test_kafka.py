@@ -12,13 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from faults.processes import StreamProcess
+from faults.kafka_kills import KilledStream
 from nearcast import Hub
-from nearcast.pipeline.kafka_topics import CONNECTOR_JARS
-from support.kafka_broker import PASSWORD, Broker, Topics
+from support.kafka_broker import PASSWORD, QUICK_JAVA
 from support.kafka_streams import delivered_in, expected_of
-from support.maven import jars_of
-from support.spark_files import write_table
 from support.streams import Oracle, World
 from support.waiting import run
 
@@ -27,28 +24,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("spark")]
 _PROGRAM = Path(__file__).parents[1] / "faults" / "kafka_starts.py"
 #: What no record may be.
 BAD = [None, b"", b"\xff{", b"[1]", b"hello", b'"text"']
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    pytest.importorskip("pyspark")
-    made = Broker(tmp_path_factory.mktemp("broker"))
-    made.start()
-    yield made
-    made.kill()
-
-
-@pytest.fixture(scope="module")
-def topics(broker):
-    made = Topics(broker.plain)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def connector():
-    """Return the jars of the connector, as `spark.jars` wants them."""
-    return ",".join(sorted(map(str, jars_of("connector", CONNECTOR_JARS, transitive=False).glob("*.jar"))))
 
 
 def test_a_broker_keeps_its_records_when_it_is_killed(broker, topics):
@@ -105,7 +80,8 @@ def ran(broker, topics, connector, tmp_path_factory):
     given = {"jars": connector, "plain": broker.plain, "servers": broker.secured, "subscriptions": subscriptions}
     (folder / "starts").write_bytes(pickle.dumps({**given, "starts": starts}))
     path = os.pathsep.join(filter(None, sys.path))
-    done = run([sys.executable, str(_PROGRAM), str(folder)], env={**os.environ, "PYTHONPATH": path})
+    environment = {**os.environ, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
+    done = run([sys.executable, str(_PROGRAM), str(folder)], env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     oracle = Oracle(Hub("plane", window=9))
     oracle.begin(subscriptions)
@@ -154,58 +130,6 @@ def test_secrets_are_in_no_error_log_or_checkpoint(ran):
 
 
 # --- kills ------------------------------------------------------------------------------------------------------
-
-
-class KilledStream:
-    """`nearcast stream` between topics as processes that are killed, each going on where the last one ended."""
-
-    def __init__(self, broker, topics, connector, folder, seed):
-        self.broker, self.topics, self.folder, self._connector = broker, topics, folder, connector
-        self.checkpoint, self._log = folder / "K", folder / "log"
-        self._names = f"messages-{seed}", f"deliveries-{seed}"
-        for name, partitions in zip(self._names, (1, 3), strict=True):
-            topics.create(name, partitions)
-        self._world = World(seed)
-        self._subscriptions = [self._world.subscription(id_) for id_ in range(1, 21)]
-        write_table(folder / "subscriptions.jsonl", self._subscriptions, [])
-        lines = [f"{name}={value}\n" for name, value in broker.options.items()]
-        (folder / "kafka.properties").write_text("".join(["# of the tests\n", *lines]))
-        self._sent = []
-
-    def start(self, *options):
-        """Start a process; Spark is given the connector as anybody would give it to a command."""
-        messages, deliveries = (f"kafka://{self.broker.secured}/{name}" for name in self._names)
-        given = {"messages": messages, "out": deliveries, "checkpoint": self.checkpoint, "window": 9, "clock": "event"}
-        given |= {"subscriptions": self.folder / "subscriptions.jsonl", "space": "plane", "partitions": 2}
-        given |= {"kafka-options": self.folder / "kafka.properties", "trigger": "100ms"}
-        arguments = [text for name, value in given.items() for text in (f"--{name}", value)]
-        submit = f"--jars {self._connector} pyspark-shell"
-        return StreamProcess(self._log, [*arguments, *options], PYSPARK_SUBMIT_ARGS=submit)
-
-    def send(self, n=20):
-        rows = [self._world.message() for _ in range(n)]
-        self.topics.send(self._names[0], rows)
-        self._sent += rows
-
-    def count(self):
-        """Return how many deliveries were sent."""
-        return self.topics.count(self._names[1])
-
-    def published(self):
-        """Return the note of what was sent last, None before the first."""
-        note = self.checkpoint / "nearcast" / "published.json"
-        return note.read_text() if note.exists() else None
-
-    def finish(self):
-        """Work off what is there; what the topic holds is what a hub delivers, and some of it twice."""
-        process = self.start("--once")
-        assert process.wait() == 0, process.said()[-3000:]
-        oracle = Oracle(Hub("plane", window=9))
-        oracle.begin(self._subscriptions)
-        expected = expected_of(oracle, self.checkpoint, {(self._names[0], 0): self._sent})
-        found, _ = delivered_in(self.topics.records(self._names[1]))
-        assert expected == found
-        assert PASSWORD not in process.said()
 
 
 def test_a_broker_and_a_driver_killed_between_batches_lose_nothing(broker, topics, connector, tmp_path):

@@ -18,6 +18,8 @@ BROKER = ("org.apache.kafka", "kafka_2.13", "4.1.0")
 USER, PASSWORD = "nearcast", "pa55word-of-nobody"
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+#: For a Java that lives for seconds: compile little, and collect garbage in one thread.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: Ports below those that the system gives to connections: one stays free while the broker is down.
 _PORTS = (20_000, 30_000)
 _PASSING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TRANSPORT)
@@ -38,13 +40,8 @@ class Broker:
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self._program = [
-            java(),
-            "-Xmx512m",
-            "-XX:TieredStopAtLevel=1",
-            "-cp",
-            f"{jars_of('broker', [BROKER], transitive=True)}/*",
-        ]
+        jars = jars_of("broker", [BROKER], transitive=True)
+        self._program = [java(), "-Xmx512m", *QUICK_JAVA.split(), "-cp", f"{jars}/*"]
         self._process = None
         self._ports = free_ports(3)
         plain, secured, controller = self._ports
