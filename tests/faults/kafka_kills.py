@@ -49,10 +49,10 @@ class KilledStream:
         notes = self.checkpoint / "spark" / "offsets"
         return max((int(path.name) + 1 for path in notes.glob("[0-9]*")), default=0)
 
-    def n_commits(self):
-        """Return how many batches have been committed."""
+    def last_commit(self):
+        """Return the name of the newest manifest, None before the first."""
         manifests = self.checkpoint / "nearcast" / "manifests"
-        return max((int(path.stem) + 1 for path in manifests.glob("[0-9]*.json")), default=0)
+        return max((path.name for path in manifests.glob("[0-9]*.json")), default=None)
 
     def published(self):
         """Return the note of what was sent last, None before the first."""

@@ -20,7 +20,7 @@ pytestmark = [
 
 def moment_of(stream, rng):
     """Return a test of whether a moment in the life of the next batches has come, chosen at random."""
-    look = rng.choice([stream.n_batches, stream.n_commits, stream.count, stream.published])
+    look = rng.choice([stream.n_batches, stream.last_commit, stream.count, stream.published])
     before = look()
     return lambda: look() != before
 

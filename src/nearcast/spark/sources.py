@@ -8,7 +8,6 @@ and whoever reads it rejects it. Imports pyspark when called.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -184,7 +183,7 @@ def arrivals_of(frame: DataFrame, roots: dict[str, str]) -> BatchArrivals:
 
 
 def _as_lines(found: list[tuple[int, bytes | None]]) -> pa.Table:
-    found.sort(key=itemgetter(0))
+    found.sort(key=lambda each: each[0])
     positions = pa.array([position for position, _ in found], pa.int64())
     return pa.table({"position": positions, "line": pa.array([text for _, text in found], pa.binary())})
 
