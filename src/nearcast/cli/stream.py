@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -101,12 +102,12 @@ def stream(
     at_once: Annotated[
         int | None, typer.Option("--at-once", min=1, help="Files, or records of Kafka, in a batch at most.")
     ] = None,
-    rebalance_above: Annotated[
-        float | None, typer.Option(min=1.0, help="Spread anew when the busiest part has so many times the mean load.")
-    ] = None,
     kafka_options: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Options for Kafka, a line each: kafka.security.protocol=SASL_SSL."),
+    ] = None,
+    rebalance_above: Annotated[
+        float | None, typer.Option(min=1.0, help="Spread anew when the busiest part has so many times the mean load.")
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master; else all cores of this machine.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Work off what is there, then end.")] = False,
@@ -119,13 +120,12 @@ def stream(
     folder, of the checkpoint.
     """
     given = StreamArguments(**locals())
-    kafka = kafka_options_in(kafka_options)
     first = _subscriptions(given)
     _check_folders(messages, changes)
     show = _BatchDisplay(as_json=as_json)
     with show:
         show.say("starting Spark")
-        running = _start(given, first, kafka, show)
+        running = _start(given, first, show)
         show.say("waiting for messages")
         _until_stopped(running)
     is_folder = "://" not in out and out != "console"
@@ -156,8 +156,8 @@ class StreamArguments:
     maps: list[str] | None
     index: str
     at_once: int | None
-    rebalance_above: float | None
     kafka_options: Path | None
+    rebalance_above: float | None
     master: str | None
     once: bool
     strict: bool
@@ -168,6 +168,12 @@ class StreamArguments:
         window_of(self.window)
         _every(self.trigger)
         _check_max_ahead(self.max_ahead)
+        self.kafka  # noqa: B018 - which refuses a file that is none
+
+    @cached_property
+    def kafka(self) -> dict[str, str]:
+        """The options for Kafka in the file that was given."""
+        return kafka_options_in(self.kafka_options)
 
     @property
     def renames(self) -> dict[str, str]:
@@ -184,9 +190,7 @@ def _subscriptions(given: StreamArguments) -> pa.Table | Path:
     return table
 
 
-def _start(
-    given: StreamArguments, subscriptions: pa.Table | Path, kafka: dict[str, str], show: _BatchDisplay
-) -> Stream:
+def _start(given: StreamArguments, subscriptions: pa.Table | Path, show: _BatchDisplay) -> Stream:
     """Start Spark and the stream."""
     from nearcast.spark.session import session
     from nearcast.spark.stream import stream as start
@@ -212,8 +216,8 @@ def _start(
         sample=_sample(given.messages),
         once=given.once,
         at_once=given.at_once,
+        kafka_options=given.kafka,
         rebalance_above=given.rebalance_above,
-        kafka_options=kafka,
         spark=session(given.master),
         on_batch=show.add,
     )

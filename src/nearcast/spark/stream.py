@@ -192,8 +192,8 @@ def stream(
     sample: pa.Table | None = None,
     once: bool = False,
     at_once: int | None = None,
-    rebalance_above: float | None = None,
     kafka_options: Mapping[str, str] | None = None,
+    rebalance_above: float | None = None,
     spark: SparkSession | None = None,
     on_batch: OnBatch | None = None,
 ) -> Stream:
@@ -209,9 +209,10 @@ def stream(
     move it; it is "event" unless messages come from Kafka. `max_ahead`, such as "5m", rejects messages whose time lies
     further ahead: of the wall clock when their batch began, or of event time where messages alone move it. Unless
     given it is 5 minutes by the wall clock and "off" by event time. `at_once` is how many files, or records of Kafka,
-    make a batch at most. `sample` are messages that a new plan is balanced by. `rebalance_above` spreads subscriptions
-    anew when the busiest partition has had so many times the mean load for a while. `kafka_options` are options of
-    Spark's connector for Kafka under its names, such as "kafka.security.protocol", for all topics of the stream.
+    make a batch at most. `kafka_options` are options of Spark's connector for Kafka under its names, such as
+    "kafka.security.protocol", for all topics of the stream. `sample` are messages that a new plan is balanced by.
+    `rebalance_above` spreads subscriptions anew when the busiest partition has had so many times the mean load for a
+    while.
 
     With the `window_mode` "partitioned" the messages of the window are divided over as many parts as there are
     partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
@@ -239,8 +240,8 @@ def stream(
         sample=sample,
         once=once,
         at_once=at_once,
-        rebalance_above=rebalance_above,
         kafka_options=kafka_options or {},
+        rebalance_above=rebalance_above,
     )
     return _start(options, session() if spark is None else spark, on_batch)
 

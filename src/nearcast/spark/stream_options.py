@@ -66,9 +66,9 @@ class StreamOptions:
     sample: pa.Table | None = None
     once: bool = False
     at_once: int | None = None
-    rebalance_above: float | None = None
     #: Values may be secrets.
     kafka_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    rebalance_above: float | None = None
 
     def __post_init__(self) -> None:
         if self.clock not in (None, "event", "wall"):
