@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from nearcast.cli import _console, main
+from support.maven import NOT_FETCHED
 from support.spark_session import spark
 from support.work_units import WorkUnits, place_in_line
 
@@ -44,6 +45,16 @@ def pytest_xdist_make_scheduler(config, log):
     """Share the tests out among workers by our units, in the order of collection."""
     config.option.loadscopereorder = False
     return WorkUnits(config, log)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in one line each what could not be tested for want of jars: nobody reads the reasons of skipped tests."""
+    skipped = {
+        str(each.longrepr[2]) for each in terminalreporter.getreports("skipped") if isinstance(each.longrepr, tuple)
+    }
+    for reason in sorted(skipped):
+        if NOT_FETCHED in reason:
+            terminalreporter.write_line(reason.removeprefix("Skipped: "), red=True, bold=True)
 
 
 class Result(NamedTuple):

@@ -1,170 +1,153 @@
-"""From a topic of Kafka to a topic of Kafka, with a real broker; where Maven Central is out of reach it is skipped."""
+"""From topics of Kafka to a topic of Kafka, with a real broker and Spark's connector; the jars are fetched once.
+
+The connector is of another version than Spark: none of the same can be had. Without its jars, or those of the broker,
+the tests are skipped, and the summary says so.
+"""
 
 import json
 import os
-import re
-import socket
-import subprocess
+import pickle
 import sys
-import urllib.error
-import urllib.request
-import zipfile
 from pathlib import Path
 
 import pytest
 
+from faults.kafka_kills import KilledStream
 from nearcast import Hub
-from support.spark_files import as_rows, rows_of
+from support.kafka_broker import PASSWORD, QUICK_JAVA
+from support.kafka_streams import delivered_in, expected_of
 from support.streams import Oracle, World
-from support.waiting import PATIENCE_S, run, wait_until
+from support.waiting import run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("spark")]
 
-BROKER = ("org.apache.kafka", "kafka_2.13", "4.1.0")
-CONNECTOR = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13")
-_PROGRAM = Path(__file__).parents[1] / "faults" / "kafka_round.py"
-_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+_PROGRAM = Path(__file__).parents[1] / "faults" / "kafka_starts.py"
+#: What no record may be.
+BAD = [None, b"", b"\xff{", b"[1]", b"hello", b'"text"']
 
 
-def ivy_jar():
-    """Return the Ivy that Spark brings along."""
-    import pyspark
+def test_a_broker_keeps_its_records_when_it_is_killed(broker, topics):
+    """The broker and the client of the tests, without Spark and its connector."""
+    topics.create("alone", 2)
+    topics.send("alone", [{"id": 1}, None, b"\xff"], 1)
+    broker.kill()
+    broker.start()
+    assert [(1, 0, b'{"id": 1}'), (1, 1, None), (1, 2, b"\xff")] == [
+        (each.partition, each.offset, each.value) for each in topics.records("alone")
+    ]
 
-    (found,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+
+# --- two starts, and starts that fail ---------------------------------------------------------------------------
+
+
+def records_of(world, ids):
+    """Return a batch of messages and changes as records of two topics."""
+    files = world.batch(30, 8, ids)
+    return {
+        ("messages", 0): files.get("messages-a", []),
+        ("messages", 1): files.get("messages-b", []),
+        ("changes", 0): files["changes-a"],
+    }
+
+
+def united(starts):
+    found = {}
+    for start in starts:
+        for place, rows in start["records"].items():
+            found.setdefault(place, []).extend(rows)
     return found
 
 
-def central():
-    """Return where Maven Central is, as Ivy knows it."""
-    with zipfile.ZipFile(ivy_jar()) as jar:
-        found = re.search(
-            rb"https?://[\w./]+/maven2", jar.read("org/apache/ivy/plugins/resolver/IBiblioResolver.class")
-        )
-    assert found is not None
-    return found[0].decode()
-
-
-def why_missing(path):
-    """Return why a file of Maven Central cannot be had, None if it can."""
-    request = urllib.request.Request(f"{central()}/{path}", method="HEAD")
-    try:
-        with urllib.request.urlopen(request, timeout=3):
-            return None
-    except urllib.error.HTTPError as error:
-        error.close()
-        return f"Maven Central has no {path}: {error}"
-    except OSError as error:
-        return f"Maven Central is out of reach: {error}"
-
-
 @pytest.fixture(scope="module")
-def connector():
-    """Return Spark's connector for Kafka as Maven names it."""
-    pyspark = pytest.importorskip("pyspark")
-    version = pyspark.__version__
-    for name in CONNECTOR:
-        why = why_missing(f"org/apache/spark/{name}/{version}/{name}-{version}.pom")
-        if why is not None:
-            pytest.skip(why)
-    return f"org.apache.spark:{CONNECTOR[0]}:{version}"
-
-
-@pytest.fixture(scope="module")
-def java():
-    from nearcast._java import ensure_java
-
-    return str(Path(ensure_java()) / "bin" / "java")
-
-
-@pytest.fixture(scope="module")
-def jars(connector, java, tmp_path_factory):
-    """Fetch the broker with the Ivy that Spark brings along; without the connector it would be of no use."""
-    group, name, version = BROKER
-    why = why_missing(f"{group.replace('.', '/')}/{name}/{version}/{name}-{version}.pom")
-    if why is not None:
-        pytest.skip(why)
-    folder = Path(os.environ.get("NEARCAST_CACHE_DIR") or tmp_path_factory.mktemp("kafka")).parent / "kafka"
-    if not (folder / "complete").exists():
-        places = ["-cache", str(folder / "cache"), "-retrieve", f"{folder}/lib/[artifact]-[revision].[ext]"]
-        command = [java, "-jar", str(ivy_jar()), "-confs", "default", *places, "-dependency", *BROKER]
-        done = run(command)
-        if done.returncode:
-            pytest.skip(f"the broker could not be fetched: {done.stdout[-500:]}")
-        (folder / "complete").touch()
-    return f"{folder}/lib/*"
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-@pytest.fixture(scope="module")
-def broker(java, jars, tmp_path_factory):
-    """Run one broker that is its own controller (KRaft), on this host alone; give its address."""
-    folder = tmp_path_factory.mktemp("broker")
-    port, controller = free_ports(2)
-    settings = {
-        "process.roles": "broker,controller",
-        "node.id": 1,
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "log.dirs": folder / "data",
-        "offsets.topic.replication.factor": 1,
-        "num.partitions": 1,
-    }
-    properties = folder / "server.properties"
-    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    program = [java, "-Xmx512m", "-cp", jars]
-    formatted = [*program, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties)]
-    run(formatted, check=True)
-    with (folder / "log").open("wb") as log:
-        running = subprocess.Popen([*program, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
-    try:
-        wait_for_port(port, running)
-        yield f"127.0.0.1:{port}"
-    finally:
-        running.terminate()
-        running.wait(PATIENCE_S)
-
-
-def wait_for_port(port, running):
-    def answers():
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            return False
-        return True
-
-    wait_until(answers, is_alive=lambda: running.poll() is None, about=lambda: "the broker does not answer")
-
-
-def test_a_broker_starts_and_answers(broker):
-    assert broker.startswith("127.0.0.1:")
-
-
-def test_a_stream_from_a_topic_to_a_topic(connector, broker, tmp_path):
-    world = World(9)
-    subscriptions = [world.subscription(id_) for id_ in range(1, 9)]
-    batches = [[world.message() for _ in range(12)] for _ in range(2)]
-    inputs = {"subscriptions": subscriptions, "batches": batches}
-    (tmp_path / "inputs.json").write_text(json.dumps(inputs))
-    command = [sys.executable, str(_PROGRAM), broker, connector, str(tmp_path)]
-    done = run(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+def ran(broker, topics, connector, tmp_path_factory):
+    """Start a stream with a wrong password, with records too large to send, twice as it should be, and in vain."""
+    folder = tmp_path_factory.mktemp("starts")
+    for name, partitions in (("messages", 2), ("changes", 1), ("deliveries", 3)):
+        topics.create(name, partitions)
+    world, ids = World(9), list(range(1, 13))
+    subscriptions = [world.subscription(id_) for id_ in ids[:8]]
+    first, second = records_of(world, ids), records_of(world, ids)
+    first[("messages", 1)] = [*BAD, *first[("messages", 1)]]
+    wrong = {name: value.replace(PASSWORD, f"{PASSWORD}-not") for name, value in broker.options.items()}
+    wrong["fetchOffset.numRetries"] = "1"  # for the connector, not for Kafka's clients
+    starts = [
+        {"records": first, "options": wrong},
+        {"records": {}, "options": {**broker.options, "kafka.max.request.size": "64"}},
+        {"records": {}, "options": broker.options},
+        {"records": second, "options": broker.options},
+        {"records": {}, "options": broker.options},
+    ]
+    given = {"jars": connector, "plain": broker.plain, "servers": broker.secured, "subscriptions": subscriptions}
+    (folder / "starts").write_bytes(pickle.dumps({**given, "starts": starts}))
+    path = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
+    done = run([sys.executable, str(_PROGRAM), str(folder)], env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads((tmp_path / "found.json").read_text())
     oracle = Oracle(Hub("plane", window=9))
     oracle.begin(subscriptions)
-    expected = [row for rows in batches for row in as_rows(oracle.run({"messages": rows}))]
-    # At least once: a delivery that came twice has the same id.
-    by_id = dict(found)
-    assert {delivery["delivery_id"] for delivery in by_id.values()} == set(by_id)
-    assert sorted(rows_of(by_id.values()), key=str) == sorted(expected, key=str)
+    complaints = json.loads((folder / "complaints.json").read_text())
+    expected = expected_of(oracle, folder / "K", united(starts))
+    return folder, complaints, expected, done.stdout + done.stderr
+
+
+def test_a_stream_between_topics_equals_a_hub_over_two_starts(ran, topics):
+    """Messages and changes in, deliveries out: each once, keyed and in order by subscription."""
+    _, complaints, expected, _ = ran
+    found, repeated = delivered_in(topics.records("deliveries"))
+    assert [None] * 3 == complaints[2:]
+    assert expected == found
+    assert any(row[2] == "-" for rows in found.values() for row in rows)
+    assert 0 == repeated
+
+
+def test_records_that_are_no_json_objects_are_rejected_by_topic_partition_and_offset(ran):
+    folder, *_ = ran
+    parts = (folder / "K/_rejected").glob("part-*")
+    rejected = [json.loads(line) for path in parts for line in path.read_text().splitlines()]
+    reasons = [row["reason"] for row in rejected if row["source"] == "messages/00001"]
+    assert len(BAD) == len(reasons)
+    for offset, reason in enumerate(reasons):
+        assert reason.startswith(f"topic messages, partition 1, offset {offset}: ")
+        assert "line " not in reason
+
+
+def test_a_batch_that_cannot_be_sent_is_told_in_one_line(ran):
+    _, complaints, *_ = ran
+    says = complaints[1]["says"]
+    assert "\n" not in says
+    assert "/deliveries: batch 0 is committed and could not be sent: " in says
+    assert says.endswith("; the next start sends it")
+    assert "max.request.size" in says
+
+
+def test_secrets_are_in_no_error_log_or_checkpoint(ran):
+    folder, complaints, _, printed = ran
+    assert "Authentication failed" in complaints[0]["says"]
+    assert PASSWORD not in printed + json.dumps(complaints)
+    assert [] == [
+        path for path in (folder / "K").rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()
+    ]
+
+
+# --- kills ------------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_and_a_driver_killed_between_batches_lose_nothing(broker, topics, connector, tmp_path):
+    """A running stream outlives its broker; another one goes on for a driver that was killed with its batch sent."""
+    stream = KilledStream(broker, topics, connector, tmp_path, seed=4)
+    stream.send()
+    process = stream.start()
+    try:
+        assert process.wait_for(lambda: stream.published() is not None), process.said()
+        first = stream.published()
+        broker.kill()
+        broker.start()
+        stream.send()
+        assert process.wait_for(lambda: stream.published() != first), process.said()
+        sent = stream.count()
+        stream.send()
+        assert process.wait_for(lambda: stream.count() > sent), process.said()
+    finally:
+        was_running = process.kill()
+    assert was_running
+    stream.finish()

@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ import typer
 
 from nearcast.cli._console import UsageMistake, complain, leave_if_told, stderr
 from nearcast.cli._inputs import check_max_distance, need_window, renames_from, window_of
+from nearcast.cli._kafka_options import kafka_options_in
 from nearcast.cli._options import (
     JsonOption,
     MapOption,
@@ -100,6 +102,10 @@ def stream(
     at_once: Annotated[
         int | None, typer.Option("--at-once", min=1, help="Files, or records of Kafka, in a batch at most.")
     ] = None,
+    kafka_options: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Options for Kafka, a line each: kafka.security.protocol=SASL_SSL."),
+    ] = None,
     rebalance_above: Annotated[
         float | None, typer.Option(min=1.0, help="Spread anew when the busiest part has so many times the mean load.")
     ] = None,
@@ -153,6 +159,7 @@ class StreamArguments:
     maps: list[str] | None
     index: str
     at_once: int | None
+    kafka_options: Path | None
     rebalance_above: float | None
     skip_missing_files: bool
     master: str | None
@@ -165,6 +172,12 @@ class StreamArguments:
         window_of(self.window)
         _every(self.trigger)
         _check_max_ahead(self.max_ahead)
+        self.kafka  # noqa: B018 - which refuses a file that is none
+
+    @cached_property
+    def kafka(self) -> dict[str, str]:
+        """The options for Kafka in the file that was given."""
+        return kafka_options_in(self.kafka_options)
 
     @property
     def renames(self) -> dict[str, str]:
@@ -207,6 +220,7 @@ def _start(given: StreamArguments, subscriptions: pa.Table | Path, show: _BatchD
         sample=_sample(given.messages),
         once=given.once,
         at_once=given.at_once,
+        kafka_options=given.kafka,
         rebalance_above=given.rebalance_above,
         skip_missing_files=given.skip_missing_files,
         spark=session(given.master),

@@ -1,7 +1,8 @@
 """The input of a stream as one DataFrame: paths of files, rows of other sources as JSON, beats of the clock.
 
 Files are listed by Spark and read by our own readers, so that every format and every bad row is treated as in
-`nearcast match`. Rows of a DataFrame or of Kafka travel as JSON text, one object a row. Imports pyspark when called.
+`nearcast match`. Rows of a DataFrame or of Kafka travel as bytes of JSON, one object a row: a record may hold anything,
+and whoever reads it rejects it. Imports pyspark when called.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from nearcast.errors import InvalidInput
 from nearcast.pipeline.driver.pipeline import BatchSource
+from nearcast.pipeline.kafka_topics import KafkaOptions, KafkaTopic, is_topic, without_connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +57,7 @@ def folder_frame(
         F.col("path"),
         F.col("length"),
         F.col("modificationTime").alias("arrived"),
-        F.lit(None).cast("string").alias("row"),
+        F.lit(None).cast("binary").alias("row"),
     )
 
 
@@ -79,30 +81,24 @@ def rows_frame(frame: DataFrame, kind: Kind) -> DataFrame:
         F.lit(None).cast("string").alias("path"),
         F.lit(0).cast("long").alias("length"),
         F.current_timestamp().alias("arrived"),
-        F.to_json(F.struct(*[F.col(f"`{name}`") for name in names]), forms).alias("row"),
+        F.to_json(F.struct(*[F.col(f"`{name}`") for name in names]), forms).cast("binary").alias("row"),
     )
 
 
-def kafka_frame(spark: SparkSession, place: str, kind: Kind, rows_per_batch: int | None) -> DataFrame:
+def kafka_frame(
+    spark: SparkSession, topic: KafkaTopic, kind: Kind, rows_per_batch: int | None, options: KafkaOptions
+) -> DataFrame:
     """Return the records of a topic, whose values are JSON objects; their order is that of partition and offset."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F  # noqa: N812
 
-    parts = urlsplit(place)
-    topic = parts.path.strip("/")
-    if not parts.netloc or not topic:
-        raise InvalidInput(f"{place}: expected kafka://host:port/topic")
-    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", parts.netloc)
-    reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
-    if rows_per_batch is not None:
-        reader = reader.option("maxOffsetsPerTrigger", rows_per_batch)
+    reader = spark.readStream.format("kafka").options(**options.for_reading(topic, rows_per_batch))
     try:
         frame = reader.load()
     except AnalysisException as error:
-        if "kafka" not in str(error).lower():
+        if "data source" not in str(error).lower():
             raise
-        package = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"
-        raise InvalidInput(f"Spark has no Kafka connector; start it with spark.jars.packages={package}") from None
+        raise without_connector(topic) from None
     return frame.select(
         F.lit(kind).alias("kind"),
         F.format_string("%s/%05d", F.col("topic"), F.col("partition")).alias("source"),
@@ -110,7 +106,7 @@ def kafka_frame(spark: SparkSession, place: str, kind: Kind, rows_per_batch: int
         F.lit(None).cast("string").alias("path"),
         F.lit(0).cast("long").alias("length"),
         F.col("timestamp").alias("arrived"),
-        F.col("value").cast("string").alias("row"),
+        F.col("value").alias("row"),
     )
 
 
@@ -126,7 +122,7 @@ def clock_frame(spark: SparkSession) -> DataFrame:
         F.lit(None).cast("string").alias("path"),
         F.lit(0).cast("long").alias("length"),
         F.col("timestamp").alias("arrived"),
-        F.lit(None).cast("string").alias("row"),
+        F.lit(None).cast("binary").alias("row"),
     )
 
 
@@ -142,7 +138,13 @@ def with_wall_clock(spark: SparkSession, frame: DataFrame) -> DataFrame:
 
 
 def source_frame(
-    spark: SparkSession, given: Any, kind: Kind, at_once: int | None, *, lists_always: bool = False
+    spark: SparkSession,
+    given: Any,
+    kind: Kind,
+    at_once: int | None,
+    kafka: KafkaOptions | None = None,
+    *,
+    lists_always: bool = False,
 ) -> DataFrame:
     """Return a folder, a topic `kafka://host/topic` or a streaming DataFrame as the stream reads it."""
     if not isinstance(given, (str, Path)):
@@ -150,8 +152,8 @@ def source_frame(
             raise InvalidInput(f"{kind} is no stream; give a folder, kafka://host/topic or a streaming DataFrame")
         return rows_frame(given, kind)
     text = str(given)
-    if text.startswith("kafka://"):
-        return kafka_frame(spark, text, kind, at_once)
+    if is_topic(text):
+        return kafka_frame(spark, KafkaTopic.of(text), kind, at_once, KafkaOptions() if kafka is None else kafka)
     if not urlsplit(text).scheme and not Path(text).is_dir():
         raise InvalidInput(f"{text}: there is no such folder; a stream reads a folder that files arrive in")
     return folder_frame(spark, text, kind, at_once, lists_always=lists_always)
@@ -197,7 +199,7 @@ def arrivals_of(frame: DataFrame, roots: dict[str, str], listed: Sequence[str] =
     stamps = [each for each in table.column("arrived").to_pylist() if each is not None]
     given: list[BatchSource] = []
     beat: int | None = None
-    rows: dict[tuple[Kind, str], list[tuple[int, str]]] = {}
+    rows: dict[tuple[Kind, str], list[tuple[int, bytes | None]]] = {}
     texts = table.column("row").to_pylist()
     for at, kind in enumerate(columns["kind"]):
         if kind == CLOCK:
@@ -207,9 +209,10 @@ def arrivals_of(frame: DataFrame, roots: dict[str, str], listed: Sequence[str] =
             name = _named(path, roots.get(kind, ""))
             given.append(BatchSource(kind, name, path, n_bytes=columns["length"][at]))
         else:
-            rows.setdefault((kind, columns["source"][at]), []).append((columns["position"][at], texts[at] or ""))
+            rows.setdefault((kind, columns["source"][at]), []).append((columns["position"][at], texts[at]))
     for (kind, source), found in rows.items():
-        given.append(BatchSource(kind, source, rows=_as_lines(found), n_bytes=sum(len(text) for _, text in found)))
+        size = sum(len(text or b"") for _, text in found)
+        given.append(BatchSource(kind, source, rows=_as_lines(found), n_bytes=size))
     rowless = set(listed) - {each.path for each in given if each.path is not None}
     given += _listed_sources(rowless, roots)
     given.sort(key=lambda each: (each.kind, each.source))
@@ -245,10 +248,10 @@ def _listed_sources(paths: Iterable[str], roots: dict[str, str]) -> list[BatchSo
     return found
 
 
-def _as_lines(found: list[tuple[int, str]]) -> pa.Table:
-    found.sort()
+def _as_lines(found: list[tuple[int, bytes | None]]) -> pa.Table:
+    found.sort(key=lambda each: each[0])
     positions = pa.array([position for position, _ in found], pa.int64())
-    return pa.table({"position": positions, "line": pa.array([text for _, text in found], pa.string())})
+    return pa.table({"position": positions, "line": pa.array([text for _, text in found], pa.binary())})
 
 
 def local_path(path: str) -> str:

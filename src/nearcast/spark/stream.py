@@ -6,16 +6,17 @@ import json
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.pipeline.driver.background_snapshots import BackgroundSnapshots
 from nearcast.pipeline.driver.pipeline import Pipeline, Report
+from nearcast.pipeline.kafka_topics import KafkaOptions
 from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
 from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.store import Store
@@ -66,11 +67,13 @@ class Stream:
         roots: dict[str, str],
         on_batch: OnBatch | None,
         gauge: BacklogGauge | None = None,
+        kafka: KafkaOptions | None = None,
     ):
         self.pipeline = pipeline
         self.rejected = Rejected()
         self.query: StreamingQuery | None = None
         self._roots, self._on_batch = roots, on_batch
+        self._kafka = KafkaOptions() if kafka is None else kafka
         #: Where the wall clock moves time; it waits while there is a backlog.
         self._gauge = gauge
         self._gate = BatchGate()
@@ -131,7 +134,7 @@ class Stream:
         except StreamingQueryException as error:
             if self._gate.is_closed and self._error is None and STOPPING in str(error):
                 return True  # a batch began between the last one and the end, and was refused
-            raise self._reason(error) from error
+            raise self._reason(error) from self._without_secrets(error)
         if ended and self._error is not None and not self._gate.is_closed:
             raise self._error
         return bool(ended)
@@ -146,7 +149,12 @@ class Stream:
             return conflict
         from nearcast.spark.failures import in_one_line
 
-        return in_one_line(error, "the stream")
+        return in_one_line(self._without_secrets(error), "the stream")
+
+    def _without_secrets(self, error: Exception) -> Exception:
+        """Return the error, or one with its text and `[hidden]` in place of secrets, where it shows some."""
+        shown = self._kafka.without_secrets(str(error))
+        return error if shown == str(error) else NearcastError(shown)
 
     def stop(self) -> None:
         """Stop after the batch under way; the next start goes on behind it.
@@ -192,6 +200,7 @@ def stream(
     sample: pa.Table | None = None,
     once: bool = False,
     at_once: int | None = None,
+    kafka_options: Mapping[str, str] | None = None,
     rebalance_above: float | None = None,
     skip_missing_files: bool = False,
     spark: SparkSession | None = None,
@@ -209,8 +218,10 @@ def stream(
     move it; it is "event" unless messages come from Kafka. `max_ahead`, such as "5m", rejects messages whose time lies
     further ahead: of the wall clock when their batch began, or of event time where messages alone move it. Unless
     given it is 5 minutes by the wall clock and "off" by event time. `at_once` is how many files, or records of Kafka,
-    make a batch at most. `sample` are messages that a new plan is balanced by. `rebalance_above` spreads subscriptions
-    anew when the busiest partition has had so many times the mean load for a while.
+    make a batch at most. `kafka_options` are options of Spark's connector for Kafka under its names, such as
+    "kafka.security.protocol", for all topics of the stream. `sample` are messages that a new plan is balanced by.
+    `rebalance_above` spreads subscriptions anew when the busiest partition has had so many times the mean load for a
+    while.
 
     A file that cannot be read for now is tried as often as Spark tries a task; then the stream ends, with nothing of
     the batch committed. With `skip_missing_files` it goes on without a file that is gone, which becomes a rejected row.
@@ -241,6 +252,7 @@ def stream(
         sample=sample,
         once=once,
         at_once=at_once,
+        kafka_options=kafka_options or {},
         rebalance_above=rebalance_above,
         skip_missing_files=skip_missing_files,
     )
@@ -249,7 +261,7 @@ def stream(
 
 def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None) -> Stream:
     pipeline = _pipeline(options, spark)
-    running = Stream(pipeline, options.folders, on_batch, _gauge(options))
+    running = Stream(pipeline, options.folders, on_batch, _gauge(options), options.kafka)
     frame = _frame(options, spark)
     pipeline.query_id = _query_id(options.checkpoint)
     if pipeline.resume():
@@ -272,7 +284,7 @@ def _gauge(options: StreamOptions) -> BacklogGauge | None:
 def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     store = options.store
     settings = options.settings(options.partitions or _partitions(options, spark))
-    sink = sink_of(options.out, store)
+    sink = sink_of(options.out, store, options.kafka)
     pipeline = Pipeline(
         store,
         settings,
@@ -297,10 +309,11 @@ def _partitions(options: StreamOptions, spark: SparkSession) -> int:
 
 def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:
     """Return messages, changes and, where the wall clock moves time, its beats as one streaming DataFrame."""
-    most, by_wall = options.most_at_once, options.is_by_wall
-    frame = source_frame(spark, options.messages, "messages", most, lists_always=by_wall)
+    most, kafka, by_wall = options.most_at_once, options.kafka, options.is_by_wall
+    frame = source_frame(spark, options.messages, "messages", most, kafka, lists_always=by_wall)
     if options.changes is not None:
-        frame = frame.unionByName(source_frame(spark, options.changes, "changes", most, lists_always=by_wall))
+        changes = source_frame(spark, options.changes, "changes", most, kafka, lists_always=by_wall)
+        frame = frame.unionByName(changes)
     return with_wall_clock(spark, frame) if options.is_by_wall else frame
 
 

@@ -5,6 +5,7 @@ Importing this loads nothing of Spark.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from nearcast.errors import InvalidInput
 from nearcast.geo import Space
+from nearcast.pipeline.kafka_topics import KafkaOptions, is_topic
 from nearcast.pipeline.preparation.prepared_store import about_prepared
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.store.store import Store
@@ -65,6 +67,8 @@ class StreamOptions:
     sample: pa.Table | None = None
     once: bool = False
     at_once: int | None = None
+    #: Values may be secrets.
+    kafka_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     rebalance_above: float | None = None
     skip_missing_files: bool = False
 
@@ -73,13 +77,19 @@ class StreamOptions:
             raise InvalidInput(f"clock is {self.clock!r}; expected event or wall")
         if self.window_mode not in ("shared", "partitioned"):
             raise InvalidInput(f"window_mode is {self.window_mode!r}; expected shared or partitioned")
+        self.kafka  # noqa: B018 - which refuses options that cannot be given
 
     # Input
 
     @property
     def is_kafka(self) -> bool:
         """Tell whether messages come from a topic."""
-        return str(self.messages).startswith("kafka://")
+        return is_topic(self.messages)
+
+    @cached_property
+    def kafka(self) -> KafkaOptions:
+        """The options of Spark's connector for Kafka, for every source and sink that is a topic."""
+        return KafkaOptions(self.kafka_options)
 
     @property
     def is_by_wall(self) -> bool:
@@ -167,4 +177,4 @@ class StreamOptions:
 
 
 def _is_folder(given: object) -> bool:
-    return isinstance(given, (str, Path)) and not str(given).startswith("kafka://")
+    return isinstance(given, (str, Path)) and not is_topic(given)

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from nearcast.errors import InvalidInput
-from nearcast.pipeline.sinks.after_commit import CallableSink, ConsoleSink, KafkaSink, MemorySink
+from nearcast.pipeline.kafka_topics import KafkaOptions, KafkaTopic, is_topic
+from nearcast.pipeline.sinks.after_commit import AfterCommitSink, CallableSink, ConsoleSink, MemorySink
 from nearcast.pipeline.sinks.base import Output, Sink, Stager
 from nearcast.pipeline.sinks.files import FileSink, RejectedSink
+from nearcast.pipeline.sinks.kafka import KafkaSink
 from nearcast.pipeline.store.places import is_uri
 from nearcast.pipeline.store.store import Store
 
 __all__ = [
+    "AfterCommitSink",
     "CallableSink",
     "ConsoleSink",
     "FileSink",
@@ -26,10 +29,10 @@ __all__ = [
     "sink_of",
 ]
 
-_KAFKA = "kafka://"
 
-
-def sink_of(spec: str | Path | Sink | Callable[[Any, int], object], store: Store) -> Sink:
+def sink_of(
+    spec: str | Path | Sink | Callable[[Any, int], object], store: Store, kafka: KafkaOptions | None = None
+) -> Sink:
     """Return the sink that is meant; `store`, that of the stream, holds what sinks that are no files are handed.
 
     "console", "memory", "kafka://host:port/topic", a function of the deliveries and the number of the batch, or else
@@ -44,14 +47,9 @@ def sink_of(spec: str | Path | Sink | Callable[[Any, int], object], store: Store
         return ConsoleSink(store)
     if given == "memory":
         return MemorySink(store)
-    return _kafka(given, store) if given.startswith(_KAFKA) else _files(given)
-
-
-def _kafka(given: str, store: Store) -> KafkaSink:
-    servers, _, topic = given.removeprefix(_KAFKA).partition("/")
-    if not servers or not topic or "/" in topic:
-        raise InvalidInput(f"{given} names no topic of Kafka; expected kafka://host:port/topic")
-    return KafkaSink(servers, topic, store)
+    if is_topic(given):
+        return KafkaSink(KafkaTopic.of(given), store, KafkaOptions() if kafka is None else kafka)
+    return _files(given)
 
 
 def _files(given: str) -> FileSink:

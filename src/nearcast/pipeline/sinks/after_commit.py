@@ -1,97 +1,109 @@
-"""Sinks that hand a batch over after it was committed: at least once, or as best they can."""
+"""Sinks that hand a batch over after its commit and note that they did: to a function, to the console, to memory."""
 
 from __future__ import annotations
 
+import json
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from nearcast.errors import NotSupported
+from nearcast.errors import IncompatibleStore
 from nearcast.pipeline.sinks.base import Output, Sink, Stager, in_order
 from nearcast.pipeline.store.store import Store
 from nearcast.tables.names import DELIVERY_SCHEMA
 
 _FOLDER = "staged"
-_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"
+#: The names of the staged files that were handed over last.
+_PUBLISHED = "published.json"
 
 
-class KafkaSink(Sink):
-    """A topic of Kafka, at least once: the key is the `delivery_id`, the value the delivery as a line of JSON."""
+class AfterCommitSink(Sink):
+    """A sink that is handed each batch after its commit, at least once.
 
-    def __init__(self, servers: str, topic: str, store: Store):
-        self.servers, self.topic = servers, topic
-        self.name = f"kafka://{servers}/{topic}"
-        self.stager = Stager(store, _FOLDER, ".jsonl")
+    What was handed over is noted beside the state, so that a start repeats the last batch only where a crash came
+    between the two. Its deliveries then have the ids they had.
+    """
 
-    def check(self) -> None:
-        """Refuse a session without the connector."""
-        from pyspark.errors import AnalysisException, IllegalArgumentException
+    def __init__(self, name: str, store: Store, extension: str):
+        self.name = name
+        self.stager = Stager(store, _FOLDER, extension)
 
-        try:
-            _session().read.format("kafka").load()
-        except IllegalArgumentException:
-            return  # the connector is there and misses the options
-        except AnalysisException:
-            raise NotSupported(
-                f"{self.name}: this Spark has no connector for Kafka; start it with spark.jars.packages set to"
-                f" {_CONNECTOR}, or name the jars of an installed one"
-            ) from None
+    @abstractmethod
+    def send(self, batch: int, outputs: Sequence[Output]) -> None:
+        """Hand over what was staged; outputs are in order, and there is at least one."""
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
-        """Have Spark send the staged lines."""
-        if outputs:
-            options = {"kafka.bootstrap.servers": self.servers, "topic": self.topic}
-            self.records(outputs).write.format("kafka").options(**options).save()
+        """Hand over the batch unless that is noted, and note it."""
+        outputs = in_order(outputs)
+        names = [each["staged"] for each in outputs]
+        if not names or names == self._noted():
+            return
+        self._refuse_losses(batch, outputs)
+        self.send(batch, outputs)
+        self.stager.store.put(_PUBLISHED, lambda path: path.write_text(json.dumps(names)))
 
-    def records(self, outputs: Sequence[Output]) -> Any:
-        """Return a DataFrame of what is sent: key and value."""
-        from pyspark.sql import functions as F  # noqa: N812
+    def _noted(self) -> object:
+        """Return the names that the last `publish` noted; None where there are none that can be read."""
+        store = self.stager.store
+        if not store.exists(_PUBLISHED):
+            return None
+        try:
+            return json.loads(store.read_bytes(_PUBLISHED))
+        except ValueError:
+            return None  # then the batch is sent once more, which is allowed
 
-        lines = _session().read.text([self.stager.store.url(each["staged"]) for each in in_order(outputs)])
-        return lines.select(F.get_json_object(lines["value"], "$.delivery_id").alias("key"), "value")
+    def _refuse_losses(self, batch: int, outputs: Sequence[Output]) -> None:
+        store = self.stager.store
+        for output in outputs:
+            if not store.exists(output["staged"]):
+                raise IncompatibleStore(
+                    f"{store.root}/{output['staged']} is lost: {output['rows']:,} rows of batch {batch} were staged"
+                    f" there and not handed over to {self.name} yet; bring it back, or begin anew with another"
+                    " checkpoint"
+                )
 
 
-class CallableSink(Sink):
+class CallableSink(AfterCommitSink):
     """The user's function of the deliveries and the number of the batch, at least once; not for an empty batch.
 
     It gets a DataFrame where a Spark session is running, else an Arrow table.
     """
 
     def __init__(self, function: Callable[[Any, int], object], store: Store):
+        super().__init__("function", store, ".parquet")
         self.function = function
-        self.name = "function"
-        self.stager = Stager(store, _FOLDER, ".parquet")
 
-    def publish(self, batch: int, outputs: Sequence[Output]) -> None:
+    def send(self, batch: int, outputs: Sequence[Output]) -> None:
         """Call the function."""
-        if not outputs:
-            return
         session = _session_or_none()
         if session is None:
             self.function(_table(self.stager.store, outputs), batch)
         else:
-            paths = [self.stager.store.url(each["staged"]) for each in in_order(outputs)]
+            paths = [self.stager.store.url(each["staged"]) for each in outputs]
             self.function(session.read.parquet(*paths), batch)
 
 
-class ConsoleSink(Sink):
+class ConsoleSink(AfterCommitSink):
     """Deliveries on stdout, as lines of JSON."""
 
     def __init__(self, store: Store):
-        self.name = "console"
-        self.stager = Stager(store, _FOLDER, ".jsonl")
+        super().__init__("console", store, ".jsonl")
 
-    def publish(self, batch: int, outputs: Sequence[Output]) -> None:
+    def send(self, batch: int, outputs: Sequence[Output]) -> None:
         """Print the staged lines."""
-        for output in in_order(outputs):
+        for output in outputs:
             sys.stdout.write(self.stager.store.read_bytes(output["staged"]).decode())
         sys.stdout.flush()
 
 
 class MemorySink(Sink):
-    """Deliveries in the memory of the driver: `tables`, one for each batch that delivered something."""
+    """Deliveries in the memory of the driver: `tables`, one for each batch that delivered something.
+
+    Nothing is noted: what an earlier process held is gone, so that every start gets the last batch again.
+    """
 
     def __init__(self, store: Store):
         self.name = "memory"
@@ -121,9 +133,3 @@ def _session_or_none() -> Any:
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
-
-
-def _session() -> Any:
-    from pyspark.sql import SparkSession
-
-    return SparkSession.builder.getOrCreate()

@@ -63,7 +63,7 @@ class Sink(ABC):
 
     @abstractmethod
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
-        """Hand over what a committed batch staged; after a restart that of the last batch again."""
+        """Hand over what a committed batch staged; it is called again for the last batch after a restart."""
 
     def check(self) -> None:  # noqa: B027 - most sinks have nothing to refuse
         """Refuse, before the first batch, a place that cannot be written to."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -130,7 +132,8 @@ def _readable(task: ReadTask, rows: pa.Table, rejected: Rejected) -> list[pa.Tab
     except _UNREADABLE as error:
         if rows.num_rows == 1:
             position = rows.column("position")[0].as_py()
-            rejected.add(task.source, position, None, getattr(error, "field", None), _said(error))
+            reason = f"{_where(task.source, position)}: {_said(error)}"
+            rejected.add(task.source, position, None, getattr(error, "field", None), reason)
             return []
         half = rows.num_rows // 2
         parts = (rows.slice(0, half), rows.slice(half))
@@ -200,17 +203,36 @@ def _is_json(rows: pa.Table) -> bool:
 
 def _read_rows(task: ReadTask, rows: pa.Table, rejected: Rejected) -> pa.Table:
     """Return rows that came as JSON, numbered by their position; one that is no object is rejected."""
-    # A line end inside a JSON text stands between values, where a space does as well.
-    lines = [(text or "null").replace("\n", " ").lstrip("\x1e\ufeff") for text in rows.column("line").to_pylist()]
+    lines = [_one_line(each) for each in rows.column("line").to_pylist()]
     found, source = Rejected(), task.source
     id_type = {"int64": int, "string": str, None: None}[task.id_type]
-    data = "\n".join(line if line.strip() else "null" for line in lines).encode()
-    table = read_lines(data, source=source, rejected=found, id_type=id_type)
+    table = read_lines(b"\n".join(line or b"null" for line in lines), source=source, rejected=found, id_type=id_type)
     position = _arrow.array_of(rows.column("position"))
     for row in found:
-        rejected.add(source, int(position[row.row]), row.id, row.field, row.reason)
+        at = int(position[row.row])
+        reason = _LINE.sub("", row.reason) if lines[row.row] else "it is empty; expected a JSON object"
+        rejected.add(source, at, row.id, row.field, f"{_where(source, at)}: {reason}")
     numbers = _arrow.numbers(position[_arrow.array_of(table[ROW_COLUMN])])
     return table.set_column(table.column_names.index(ROW_COLUMN), ROW_COLUMN, numbers)
+
+
+#: How `read_lines` begins a reason: these lines are nobody else's.
+_LINE = re.compile(r"^line \d+: ")
+
+
+def _one_line(given: bytes | str | None) -> bytes:
+    """Return the bytes of a JSON text on one line, none where there is no text."""
+    text = given.encode() if isinstance(given, str) else given or b""
+    # A line end inside a JSON text stands between values, where a space does as well.
+    text = text.replace(b"\n", b" ").lstrip(b"\x1e").removeprefix(codecs.BOM_UTF8)
+    return text if text.strip() else b""
+
+
+def _where(source: str, position: int) -> str:
+    """Return the place of a row that came as JSON: that of a record of Kafka, whose source is `topic/partition`."""
+    topic, _, partition = source.rpartition("/")
+    is_record = topic and partition.isdigit()
+    return f"topic {topic}, partition {int(partition)}, offset {position}" if is_record else f"row {position}"
 
 
 @contextmanager

@@ -1,0 +1,65 @@
+"""Kills of brokers and drivers at random moments: a topic holds what a hub delivers, some of it more than once."""
+
+import os
+import random
+import time
+
+import pytest
+
+from faults.kafka_kills import KilledStream
+
+#: How long `make test-faults` goes on.
+MINUTES = float(os.environ.get("NEARCAST_FAULTS") or 0)
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.skipif(not MINUTES, reason="takes as long as one wants: make test-faults"),
+]
+
+
+def moment_of(stream, rng):
+    """Return a test of whether a moment in the life of the next batches has come, chosen at random."""
+    look = rng.choice([stream.n_batches, stream.last_commit, stream.count, stream.published])
+    before = look()
+    return lambda: look() != before
+
+
+def kill(stream, process, rng):
+    """Kill the broker, the driver or both, at a random moment of the next batches; tell whom."""
+    happened = moment_of(stream, rng)
+    stream.send(rng.randint(5, 40))
+    process.wait_for(happened)
+    time.sleep(rng.choice([0, 0, rng.uniform(0, 0.3)]))
+    victims = rng.choice(["broker", "driver", "both"])
+    if victims != "driver":
+        stream.broker.kill()
+    if victims != "broker":
+        process.kill()
+    if victims != "driver":
+        time.sleep(rng.uniform(0, 2))
+        stream.broker.start()
+    return victims
+
+
+def test_brokers_and_drivers_killed_for_a_long_time(broker, topics, connector, tmp_path):
+    end = time.monotonic() + MINUTES * 60
+    seed = 0
+    while time.monotonic() < end:
+        seed += 1
+        rng = random.Random(seed)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        stream = KilledStream(broker, topics, connector, folder, seed=1000 + seed)
+        kills = []
+        process = stream.start()
+        try:
+            for _ in range(rng.randint(2, 5)):
+                kills.append(kill(stream, process, rng))
+                if process.process.poll() is not None:
+                    process.kill()
+                    process = stream.start()
+        finally:
+            process.kill()
+        repeated = stream.finish()
+        print(f"seed {seed}: killed {', '.join(kills)}; {repeated} records came again")  # noqa: T201 - for whoever watches
