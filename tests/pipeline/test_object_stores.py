@@ -22,10 +22,10 @@ from nearcast.pipeline.store.places import open_place, spark_url
 from nearcast.pipeline.store.store import Store, StoreConflict, StoreError
 from nearcast.pipeline.worker.source_reader import fetched
 from nearcast.tables import Rejected, subscriptions_table
-from support.s3_server import BUCKET, _s3_environment, s3, s3_server
+from support.s3_server import BUCKET, s3, s3_environment, s3_server
 from support.waiting import join
 
-__all__ = ["_s3_environment", "s3"]
+__all__ = ["s3", "s3_environment"]
 
 
 @pytest.fixture

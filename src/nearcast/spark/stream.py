@@ -16,9 +16,11 @@ import pyarrow as pa
 from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.pipeline.driver.pipeline import Pipeline, Report
 from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
+from nearcast.pipeline.store.places import local_root, spark_url
 from nearcast.pipeline.store.store import Store
 from nearcast.spark.runner import SparkRunner
-from nearcast.spark.session import session, use_checkpoint
+from nearcast.spark.session import check_opens, session, use_checkpoint
+from nearcast.spark.shared_folders import check_seen, is_embedded
 from nearcast.spark.sources import arrivals_of, listed_files, source_frame, with_wall_clock
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
 from nearcast.tables import Rejected
@@ -239,6 +241,8 @@ def stream(
 
 
 def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None) -> Stream:
+    if local_root(options.checkpoint) is None:
+        check_opens(spark, options.checkpoint)
     pipeline = _pipeline(options, spark)
     running = Stream(pipeline, options.folders, on_batch)
     frame = _frame(options, spark)
@@ -253,6 +257,8 @@ def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None
 
 def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     store = options.store
+    _check_seen(options, spark)
+    claims = local_root(store.root)
     settings = options.settings(spark.sparkContext.defaultParallelism)
     sink = sink_of(options.out, store)
     pipeline = Pipeline(
@@ -261,12 +267,21 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
         SparkRunner(spark),
         sink,
         RejectedSink(sink.store.root if isinstance(sink, FileSink) else options.checkpoint),
-        claims=f"{store.root}/claims" if "://" not in store.root else None,
+        claims=None if claims is None else f"{claims}/claims",
         rebalance_above=options.rebalance_above,
         max_ahead=options.ahead_limit,
     )
     pipeline.skip_missing_files = options.skip_missing_files
     return pipeline
+
+
+def _check_seen(options: StreamOptions, spark: SparkSession) -> None:
+    """Refuse a checkpoint, or a folder of deliveries, that workers on other hosts do not see."""
+    context = spark.sparkContext
+    if not is_embedded(str(context.master)):
+        sink = sink_of(options.out, options.store)
+        folders = {options.store.root, sink.stager.store.root}
+        check_seen(SparkRunner(spark), sorted(folders), context.defaultParallelism)
 
 
 def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:
@@ -307,7 +322,7 @@ def _half_missing(checkpoint: str, *, there: str, missing: str) -> IncompatibleS
 
 def _started(spark: SparkSession, running: Stream, frame: DataFrame, options: StreamOptions) -> StreamingQuery:
     use_checkpoint(spark, options.checkpoint)
-    place = f"{options.checkpoint}/spark"
+    place = f"{spark_url(options.checkpoint)}/spark"
     writer = frame.writeStream.foreachBatch(running._run).option("checkpointLocation", place)
     writer = writer.trigger(availableNow=True) if options.once else writer.trigger(processingTime=options.trigger)
     with running._running:
