@@ -125,7 +125,7 @@ def stream(
         running = _start(given, first, show)
         show.say("waiting for messages")
         _until_stopped(running)
-    is_folder = "://" not in out and out != "console"
+    is_folder = out != "console" and not out.startswith("kafka://")
     show_rejected(running.rejected, f"they are in {out if is_folder else checkpoint}/_rejected")
     typer.echo(show.summary(out))
     return EXIT_REJECTED if show.rejected + len(running.rejected) else 0
