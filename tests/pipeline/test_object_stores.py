@@ -5,9 +5,11 @@ import pickle
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from nearcast import Vocabulary
 from nearcast.errors import FileMissing, FileUnavailable, IncompatibleStore, NotSupported
@@ -19,13 +21,14 @@ from nearcast.pipeline.sinks import RejectedSink, sink_of
 from nearcast.pipeline.store import object_place
 from nearcast.pipeline.store.object_place import ObjectPlace
 from nearcast.pipeline.store.places import open_place, spark_url
+from nearcast.pipeline.store.remote_place import RemotePlace
 from nearcast.pipeline.store.store import Store, StoreConflict, StoreError
 from nearcast.pipeline.worker.source_reader import fetched
 from nearcast.tables import Rejected, subscriptions_table
-from support.s3_server import BUCKET, _s3_environment, s3, s3_server
+from support.s3_server import BUCKET, s3, s3_environment, s3_server
 from support.waiting import join
 
-__all__ = ["_s3_environment", "s3"]
+__all__ = ["s3", "s3_environment"]
 
 
 @pytest.fixture
@@ -123,6 +126,38 @@ def test_a_checkpoint_needs_conditional_puts(store, monkeypatch):
 def _put_anyway(self, name, data):
     self._client.put(self._bucket, self._at(name), data)
     return True
+
+
+def test_a_large_file_is_put_in_parts_and_comes_back(store):
+    """Beyond what one request carries, a file still appears whole."""
+    data = bytes(range(256)) * (1 << 16)
+    assert len(data) == store.put("large", content(data))
+    assert data == store.local("large").read_bytes()
+
+
+class RefusingFiles:
+    """Files of Arrow where no file is moved onto another, as on HDFS; `rival` writes just before a move."""
+
+    def __init__(self, rival=lambda: None):
+        self._files, self._rival = fs.LocalFileSystem(), rival
+
+    def __getattr__(self, name):
+        return getattr(self._files, name)
+
+    def move(self, old, new):
+        self._rival()
+        if Path(new).exists():
+            raise OSError(f"cannot move onto {new}")
+        self._files.move(old, new)
+
+
+def test_a_rival_that_commits_just_before_a_rename(tmp_path):
+    """The loser learns that it lost, and leaves nothing behind."""
+    files = RefusingFiles(rival=lambda: (tmp_path / "1.json").write_bytes(b"rival"))
+    place = RemotePlace("hdfs://host/store", files, str(tmp_path), None)
+    assert not place.create("1.json", b"ours")
+    assert {"1.json": b"rival"} == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert RemotePlace("hdfs://host/store", RefusingFiles(), str(tmp_path), None).create("2.json", b"ours")
 
 
 def test_the_memory_of_fsspec_commits_once(tmp_path):

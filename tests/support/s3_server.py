@@ -51,7 +51,7 @@ def _made(endpoint):
 
 
 @pytest.fixture(scope="session")
-def _s3_environment():
+def s3_environment():
     pytest.importorskip("obstore")
     pytest.importorskip("moto")
     with s3_server() as environment:
@@ -59,8 +59,8 @@ def _s3_environment():
 
 
 @pytest.fixture
-def s3(_s3_environment, tmp_path, monkeypatch):
+def s3(s3_environment, tmp_path, monkeypatch):
     """The URL of a folder of its own in a bucket of a real S3 API."""
-    for name, value in _s3_environment.items():
+    for name, value in s3_environment.items():
         monkeypatch.setenv(name, value)
     return f"s3://{BUCKET}/{tmp_path.parent.name}/{tmp_path.name}"

@@ -23,6 +23,7 @@ def match_on_spark(job: MatchJob, steps: StepProgress) -> dict[str, Any]:
     from nearcast.plans import parse_spec
     from nearcast.spark.runner import SparkRunner
     from nearcast.spark.session import session
+    from nearcast.spark.shared_folders import check_seen, is_embedded
     from nearcast.tables import first_topk
     from nearcast.text import Vocabulary
 
@@ -32,7 +33,10 @@ def match_on_spark(job: MatchJob, steps: StepProgress) -> dict[str, Any]:
     need_window(subscriptions, job.window)
     steps.begin("starting Spark")
     spark = session(given.master or f"local[{given.threads},4]")
-    partitions = given.partitions or spark.sparkContext.defaultParallelism
+    slots = spark.sparkContext.defaultParallelism
+    if not is_embedded(str(spark.sparkContext.master)):
+        check_seen(SparkRunner(spark), [str(out.resolve().parent)], slots)
+    partitions = given.partitions or slots
     parse_spec(given.plan, partitions)
     settings = PipelineSettings(
         job.space,

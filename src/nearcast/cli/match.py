@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -211,6 +212,8 @@ def _check_outputs(given: MatchArguments) -> None:
     for option, path in (("--out", given.out), ("--rejected", given.rejected)):
         if path is None:
             continue
+        if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:/", str(path)):
+            raise UsageMistake(f"{option} {path} is no path of this host; match writes a file there, stream a bucket")
         try:
             DeliveryWriter(path)
         except InvalidColumns as error:

@@ -18,10 +18,10 @@ from nearcast.errors import InvalidColumns
 
 def prepare(
     raw: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(metavar="RAW…", help="Files or folders of messages and subscriptions, told by their columns."),
     ],
-    out: Annotated[Path, typer.Option(metavar="STORE", help="A new folder for what is prepared.")],
+    out: Annotated[str, typer.Option(metavar="STORE", help="A new folder for what is prepared: a path or s3://….")],
     space: SpaceOption = None,
     maps: MapOption = None,
     vocabulary: Annotated[
@@ -39,6 +39,7 @@ def prepare(
     from nearcast.pipeline.preparation.prepared_store import prepare as run
     from nearcast.pipeline.preparation.prepared_store import raw_files
     from nearcast.pipeline.settings import PipelineSettings
+    from nearcast.pipeline.worker.source_reader import fetched
     from nearcast.plans import parse_spec
     from nearcast.spark.runner import SparkRunner
     from nearcast.spark.session import session, slots_of
@@ -52,7 +53,8 @@ def prepare(
     names: list[str] = []
     for path in raw_files(raw):
         try:
-            first = next(iter(read_batches(path, rejected=Rejected())))
+            with fetched(path) as here:
+                first = next(iter(read_batches(here, rejected=Rejected())))
         except InvalidColumns:
             continue  # the file is rejected, with the reason, when its turn comes
         names += rename_known(first, renames).column_names

@@ -58,7 +58,7 @@ class WindowModeName(StrEnum):
 
 def stream(
     subscriptions: Annotated[
-        Path,
+        str,
         typer.Option(metavar="FILE|STORE", help="Subscriptions it begins with: a file, or what nearcast prepare made."),
     ],
     messages: Annotated[
@@ -131,7 +131,7 @@ def stream(
         running = _start(given, first, show)
         show.say("waiting for messages")
         _until_stopped(running)
-    is_folder = "://" not in out and out != "console"
+    is_folder = out != "console" and not out.startswith("kafka://")
     show_rejected(running.rejected, f"they are in {out if is_folder else checkpoint}/_rejected")
     typer.echo(show.summary(out))
     return EXIT_REJECTED if show.rejected + len(running.rejected) else 0
@@ -141,7 +141,7 @@ def stream(
 class StreamArguments:
     """What the command was given, named as its parameters; its texts are checked when it is made."""
 
-    subscriptions: Path
+    subscriptions: str
     messages: str
     out: str
     checkpoint: str
@@ -185,16 +185,19 @@ class StreamArguments:
         return renames_from(self.maps or [])
 
 
-def _subscriptions(given: StreamArguments) -> pa.Table | Path:
+def _subscriptions(given: StreamArguments) -> pa.Table | str:
     """Return the subscriptions that the stream begins with: those of a file, or the folder that was prepared."""
-    if (given.subscriptions / "prepared.json").is_file():
+    from nearcast.pipeline.preparation.prepared_store import PREPARED
+    from nearcast.pipeline.store.store import Store
+
+    if not Path(given.subscriptions).is_file() and Store(given.subscriptions).exists(PREPARED):
         return given.subscriptions
     table = _table(given.subscriptions, given.renames, strict=given.strict)
     need_window(table, window_of(given.window))
     return table
 
 
-def _start(given: StreamArguments, subscriptions: pa.Table | Path, show: _BatchDisplay) -> Stream:
+def _start(given: StreamArguments, subscriptions: pa.Table | str, show: _BatchDisplay) -> Stream:
     """Start Spark and the stream."""
     from nearcast.spark.session import session
     from nearcast.spark.stream import stream as start
@@ -259,14 +262,16 @@ def _check_max_ahead(given: str | None) -> None:
         raise UsageMistake(f"--{str(error).replace('_', '-', 1)}") from None
 
 
-def _table(path: Path, renames: dict[str, str], *, strict: bool) -> pa.Table:
+def _table(path: str, renames: dict[str, str], *, strict: bool) -> pa.Table:
     from nearcast.files import read_table
     from nearcast.geo import Space
+    from nearcast.pipeline.worker.source_reader import fetched
     from nearcast.tables import Rejected, rename_known
     from nearcast.tables.column_names import check_subscription_names
 
     rejected = Rejected()
-    table = read_table(path, source="subscriptions", rejected=rejected)
+    with fetched(path) as here:
+        table = read_table(here, source="subscriptions", rejected=rejected)
     for space in (Space.earth(), Space.plane()):
         names = rename_known(table, renames).column_names
         check_subscription_names(names, space, "subscriptions", rejected, strict=strict)

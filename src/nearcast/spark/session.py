@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from nearcast.errors import InvalidInput, NearcastError
+from nearcast.errors import InvalidInput, NearcastError, NotSupported
+from nearcast.pipeline.store.places import spark_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,6 +137,22 @@ def work_off_in_batches(spark: SparkSession, wanted: bool) -> None:
         spark.conf.set(_ENDING_SOURCES, "true")
     else:
         spark.conf.unset(_ENDING_SOURCES)
+
+
+def check_opens(spark: SparkSession, place: str) -> None:
+    """Refuse a place elsewhere that Spark lacks the client for; what it then finds there is not looked at."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    context = spark.sparkContext
+    path = getattr(context._jvm, "org.apache.hadoop.fs.Path")(spark_url(place))
+    try:
+        path.getFileSystem(context._jsc.hadoopConfiguration())
+    except Py4JJavaError as error:
+        why = str(error.java_exception.getMessage() or error.java_exception).splitlines()[0]
+        raise NotSupported(
+            f"{place}: Spark cannot open this place: {why}; give it Hadoop's client, such as the package"
+            " org.apache.hadoop:hadoop-aws for S3"
+        ) from error
 
 
 def warm(spark: SparkSession) -> None:

@@ -19,6 +19,9 @@ import pyarrow as pa
 from nearcast.errors import InvalidInput
 from nearcast.pipeline.driver.pipeline import BatchSource
 from nearcast.pipeline.kafka_topics import KafkaOptions, KafkaTopic, is_topic, without_connector
+from nearcast.pipeline.store.places import local_root, spark_url
+from nearcast.pipeline.store.store import Store
+from nearcast.spark.session import check_opens
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -146,7 +149,10 @@ def source_frame(
     *,
     lists_always: bool = False,
 ) -> DataFrame:
-    """Return a folder, a topic `kafka://host/topic` or a streaming DataFrame as the stream reads it."""
+    """Return a folder, a topic `kafka://host/topic` or a streaming DataFrame as the stream reads it.
+
+    A folder elsewhere is listed by Spark and read by nearcast, so both must be able to open it.
+    """
     if not isinstance(given, (str, Path)):
         if not getattr(given, "isStreaming", False):
             raise InvalidInput(f"{kind} is no stream; give a folder, kafka://host/topic or a streaming DataFrame")
@@ -154,9 +160,14 @@ def source_frame(
     text = str(given)
     if is_topic(text):
         return kafka_frame(spark, KafkaTopic.of(text), kind, at_once, KafkaOptions() if kafka is None else kafka)
-    if not urlsplit(text).scheme and not Path(text).is_dir():
-        raise InvalidInput(f"{text}: there is no such folder; a stream reads a folder that files arrive in")
-    return folder_frame(spark, text, kind, at_once, lists_always=lists_always)
+    path = local_root(text)
+    if path is not None:
+        if not Path(path).is_dir():
+            raise InvalidInput(f"{text}: there is no such folder; a stream reads a folder that files arrive in")
+    else:
+        Store(text).list()  # it can be opened and listed here, or says why not
+        check_opens(spark, text)
+    return folder_frame(spark, spark_url(text), kind, at_once, lists_always=lists_always)
 
 
 @dataclass(frozen=True)
@@ -260,6 +271,6 @@ def local_path(path: str) -> str:
 
 
 def _named(path: str, root: str) -> str:
-    root = local_path(root)
+    root = local_path(spark_url(root))
     folder = root if urlsplit(root).scheme else str(Path(root).resolve())
     return path.removeprefix(folder.rstrip("/") + "/")

@@ -19,12 +19,14 @@ from nearcast.pipeline.driver.pipeline import Pipeline, Report
 from nearcast.pipeline.kafka_topics import KafkaOptions
 from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
 from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.places import local_root, spark_url
 from nearcast.pipeline.store.store import Store
 from nearcast.spark.backlog import BacklogGauge
 from nearcast.spark.batch_gate import STOPPING, BatchGate
 from nearcast.spark.keep_warm import KEEP_WARM_S, WarmKeeper
 from nearcast.spark.runner import SparkRunner
-from nearcast.spark.session import session, slots_of, use_checkpoint, work_off_in_batches
+from nearcast.spark.session import check_opens, session, slots_of, use_checkpoint, work_off_in_batches
+from nearcast.spark.shared_folders import check_seen, is_embedded
 from nearcast.spark.sources import arrivals_of, listed_files, source_frame, with_wall_clock
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
 from nearcast.tables import Rejected
@@ -260,6 +262,8 @@ def stream(
 
 
 def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None) -> Stream:
+    if local_root(options.checkpoint) is None:
+        check_opens(spark, options.checkpoint)
     pipeline = _pipeline(options, spark)
     running = Stream(pipeline, options.folders, on_batch, _gauge(options), options.kafka)
     frame = _frame(options, spark)
@@ -283,6 +287,8 @@ def _gauge(options: StreamOptions) -> BacklogGauge | None:
 
 def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     store = options.store
+    _check_seen(options, spark)
+    claims = local_root(store.root)
     settings = options.settings(options.partitions or _partitions(options, spark))
     sink = sink_of(options.out, store, options.kafka)
     pipeline = Pipeline(
@@ -291,7 +297,7 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
         SparkRunner(spark),
         sink,
         RejectedSink(sink.store.root if isinstance(sink, FileSink) else options.checkpoint),
-        claims=f"{store.root}/claims" if "://" not in store.root else None,
+        claims=None if claims is None else f"{claims}/claims",
         rebalance_above=options.rebalance_above,
         max_ahead=options.ahead_limit,
     )
@@ -305,6 +311,15 @@ def _partitions(options: StreamOptions, spark: SparkSession) -> int:
     if last is not None:
         return last.plan.partitions
     return slots_of(spark) if options.prepared is None else int(options.prepared["partitions"])
+
+
+def _check_seen(options: StreamOptions, spark: SparkSession) -> None:
+    """Refuse a checkpoint, or a folder of deliveries, that workers on other hosts do not see."""
+    context = spark.sparkContext
+    if not is_embedded(str(context.master)):
+        sink = sink_of(options.out, options.store, options.kafka)
+        folders = {options.store.root, sink.stager.store.root}
+        check_seen(SparkRunner(spark), sorted(folders), context.defaultParallelism)
 
 
 def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:
@@ -348,7 +363,7 @@ def _half_missing(checkpoint: str, *, there: str, missing: str) -> IncompatibleS
 def _started(spark: SparkSession, running: Stream, frame: DataFrame, options: StreamOptions) -> StreamingQuery:
     use_checkpoint(spark, options.checkpoint)
     work_off_in_batches(spark, options.once and options.is_by_wall and options.is_cut_by_spark)
-    place = f"{options.checkpoint}/spark"
+    place = f"{spark_url(options.checkpoint)}/spark"
     writer = frame.writeStream.foreachBatch(running._run).option("checkpointLocation", place)
     writer = writer.trigger(availableNow=True) if options.once else writer.trigger(processingTime=options.trigger)
     with running._gate.entered():

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearcast import _arrow
-from nearcast._saved import replace_file, sync
 from nearcast.errors import InvalidColumns, InvalidInput
 from nearcast.files import READABLE, read_table, united
 from nearcast.pipeline.batch.changes import read_changes
@@ -31,10 +30,12 @@ from nearcast.pipeline.driver.first_state import SAMPLE, begin
 from nearcast.pipeline.preparation.interchange_rows import is_subscriptions, message_rows, subscription_rows
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.places import is_uri, local_root
 from nearcast.pipeline.store.state_format import STATE_FORMAT, check_format, format_in
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.source_reader import fetched
 from nearcast.saved_files.contents import (
+    Contents,
     FileSum,
     check_contents,
     contents_from,
@@ -61,7 +62,7 @@ class PrepareTask:
 
     path: str
     source: str
-    out: str
+    store: Store
     part: int
     settings: PipelineSettings
 
@@ -128,31 +129,53 @@ def _good(table: pa.Table, source: str, rejected: Rejected) -> np.ndarray:
 def _write(task: PrepareTask, kind: str, rows: pa.Table) -> dict[str, FileSum]:
     """Write rows as a part of a kind; return the name of the file in the store, with its sum."""
     name = f"{kind}/part-{task.part:05d}.parquet"
-    path = Path(task.out) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, lambda temporary: pq.write_table(rows, temporary, compression="zstd"))
-    return {name: sum_of(path)}
+    return _put(task.store, name, lambda path: pq.write_table(rows, path, compression="zstd"))
 
 
-def raw_files(given: Iterable[str | Path]) -> list[Path]:
+def _put(store: Store, name: str, write: Callable[[Path], object]) -> dict[str, FileSum]:
+    """Put a file into the store; return its name with its sum."""
+    sums: list[FileSum] = []
+
+    def write_and_sum(path: Path) -> None:
+        write(path)
+        sums.append(sum_of(path))
+
+    store.put(name, write_and_sum)
+    return {name: sums[0]}
+
+
+def raw_files(given: Iterable[str | Path]) -> list[str]:
     """Return the files given, and those of folders given, in order of their names; one line where there is none."""
-    found: list[Path] = []
-    for each in map(Path, given):
-        if each.is_dir() and each.suffix != ".parquet":
-            inside = sorted(path for path in each.rglob("*") if path.is_file() and _is_readable(path))
-            if not inside:
-                raise InvalidInput(f"{each} has no file that ends in {', '.join(READABLE)}")
-            found += inside
-        elif not each.exists():
-            raise InvalidInput(f"{each}: there is no such file or folder")
-        else:
-            found.append(each)
-    return found
+    return [path for each in given for path in (_remote_files if is_uri(str(each)) else _local_files)(str(each))]
 
 
-def _is_readable(path: Path) -> bool:
-    name = path.name.removesuffix(".gz")
-    return name[0] not in "._" and name.endswith(READABLE)
+def _local_files(given: str) -> list[str]:
+    path = Path(given)
+    if not path.exists():
+        raise InvalidInput(f"{path}: there is no such file or folder")
+    if not path.is_dir() or path.suffix == ".parquet":
+        return [str(path.absolute())]
+    inside = sorted(each for each in path.rglob("*") if each.is_file() and _is_readable(each.name))
+    return _some([str(each.absolute()) for each in inside], given)
+
+
+def _remote_files(given: str) -> list[str]:
+    folder, _, name = given.rstrip("/").rpartition("/")
+    if _is_readable(name) and Store(folder).exists(name):
+        return [given]
+    inside = [each for each in Store(given).list() if _is_readable(each.rpartition("/")[2])]
+    return _some([f"{given.rstrip('/')}/{each}" for each in inside], given)
+
+
+def _some(files: list[str], given: str) -> list[str]:
+    if not files:
+        raise InvalidInput(f"{given} has no file that ends in {', '.join(READABLE)}")
+    return files
+
+
+def _is_readable(name: str) -> bool:
+    name = name.removesuffix(".gz")
+    return name[:1] not in ("", ".", "_") and name.endswith(READABLE)
 
 
 def prepare(
@@ -164,32 +187,28 @@ def prepare(
     vocabulary: Vocabulary | None = None,
     on_step: OnProgress | None = None,
 ) -> dict[str, Any]:
-    """Prepare raw files into a new folder; return what there is, as `prepared.json` says it."""
-    files, out = raw_files(raw), Path(out)
-    if (out / PREPARED).exists():
-        raise InvalidInput(f"{out} is prepared already; choose another folder, or remove it")
-    if out.exists() and any(out.iterdir()):
-        raise InvalidInput(f"{out} is not empty and was not finished; remove it and prepare again")
-    out.mkdir(parents=True, exist_ok=True)
+    """Prepare raw files into a new folder, on a path or in an object store; return what `prepared.json` says."""
+    files, store = raw_files(raw), Store(out)
+    _check_new(store, str(out))
     on_step = on_step or _say_nothing
     on_step("reading raw files", len(files))
-    tasks = [
-        PrepareTask(str(path.resolve()), path.name, str(out.resolve()), at, settings) for at, path in enumerate(files)
-    ]
+    names = [path.rpartition("/")[2] for path in files]
+    tasks = [PrepareTask(path, names[at], store, at, settings) for at, path in enumerate(files)]
     done: list[PrepareResult] = runner.map(prepare_file, tasks)
     rejected = Rejected()
     for each in done:
         rejected.extend(each.rejected)
     learned = _vocabulary(done) if vocabulary is None else vocabulary
-    learned.to_parquet(out / "vocabulary.parquet")
+    written = {name: each for part in done for name, each in part.written.items()}
+    written |= _put(store, "vocabulary.parquet", learned.to_parquet)
     sample = _sample(done)
     if sample is not None:
-        replace_file(out / "sample.parquet", lambda path: pq.write_table(sample, path))
-    subscriptions = _subscriptions(out, [path.name for path in files], rejected)
+        written |= _put(store, "sample.parquet", lambda path: pq.write_table(sample, path))
+    subscriptions = _subscriptions(store, names, rejected)
     on_step("building partitions", settings.partitions)
     if subscriptions is not None:
-        _build(out, settings, runner, subscriptions, learned, sample, rejected)
-    replace_file(out / "rejected.parquet", lambda path: pq.write_table(rejected.to_table(), path))
+        _build(store, settings, runner, subscriptions, learned, sample, rejected)
+    written |= _put(store, "rejected.parquet", lambda path: pq.write_table(rejected.to_table(), path))
     about = {
         "format": STATE_FORMAT,
         "space": settings.space.kind,
@@ -201,12 +220,18 @@ def prepare(
         "plan": settings.plan,
         "partitions": settings.partitions,
     }
-    written = {name: each for part in done for name, each in part.written.items()}
-    written |= {path.name: sum_of(path) for path in out.glob("*.parquet")}
-    sync(out)  # the names of its folders, before anything says that they are complete
     head = signed({**about, "files": {name: list(written[name]) for name in sorted(written)}}, indent=1)
-    replace_file(out / PREPARED, lambda path: path.write_bytes(head))
+    store.put(PREPARED, lambda path: path.write_bytes(head))
     return about
+
+
+def _check_new(store: Store, given: str) -> None:
+    """Refuse, before raw files are read, a place that holds something, cannot be opened, or has no exclusive commit."""
+    if store.exists(PREPARED):
+        raise InvalidInput(f"{given} is prepared already; choose another folder, or remove it")
+    if store.sizes(with_hidden=True):
+        raise InvalidInput(f"{given} is not empty and was not finished; remove it and prepare again")
+    store.check_commits()
 
 
 def _say_nothing(title: str, total: int) -> None:
@@ -227,23 +252,23 @@ def _sample(done: list[PrepareResult]) -> pa.Table | None:
     return whole.take(_arrow.numbers(np.arange(0, whole.num_rows, step)))
 
 
-def _subscriptions(out: Path, sources: list[str], rejected: Rejected) -> pa.Table | None:
+def _subscriptions(store: Store, sources: list[str], rejected: Rejected) -> pa.Table | None:
     """Return the subscriptions of all files, whose ids must be of the type of the first; other files are rejected."""
     tables: list[pa.Table] = []
-    for path in sorted((out / "subscriptions").glob("part-*.parquet")):
-        table = pq.read_table(path)
+    for name in store.list("subscriptions/part-"):
+        table = pq.read_table(store.local(name), partitioning=None)
         kinds = [each.schema.field("id").type for each in (*tables[:1], table)]
         if kinds[0] == kinds[-1] or not table.num_rows:
             tables.append(table)
             continue
         reason = f"nothing of this file was used: its ids are {kinds[1]}, those of the files before {kinds[0]}"
-        rejected.add(sources[int(path.stem.removeprefix("part-"))], 0, None, "id", reason)
-        path.unlink()
+        rejected.add(sources[int(name.partition("part-")[2].removesuffix(".parquet"))], 0, None, "id", reason)
+        store.delete([name])
     return united(tables) if tables else None
 
 
 def _build(
-    out: Path,
+    whole: Store,
     settings: PipelineSettings,
     runner: Runner,
     subscriptions: pa.Table,
@@ -252,7 +277,7 @@ def _build(
     rejected: Rejected,
 ) -> None:
     """Learn the plan and build a folder for each partition; the manifest that names them comes last."""
-    store = Store(str(out / "nearcast"))
+    store = whole.within("nearcast")
     snapshot = vocabulary.snapshot()
     state = begin(store, settings, runner, subscriptions, snapshot, sample=sample, rejected=rejected)
     Manifests(store).commit(replace(state.manifest, fingerprint=settings.fingerprint()))
@@ -264,17 +289,30 @@ def about_prepared(folder: str | Path) -> dict[str, Any] | None:
     All its files must be there in their sizes, and up to `VERIFY_BYTES` with the contents that were written;
     `IncompatibleStore` names one that is not. Those of nearcast/ are checked as they are read.
     """
-    path = Path(folder) / PREPARED
-    if not path.is_file():
+    store, called = Store(folder), f"{str(folder).rstrip('/')}/{PREPARED}"
+    if not store.exists(PREPARED):
         return None
-    data = path.read_bytes()
+    data = store.read_bytes(PREPARED)
     try:
         found = format_in(data)
     except ValueError:
-        raise damaged(str(path), "it was cut off or edited") from None
-    check_format(found, str(path), "prepare the data again")
-    about = read_signed(data, str(path))
+        raise damaged(called, "it was cut off or edited") from None
+    check_format(found, called, "prepare the data again")
+    about = read_signed(data, called)
     if "files" not in about:
-        raise damaged(str(path), "it lists no files")
-    check_contents(path.parent, contents_from(about.pop("files"), str(path)))
+        raise damaged(called, "it lists no files")
+    files = contents_from(about.pop("files"), called)
+    path = local_root(str(folder))
+    if path is None:
+        _check_sizes(store, files)
+    else:
+        check_contents(Path(path), files)
     return about
+
+
+def _check_sizes(store: Store, files: Contents) -> None:
+    """Compare the sizes of files elsewhere with a list of them: their contents would have to be downloaded."""
+    found = store.sizes()
+    for name, expected in files.items():
+        if found.get(name) != expected.size:
+            raise damaged(f"{store.root}/{name}", f"it has {found.get(name, 0):,} bytes, not {expected.size:,}")

@@ -23,9 +23,11 @@ def is_uri(root: str) -> bool:
     return re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", root) is not None
 
 
-def is_local(root: str) -> bool:
-    """Tell whether a path or URI names a folder or file of this host's file systems."""
-    return not is_uri(root) or root.startswith("file:")
+def local_root(root: str) -> str | None:
+    """Return the path that a path or `file:` URI names on this host; None for a place elsewhere."""
+    if not is_uri(root):
+        return root
+    return str(fs.FileSystem.from_uri(root)[1]) if root.startswith("file:") else None
 
 
 def spark_url(root: str) -> str:

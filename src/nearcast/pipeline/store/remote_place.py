@@ -58,7 +58,13 @@ class RemotePlace:
         folder, _, last = self._at(name).rpartition("/")
         temporary = f"{folder}/.{secrets.token_hex(4)}.{last}"
         self._write(temporary, data)
-        self._files.move(temporary, self._at(name))
+        try:
+            self._files.move(temporary, self._at(name))
+        except OSError:
+            self._files.delete_file(temporary)
+            if self._info(name).type == fs.FileType.NotFound:
+                raise
+            return False  # another writer was faster
         return True
 
     def rename(self, old: str, new: str) -> None:

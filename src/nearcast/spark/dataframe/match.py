@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,13 @@ import numpy as np
 
 from nearcast.columns import SIMILAR, Subscriptions
 from nearcast.errors import InvalidInput, NearcastError, NotSupported
+from nearcast.pipeline.store.places import is_uri, local_root
+from nearcast.pipeline.store.store import Store
 from nearcast.spark.dataframe import frames, stored_index
 from nearcast.spark.dataframe.matcher import MatchMessages, MatchRoutedMessages, RouteMessages
 from nearcast.spark.dataframe.stored_index import IndexFolder, PlanPlacement, TermEncoding
+from nearcast.spark.runner import SparkRunner
+from nearcast.spark.shared_folders import check_seen, is_embedded
 from nearcast.tables import Rejected, read_messages, read_subscriptions
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
@@ -54,8 +59,8 @@ def match(
     Both have the interchange columns. Subscriptions are of the kinds `within` and `similar`: what a `topk` gets depends
     on the order of messages, and a DataFrame has none. They are collected and indexed here and now; workers map the
     indexes from a folder, one of this machine that is removed when this process ends, or `store`, a new folder that all
-    machines of a cluster see. Those that cannot be used are added to `rejected`; without it a warning counts them.
-    Messages that cannot be used deliver nothing; `rejected_messages` returns them.
+    machines of a cluster see, or the URI of one in an object store. Those that cannot be used are added to `rejected`;
+    without it a warning counts them. Messages that cannot be used deliver nothing; `rejected_messages` returns them.
 
     Every worker sees all subscriptions, and messages stay where they are. With a `plan` ("hash", "location", "keyword",
     "prefix", "space-first", "keyword-first", "trigger") subscriptions are spread over `partitions`, as many as there
@@ -81,7 +86,7 @@ def match(
         encoding = encoding._replace(vocabulary=frames.learned_vocabulary(read, resolved, encoding.analyzer))
     encoding = encoding._replace(vocabulary=encoding.vocabulary.snapshot())
     placed = None if plan is None else _placed(plan, partitions, read, found, encoding)
-    stored = stored_index.store(folder, found, encoding, index, placed)
+    stored = _stored(folder, found, encoding, index, placed)
     ids = frames.id_type(columns)
     return _deliveries(_matched(read, stored, ids, is_routed=plan is not None), stored.version, ids)
 
@@ -104,20 +109,40 @@ def _check_options(max_distance: float | None, partitions: int | None, plan: str
         raise InvalidInput("partitions are given without a plan; give both or none", field="partitions")
 
 
-def _folder(messages: DataFrame, given: str | Path | None) -> Path:
-    """Return an empty folder for indexes; one of our own is removed when this process ends."""
+def _folder(messages: DataFrame, given: str | Path | None) -> str:
+    """Return an empty folder for indexes, or the URI of one; one of our own is removed when this process ends."""
+    context = messages.sparkSession.sparkContext
+    master = str(context.master)
     if given is not None:
-        folder = Path(given).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise InvalidInput(f"store {folder} is not empty; give a new folder", field="store")
-        return folder
-    master = str(messages.sparkSession.sparkContext.master)
+        store = Store(given)
+        if store.sizes(with_hidden=True):
+            raise InvalidInput(f"store {store.root} is not empty; give a new folder", field="store")
+        path = local_root(store.root)
+        if path is None:
+            return store.root
+        Path(path).mkdir(parents=True, exist_ok=True)
+        if not is_embedded(master):
+            check_seen(SparkRunner(messages.sparkSession), [path], context.defaultParallelism)
+        return path
     if not master.startswith("local"):
         raise NearcastError(f"Spark runs on {master}; give store=, a new folder that all its machines see")
-    folder = Path(tempfile.mkdtemp(prefix="nearcast-match-"))
+    folder = tempfile.mkdtemp(prefix="nearcast-match-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def _stored(
+    folder: str, subscriptions: Subscriptions, encoding: TermEncoding, index: str, placed: PlanPlacement | None
+) -> IndexFolder:
+    """Write the indexes into a folder, or elsewhere as one folder that workers download."""
+    if not is_uri(folder):
+        return stored_index.store(Path(folder), subscriptions, encoding, index, placed)
+    written: list[IndexFolder] = []
+    Store(folder).put_folder(
+        stored_index.INDEXES,
+        lambda here: written.append(stored_index.store(here, subscriptions, encoding, index, placed)),
+    )
+    return replace(written[0], folder=folder)
 
 
 def _collected(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -57,7 +56,7 @@ def _part(stored: IndexFolder, partition: int) -> IndexPart:
 def _routes(stored: IndexFolder) -> Routes:
     from nearcast.plans import Routes
 
-    return Routes.open(Path(stored.folder) / "routes")
+    return Routes.open(stored.path / "routes")
 
 
 class _EncodedMessages(NamedTuple):

@@ -22,6 +22,8 @@ from nearcast._saved import mapped, save_array
 from nearcast.columns import NO_TIME, Messages, Subscriptions
 from nearcast.geo import Space
 from nearcast.indexes import Index, create, open_index
+from nearcast.pipeline.store.places import is_uri
+from nearcast.pipeline.store.store import Store
 from nearcast.tables import Rejected, read_messages
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
@@ -33,9 +35,16 @@ if TYPE_CHECKING:
     from nearcast.plans import Placement, Plan
 
 
+#: The name of the folder of indexes in a place that is no path.
+INDEXES = "indexes"
+
+
 @dataclass(frozen=True)
 class IndexFolder:
-    """A folder of indexes, and what is needed to encode messages for them; small, for it travels with every task."""
+    """A folder of indexes, and what is needed to encode messages for them; small, for it travels with every task.
+
+    `folder` is a path, or the URI of a place elsewhere that holds the folder under the name `INDEXES`.
+    """
 
     folder: str
     space: Space
@@ -45,6 +54,11 @@ class IndexFolder:
     has_expiry: bool
     has_copies: bool
     partitions: int
+
+    @property
+    def path(self) -> Path:
+        """The folder on this host: what lies elsewhere is downloaded once."""
+        return Store(self.folder).local(INDEXES) if is_uri(self.folder) else Path(self.folder)
 
 
 class PlanPlacement(NamedTuple):
@@ -139,7 +153,7 @@ class MessageEncoder:
     """Encodes tables of messages by the stored words and vocabulary."""
 
     def __init__(self, stored: IndexFolder):
-        folder = Path(stored.folder)
+        folder = stored.path
         self._space, self._analyzer = stored.space, stored.analyzer
         self._words, self._weights = WordTable.open(folder / "words"), None
         if stored.needs_totals:
@@ -155,7 +169,7 @@ class SubscriptionTable:
     """The ids, expiry times and copies of all subscriptions, by their numbers."""
 
     def __init__(self, stored: IndexFolder):
-        folder = Path(stored.folder)
+        folder = stored.path
         with pa.memory_map(str(folder / "ids.arrow")) as file:
             self.ids: pa.Array = pa.ipc.open_file(file).get_batch(0).column(0)
         self.expires = mapped(folder / "expires.npy", np.int64) if stored.has_expiry else None
@@ -166,6 +180,6 @@ class IndexPart:
     """The index of one partition, and the numbers of the subscriptions in its slots."""
 
     def __init__(self, stored: IndexFolder, partition: int):
-        folder = Path(stored.folder) / f"part-{partition}"
+        folder = stored.path / f"part-{partition}"
         self.index: Index = open_index(folder / "index")
         self.numbers: NDArray[np.int32] = mapped(folder / "numbers.npy", np.int32)
