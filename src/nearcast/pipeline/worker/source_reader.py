@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.errors import InvalidColumns
+from nearcast.errors import InvalidColumns, with_remedy
 from nearcast.files import read_lines, read_table
 from nearcast.pipeline.batch.changes import SourceChanges, read_changes
 from nearcast.pipeline.batch.partition_deliveries import id_type
 from nearcast.pipeline.batch.router import PlanRef, router_of
 from nearcast.pipeline.batch.segments import MessageSegment
-from nearcast.pipeline.settings import PipelineSettings
+from nearcast.pipeline.settings import RENAMING, PipelineSettings
 from nearcast.pipeline.store.store import Store
 from nearcast.tables import Rejected, RejectedRow, read_messages, rename_known
 from nearcast.tables.cells import TableRows
@@ -107,7 +107,7 @@ def _nothing_of(task: ReadTask, error: Exception) -> ReadResult:
 
 
 def _said(error: Exception) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return "it is nested too deeply" if isinstance(error, RecursionError) else with_remedy(error, RENAMING)
 
 
 def _readable(task: ReadTask, rows: pa.Table, rejected: Rejected) -> list[pa.Table]:
