@@ -93,12 +93,12 @@ def hot_kernel(function: F) -> F:
     return function if _INTERPRETED else _Kernel(function, _nrt=False)  # type: ignore[return-value]
 
 
-def step(function: F) -> F:
-    """Compile a step of a hot kernel, always inlined into its callers.
+def inlined(function: F) -> F:
+    """Compile a part of hot kernels, always inlined into its callers.
 
     Numba passes a NamedTuple of arrays by value, some hundred words at every call that is not inlined.
     """
-    return function if _INTERPRETED else _InlinedStep(function, _nrt=False)  # type: ignore[return-value]
+    return function if _INTERPRETED else _InlinedKernel(function, _nrt=False)  # type: ignore[return-value]
 
 
 class _Kernel:
@@ -130,22 +130,22 @@ class _Kernel:
         return self._called._numba_type_
 
 
-class _InlinedStep(_Kernel):
+class _InlinedKernel(_Kernel):
     """A function that kernels inline, compiled without the entry from Python; a call from Python compiles a twin.
 
-    Every entry from Python unpacks all arrays of all NamedTuples. To generate, optimise and store one for each step,
-    which nobody ever enters, took as long again as compiling the kernels themselves.
+    Every entry from Python unpacks all arrays of all NamedTuples. To generate, optimise and store one for each such
+    function, which nobody ever enters, took as long again as compiling the kernels themselves.
     """
 
     @functools.cached_property
     def _inlined(self) -> Any:
         # A folder of its own: Numba's key does not tell two dispatchers of one function apart.
         wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        return _compiled(self.py_func, "steps", forceinline=True, **self._options, **wrappers)
+        return _compiled(self.py_func, "inlined", forceinline=True, **self._options, **wrappers)
 
     @property
     def _numba_type_(self) -> Any:
-        """Return what Numba takes this step for where a kernel names it."""
+        """Return what Numba takes this function for where a kernel names it."""
         return self._inlined._numba_type_
 
 

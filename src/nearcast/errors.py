@@ -17,9 +17,10 @@
 
 A message says what was given, what was expected and what to do, on one line
 (only `InvalidQuery` adds the query with a caret below it). It speaks of values and columns. Which option of a command,
-or which method of a DataFrame, does what it advises is added by whoever shows it: see `Remedy`.
+or which method of a DataFrame, does what it advises is added by whoever shows it: `Remedy`, `with_remedy`.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 
 
@@ -90,6 +91,16 @@ class InvalidColumns(InvalidInput):
     def __init__(self, message: str, *, field: str | None = None, remedy: Remedy | None = None):
         super().__init__(message, field=field)
         self.remedy = remedy
+
+
+def with_remedy(error: Exception, ways: Mapping[Remedy, str]) -> str:
+    """Return the message of an error, followed by the way in which a surface does what would help, if it has one.
+
+    `{field}` in a way stands for the column.
+    """
+    if not isinstance(error, InvalidColumns) or error.remedy is None:
+        return str(error)
+    return str(error) + ways.get(error.remedy, "").format(field=error.field)
 
 
 class UnknownSubscription(NearcastError, KeyError):

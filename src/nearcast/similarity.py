@@ -28,7 +28,7 @@ import math
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 
 #: Values of the column `similarity`, and their names.
 TSIM, OVERLAP, JACCARD, DICE, COSINE = 0, 1, 2, 3, 4
@@ -40,19 +40,19 @@ TFIDF = 5
 MARGIN = 1e-9
 
 
-@step
+@inlined
 def counts_weights(function):
     """Tell whether a function adds up weights; the others count words."""
     return function == TSIM or function == JACCARD
 
 
-@step
+@inlined
 def reads_whole_message(function):
     """Tell whether a function depends on the words of the message that the subscription does not have."""
     return function >= JACCARD
 
 
-@step
+@inlined
 def text_of(function, common, own, other):
     """Return the text score of `common` amounts in a subscription of `own` and a message of `other` in all.
 
@@ -70,7 +70,7 @@ def text_of(function, common, own, other):
     return common / own
 
 
-@step
+@inlined
 def tfidf_of(common, own, other):
     """Return the cosine of vectors with this product and these squared lengths, at most 1; 0 where one has no length.
 
@@ -83,7 +83,7 @@ def tfidf_of(common, own, other):
     return cosine if cosine < 1.0 else 1.0
 
 
-@step
+@inlined
 def most_text(function, share):
     """Return the best text score of any message that has at most this share of the subscription's words.
 
@@ -98,20 +98,20 @@ def most_text(function, share):
     return share
 
 
-@step
+@inlined
 def near_of(distance, max_distance):
     """Return how near a distance is: 1 on the spot, 0 from `max_distance` on."""
     near = 1.0 - distance / max_distance
     return near if near > 0.0 else 0.0
 
 
-@step
+@inlined
 def score_of(text_weight, text, near):
     """Return the score."""
     return text_weight * text + (1.0 - text_weight) * near
 
 
-@step
+@inlined
 def near_needed(text_weight, threshold, text):
     """Return how near a message must be to reach the threshold with at most this text score.
 
@@ -127,7 +127,7 @@ def near_needed(text_weight, threshold, text):
     return float(missing) / float(rest)
 
 
-@step
+@inlined
 def text_needed(text_weight, threshold, near):
     """Return the text score that reaches the threshold at this nearness, less the margin; inf where none does.
 
@@ -141,7 +141,7 @@ def text_needed(text_weight, threshold, near):
     return float(missing) / float(text_weight)  # inf, without a warning, for the smallest of weights
 
 
-@step
+@inlined
 def share_needed(function, text):
     """Return the least share of a subscription's words that lets a message reach this text score.
 

@@ -93,7 +93,7 @@ def compiled():
         for name, value in vars(sys.modules.get(module.name, object)).items():
             if (
                 not isinstance(value, _jit._Kernel)
-                or isinstance(value, _jit._InlinedStep)
+                or isinstance(value, _jit._InlinedKernel)
                 or "_called" not in vars(value)
             ):
                 continue

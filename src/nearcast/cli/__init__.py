@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -65,7 +65,7 @@ def _status(arguments: list[str]) -> int:
         complain(str(mistake))
         return EXIT_USAGE
     except NearcastError as error:
-        complain(with_hint(error))
+        complain(with_hint(error, _options_of(arguments)))
     except MemoryError:
         complain("out of memory: match fewer subscriptions at a time, or on a larger machine")
     except OSError as error:
@@ -76,6 +76,14 @@ def _status(arguments: list[str]) -> int:
         complain(_usage(error))
         return EXIT_USAGE
     return EXIT_ERROR
+
+
+def _options_of(arguments: list[str]) -> set[str]:
+    """Return the options of the command that these arguments name."""
+    command: Any = typer.main.get_command(app)
+    for word in arguments:
+        command = getattr(command, "commands", {}).get(word, command)
+    return {option for parameter in command.params for option in parameter.opts}
 
 
 def _usage(error: Exception) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from nearcast.errors import InvalidColumns, NearcastError, Remedy
+from collections.abc import Set
+
+from nearcast.errors import NearcastError, Remedy, with_remedy
+
+_WAYS = {
+    Remedy.NAME_COLUMN: ", --map {field}=NAME",
+    Remedy.RENAME_COLUMN: ", --map NAME={field}",
+    Remedy.GIVE_SPACE: ", with --space",
+}
 
 
-def with_hint(error: NearcastError) -> str:
-    """Return the message of an error, followed by the option that does what it advises, if there is one."""
-    option = _option(error) if isinstance(error, InvalidColumns) else None
-    return str(error) if option is None else f"{error}, {option}"
-
-
-def _option(error: InvalidColumns) -> str | None:
-    match error.remedy:
-        case Remedy.NAME_COLUMN:
-            return f"--map {error.field}=NAME"
-        case Remedy.RENAME_COLUMN:
-            return f"--map NAME={error.field}"
-        case Remedy.GIVE_SPACE:
-            return "with --space"
-    return None
+def with_hint(error: NearcastError, options: Set[str]) -> str:
+    """Return the message of an error, followed by what does as it advises, if that is one of the command's options."""
+    return with_remedy(error, {remedy: way for remedy, way in _WAYS.items() if not options.isdisjoint(way.split())})

@@ -76,7 +76,7 @@ def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: Ma
     if not len(messages):
         return []
     steps, now = _steps_of(state, messages), state.now
-    before = topk.checkpoint(int(steps[0]))
+    before = topk.undo_point(int(steps[0]))
     pieces: list[Piece] = []
     for first in range(0, len(messages), BATCH):
         last = min(first + BATCH, len(messages))
@@ -215,7 +215,7 @@ def advance(state: State, item: Advance) -> list[Piece]:
         settle(state)
         forget_expired(state)
         return expiry
-    state.torn = ArrivalUndo(state.topk.checkpoint(state.next_step))
+    state.torn = ArrivalUndo(state.topk.undo_point(state.next_step))
     events, named = _before_expiry(state, *state.topk.advance(now, state.next_step), np.array([now]))
     pieces = expiry + pieces_named(state, events, named, now, state.vocabulary.version)
     state.commit(pieces, torn=None, now=now, next_step=step_after(state, 1))

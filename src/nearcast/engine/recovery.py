@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from nearcast.indexes import Index
     from nearcast.request_texts import RequestTexts
     from nearcast.text.weights import TermWeights
-    from nearcast.topk.checkpoint import Checkpoint
     from nearcast.topk.keeper import Keeper, KeeperNumbers
+    from nearcast.topk.undo_point import UndoPoint
 
 
 class ChangeRecord(Protocol):
@@ -111,7 +111,7 @@ class StoringUndo:
 class ArrivalUndo:
     """Undo record of messages that arrive in a window, or of a window whose clock moves."""
 
-    before: Checkpoint
+    before: UndoPoint
 
     def mend(self, state: State) -> None:
         """Undo the change."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nearcast.errors import InvalidInput
+from nearcast.errors import InvalidInput, Remedy
 from nearcast.geo import Space
 from nearcast.indexes import DEFAULT_INDEX
 from nearcast.text import Analyzer
 from nearcast.window import Window
+
+#: How columns are renamed, in the reasons of rejected files: those who read them began with a command, or in Python.
+RENAMING = {
+    Remedy.NAME_COLUMN: ", --map {field}=NAME or renames={{'{field}': 'NAME'}}",
+    Remedy.RENAME_COLUMN: ", --map NAME={field} or renames={{'NAME': '{field}'}}",
+}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.geo import ANYWHERE
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Grid(NamedTuple):
         return start, cells
 
 
-@step
+@inlined
 def leaf_at(grid, x, y):
     """Return the cell of a point."""
     node = 0
@@ -71,7 +71,7 @@ def leaf_at(grid, x, y):
     return grid.cell[node]
 
 
-@step
+@inlined
 def push_touched(grid, node, x_min, y_min, x_max, y_max, stack, depth):
     """Put the children of a node that a box touches on the stack, the first on top; return its depth."""
     low, high = (x_min, x_max) if grid.axis[node] == 0 else (y_min, y_max)

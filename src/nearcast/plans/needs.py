@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.columns import TOPK, WITHIN
 from nearcast.geo import CIRCLE
 from nearcast.geo.parts import covering_parts
@@ -152,7 +152,7 @@ def _write_needs(scored, kind, rows, threshold, scratch, row_of, word_of, reach_
     return n
 
 
-@step
+@inlined
 def _best_text(function, rest, own):
     """Return the best text score with at most `rest` of what all words amount to.
 
@@ -164,12 +164,12 @@ def _best_text(function, rest, own):
     return math.sqrt(share) if function == TFIDF else most_text(function, share)
 
 
-@step
+@inlined
 def _reach(near, max_distance):
     return np.inf if near <= 0.0 else (1.0 - near) * max_distance
 
 
-@step
+@inlined
 def _by_falling_weight(term, first, last, weight, out):
     for i in range(last - first):
         j = i

@@ -8,7 +8,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast._saved import replace_file
 from nearcast.errors import unreadable_store
 from nearcast.plans.base import Keys
@@ -137,7 +137,7 @@ class Routes:
         return routes
 
 
-@step
+@inlined
 def _place_of(key, packed):
     """Return the place of a key, or of the empty place where it belongs."""
     mask = key.size - 1
@@ -171,7 +171,7 @@ def _spread(old_key, old_bits, key, bits):
             bits[place] = old_bits[i]
 
 
-@step
+@inlined
 def _collect(key, bits, packed, out, message):
     place = _place_of(key, packed)
     if key[place] == packed:
@@ -179,7 +179,7 @@ def _collect(key, bits, packed, out, message):
             out[message, b] |= bits[place, b]
 
 
-@step
+@inlined
 def _collect_cell(key, bits, flags, cell, term_start, terms, out, message):
     """Collect the keys of one cell."""
     if flags[0] & _SOMEWHERE:

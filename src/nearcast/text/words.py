@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast._arrow import array_of
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast._saved import save_array
 from nearcast.errors import InvalidColumns
 from nearcast.nesting import is_encodable
@@ -54,7 +54,7 @@ _LONGEST = (1 << 31) - 1
 _BLOB, _START = "words_blob", "words_start"
 
 
-@step
+@inlined
 def _hash(data, at, length, multiplier):
     """Return a 31-bit polynomial hash modulo 2^31 - 1, three bytes a step.
 
@@ -79,7 +79,7 @@ def _hash(data, at, length, multiplier):
     return value if value < _PRIME else value - _PRIME
 
 
-@step
+@inlined
 def _place(data, at, length, hashed, blob, start, slots):
     """Return the place in `slots` that holds the span, or ~place of the empty one where it belongs."""
     mask = slots.size - 1

@@ -28,11 +28,11 @@ from nearcast.topk.buffers.walk import (
     new_progress,
     walk,
 )
-from nearcast.topk.checkpoint import Checkpoint, DroppedRows
 from nearcast.topk.events import Events, difference, tops_of
 from nearcast.topk.holder_numbers import HolderTable
 from nearcast.topk.progress import events_of, with_more, with_room
 from nearcast.topk.refill import BufferSearcher, window_queries
+from nearcast.topk.undo_point import DroppedRows, UndoPoint
 from nearcast.topk.window.registry import LiveRows, MessageIndex, WindowBatch, WindowQueries, message_index
 from nearcast.topk.window.sliding import SlidingWindow
 from nearcast.window import Window
@@ -386,8 +386,8 @@ class Keeper:
         events = events_of(progress)
         return events, self.names(events.row)
 
-    def forget(self, kept: Checkpoint | None = None) -> None:
-        """Let go of the messages that no longer count, of those that a checkpoint may need after copying them there."""
+    def forget(self, kept: UndoPoint | None = None) -> None:
+        """Drop the messages that no longer count; those that an undo point may need are copied there first."""
         if kept is not None:
             first, last = self.sliding.first_row, min(self.sliding.first_counting, kept.window.next_row)
             if last > first:
@@ -396,12 +396,12 @@ class Keeper:
         self.sliding.forget()
         self.messages.drop_before(self.sliding.first_row)
 
-    def checkpoint(self, number: int) -> Checkpoint:
+    def undo_point(self, number: int) -> UndoPoint:
         """Return what `roll_back` needs to undo the steps from this number on."""
-        return Checkpoint(self.sliding.mark(), number, [])
+        return UndoPoint(self.sliding.mark(), number, [])
 
-    def roll_back(self, before: Checkpoint) -> None:
-        """Bring window, buffers and thresholds back to a checkpoint, from wherever steps were interrupted.
+    def roll_back(self, before: UndoPoint) -> None:
+        """Bring window, buffers and thresholds back to an undo point, from wherever steps were interrupted.
 
         The window is restored; the buffers that a step has touched are filled from it again. May be called again.
         """

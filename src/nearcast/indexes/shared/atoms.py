@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.geo import circle_holds
 from nearcast.indexes.shared.clause_rows import expanded, shape_codes
 from nearcast.indexes.shared.growable_columns import GrowableColumn
@@ -114,7 +114,7 @@ def _count_words(code_start, code, n_words):
 # --- does an atom hold? -------------------------------------------------------------------------------------------
 
 
-@step
+@inlined
 def words_hold(atoms, atom, has):
     """Tell whether a message, its words marked in `has`, has all words of an atom."""
     first = atoms.code_start[atom]
@@ -124,7 +124,7 @@ def words_hold(atoms, atom, has):
     return True
 
 
-@step
+@inlined
 def box_holds(atoms, atom, place, n_places):
     """Tell whether a part of a message's place, as `message_parts` cut it, shares a point with an atom's rectangle."""
     for p in range(n_places):
@@ -133,7 +133,7 @@ def box_holds(atoms, atom, place, n_places):
     return False
 
 
-@step
+@inlined
 def rest_holds(atoms, atom, batch, message, n_places):
     """Tell whether the rest of an atom holds: NOT, phrases and circles. Polygons are not tested here."""
     first, last = atoms.code_start[atom] + atoms.n_words[atom], atoms.code_start[atom + 1]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.columns import gathered
 from nearcast.geo import polygons_touch
 from nearcast.geo.hilbert import hilbert_keys
@@ -245,7 +245,7 @@ class _ChunkSlots(NamedTuple):
     tally: NDArray[np.int64]
 
 
-@step
+@inlined
 def enter(atom, found, at):
     """Enter an atom, all of which holds, as number `at`; return the next number.
 
@@ -256,7 +256,7 @@ def enter(atom, found, at):
     return at + 1
 
 
-@step
+@inlined
 def keep(atoms, atom, batch, message, n_places, found, at):
     """Enter an atom, whose words and rectangle hold, if the rest of it holds too; return the next number."""
     if rest_holds(atoms, atom, batch, message, n_places):
@@ -264,7 +264,7 @@ def keep(atoms, atom, batch, message, n_places, found, at):
     return at
 
 
-@step
+@inlined
 def verify(atoms, atom, batch, message, n_places, found, at):
     """Enter an atom of which nothing is known yet, if all of it holds; return the next number."""
     if box_holds(atoms, atom, batch.place, n_places) and words_hold(atoms, atom, batch.has):
@@ -272,7 +272,7 @@ def verify(atoms, atom, batch, message, n_places, found, at):
     return at
 
 
-@step
+@inlined
 def finish_message(batch, message, n_words, found, at, looked_at, verified):
     """End the search for a message: clear its marks, and note where its atoms end and what was counted up to it.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +27,7 @@ def inwards(box: NDArray[np.float64]) -> NDArray[np.float32]:
     return np.ascontiguousarray(outwards(box[:, [2, 3, 0, 1]])[:, [2, 3, 0, 1]])
 
 
-@step
+@inlined
 def term_bit(term):
     """Return the bit of a word in a signature of 64; who needs a word whose bit a message lacks does not want it."""
     return np.uint64(1) << np.uint64(((np.int64(term) * 2654435769) >> 26) & 63)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.columns import gathered
 from nearcast.errors import UnknownIndex
 from nearcast.indexes.shared.packed_rtree import PackedRTree, build_rtree
@@ -93,7 +93,7 @@ def checked_fan_out(name: str, fan_out: int) -> dict[str, Any]:
     return {"fan_out": fan_out}
 
 
-@step
+@inlined
 def skip_to(values, at, end, least):
     """Return the first of the ascending `values[at:end]` that is not below `least`, in steps that double, or end."""
     size = 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 
 #: Below this many, an insertion sort beats counting digits.
 _SHORT = 32
 
 
-@step
+@inlined
 def _sort_short(values, first, n):
     for i in range(first + 1, first + n):
         value, j = values[i], i
@@ -20,7 +20,7 @@ def _sort_short(values, first, n):
         values[j] = value
 
 
-@step
+@inlined
 def _sort_by_digits(values, first, n, n_bits, spare, digits):
     """Sort non-negative integers below 2^n_bits, eight bits at a time."""
     shift, in_spare = 0, False
@@ -48,7 +48,7 @@ def _sort_by_digits(values, first, n, n_bits, spare, digits):
             values[first + i] = spare[i]
 
 
-@step
+@inlined
 def sort_slots(values, first, n, n_bits, spare, digits):
     """Sort `values[first:first + n]`; `spare` holds n, `digits` 256."""
     if n < _SHORT:
@@ -57,7 +57,7 @@ def sort_slots(values, first, n, n_bits, spare, digits):
         _sort_by_digits(values, first, n, n_bits, spare, digits)
 
 
-@step
+@inlined
 def _drop_repeats(values, first, last):
     """Move the distinct ones of sorted `values[first:last]` to its front; return where they end."""
     kept = first
@@ -117,7 +117,7 @@ def place_scores_in_message_order(sorted_scores, order, counts, first, last, sta
         at += counts[i]
 
 
-@step
+@inlined
 def _sort_short_scored(slots, scores, first, n):
     for i in range(first + 1, first + n):
         slot, score, j = slots[i], scores[i], i
@@ -127,7 +127,7 @@ def _sort_short_scored(slots, scores, first, n):
         slots[j], scores[j] = slot, score
 
 
-@step
+@inlined
 def _scatter_scored(from_slots, from_scores, from_first, to_slots, to_scores, to_first, n, shift, digits):
     """Move n pairs in stable order of the eight bits at `shift`."""
     for d in range(256):
@@ -145,14 +145,16 @@ def _scatter_scored(from_slots, from_scores, from_first, to_slots, to_scores, to
         digits[d] += 1
 
 
-@step
+@inlined
 def search_each(search_one, index, most, batch, scratch, found, n_bits, first, counts):
     """Search for the messages from `first` on, as long as `most` answers fit; return the first not searched for.
 
-    `search_one`, a step of the index, writes the answers to one message from a place on and returns how many. Answers
+    `search_one`, inlined, writes the answers to one message from a place on and returns how many. Answers
     are written one message after the other, in order of their slots; `counts` gets how many each has.
     """
-    at = np.int64(0)  # a plain 0 is a type of its own to Numba, and every step would be compiled for it as well
+    at = np.int64(
+        0
+    )  # a plain 0 is a type of its own to Numba, and all that is inlined would be compiled for it as well
     message = first
     while message < counts.size and found.slots.size - at >= most:
         n = search_one(index, batch, scratch, found, message, at)
@@ -163,7 +165,7 @@ def search_each(search_one, index, most, batch, scratch, found, n_bits, first, c
     return message
 
 
-@step
+@inlined
 def sort_scored(slots, scores, first, n, n_bits, spare_slots, spare_scores, digits):
     """Sort `slots[first:first + n]` and their scores along; the spare arrays hold n, `digits` 256."""
     if n < _SHORT:
@@ -180,7 +182,7 @@ def sort_scored(slots, scores, first, n, n_bits, spare_slots, spare_scores, digi
         shift += 16
 
 
-@step
+@inlined
 def _drop_repeats_scored(slots, scores, first, last):
     """Do what `_drop_repeats` does with scores along; a slot found twice has the same score both times."""
     kept = first

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,7 @@ def kernel_messages(messages: Messages, totals: NDArray[np.float64], n_terms: in
     return KernelMessages(messages.term_start, messages.terms, messages.box, totals, has, word)
 
 
-@step
+@inlined
 def begin_message(batch, message):
     """Mark the known words of a message and list each once in `batch.word`; return how many there are."""
     n = 0
@@ -48,7 +48,7 @@ def begin_message(batch, message):
     return n
 
 
-@step
+@inlined
 def sort_words(word, n, key):
     """Sort the first n words by their keys, of equals by term: by Shell's method, for there may be a thousand."""
     gap = 1
@@ -64,7 +64,7 @@ def sort_words(word, n, key):
         gap //= 3
 
 
-@step
+@inlined
 def end_message(batch, n_words):
     """Clear the marks of a message."""
     for i in range(n_words):

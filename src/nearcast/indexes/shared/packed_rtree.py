@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.geo import EARTH_RADIUS_M, box_distance, haversine
 
 if TYPE_CHECKING:
@@ -123,14 +123,14 @@ def _listed(level: _RectangleLevel) -> NDArray[np.int64]:
 # --- growing ----------------------------------------------------------------------------------------------------
 
 
-@step
+@inlined
 def _growth(box, node, x, y):
     """Return by how much the sides of a node must grow to hold a point."""
     across = max(box[node, 0] - x, 0.0, x - box[node, 2])
     return across + max(box[node, 1] - y, 0.0, y - box[node, 3])
 
 
-@step
+@inlined
 def leaf_for(tree, x, y):
     """Return the leaf to which a point is added: downwards, the child that grows least, of equals the smallest."""
     node = tree.box.shape[0] - 1
@@ -146,7 +146,7 @@ def leaf_for(tree, x, y):
     return node
 
 
-@step
+@inlined
 def grow(tree, leaf, x, y):
     """Widen a leaf and the nodes above it to hold a point."""
     node = leaf
@@ -167,20 +167,20 @@ def add_points(tree, points, leaf):
 # --- distances --------------------------------------------------------------------------------------------------
 
 
-@step
+@inlined
 def _least_cosine(south, north):
     """Return the least cosine of the latitudes of a box, 0 at the poles."""
     farthest = max(abs(south), abs(north))
     return math.cos(math.radians(farthest)) if farthest < 90.0 else 0.0
 
 
-@step
+@inlined
 def _folded(gap):
     """Return a difference of longitudes the short way round."""
     return 360.0 - gap if gap > 180.0 else gap
 
 
-@step
+@inlined
 def _earth_gap(a_west, a_south, a_east, a_north, b_west, b_south, b_east, b_north):
     up = max(b_south - a_north, 0.0, a_south - b_north)
     across = 0.0
@@ -191,7 +191,7 @@ def _earth_gap(a_west, a_south, a_east, a_north, b_west, b_south, b_east, b_nort
     return 2.0 * EARTH_RADIUS_M * math.asin(math.sqrt(min(h, _FAR)))
 
 
-@step
+@inlined
 def box_gap(is_earth, a_x_min, a_y_min, a_x_max, a_y_max, b_x_min, b_y_min, b_x_max, b_y_max):
     """Return a lower bound on the distance between points of two boxes that do not cross the dateline.
 
@@ -203,14 +203,14 @@ def box_gap(is_earth, a_x_min, a_y_min, a_x_max, a_y_max, b_x_min, b_y_min, b_x_
     return math.hypot(max(b_x_min - a_x_max, 0.0, a_x_min - b_x_max), max(b_y_min - a_y_max, 0.0, a_y_min - b_y_max))
 
 
-@step
+@inlined
 def point_gap(is_earth, x, y, box, node):
     """Return a lower bound, all but exact, on the distance from a point to a node."""
     gap = box_distance(is_earth, x, y, box[node, 0], box[node, 1], box[node, 2], box[node, 3])
     return max(gap - _EARTH_SLACK_M, 0.0) if is_earth else gap
 
 
-@step
+@inlined
 def place_gap(is_earth, place, n_places, box, node):
     """Return a lower bound on the distance from a message's place, its parts as `message_parts` cut them, to a node."""
     least = np.inf
@@ -233,7 +233,7 @@ def place_gap(is_earth, place, n_places, box, node):
     return least
 
 
-@step
+@inlined
 def place_touches(place, n_places, box, node):
     """Tell whether a part of a message's place shares a point with a node, coordinates taken as written."""
     for p in range(n_places):
@@ -247,7 +247,7 @@ def place_touches(place, n_places, box, node):
     return False
 
 
-@step
+@inlined
 def _meridian_gap(lon, lat, edge, south, north):
     """Return the metres from a point to the stretch of a meridian between two latitudes."""
     gap = math.radians(_folded(abs(edge - lon)))
@@ -258,7 +258,7 @@ def _meridian_gap(lon, lat, edge, south, north):
     return min(nearest, haversine(lon, lat, edge, min(max(foot, south), north)))
 
 
-@step
+@inlined
 def gap_to_outside(is_earth, x, y, box, node):
     """Return a lower bound on the distance from a point inside a node to anything that does not touch the node.
 

@@ -6,7 +6,7 @@ and its list of terms in text order, for phrases.
 
 from __future__ import annotations
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.indexes.shared.phrases import SHORT_PHRASE, long_phrase_occurs
 from nearcast.query import NOT, PHRASE
 
@@ -14,7 +14,7 @@ from nearcast.query import NOT, PHRASE
 NO_SHAPE = -1
 
 
-@step
+@inlined
 def mark_terms(terms, first, last, has, mark):
     """Set `has` to 1 for the terms of one message, or back to 0; terms beyond it are words of no subscription."""
     for i in range(first, last):
@@ -23,7 +23,7 @@ def mark_terms(terms, first, last, has, mark):
             has[term] = mark
 
 
-@step
+@inlined
 def phrase_occurs(code, first, length, terms, m_first, m_last):
     """Tell whether `code[first:first + length]` stands in this order, without gaps, in the message."""
     if length > SHORT_PHRASE:
@@ -37,7 +37,7 @@ def phrase_occurs(code, first, length, terms, m_first, m_last):
     return False
 
 
-@step
+@inlined
 def clause_holds(code, first, last, terms, m_first, m_last, has):
     """Tell whether a message, its terms marked in `has`, satisfies the clause `code[first:last]`."""
     i = first
@@ -60,13 +60,13 @@ def clause_holds(code, first, last, terms, m_first, m_last, has):
     return True
 
 
-@step
+@inlined
 def boxes_overlap(part, row, x_min, y_min, x_max, y_max):
     """Tell whether rectangle `row` of `part` and a rectangle share a point, borders included."""
     return part[row, 0] <= x_max and part[row, 2] >= x_min and part[row, 1] <= y_max and part[row, 3] >= y_min
 
 
-@step
+@inlined
 def message_parts(box, row, parts):
     """Write the one or two rectangles of message `row` to `parts`, cut at the dateline; return how many."""
     for k in range(4):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.geo import EARTH_RADIUS_M
 from nearcast.indexes.shared.kernel_message import KernelMessages, begin_message, end_message, kernel_messages
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, VERIFIED, Search, match_each
@@ -107,7 +107,7 @@ def bytes_of(structure: Any) -> int:
     return sum(map(bytes_of, structure)) if isinstance(structure, tuple) else 0
 
 
-@step
+@inlined
 def axis_gap(x, y, is_earth, box, message):
     """Return a lower bound on the distance of a point to a message, from coordinates alone: far cheaper than it."""
     gap = max(box[message, 1] - y, y - box[message, 3])
@@ -116,7 +116,7 @@ def axis_gap(x, y, is_earth, box, message):
     return max(gap, box[message, 0] - x, x - box[message, 2])
 
 
-@step
+@inlined
 def score_or_less(scored, row, text_at_most, batch, is_earth, message, tally):
     """Return the score of a row if it reaches its threshold, else -1; the bound on its text may save the work."""
     weight, least = scored.text_weight[row], scored.threshold[row] - MARGIN

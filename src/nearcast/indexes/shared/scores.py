@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, inlined, kernel
 from nearcast.columns import WITHIN, Messages, ScoreParameters, Subscriptions
 from nearcast.errors import InvalidColumns
 from nearcast.geo import place_distance
@@ -73,7 +73,7 @@ def scored_of(subscriptions: Subscriptions, weight: NDArray[np.float64]) -> Scor
     )
 
 
-@step
+@inlined
 def own_amount(weight, function):
     """Return what a word of this weight adds to what the words of a subscription amount to."""
     if function == TFIDF:
@@ -91,7 +91,7 @@ def own_amounts(term_start, term, similarity, weight, own):
         own[row] = total
 
 
-@step
+@inlined
 def common_of(term, first, last, weight, has, function):
     """Return what the words `term[first:last]` that are marked in `has` amount to."""
     common = 0.0
@@ -103,7 +103,7 @@ def common_of(term, first, last, weight, has, function):
     return common
 
 
-@step
+@inlined
 def text_score(scored, row, has, totals, message):
     """Return the text score of row `row` for the message whose terms are marked in `has`."""
     function = scored.similarity[row]
@@ -114,7 +114,7 @@ def text_score(scored, row, has, totals, message):
     return text_of(function, common, scored.own[row], other)
 
 
-@step
+@inlined
 def near_score(scored, row, is_earth, box, message):
     """Return how near row `row` is to the place of the message."""
     distance = place_distance(
@@ -129,7 +129,7 @@ def near_score(scored, row, is_earth, box, message):
     return near_of(distance, scored.max_distance[row])
 
 
-@step
+@inlined
 def count_words(terms, first, last, count):
     """Add to `count` how often each word stands in `terms[first:last]`; terms beyond it are of no subscription."""
     for i in range(first, last):
@@ -137,7 +137,7 @@ def count_words(terms, first, last, count):
             count[terms[i]] += 1.0
 
 
-@step
+@inlined
 def forget_words(terms, first, last, count):
     """Set the counts of these words back to 0."""
     for i in range(first, last):
@@ -145,7 +145,7 @@ def forget_words(terms, first, last, count):
             count[terms[i]] = 0.0
 
 
-@step
+@inlined
 def tfidf_common(term, first, last, weight, count):
     """Return the product of the tf-idf vectors of the words `term[first:last]` and a message, -1 with none in common.
 
@@ -160,7 +160,7 @@ def tfidf_common(term, first, last, weight, count):
     return common if shares else -1.0
 
 
-@step
+@inlined
 def topk_score(scored, row, count, totals, is_earth, box, message):
     """Return the score of top-k row `row` for a message whose words are counted in `count`; -1 without a common word.
 
@@ -173,7 +173,7 @@ def topk_score(scored, row, count, totals, is_earth, box, message):
     return score_of(scored.text_weight[row], text, near_score(scored, row, is_earth, box, message))
 
 
-@step
+@inlined
 def full_score(scored, row, has, totals, is_earth, box, message):
     """Return the score of row `row` for the message whose terms are marked in `has`; it matches from `threshold` on."""
     text = text_score(scored, row, has, totals, message)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.similarity import JACCARD, counts_weights, share_needed, text_needed, text_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def rounded(values: NDArray[np.float64], towards: float) -> NDArray[np.float32]:
     return found
 
 
-@step
+@inlined
 def amount_of(scored, row, term):
     """Return what a term amounts to for a row: its weight, or 1 where words are counted."""
     return scored.weight[term] if counts_weights(scored.similarity[row]) else 1.0
@@ -96,7 +96,7 @@ def _fill_needs(scored, needs):
         needs[row] = share_needed(scored.similarity[row], text) if text > 0.0 else 0.0
 
 
-@step
+@inlined
 def text_at_most(scored, row, share, asked, message):
     """Return a bound, all but exact, on the text score of a row that has this share of its words in common."""
     function, own = scored.similarity[row], scored.own[row]

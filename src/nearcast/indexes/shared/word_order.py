@@ -5,10 +5,10 @@ Heavy words are rare, so this is the papers' increasing order of frequency, fixe
 
 from __future__ import annotations
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 
 
-@step
+@inlined
 def comes_before(weight, term, other):
     """Tell whether a term stands before another in the global order."""
     return weight[term] > weight[other] or (weight[term] == weight[other] and term < other)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.predicates import boxes_overlap, clause_holds, message_parts
 from nearcast.indexes.trigger.disc_search import score_here
 from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
@@ -198,7 +198,7 @@ class TriggerDelta:
         return take_rows(self.rows, keep)
 
 
-@step
+@inlined
 def _place_of(key, term):
     at = ((np.int64(term) + 2) * 2654435769) & (key.size - 1)
     while key[at] != _NONE and key[at] != term:
@@ -235,7 +235,7 @@ def search_delta(rows, chains, batch, first, last, owner, number, scratch, start
     return last
 
 
-@step
+@inlined
 def _walk(rows, chains, trigger, batch, i, part, owner, number, scratch):
     """Verify the boolean rows of one chain; False when room ran out."""
     tally, other = scratch.tally, ~batch.bits[i]
@@ -279,7 +279,7 @@ def search_scored_delta(rows, chains, batch, owner, number, scratch):
     return True
 
 
-@step
+@inlined
 def _score(rows, row, slot, is_earth, term, batch, i, scratch):
     """Add a row to the hits if it reaches its threshold; False when room ran out."""
     at = scratch.tally[HITS]
@@ -294,7 +294,7 @@ def _score(rows, row, slot, is_earth, term, batch, i, scratch):
     return True
 
 
-@step
+@inlined
 def _holds(rows, chains, row, batch, i, part, scratch):
     """Tell whether a boolean row holds; a polygon is noted as pending instead."""
     x_min, y_min, x_max, y_max = scratch.parts[part]

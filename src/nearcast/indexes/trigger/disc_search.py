@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.geo import place_distance
 from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.discs import NOWHERE
@@ -64,7 +64,7 @@ def search_discs(segment, batch, owner, number, scratch):
     return True
 
 
-@step
+@inlined
 def _keep_spread_terms(is_spread, batch, scratch):
     """Write the terms of each message that have lists in groups, the wildcard first, to `scratch.local`."""
     n = 0
@@ -78,7 +78,7 @@ def _keep_spread_terms(is_spread, batch, scratch):
     scratch.local_start[batch.order.size] = n
 
 
-@step
+@inlined
 def _search_group(segment, group, batch, owner, number, scratch):
     """Search one group for all messages that its farthest disc may reach; False when room ran out."""
     discs, places = segment.discs, scratch.places
@@ -92,7 +92,7 @@ def _search_group(segment, group, batch, owner, number, scratch):
     return True
 
 
-@step
+@inlined
 def _gap(box, group, x, y, z):
     """Return the distance from a point of the frame to the box of a group."""
     dx = max(box[group, 0] - x, 0.0, x - box[group, 3])
@@ -101,7 +101,7 @@ def _gap(box, group, x, y, z):
     return math.sqrt(dx * dx + dy * dy + dz * dz)
 
 
-@step
+@inlined
 def _search_term(segment, group, term, gap, batch, i, owner, number, scratch):
     """Find the discs of a term in a group that reach `gap` and hold the message, and score their rows."""
     discs, places, waiting = segment.discs, scratch.places, scratch.waiting
@@ -128,7 +128,7 @@ def _search_term(segment, group, term, gap, batch, i, owner, number, scratch):
     return True
 
 
-@step
+@inlined
 def _reaching(disc, first, last, gap):
     """Return the end of the discs of a list, largest first, that reach this far."""
     while first < last:
@@ -140,7 +140,7 @@ def _reaching(disc, first, last, gap):
     return first
 
 
-@step
+@inlined
 def _score_waiting(segment, term, n, batch, i, owner, number, scratch):
     """Score the rows of the waiting discs and keep those that reach their threshold; False when room ran out."""
     discs, rows, tally, places = segment.discs, segment.rows, scratch.tally, scratch.places
@@ -166,7 +166,7 @@ def _score_waiting(segment, term, n, batch, i, owner, number, scratch):
     return True
 
 
-@step
+@inlined
 def score_here(rows, row, k, term, is_far, is_earth, batch, i, masks):
     """Return the score of a row, found through one of its words, or `ELSEWHERE` if an earlier one finds it too."""
     message, weight = batch.order[i], batch.weight

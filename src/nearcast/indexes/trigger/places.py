@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, inlined, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class Places(NamedTuple):
     scale: NDArray[np.float64]
 
 
-@step
+@inlined
 def step_of(value, origin, scale):
     """Return the grid step of a coordinate, 0 to STEPS; never decreasing in `value`: all that exactness needs."""
     if scale == 0.0 or value <= origin:
@@ -53,7 +53,7 @@ def step_of(value, origin, scale):
     return int(step)
 
 
-@step
+@inlined
 def rectangle_word(places, cell, x_min, y_min, x_max, y_max):
     """Pack a trigger's rectangle into four fields: x_min, y_min, STEPS - x_max, STEPS - y_max.
 
@@ -68,7 +68,7 @@ def rectangle_word(places, cell, x_min, y_min, x_max, y_max):
     return word
 
 
-@step
+@inlined
 def message_word(places, cell, x_min, y_min, x_max, y_max):
     """Pack a message's rectangle for comparison with `rectangle_word`, guard bits set.
 
@@ -89,7 +89,7 @@ def smaller_fields(a, b):
     return out
 
 
-@step
+@inlined
 def cell_of(places, x, y):
     """Return the cell that holds a point."""
     node = 0
@@ -106,7 +106,7 @@ def cells_of_boxes(places, box, cell):
         cell[i] = cell_of(places, box[i, 0], box[i, 1])
 
 
-@step
+@inlined
 def cells_of(places, x_min, y_min, x_max, y_max, stack, out):
     """Write the cells a rectangle touches to `out`, at most `out.size`; return how many there are, or out.size + 1."""
     stack[0] = 0

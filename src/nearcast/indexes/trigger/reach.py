@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.geo import EARTH_RADIUS_M
 from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.rows import (
@@ -50,12 +50,12 @@ def frame_around(x: NDArray[np.float64], y: NDArray[np.float64], *, is_earth: bo
     return np.array([*middle, 1.0 / half if half > 1e-300 else 1.0, 0.0])
 
 
-@step
+@inlined
 def _cut_off(value):
     return min(max(value, -_FARTHEST), _FARTHEST)
 
 
-@step
+@inlined
 def frame_point(frame, x, y):
     """Return a place in the frame."""
     x, y = float(x), float(y)
@@ -69,7 +69,7 @@ def frame_point(frame, x, y):
     return _cut_off(along), _cut_off(across), 0.0
 
 
-@step
+@inlined
 def frame_length(frame, distance):
     """Return a distance in the frame, rounded up; inf if it goes all around, or beyond all."""
     if distance == np.inf:
@@ -84,7 +84,7 @@ def frame_length(frame, distance):
     return length * (1.0 + _SLACK) + _SLACK if length < _FARTHEST / 10 else np.inf
 
 
-@step
+@inlined
 def frame_place(frame, box, message):
     """Return the middle of a message's place in the frame, and how far from it the place and rounding may reach."""
     x_min, y_min, x_max, y_max = box[message, 0], box[message, 1], box[message, 2], box[message, 3]
@@ -154,7 +154,7 @@ def _write_triggers(code_start, code, shape, score, scored, weight, scratch, row
     return n
 
 
-@step
+@inlined
 def _by_falling_weight(code, first, last, weight, out):
     """Write the terms of a row by falling weight, of equal weights the smaller term first."""
     for i in range(last - first):

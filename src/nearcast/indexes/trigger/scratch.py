@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.filters import term_bit
 from nearcast.indexes.trigger.places import empty_stack
 
@@ -129,7 +129,7 @@ def mark_chunk(batch, masks, is_marking):
             masks[term] = masks[term] | (np.uint64(1) << np.uint64(i)) if is_marking else np.uint64(0)
 
 
-@step
+@inlined
 def set_marks(batch, i, scratch, mark):
     """Mark the terms of the i-th message in `scratch.has`, or clear the marks: only who must verify needs them."""
     for j in range(batch.distinct_start[i], batch.distinct_start[i + 1]):
@@ -137,14 +137,14 @@ def set_marks(batch, i, scratch, mark):
     scratch.tally[MARKED] = mark
 
 
-@step
+@inlined
 def tally_now(scratch):
     """Return the counts as they are before a message, for the case that its matches do not fit."""
     tally = scratch.tally
     return tally[FOUND], tally[LOOKED_AT], tally[VERIFIED], tally[PENDING], tally[HITS]
 
 
-@step
+@inlined
 def end_message(batch, i, fits, before, scratch, start):
     """Clear the marks and close the list of the i-th message, or take back all it has counted; return `fits`."""
     if scratch.tally[MARKED]:

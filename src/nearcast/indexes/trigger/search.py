@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.geo import circle_holds
 from nearcast.indexes.shared.predicates import boxes_overlap, clause_holds, message_parts
 from nearcast.indexes.trigger.places import EVERYWHERE, GUARD, ONE_STEP, cell_of, cells_of, message_word
@@ -42,7 +42,7 @@ def search_segment(segment, batch, first, last, owner, number, scratch, start):
     return last
 
 
-@step
+@inlined
 def _search_part(segment, batch, i, part, owner, number, scratch):
     """Search every cell one rectangle of a message touches."""
     x_min, y_min, x_max, y_max = scratch.parts[part]
@@ -57,7 +57,7 @@ def _search_part(segment, batch, i, part, owner, number, scratch):
     return fits
 
 
-@step
+@inlined
 def _search_cell(segment, cell, batch, i, part, owner, number, scratch):
     """Look up the wildcard and each term of the message in one cell."""
     if segment.table_start[cell + 1] - segment.table_start[cell] <= 1:
@@ -75,7 +75,7 @@ def _search_cell(segment, cell, batch, i, part, owner, number, scratch):
     return True
 
 
-@step
+@inlined
 def _search_list(segment, first, last, word, is_term, batch, i, part, owner, number, scratch):
     """Filter one list of entries, of a term or the wildcard, by signature and rectangle and verify what is left."""
     waiting, n, e = scratch.waiting, 0, first
@@ -99,7 +99,7 @@ def _search_list(segment, first, last, word, is_term, batch, i, part, owner, num
     return n == 0 or _verify(segment, n, word, is_term, batch, i, part, owner, number, scratch)
 
 
-@step
+@inlined
 def touches_shape(rows, row, earth, message, x_min, y_min, x_max, y_max, scratch):
     """Tell whether a row's circle holds a rectangle of the message; a polygon is noted as pending instead."""
     shape = rows.shape[row]
@@ -114,7 +114,7 @@ def touches_shape(rows, row, earth, message, x_min, y_min, x_max, y_max, scratch
     return circle_holds(earth[0] == 1, circle[c, 0], circle[c, 1], circle[c, 2], x_min, y_min, x_max, y_max)
 
 
-@step
+@inlined
 def _verify(segment, n, word, is_term, batch, i, part, owner, number, scratch):
     """Check the waiting entries in full and write the slots of those that hold; False when room ran out.
 

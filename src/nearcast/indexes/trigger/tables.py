@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,7 +59,7 @@ def _fill_tables(cell, term, first, last, table_start, table):
         table[at, 0], table[at, 1], table[at, 2] = term[i], first[i], last[i]
 
 
-@step
+@inlined
 def find_list(table_start, table, cell, term):
     """Return the place of a term in its cell's table, or the vacant place where it would stand."""
     begin = table_start[cell]

@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearcast import _arrow
-from nearcast.errors import InvalidColumns, InvalidInput
+from nearcast.errors import InvalidColumns, InvalidInput, with_remedy
 from nearcast.files import READABLE, read_table, united
 from nearcast.pipeline.batch.changes import read_changes
 from nearcast.pipeline.batch.segments import MessageSegment
 from nearcast.pipeline.driver.first_state import SAMPLE, begin
 from nearcast.pipeline.preparation.interchange_rows import is_subscriptions, message_rows, subscription_rows
-from nearcast.pipeline.settings import PipelineSettings
+from nearcast.pipeline.settings import RENAMING, PipelineSettings
 from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.places import is_uri, local_root
 from nearcast.pipeline.store.state_format import STATE_FORMAT, check_format, format_in
@@ -90,7 +90,8 @@ def prepare_file(task: PrepareTask) -> PrepareResult:
         is_message = not is_subscriptions(table.column_names)
         table = with_places(table, space, source=task.source, is_message=is_message, rejected=rejected)
     except InvalidColumns as error:
-        rejected.add(task.source, 0, None, error.field, f"nothing of this file was used: {error}")
+        reason = f"nothing of this file was used: {with_remedy(error, RENAMING)}"
+        rejected.add(task.source, 0, None, error.field, reason)
         return PrepareResult("unreadable", 0, list(rejected), {})
     if not is_message:
         return _prepare_subscriptions(task, table, rejected)

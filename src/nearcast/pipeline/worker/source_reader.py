@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.errors import FileMissing, InvalidColumns
+from nearcast.errors import FileMissing, InvalidColumns, with_remedy
 from nearcast.files import read_lines, read_table
 from nearcast.files.file_errors import file_error
 from nearcast.pipeline.batch.changes import SourceChanges, read_changes
 from nearcast.pipeline.batch.partition_deliveries import id_type
 from nearcast.pipeline.batch.router import PlanRef, router_of
 from nearcast.pipeline.batch.segments import MessageSegment
-from nearcast.pipeline.settings import PipelineSettings
+from nearcast.pipeline.settings import RENAMING, PipelineSettings
 from nearcast.pipeline.store.places import is_uri, open_place
 from nearcast.pipeline.store.state_cache import RecentByStore
 from nearcast.pipeline.store.store import Store
@@ -122,7 +122,7 @@ def _nothing_of(task: ReadTask, error: Exception) -> ReadResult:
 
 
 def _said(error: Exception) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return "it is nested too deeply" if isinstance(error, RecursionError) else with_remedy(error, RENAMING)
 
 
 def _readable(task: ReadTask, rows: pa.Table, rejected: Rejected) -> list[pa.Table]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.errors import InvalidColumns, NotSupported, Remedy
+from nearcast.errors import InvalidColumns, NotSupported, Remedy, with_remedy
 from nearcast.geo import Space
 from nearcast.spark.dataframe.matcher import STEP
 from nearcast.spark.gc_freeze import freeze_once
@@ -106,8 +106,7 @@ def one_row_of_nulls(frame: DataFrame) -> pa.Table:
 
 def _with_hint(error: InvalidColumns) -> InvalidColumns:
     """Return the error, and how to do on a DataFrame what it advises."""
-    how = "" if error.remedy is None else _HOW[error.remedy]
-    return InvalidColumns(f"{error}{how}", field=error.field)
+    return InvalidColumns(with_remedy(error, _HOW), field=error.field)
 
 
 def refuse_topk(table: pa.Table) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 
 #: What a search of the window costs before it looks at a posting, and per posting, in steps over a buffer's entries.
 SEARCH_BASE, SEARCH_POSTING = 100_000.0, 4.0
@@ -12,7 +12,7 @@ SEARCH_BASE, SEARCH_POSTING = 100_000.0, 4.0
 _MOST_TIMES_K = 64
 
 
-@step
+@inlined
 def skyband_size(k, n):
     """Return how many of n messages, in random order, are dominated by fewer than k: k·(1 + ln(n / k)) from n = k on.
 
@@ -21,7 +21,7 @@ def skyband_size(k, n):
     return k * (1.0 + math.log(n / k)) if n > k else n
 
 
-@step
+@inlined
 def updates_until_short(n, k, up, down):
     """Return after how many updates a walk from n first stands at k - 1.
 
@@ -42,7 +42,7 @@ def updates_until_short(n, k, up, down):
     return (way - lost) / (down - up)
 
 
-@step
+@inlined
 def cost_of(n, k, search, arriving):
     """Return the cost of a buffer for n messages per update of the window that concerns one of them.
 
@@ -54,7 +54,7 @@ def cost_of(n, k, search, arriving):
     return n * skyband_size(k, n) + searching
 
 
-@step
+@inlined
 def best_length(k, search, arriving, most):
     """Return for how many messages a buffer costs least: at least k, at most `most` or a fixed multiple of k.
 

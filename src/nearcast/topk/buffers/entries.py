@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 
 #: How many bits of a tag count dominators; the rest is the row of the message.
 DOMINATOR_BITS = 16
 DOMINATORS = (1 << DOMINATOR_BITS) - 1
 
 
-@step
+@inlined
 def row_of(tag):
     """Return the message of an entry."""
     return tag >> DOMINATOR_BITS
 
 
-@step
+@inlined
 def is_newer(rows, row, other):
     """Tell whether a message of the window is newer than another: by time where time counts, then by arrival."""
     if rows.by_time:
@@ -25,7 +25,7 @@ def is_newer(rows, row, other):
     return row > other
 
 
-@step
+@inlined
 def ranks_before(rows, score, row, other_score, other):
     """Tell whether a message ranks before another: higher score, then newer."""
     if score != other_score:
@@ -33,7 +33,7 @@ def ranks_before(rows, score, row, other_score, other):
     return is_newer(rows, row, other)
 
 
-@step
+@inlined
 def place_in(rows, score, tag, first, size, new_score, new_row):
     """Return at which place a message belongs."""
     place = size
@@ -44,7 +44,7 @@ def place_in(rows, score, tag, first, size, new_score, new_row):
     return place
 
 
-@step
+@inlined
 def put(score, tag, first, size, place, new_score, new_tag):
     """Insert an entry at its place; return the new size."""
     for i in range(first + size, first + place, -1):
@@ -53,7 +53,7 @@ def put(score, tag, first, size, place, new_score, new_tag):
     return size + 1
 
 
-@step
+@inlined
 def dominators_before(rows, tag, first, place, row):
     """Return how many of the entries before `place` are newer than a message, and so dominate it."""
     count = 0
@@ -63,7 +63,7 @@ def dominators_before(rows, tag, first, place, row):
     return count
 
 
-@step
+@inlined
 def dominate(rows, score, tag, first, place, size, row, k):
     """Count a message at `place` as a dominator of the older entries from there on; drop those that have k now.
 
@@ -80,7 +80,7 @@ def dominate(rows, score, tag, first, place, size, row, k):
     return kept - first
 
 
-@step
+@inlined
 def drop_row(score, tag, first, size, row):
     """Remove the entry of a message, if there is one; return the new size.
 
@@ -94,7 +94,7 @@ def drop_row(score, tag, first, size, row):
     return size
 
 
-@step
+@inlined
 def oldest_of(rows, tag, first, size):
     """Return the oldest message of a buffer, -1 if it is empty."""
     oldest = -1

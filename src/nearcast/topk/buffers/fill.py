@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.columns import NO_TIME
 from nearcast.topk.buffers.entries import DOMINATOR_BITS, is_newer, put
 from nearcast.topk.buffers.holders import KMAX, relink, unlink
@@ -61,7 +61,7 @@ def fill(holders, slabs, rows, filling, first, policy):
     return filling.holder.size
 
 
-@step
+@inlined
 def _set_bound(holders, rows, filling, i, holder, found):
     wanted = filling.wanted[i]
     holders.bound_row[holder], holders.bound_time[holder] = NO_BOUND, NO_TIME
@@ -78,7 +78,7 @@ def _set_bound(holders, rows, filling, i, holder, found):
     holders.bound_time[holder] = rows.time[filling.row[last] & rows.mask]
 
 
-@step
+@inlined
 def _mark_kept(rows, filling, i, k, policy):
     """Count the dominators of what was found, up to k, in `filling.dominators`; return how many have fewer than k.
 
@@ -98,7 +98,7 @@ def _mark_kept(rows, filling, i, k, policy):
     return kept
 
 
-@step
+@inlined
 def _write(holders, slabs, filling, i, holder):
     """Write the entries, without those that k before them dominate."""
     slab = holders.slab[holder]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.topk_options import POLICIES
 from nearcast.topk.buffers.entries import is_newer, oldest_of
 from nearcast.topk.buffers.pool import array_of, place_of
@@ -96,7 +96,7 @@ def grown_holders(holders: Holders, n: int) -> Holders:
     return Holders(*map(np.concatenate, pairs))
 
 
-@step
+@inlined
 def is_kept(holders, holder, rows, score, row):
     """Tell whether a message ranks before the bound of a holder."""
     if score != holders.theta[holder]:
@@ -108,7 +108,7 @@ def is_kept(holders, holder, rows, score, row):
     return row > holders.bound_row[holder]
 
 
-@step
+@inlined
 def unlink(holders, holder, rows):
     """Take a holder out of the list of its oldest message."""
     oldest = holders.oldest[holder]
@@ -124,7 +124,7 @@ def unlink(holders, holder, rows):
     holders.oldest[holder] = -1
 
 
-@step
+@inlined
 def link(holders, holder, rows, oldest):
     """Put a holder into the list of a message."""
     holders.oldest[holder] = oldest
@@ -137,7 +137,7 @@ def link(holders, holder, rows, oldest):
     rows.head[oldest & rows.mask] = holder
 
 
-@step
+@inlined
 def relink(holders, holder, rows, slabs):
     """Put a holder into the list of what is its oldest message now."""
     unlink(holders, holder, rows)
@@ -155,7 +155,7 @@ def relink_all(holders, rows, slabs):
             relink(holders, holder, rows, slabs)
 
 
-@step
+@inlined
 def link_if_older(holders, holder, rows, row):
     """Follow the arrival of a message in a buffer: it may be its oldest."""
     oldest = holders.oldest[holder]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,19 +71,19 @@ def bytes_cut(slabs: Slabs) -> int:
     return 16 * (sum(len(each) for each in slabs.tag[:array]) + place)
 
 
-@step
+@inlined
 def array_of(address):
     """Return which array a slab is in."""
     return address >> ARRAY_SHIFT
 
 
-@step
+@inlined
 def place_of(address):
     """Return where in its array a slab begins."""
     return address & _PLACE
 
 
-@step
+@inlined
 def class_for(slabs, entries):
     """Return the smallest size class that holds this many entries."""
     size_class = 0
@@ -92,7 +92,7 @@ def class_for(slabs, entries):
     return size_class
 
 
-@step
+@inlined
 def longer_class(slabs, size_class, target):
     """Return the size class to move to from a full slab of a buffer that is to be of length `target`.
 
@@ -105,7 +105,7 @@ def longer_class(slabs, size_class, target):
     return class_for(slabs, target + 4 if size < target + 4 else size + size // 4)
 
 
-@step
+@inlined
 def room_left(slabs):
     """Return how many entries can still be cut, in slabs of any size up to half of that."""
     left = slabs.tag[slabs.at[0]].size - slabs.at[1]
@@ -114,7 +114,7 @@ def room_left(slabs):
     return left // 2
 
 
-@step
+@inlined
 def take_slab(slabs, size_class):
     """Return the address of a slab; there must be room for it."""
     address = slabs.free[size_class]
@@ -132,7 +132,7 @@ def take_slab(slabs, size_class):
     return address
 
 
-@step
+@inlined
 def give_slab(slabs, address, size_class):
     """Take a slab back."""
     tag = slabs.tag[array_of(address)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.gather import sort_slots
 from nearcast.topk.buffers.entries import (
     DOMINATOR_BITS,
@@ -126,7 +126,7 @@ def walk(holders, slabs, rows, steps, progress, policy, ratio):
     return DONE
 
 
-@step
+@inlined
 def _touch(holders, slabs, rows, steps, progress):
     """Note all holders that this step concerns, with the first k of each, before anything changes."""
     at = progress.at
@@ -163,7 +163,7 @@ def _touch(holders, slabs, rows, steps, progress):
     return DONE
 
 
-@step
+@inlined
 def _touch_one(holders, slabs, rows, at, mark, holder, score, row):
     """Count one holder that wants what arrives; return how many entries of a longer slab it may need."""
     if holder < 0 or holders.slab[holder] < 0 or not is_kept(holders, holder, rows, score, row):
@@ -177,7 +177,7 @@ def _touch_one(holders, slabs, rows, at, mark, holder, score, row):
     return slabs.sizes[longer_class(slabs, holders.size_class[holder], holders.target[holder])]
 
 
-@step
+@inlined
 def _note_old(holders, slabs, rows, steps, progress, mark):
     """Copy the first k of every holder that is marked, and mark it with the number of the step."""
     at = progress.at
@@ -200,7 +200,7 @@ def _note_old(holders, slabs, rows, steps, progress, mark):
         c = steps.more_next[c]
 
 
-@step
+@inlined
 def _copy_old(holders, slabs, progress, holder, number):
     at = progress.at
     holders.step[holder] = number
@@ -219,7 +219,7 @@ def _copy_old(holders, slabs, progress, holder, number):
     progress.old_start[at[N_TOUCHED]] = at[N_OLD]
 
 
-@step
+@inlined
 def _expire(holders, slabs, rows, steps, step_):
     """Take what expires out of every buffer whose oldest message it is."""
     for e in range(steps.expired_start[step_], steps.expired_start[step_ + 1]):
@@ -234,7 +234,7 @@ def _expire(holders, slabs, rows, steps, step_):
             holder = after
 
 
-@step
+@inlined
 def _arrive(holders, slabs, rows, steps, progress, policy, ratio):
     """Put what arrives into the buffers it belongs to."""
     step_ = progress.at[STEP]
@@ -248,7 +248,7 @@ def _arrive(holders, slabs, rows, steps, progress, policy, ratio):
         c = steps.more_next[c]
 
 
-@step
+@inlined
 def _enter(holders, slabs, rows, progress, holder, new_score, row, policy, ratio):
     if holders.slab[holder] < 0 or not is_kept(holders, holder, rows, new_score, row):
         return
@@ -271,7 +271,7 @@ def _enter(holders, slabs, rows, progress, holder, new_score, row, policy, ratio
     _cut(holders, rows, score, tag, first, progress, holder, ratio)
 
 
-@step
+@inlined
 def _lengthen(holders, slabs, holder):
     """Move a buffer to a slab of the next size."""
     old, size_class = holders.slab[holder], holders.size_class[holder]
@@ -285,7 +285,7 @@ def _lengthen(holders, slabs, holder):
     holders.slab[holder], holders.size_class[holder] = new, longer
 
 
-@step
+@inlined
 def _cut(holders, rows, score, tag, first, progress, holder, ratio):
     """Shorten a buffer that is longer than its policy wants, and move its bound to what is cut off."""
     size, k = holders.size[holder], holders.k[holder]
@@ -311,13 +311,13 @@ def _cut(holders, rows, score, tag, first, progress, holder, ratio):
         progress.at[N_UNTOLD] += 1
 
 
-@step
+@inlined
 def is_short(holders, holder):
     """Tell whether a buffer is too short to hold the top-k for certain."""
     return holders.size[holder] < holders.k[holder] and holders.is_whole[holder] == 0
 
 
-@step
+@inlined
 def _is_any_short(holders, progress):
     for t in range(progress.at[N_TOUCHED]):
         if is_short(holders, progress.touched[t]):
@@ -325,7 +325,7 @@ def _is_any_short(holders, progress):
     return False
 
 
-@step
+@inlined
 def _most_new(holders, progress):
     """Return how many messages may have entered."""
     most = 0
@@ -335,7 +335,7 @@ def _most_new(holders, progress):
     return most
 
 
-@step
+@inlined
 def _tell(holders, slabs, rows, progress):
     """Write an event for each message that left or entered the top-k of a touched holder, in order of registration."""
     n = progress.at[N_TOUCHED]
@@ -358,7 +358,7 @@ def _tell(holders, slabs, rows, progress):
         )
 
 
-@step
+@inlined
 def _is_same(old_tag, old, tag, first, n):
     for i in range(n):
         if row_of(old_tag[old + i]) != row_of(tag[first + i]):
@@ -366,7 +366,7 @@ def _is_same(old_tag, old, tag, first, n):
     return True
 
 
-@step
+@inlined
 def _tell_missing(rows, progress, slot, score, tag, first, n, in_score, in_tag, in_first, in_n, enters):
     """Write the entries that are not among others; both are in rank order, and a message scores alike in both."""
     at = progress.at

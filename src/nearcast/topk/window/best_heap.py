@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 
 
 class BestHeap(NamedTuple):
@@ -23,7 +23,7 @@ def new_kept(capacity: int) -> BestHeap:
     return BestHeap(np.empty(capacity), np.empty(capacity, np.int64), np.empty(capacity, np.int64))
 
 
-@step
+@inlined
 def _ranks_after(score, time, row, other_score, other_time, other_row):
     """Tell whether a message comes after another in rank."""
     if score != other_score:
@@ -33,7 +33,7 @@ def _ranks_after(score, time, row, other_score, other_time, other_row):
     return row < other_row
 
 
-@step
+@inlined
 def _sink(kept, n, score, time, row):
     """Put a message on top of a heap of n in which the top is free, and let it sink to its place."""
     at = 0
@@ -53,7 +53,7 @@ def _sink(kept, n, score, time, row):
     kept.score[at], kept.time[at], kept.row[at] = score, time, row
 
 
-@step
+@inlined
 def _rise(kept, n, score, time, row):
     """Add a message at the end of a heap of n and let it rise to its place."""
     at = n
@@ -66,7 +66,7 @@ def _rise(kept, n, score, time, row):
     kept.score[at], kept.time[at], kept.row[at] = score, time, row
 
 
-@step
+@inlined
 def keep(kept, n, capacity, score, time, row):
     """Keep a message if it is among the best `capacity`; return how many are kept."""
     if n < capacity:
@@ -77,13 +77,13 @@ def keep(kept, n, capacity, score, time, row):
     return n
 
 
-@step
+@inlined
 def bar_of(kept, n, capacity, floor):
     """Return the score that a further message must reach to be kept."""
     return max(floor, kept.score[0]) if n == capacity else floor
 
 
-@step
+@inlined
 def write_in_rank(kept, n, row, score, start):
     """Write what is kept, best first, from `start` on; the heap is used up."""
     for left in range(n, 0, -1):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.geo import EARTH_RADIUS_M
 from nearcast.similarity import near_of
 
@@ -28,13 +28,13 @@ _RADIANS = math.pi / 180.0
 _FULL_TURN = 360.0
 
 
-@step
+@inlined
 def rest_of(u):
     """Return what is left in a unit vector beside a component, at most."""
     return math.sqrt(max(1.0 - u * u, 0.0) + _ROOT_SLACK)
 
 
-@step
+@inlined
 def most_text_between(own, others, most, u_min, u_max):
     """Return the greatest own·u + min(others·√(1 - u²), most) for u from `u_min` to `u_max`, at most."""
     simple = own * u_max + most
@@ -47,24 +47,24 @@ def most_text_between(own, others, most, u_min, u_max):
     return min(math.sqrt(own * own + others * others) + _ROOT_SLACK, simple)
 
 
-@step
+@inlined
 def least_cosine(y_min, y_max):
     """Return the least cosine of latitudes between these, a little less."""
     return max(math.cos(max(abs(y_min), abs(y_max)) * _RADIANS) - 1e-15, 0.0)
 
 
-@step
+@inlined
 def _folded(gap):
     return _FULL_TURN - gap if gap > 180.0 else gap
 
 
-@step
+@inlined
 def _low_sine(x):
     """Return a little less than the sine of 0 ≤ x ≤ π/2."""
     return x * (1.0 - x * x / 6.0)
 
 
-@step
+@inlined
 def near_to_group(is_earth, x, y, cosine, max_distance, summary, group):
     """Return how near a message of a group can be to a point, at most; `cosine` is that of the point's latitude."""
     up = max(summary[group, Y_MIN] - y, y - summary[group, Y_MAX], 0.0)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 
 
 class Frontier(NamedTuple):
@@ -22,7 +22,7 @@ def new_frontier(capacity: int) -> Frontier:
     return Frontier(np.empty(capacity), np.empty(capacity, np.int64))
 
 
-@step
+@inlined
 def push(frontier, n, bound, code):
     """Add a group to a heap of n."""
     at = n
@@ -35,7 +35,7 @@ def push(frontier, n, bound, code):
     frontier.bound[at], frontier.code[at] = bound, code
 
 
-@step
+@inlined
 def pop(frontier, n):
     """Take the top off a heap of n, which the caller has read."""
     bound, code = frontier.bound[n - 1], frontier.code[n - 1]

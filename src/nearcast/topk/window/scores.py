@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.columns import NO_TIME
 from nearcast.geo import place_distance
 from nearcast.similarity import near_of, score_of, tfidf_of
@@ -36,38 +36,38 @@ class MessageCards(NamedTuple):
     word_base: int
 
 
-@step
+@inlined
 def row_of(held, place):
     """Return the row of the message at a place."""
     return int(held.card[place, ROW])
 
 
-@step
+@inlined
 def first_word(held, place):
     """Return where in `said` the words of a message begin."""
     return int(held.card[place, WORD_FIRST]) - held.word_base
 
 
-@step
+@inlined
 def n_words_of(held, place):
     """Return how many words a message has."""
     return int(held.card[place, N_WORDS])
 
 
-@step
+@inlined
 def mark_of(word):
     """Return the bit of a word."""
     return 1 << int(word % MARK_BITS)
 
 
-@step
+@inlined
 def is_alive(held, place, alive):
     """Tell whether the message at a place counts."""
     row = row_of(held, place)
     return alive.first <= row and row < alive.last and (alive.after == NO_TIME or held.time[place] > alive.after)
 
 
-@step
+@inlined
 def count_of(held, place, word):
     """Return how often the message at a place says a word."""
     low = first_word(held, place)
@@ -84,7 +84,7 @@ def count_of(held, place, word):
     return 0
 
 
-@step
+@inlined
 def common_with(queries, which, held, place):
     """Return the product of the tf-idf vectors of a query and a message, -1 without a common word."""
     common, shares = 0.0, False
@@ -98,7 +98,7 @@ def common_with(queries, which, held, place):
     return common if shares else -1.0
 
 
-@step
+@inlined
 def near_to(queries, which, held, place, is_earth):
     """Return the proximity of a message to a query."""
     distance = place_distance(
@@ -113,7 +113,7 @@ def near_to(queries, which, held, place, is_earth):
     return near_of(distance, queries.max_distance[which])
 
 
-@step
+@inlined
 def score_with(queries, which, held, place, near):
     """Return the score of a message at this proximity for a query, -1 without a common word."""
     common = common_with(queries, which, held, place)

@@ -1,13 +1,13 @@
 """The search that all segmented indexes of a window share: query after query, from the tail to the answers.
 
-An index adds a step: how it visits the messages of its segments, best bound first.
+An index adds how it visits the messages of its segments, best bound first.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.topk.window.best_heap import write_in_rank
 from nearcast.topk.window.single_messages import look_at_tail
 from nearcast.topk.window.word_plan import make_plan
@@ -36,11 +36,11 @@ class SearchRequest(NamedTuple):
     is_earth: bool
 
 
-@step
+@inlined
 def answer_each(visit, request, index, these, scratch, answers, work):
     """Answer the queries `these`, one after the other; return how many were answered before the room was full.
 
-    `visit`, a step of the index, offers the messages of its segments to those kept, and returns how many are kept then.
+    `visit`, inlined, offers the messages of the segments to those kept, and returns how many are kept then.
     """
     written = 0
     for i in range(these.size):
@@ -54,7 +54,7 @@ def answer_each(visit, request, index, these, scratch, answers, work):
     return these.size
 
 
-@step
+@inlined
 def _begin_query(request, which, scratch):
     """Plan the words of a query and keep the best messages of the tail; return how many words and messages."""
     n_words = make_plan(request.queries, which, scratch.plan)
@@ -75,7 +75,7 @@ def _begin_query(request, which, scratch):
     return n_words, n_kept
 
 
-@step
+@inlined
 def _finish_query(scratch, n_kept, answers, number, written):
     """Write the messages kept as answer `number`, behind what is `written`; tell whether there was room for them."""
     if written + n_kept > answers.row.size:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.topk.window.best_heap import keep
 from nearcast.topk.window.scores import is_alive, near_to, row_of, score_with
 from nearcast.topk.window.word_plan import all_marks
 
 
-@step
+@inlined
 def offer(queries, which, held, place, near, floor, by_time, kept, n_kept, capacity):
     """Score a message at this proximity and keep it if it is good enough; return how many are kept."""
     score = score_with(queries, which, held, place, near)
@@ -17,7 +17,7 @@ def offer(queries, which, held, place, near, floor, by_time, kept, n_kept, capac
     return keep(kept, n_kept, capacity, score, held.time[place] if by_time else 0, row_of(held, place))
 
 
-@step
+@inlined
 def look_at_tail(queries, which, held, tail, alive, floor, by_time, is_earth, plan, n_words, kept, capacity):
     """Score the messages at the places `tail[0]` to `tail[1]`; return how many are kept."""
     n_kept = 0

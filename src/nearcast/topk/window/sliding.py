@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.columns import NO_TIME
 from nearcast.topk.buffers.holders import WindowRows
 from nearcast.window import Window
@@ -261,14 +261,14 @@ def _slide_by_time(heap, n_heap, time, gone, mask, rows, clock, length, start, e
     return n_heap
 
 
-@step
+@inlined
 def _is_older(time, mask, row, other):
     if time[row & mask] != time[other & mask]:
         return time[row & mask] < time[other & mask]
     return row < other
 
 
-@step
+@inlined
 def _push(heap, n_heap, time, mask, row):
     place = n_heap
     while place > 0 and _is_older(time, mask, row, heap[(place - 1) // 2]):
@@ -277,7 +277,7 @@ def _push(heap, n_heap, time, mask, row):
     heap[place] = row
 
 
-@step
+@inlined
 def _pop(heap, n_heap, time, mask):
     """Put the last row, `heap[n_heap]`, in the place of the first."""
     row, place = heap[n_heap], 0

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.topk.window.bounds import COSINE, LAST_ROW, U_MAX, U_MIN, X_MAX, X_MIN, Y_MAX, Y_MIN, least_cosine
 from nearcast.topk.window.scores import LENGTH, ROW
 
 
-@step
+@inlined
 def unit_of(held, place, i, weight):
     """Return the component of the i-th word in the unit vector of the message at a place."""
     length = held.card[place, LENGTH]
     return held.said[i, 1] * weight[held.said[i, 0]] / np.sqrt(length) if length > 0.0 else 0.0
 
 
-@step
+@inlined
 def _include(summary, group, x_min, y_min, x_max, y_max):
     summary[group, X_MIN] = min(summary[group, X_MIN], x_min)
     summary[group, Y_MIN] = min(summary[group, Y_MIN], y_min)
@@ -24,7 +24,7 @@ def _include(summary, group, x_min, y_min, x_max, y_max):
     summary[group, Y_MAX] = max(summary[group, Y_MAX], y_max)
 
 
-@step
+@inlined
 def _clear(summary, group):
     summary[group, X_MIN], summary[group, Y_MIN] = np.inf, np.inf
     summary[group, X_MAX], summary[group, Y_MAX] = -np.inf, -np.inf

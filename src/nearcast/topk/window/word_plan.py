@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.topk.window.scores import mark_of
 
 
@@ -43,7 +43,7 @@ def new_plan(capacity: int) -> WordPlan:
     )
 
 
-@step
+@inlined
 def make_plan(queries, which, plan):
     """Fill in the plan of a query; return how many of its words messages may have."""
     n = 0
@@ -69,7 +69,7 @@ def make_plan(queries, which, plan):
     return n
 
 
-@step
+@inlined
 def all_marks(plan, n):
     """Return the bits of all n words."""
     return plan.before[n - 1] | plan.mark[n - 1] if n > 0 else 0

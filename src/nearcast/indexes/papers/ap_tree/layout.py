@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.indexes.shared.filters import term_bit
 from nearcast.indexes.shared.predicates import NO_SHAPE
 
@@ -136,20 +136,20 @@ def resized(array: NDArray[Any], n: int, used: int) -> NDArray[Any]:
 # --- steps that all kernels share ---------------------------------------------------------------------------------
 
 
-@step
+@inlined
 def n_slots(tree, node):
     """Return how many children a node of words or space may have, the dummy included."""
     count = tree.node[node, COUNT]
     return count + 1 if tree.node[node, KIND] == KEYWORD else count * tree.node[node, ROOM] + 1
 
 
-@step
+@inlined
 def offset_of(tree, node):
     """Return how many words of an atom were used on the way to a node."""
     return tree.node[node, STATE] >> OFFSET_SHIFT
 
 
-@step
+@inlined
 def line_index(tree, first, n, value):
     """Return how many of n ascending lines from `first` on are not above a value: the number of its column or row."""
     low, high = first, first + n
@@ -162,7 +162,7 @@ def line_index(tree, first, n, value):
     return low - first
 
 
-@step
+@inlined
 def cut_index(tree, first, n, rank):
     """Return the first of n cuts from `first` on that does not end below a rank, or n."""
     low, high = first, first + n
@@ -175,7 +175,7 @@ def cut_index(tree, first, n, rank):
     return low - first
 
 
-@step
+@inlined
 def covers(atoms, atom, region, place):
     """Tell whether an atom's rectangle holds a whole region: then cells would not tell it apart."""
     box = atoms.box
@@ -187,7 +187,7 @@ def covers(atoms, atom, region, place):
     )
 
 
-@step
+@inlined
 def describe_child(tree, parent, k, child, copies):
     """Write what child number k of a node is before it holds anything: a leaf without room, in its cell.
 
@@ -212,7 +212,7 @@ def describe_child(tree, parent, k, child, copies):
         _narrow(tree, place, 1, row[AUX] + row[COUNT] - 1, row[ROOM] - 1, k % row[ROOM])
 
 
-@step
+@inlined
 def _narrow(tree, place, axis, first, n_lines, strip):
     """Let a region end at the lines beside its strip."""
     if strip > 0:
@@ -221,7 +221,7 @@ def _narrow(tree, place, axis, first, n_lines, strip):
         tree.region[place, axis + 2] = np.nextafter(tree.line[first + strip], -np.inf)
 
 
-@step
+@inlined
 def write_entry(tree, entry, atoms, atom):
     """Write an atom as an entry of a leaf."""
     tree.atom[entry] = atom
@@ -237,7 +237,7 @@ def write_entry(tree, entry, atoms, atom):
         tree.rectangle[entry, k + 2] = -rounded_down(-atoms.box[atom, k + 2])
 
 
-@step
+@inlined
 def copy_entry(tree, source, target):
     """Copy an entry to another place."""
     tree.atom[target], tree.signature[target] = tree.atom[source], tree.signature[source]
@@ -246,7 +246,7 @@ def copy_entry(tree, source, target):
         tree.rectangle[target, k] = tree.rectangle[source, k]
 
 
-@step
+@inlined
 def rounded_down(value):
     """Return a number that is not above another, and less than a millionth of it away, as a float32 holds it."""
     below = value - abs(value) * 2.5e-7 - 1e-37

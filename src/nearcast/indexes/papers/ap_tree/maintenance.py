@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.papers.ap_tree.layout import (
     AUX,
     COUNT,
@@ -92,7 +92,7 @@ def _insert(tree, atoms, chosen, ranks, leaf, done, stack, full):
     return chosen.size, n_full
 
 
-@step
+@inlined
 def _room_for(tree, atoms, atom, ranks, stack):
     """Return how many nodes and entries more an atom may need."""
     nodes, entries, depth = 0, 0, _begin(stack)
@@ -110,7 +110,7 @@ def _room_for(tree, atoms, atom, ranks, stack):
     return nodes, entries
 
 
-@step
+@inlined
 def _put_in(tree, atoms, atom, ranks, leaf, stack, full, n_full):
     """Enter an atom in its leaves; return how many are full, those that have become so being written to `full`."""
     depth = _begin(stack)
@@ -135,7 +135,7 @@ def _put_in(tree, atoms, atom, ranks, leaf, stack, full, n_full):
     return n_full
 
 
-@step
+@inlined
 def _append(tree, node, atoms, atom):
     """Enter an atom at the end of a leaf, which moves to the end of all entries when it is full."""
     first, count = tree.node[node, FIRST], tree.node[node, COUNT]
@@ -173,7 +173,7 @@ def _remove(tree, atoms, chosen, ranks, leaf, stack, small):
     return n_small
 
 
-@step
+@inlined
 def _take_out(tree, node, atom):
     """Let the last entry of a leaf take the place of an atom."""
     first = tree.node[node, FIRST]
@@ -187,7 +187,7 @@ def _take_out(tree, node, atom):
     tree.node[node, COUNT] -= 1
 
 
-@step
+@inlined
 def _begin(stack):
     stack[0, 0], stack[0, 1] = _NONE, _NONE
     return 1
@@ -216,7 +216,7 @@ def _push_slots(tree, node, atoms, atom, ranks, stack, depth):
     return depth
 
 
-@step
+@inlined
 def _cut_for(tree, first, n_cuts, rank):
     """Return the cut that a rank falls into; one between two cuts widens the one before it."""
     k = cut_index(tree, first, n_cuts, rank)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, inlined, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,7 +80,7 @@ def spread_evenly(n_messages, n_inside, share):
 # what has ended before it ended[j], and met[j] is the probability of all before it. Words begin and end at once.
 
 
-@step
+@inlined
 def part_cost(begun, ended, met, i, j):
     """Return the cost of the part between two borders: what it holds times its probability."""
     return (begun[j] - ended[i]) * (met[j] - met[i])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, inlined, kernel
 from nearcast.indexes.papers.ap_tree.layout import (
     AUX,
     COUNT,
@@ -131,7 +131,7 @@ def part_by_space(tree, tasks, atoms, members, x_line, y_line, met, point):
     return True
 
 
-@step
+@inlined
 def _write_lines(tree, x_line, y_line):
     at = tree.used[LINES]
     for k in range(x_line.size):
@@ -141,7 +141,7 @@ def _write_lines(tree, x_line, y_line):
     tree.used[LINES] = at + x_line.size + y_line.size
 
 
-@step
+@inlined
 def _cut_of(cut, rank):
     """Return the cut that a rank falls into."""
     low, high = 0, cut.shape[0] - 1
@@ -179,7 +179,7 @@ def _open_node(tree, tasks, count, met):
     return True
 
 
-@step
+@inlined
 def _has_room(tree, tasks):
     """Tell whether all that is needed is there; then nothing is needed any more."""
     need, used = tree.need, tree.used

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.papers.keyword_first import count_words
 from nearcast.indexes.shared.kernel_message import sort_words
 
@@ -51,7 +51,7 @@ def _rank_words(atoms, chosen, rank, ranks):
             insert_ascending(ranks, first, i, rank[atoms.code[first + i]])
 
 
-@step
+@inlined
 def insert_ascending(values, first, n, value):
     """Put a value in its place among the n ascending ones from `first` on."""
     at = first + n
@@ -61,7 +61,7 @@ def insert_ascending(values, first, n, value):
     values[at] = value
 
 
-@step
+@inlined
 def rank_message(word, n_words, rank, ranks):
     """Write the ranks of a message's words, ascending."""
     sort_words(word, n_words, rank)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, inlined, kernel
 from nearcast.indexes.papers.ap_tree.construction import ApTreeSettings, grown, tasks_of
 from nearcast.indexes.papers.ap_tree.layout import (
     AUX,
@@ -134,7 +134,7 @@ def _copy(tree, fresh, live, number):
             fresh.used[LINES] += n_lines
 
 
-@step
+@inlined
 def _copy_entries(tree, fresh, row):
     first, at = row[FIRST], fresh.used[ENTRIES]
     for k in range(row[COUNT]):
@@ -146,7 +146,7 @@ def _copy_entries(tree, fresh, row):
     fresh.used[ENTRIES] = at + row[COUNT]
 
 
-@step
+@inlined
 def _copy_slots(tree, fresh, row, n, number):
     first, at = row[FIRST], fresh.used[SLOTS]
     for k in range(n):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.papers.ap_tree.layout import (
     AUX,
     COUNT,
@@ -100,7 +100,7 @@ def search_tree(tree, rank, atoms, batch, first, found, scratch):
     return found.end.size
 
 
-@step
+@inlined
 def _bits(word, n_words):
     bits = np.uint64(0)
     for i in range(n_words):
@@ -108,14 +108,14 @@ def _bits(word, n_words):
     return bits
 
 
-@step
+@inlined
 def _begin(stack):
     """Put the root on the stack, where all words count; return the depth."""
     stack[0, 0], stack[0, 1] = ROOT, 0
     return 1
 
 
-@step
+@inlined
 def _set_corners(place, part, corner, inner):
     for k in range(2):
         low, high = place[part, k], place[part, k + 2]
@@ -123,7 +123,7 @@ def _set_corners(place, part, corner, inner):
         inner[k], inner[k + 2] = -_well_below(-low), _well_below(high)
 
 
-@step
+@inlined
 def _well_below(value):
     """Return a number so far below another that what is not above it here is not above the other before rounding."""
     if abs(value) > _HUGE:
@@ -131,7 +131,7 @@ def _well_below(value):
     return np.float32(value - abs(value) * 2e-6 - 1e-35)
 
 
-@step
+@inlined
 def _sift(tree, first, stop, absent, scratch, n):
     """Let entries wait for verification whose signature and rectangle do not forbid it; return how many wait.
 
@@ -146,7 +146,7 @@ def _sift(tree, first, stop, absent, scratch, n):
     return n
 
 
-@step
+@inlined
 def _verify(tree, entry, atoms, batch, message, part, n_places, scratch, found, at):
     """Enter the atom of an entry if all of it holds; return the next number. Most are decided without the atom."""
     atom, source = tree.atom[entry], tree.source[entry]
@@ -163,7 +163,7 @@ def _verify(tree, entry, atoms, batch, message, part, n_places, scratch, found, 
     return enter(atom, found, at)
 
 
-@step
+@inlined
 def _surely_overlaps(rectangle, entry, inner):
     """Tell whether a rectangle and a message overlap so far that rounding does not matter."""
     return (
@@ -174,12 +174,12 @@ def _surely_overlaps(rectangle, entry, inner):
     )
 
 
-@step
+@inlined
 def _overlaps(box, atom, place, part):
     return boxes_overlap(box, atom, place[part, 0], place[part, 1], place[part, 2], place[part, 3])
 
 
-@step
+@inlined
 def push_children(tree, node, ranks, n_ranks, place, part, stack, depth):
     """Put the children on the stack that a message meets, in place of their node at `depth`; return the new depth."""
     row, first_word = tree.node[node], stack[depth, 1]
@@ -192,7 +192,7 @@ def push_children(tree, node, ranks, n_ranks, place, part, stack, depth):
     return _push(tree, dummy, first_word, stack, depth)
 
 
-@step
+@inlined
 def _push(tree, slot, first_word, stack, depth):
     child = tree.child[slot]
     if child != NO_CHILD:
@@ -201,7 +201,7 @@ def _push(tree, slot, first_word, stack, depth):
     return depth
 
 
-@step
+@inlined
 def _push_cuts(tree, row, ranks, n_ranks, first_word, stack, depth):
     """Push every cut once that a word of the message hits, with the words behind the first of those that count."""
     at, i = 0, first_word
@@ -220,7 +220,7 @@ def _push_cuts(tree, row, ranks, n_ranks, first_word, stack, depth):
     return depth
 
 
-@step
+@inlined
 def _push_cells(tree, row, place, part, first_word, stack, depth):
     """Push every cell that a rectangle of the message touches."""
     columns, rows, line = row[COUNT], row[ROOM], row[AUX]

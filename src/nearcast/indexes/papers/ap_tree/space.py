@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.indexes.papers.ap_tree.layout import COPIES, covers
 from nearcast.indexes.papers.ap_tree.model import move_borders, spread_evenly
 
@@ -158,14 +158,14 @@ def _even_borders(centre, edge, n_strips):
     return border
 
 
-@step
+@inlined
 def share_of_length(low, high, start, end):
     """Return which part of an interval another takes up; all of it where it has no length."""
     length = end / 2 - start / 2
     return min(max((high / 2 - low / 2) / length, 0.0), 1.0) if length > 0.0 else 1.0
 
 
-@step
+@inlined
 def strip_of(line, value):
     """Return the number of the strip that holds a coordinate; one on a line is behind it."""
     low, high = 0, line.size

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, inlined, kernel
 from nearcast.indexes.papers.ciq.tree import CiqTree, build_tree, count_covers, place_covers
 from nearcast.indexes.papers.skype.bounds import has_length
 from nearcast.indexes.shared.packed_rtree import point_gap
@@ -124,7 +124,7 @@ def _fill_best(segment, scored, node, is_earth, best):
         best[c] = near_of(gap, scored.max_distance[row])
 
 
-@step
+@inlined
 def _least_text(scored, row, best):
     """Return MinT, the text needed at this nearness, times the member's length; 0 where text cannot be bounded."""
     own = scored.own[row]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.papers.ciq.tree import NO_CHILD
 from nearcast.indexes.papers.skype.bounds import has_length
 from nearcast.indexes.shared.gather import search_each
@@ -78,7 +78,7 @@ def search_messages(segment, scored, batch, scratch, found, is_earth, n_bits, fi
     return search_each(_search_one, index, segment.row.size, batch, scratch, found, n_bits, first, counts)
 
 
-@step
+@inlined
 def _search_one(index, batch, scratch, found, message, at):
     """Write the answers to one message from `at` on; return how many."""
     segment, scored, is_earth = index
@@ -109,7 +109,7 @@ def _search_one(index, batch, scratch, found, message, at):
     return n
 
 
-@step
+@inlined
 def _spoken_words(segment, weight, terms, first, last, scratch, other):
     """Count the words of a message, and list those that have lists, each once, with their shares; return how many."""
     times = scratch.times
@@ -129,7 +129,7 @@ def _spoken_words(segment, weight, terms, first, last, scratch, other):
     return n
 
 
-@step
+@inlined
 def _next_number(segment):
     """Return the mark of this message; marks begin again at 0 before they are exhausted."""
     segment.number[0] += 1
@@ -139,7 +139,7 @@ def _next_number(segment):
     return segment.number[0]
 
 
-@step
+@inlined
 def _open_lists(segment, scratch, n_words, node):
     """Put the cursors at the beginning of the lists that the message's words have in a node; return how many."""
     n = 0
@@ -159,7 +159,7 @@ def _open_lists(segment, scratch, n_words, node):
     return n
 
 
-@step
+@inlined
 def _walk(segment, scored, batch, scratch, found, is_earth, message, number, is_unsure, n_lists, n, at):
     """Merge the lists of a node by subscription, and verify who has enough text; return the number of answers."""
     head, factor = scratch.head, scratch.factor
@@ -191,7 +191,7 @@ def _walk(segment, scored, batch, scratch, found, is_earth, message, number, is_
     return n
 
 
-@step
+@inlined
 def _verify(scored, batch, scratch, found, is_earth, message, row, at):
     """Write the row at `at` if the message concerns it; return 1 then, else 0."""
     if found.slot_of[row] < 0:

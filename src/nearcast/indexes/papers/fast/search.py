@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.papers.fast.layout import (
     ATOM,
     BELOW,
@@ -121,7 +121,7 @@ def search_pyramid(pyramid, atoms, batch, room, first, found):
     return found.end.size
 
 
-@step
+@inlined
 def _words_in_order(pyramid, batch, n_words, alive):
     """Write the words of a message in the order of tries, what every message has first; return how many."""
     sort_words(batch.word, n_words, pyramid.rank)
@@ -131,13 +131,13 @@ def _words_in_order(pyramid, batch, n_words, alive):
     return n_words + 1
 
 
-@step
+@inlined
 def _add_stop(stop, n, level, x, y, node, start):
     stop[n, S_LEVEL], stop[n, S_X], stop[n, S_Y], stop[n, S_NODE], stop[n, S_FROM] = level, x, y, node, start
     return n + 1
 
 
-@step
+@inlined
 def _gather(pyramid, room, n_stops):
     """Go on until no stop is left or the lists are many; return how many stops are left and how many lists there are.
 
@@ -157,7 +157,7 @@ def _gather(pyramid, room, n_stops):
     return n_stops, n_lists
 
 
-@step
+@inlined
 def _plan_lookups(pyramid, room, first, n_stops):
     """List the keys that the stops from `first` on must look up; return how many. A cell among them is noted."""
     room.cell[0] = -1
@@ -180,7 +180,7 @@ def _plan_lookups(pyramid, room, first, n_stops):
     return n
 
 
-@step
+@inlined
 def _add_lookup(slot, lookup, n, prefix, term, level, start):
     at = home_of(prefix, term, slot.shape[0])
     lookup[n, A_SLOT], lookup[n, A_KEY], lookup[n, A_LEVEL], lookup[n, A_FROM] = (
@@ -192,7 +192,7 @@ def _add_lookup(slot, lookup, n, prefix, term, level, start):
     lookup[n, A_FIRST] = slot[at, KEY]
 
 
-@step
+@inlined
 def _look_up(pyramid, room, n_lookups, n_lists):
     """Look up the listed keys: lists are gathered, nodes kept for the next step; return how many of both there are."""
     slot, node, lookup, found = pyramid.slot, pyramid.node, room.lookup, room.frequent_found
@@ -214,7 +214,7 @@ def _look_up(pyramid, room, n_lookups, n_lists):
     return n, n_lists
 
 
-@step
+@inlined
 def _add_list(entry, room, a_list, n_lists):
     room.a_list[n_lists] = a_list
     first = first_of(a_list)
@@ -222,7 +222,7 @@ def _add_list(entry, room, a_list, n_lists):
     return n_lists + 1
 
 
-@step
+@inlined
 def _go_on(pyramid, room, n_found, n_stops, n_lists):
     """Gather the lists of the nodes found and stop at those with children; frequent words of a cell stay alive.
 
@@ -245,7 +245,7 @@ def _go_on(pyramid, room, n_found, n_stops, n_lists):
     return n_stops, n_lists
 
 
-@step
+@inlined
 def _add_children(room, n_stops):
     """Go on from the cell just looked up, if any, to the cells below it that the message touches with a word alive."""
     level, x, y = room.cell[0], room.cell[1], room.cell[2]
@@ -257,7 +257,7 @@ def _add_children(room, n_stops):
     return n_stops
 
 
-@step
+@inlined
 def _read(pyramid, atoms, batch, message, part, n_places, room, n_lists, found, verified, at):
     """Read the gathered lists and enter the atoms that hold; return how many were verified, and how many entered."""
     entry, has, place = pyramid.entry, batch.has, batch.place
@@ -282,7 +282,7 @@ def _read(pyramid, atoms, batch, message, part, n_places, room, n_lists, found, 
     return verified, at
 
 
-@step
+@inlined
 def _inline_words_hold(entry, row, has):
     """Tell whether a message has the words that stand in an entry, the first of them being the rarest."""
     for k in range(WORD, ATOM):

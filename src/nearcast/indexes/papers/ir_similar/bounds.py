@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.similarity import OVERLAP, counts_weights, most_text, near_of, score_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _fill_bounds(forest, scored, bounds):
             bounds.counting[parent] = max(bounds.counting[parent], bounds.counting[node])
 
 
-@step
+@inlined
 def _take_in(bounds, node, scored, row):
     """Widen the bounds of a leaf to one of its rows."""
     bounds.least_weight[node] = min(bounds.least_weight[node], scored.text_weight[row])
@@ -81,7 +81,7 @@ def _take_in(bounds, node, scored, row):
             bounds.counting[node] = max(bounds.counting[node], scored.similarity[row])
 
 
-@step
+@inlined
 def node_text(bounds, node, weight, count):
     """Return the best text score below a node for a message of whose words it has `count`, of this `weight`.
 
@@ -94,13 +94,13 @@ def node_text(bounds, node, weight, count):
     return max(by_weight, by_count)
 
 
-@step
+@inlined
 def node_near(bounds, node, gap):
     """Return how near the subscriptions below a node can be to a message at least `gap` away from them."""
     return near_of(gap, bounds.max_distance[node])
 
 
-@step
+@inlined
 def node_score(bounds, node, text, near):
     """Return the best score below a node, given the best text score and nearness there.
 

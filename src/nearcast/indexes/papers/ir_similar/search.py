@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.papers.ir_similar.bounds import node_near, node_score, node_text
 from nearcast.indexes.shared.forest import skip_to
 from nearcast.indexes.shared.kernel_message import begin_message, end_message
@@ -98,7 +98,7 @@ def search_trees(tree, slot_of, batch, is_earth, scratch, cursors, message, slot
     return n_found
 
 
-@step
+@inlined
 def _set_cursors(tree, batch, n_words, cursors):
     for j in range(n_words):
         term = batch.word[j]
@@ -109,7 +109,7 @@ def _set_cursors(tree, batch, n_words, cursors):
         cursors.position_end[j] = tree.lists.start[term + 1] if is_held else 0
 
 
-@step
+@inlined
 def _wait_if_in_reach(tree, node, text, is_earth, n_places, scratch, n_waiting, tally):
     """Queue a node with at most this text score below it, unless nothing there can match; return the queue's end."""
     bounds = tree.bounds
@@ -124,7 +124,7 @@ def _wait_if_in_reach(tree, node, text, is_earth, n_places, scratch, n_waiting, 
     return n_waiting + 1
 
 
-@step
+@inlined
 def _add_up_children(tree, node, batch, n_words, scratch, cursors):
     """Add up which words of the message, and of what weight, each child of an inner node has below it."""
     first, last = tree.forest.first[node], tree.forest.last[node]
@@ -142,7 +142,7 @@ def _add_up_children(tree, node, batch, n_words, scratch, cursors):
         cursors.node[j] = at
 
 
-@step
+@inlined
 def _queue_children(tree, node, is_earth, n_places, scratch, n_waiting, tally):
     for child in range(tree.forest.first[node], tree.forest.last[node]):
         text = node_text(tree.bounds, child, scratch.weight[child], scratch.n_words[child])
@@ -151,7 +151,7 @@ def _queue_children(tree, node, is_earth, n_places, scratch, n_waiting, tally):
     return n_waiting
 
 
-@step
+@inlined
 def _add_up_positions(tree, node, n_words, scratch, cursors, tally):
     """Enter in the ledger what each position of a leaf has in common with the message; return how many have any."""
     first, last = tree.forest.first[node], tree.forest.last[node]
@@ -175,7 +175,7 @@ def _add_up_positions(tree, node, n_words, scratch, cursors, tally):
     return n_touched
 
 
-@step
+@inlined
 def _try_wordless(tree, node, near, slot_of, batch, is_earth, message, n_found, slots, scores, tally):
     """Try the positions of a leaf that have no word of the message and need none."""
     if node_score(tree.bounds, node, 0.0, near) < tree.bounds.threshold[node] - MARGIN:
@@ -192,13 +192,13 @@ def _try_wordless(tree, node, near, slot_of, batch, is_earth, message, n_found, 
     return n_found
 
 
-@step
+@inlined
 def _is_in_reach(scored, position, near):
     """Tell whether a position in a leaf that may be this near can match with all its words."""
     return score_of(scored.text_weight[position], 1.0, near) >= scored.threshold[position] - MARGIN
 
 
-@step
+@inlined
 def _try_touched(tree, n_touched, near, slot_of, batch, is_earth, scratch, message, n_found, slots, scores, tally):
     """Try the positions of a leaf that have a word of the message, and empty the ledger."""
     for i in range(n_touched):

@@ -13,7 +13,7 @@ up: each cell is compared with the best of its four quarters; of equals the high
 
 from __future__ import annotations
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.papers.quad.traffic import DEEPEST, share_of
 
 #: Columns of a node: the first of four children or -1, and its list.
@@ -24,7 +24,7 @@ PARENT, LIMIT = 0, 1
 MOST_CELLS = 256
 
 
-@step
+@inlined
 def touches(steps, i, level, x, y):
     """Tell whether rectangle i touches a cell."""
     shift = DEEPEST - level
@@ -36,7 +36,7 @@ def touches(steps, i, level, x, y):
     )
 
 
-@step
+@inlined
 def covers(steps, i, level, x, y):
     """Tell whether rectangle i covers a cell: it cannot be kept better below."""
     size = 1 << (DEEPEST - level)
@@ -48,7 +48,7 @@ def covers(steps, i, level, x, y):
     )
 
 
-@step
+@inlined
 def best_cells(nodes, node, cell, steps, i, chance, traffic, update, room):
     """Write the cheapest cells for rectangle i from a node, whose `cell` is (level, x, y), down; return how many.
 

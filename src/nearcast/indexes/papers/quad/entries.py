@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, inlined, kernel
 from nearcast.indexes.papers.quad.cells import FIRST, LENGTH, ROOM
 from nearcast.indexes.shared.boolean_index import verify
 
@@ -64,7 +64,7 @@ def _arrays(number: NDArray[np.int32]) -> EntryArrays:
     return EntryArrays(number, number.view(np.float32))
 
 
-@step
+@inlined
 def word_bit(term):
     """Return which of the 62 bits of a signature is a term's."""
     return ((np.int64(term) * 2654435769) >> 20) % 62
@@ -85,7 +85,7 @@ def sign(atoms, chosen, key, entry):
         entry[k, LOW_BITS], entry[k, HIGH_BITS] = low, high
 
 
-@step
+@inlined
 def lacking(batch, n_words):
     """Return the bits, low and high ones, that no word of a message has: an entry with one of them is none of its."""
     low, high = 0, 0
@@ -98,7 +98,7 @@ def lacking(batch, n_words):
     return low ^ 0x7FFF_FFFF, high ^ 0x7FFF_FFFF
 
 
-@step
+@inlined
 def in_reach(box, i, place, p):
     """Tell whether the rectangle of entry i touches part p of a message's place."""
     return (
@@ -109,7 +109,7 @@ def in_reach(box, i, place, p):
     )
 
 
-@step
+@inlined
 def search_list(entries, lists, k, lacks, p, n_places, atoms, batch, message, found, at, verified):
     """Look at the list in row k of `lists` for a message that `lacks` these bits; return atoms found and verified."""
     low, high = lacks
@@ -144,7 +144,7 @@ def _add(number, lists, list_of, entry, done, used):
     return list_of.size, used
 
 
-@step
+@inlined
 def take_out(number, lists, k, atom):
     """Take an atom's entry out of the list in row k, where the last one takes its place; tell whether it was there."""
     first = lists[k, FIRST]

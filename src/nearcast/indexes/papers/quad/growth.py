@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.indexes.papers.quad.cells import CHILD, FIRST, LENGTH, LIMIT, PARENT, ROOM, touches
 from nearcast.indexes.papers.quad.traffic import DEEPEST, share_of
 
 
-@step
+@inlined
 def could_gain(steps, i, level, x, y, chance, traffic, update):
     """Tell whether an item of a cell may be cheaper below it, were there cells as small as it takes.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, inlined, kernel
 from nearcast.indexes.papers.quad.cells import FIRST, LENGTH, ROOM
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ KEY = 0
 _TABLE, _SIZE, _TAKEN = FIRST, LENGTH, ROOM
 
 
-@step
+@inlined
 def list_at(nodes, slots, node, key):
     """Return the row that has the list of a key in a cell, -1 if there is none.
 
@@ -100,7 +100,7 @@ def _enter(nodes, slots, node, key, begin):
         slots[k, LENGTH] = slots[k, ROOM] = begin[i + 1] - first
 
 
-@step
+@inlined
 def _free_slot(nodes, slots, node, key):
     first, size = np.int64(nodes[node, _TABLE]), np.int64(nodes[node, _SIZE])
     at = ((np.int64(key) * 2654435769) >> 16) & (size - 1)

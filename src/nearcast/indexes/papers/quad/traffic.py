@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class Traffic(NamedTuple):
     chance: NDArray[np.float64]
 
 
-@step
+@inlined
 def step_of(value, axis, traffic):
     """Return the step of a coordinate; never decreasing in `value`, which is all that exactness needs."""
     if value <= traffic.origin[axis]:
@@ -62,7 +62,7 @@ def steps_of(traffic, box, steps):
             steps[i, k] = step_of(box[i, k], k % 2, traffic)
 
 
-@step
+@inlined
 def share_of(traffic, level, x, y):
     """Return the share of messages that touch a cell."""
     top = traffic.top

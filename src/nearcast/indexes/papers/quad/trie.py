@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, inlined, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,13 +80,13 @@ class Trie:
         return self.nodes.nbytes + self.slots.nbytes + self.rank.nbytes
 
 
-@step
+@inlined
 def rank_of(rank, word):
     """Return the place of a word in the order."""
     return rank[word] if word < rank.size else word
 
 
-@step
+@inlined
 def sort_by_rank(rank, word, n):
     """Bring the first n words into their order."""
     for i in range(1, n):
@@ -97,13 +97,13 @@ def sort_by_rank(rank, word, n):
         word[j] = moved
 
 
-@step
+@inlined
 def child_bit(word):
     """Return which of the 31 bits of a node says that it may have a child of this word."""
     return ((np.int64(word) * 2654435769) >> 20) % 31
 
 
-@step
+@inlined
 def slot_of(slots, node, word):
     """Return the slot of a node's child, or the one it would be put into."""
     mixed = (node * 2654435769 + word * 2246822519) & 0xFFFF_FFFF
@@ -113,7 +113,7 @@ def slot_of(slots, node, word):
     return at
 
 
-@step
+@inlined
 def child_of(slots, node, word):
     """Return the child of a node for a word, -1 if there is none."""
     return slots[slot_of(slots, np.int64(node), np.int64(word)), _CHILD]

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, inlined, kernel
 from nearcast.indexes import register
 from nearcast.indexes.papers.quad.cells import FIRST, LENGTH
 from nearcast.indexes.papers.quad.entries import ATOM, in_reach
@@ -99,7 +99,7 @@ def _products(atoms, chosen, chance, unknown, out):
         out[k] = product
 
 
-@step
+@inlined
 def _search_tree(nodes, root, entries, atoms, batch, message, p, n_places, area, stack, found, at):
     """Look at the lists of a quadtree that part p of a message touches.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.indexes.papers.quad.cells import CHILD
 from nearcast.indexes.papers.quad.traffic import DEEPEST, step_of
 
@@ -24,7 +24,7 @@ def empty_area() -> NDArray[np.int32]:
     return np.zeros((2, 4), np.int32)
 
 
-@step
+@inlined
 def steps_of_place(traffic, place, n_places, area):
     """Write the steps of the parts of a message's place."""
     for p in range(n_places):
@@ -32,14 +32,14 @@ def steps_of_place(traffic, place, n_places, area):
             area[p, k] = step_of(place[p, k], k % 2, traffic)
 
 
-@step
+@inlined
 def begin_walk(root, stack):
     """Put a tree on the stack; return the number of cells to visit."""
     stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = root, 0, 0, 0
     return 1
 
 
-@step
+@inlined
 def walk_on(nodes, area, p, stack, depth):
     """Put those quarters of the cell `stack[depth]` that part p touches in its place; return the cells to visit."""
     child, level, x, y = nodes[stack[depth, 0], CHILD], stack[depth, 1] + 1, 2 * stack[depth, 2], 2 * stack[depth, 3]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.forest import skip_to
 from nearcast.indexes.shared.kernel_message import begin_message, end_message
 from nearcast.indexes.shared.one_by_one import LOOKED_AT, VERIFIED
@@ -87,7 +87,7 @@ def search_tree(tree, slot_of, batch, is_earth, scratch, cursors, message, slots
     return n_found
 
 
-@step
+@inlined
 def _set_cursors(start, batch, n_words, cursors):
     dummy = start.size - 2
     for j in range(n_words):
@@ -97,7 +97,7 @@ def _set_cursors(start, batch, n_words, cursors):
     cursors.run[n_words], cursors.end[n_words] = start[dummy], start[dummy + 1]
 
 
-@step
+@inlined
 def _wait_if_in_reach(tree, node, is_earth, n_places, scratch, n_waiting, tally):
     """Queue a node unless everything there and below needs a message nearer than this one; return the queue's end."""
     tally[LOOKED_AT] += 1
@@ -108,7 +108,7 @@ def _wait_if_in_reach(tree, node, is_earth, n_places, scratch, n_waiting, tally)
     return n_waiting + 1
 
 
-@step
+@inlined
 def _try_list(tree, run, near, batch, is_earth, scratch, message, n_seen, found, n_found, tally):
     """Try the entries of a list of a node that may be this near; return how many were verified and found so far."""
     lists, scored = tree.lists, tree.scored
@@ -132,7 +132,7 @@ def _try_list(tree, run, near, batch, is_earth, scratch, message, n_seen, found,
     return n_seen, n_found
 
 
-@step
+@inlined
 def _near_or_less(scored, position, needed, batch, is_earth, message):
     """Return how near a position is to a message, or -1 if that is less than needed."""
     gap = axis_gap(scored.point[position, 0], scored.point[position, 1], is_earth, batch.box, message)

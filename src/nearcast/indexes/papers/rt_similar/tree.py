@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.indexes.shared.forest import Forest, build_forest, taken
 from nearcast.indexes.shared.scores import ScoredColumns
 from nearcast.indexes.shared.word_lists import amount_of, rounded
@@ -87,7 +87,7 @@ def _spread(forest, scored, dummy, path, ordered, entries):
     return n
 
 
-@step
+@inlined
 def _path_to(forest, leaf, path):
     """Write the nodes from the root's child down to a leaf; return how many. A root that is a leaf is its own."""
     n, node = 1, leaf
@@ -101,7 +101,7 @@ def _path_to(forest, leaf, path):
     return n
 
 
-@step
+@inlined
 def _spread_words(scored, position, dummy, path, n_levels, ordered, entries, n):
     """Write the entries of a position: its i-th word on the i-th level, the leaf taking all that are left."""
     weight, threshold = scored.text_weight[position], scored.threshold[position]
@@ -122,7 +122,7 @@ def _spread_words(scored, position, dummy, path, n_levels, ordered, entries, n):
     return n
 
 
-@step
+@inlined
 def _order_words(scored, position, ordered):
     """Write the words of a position, the heaviest first and of equals the lowest term; return how many."""
     n = 0

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.errors import NotSupported
 from nearcast.indexes import register
 from nearcast.indexes.papers.rt_tree.order import checked_order
@@ -169,7 +169,7 @@ def _search_lists(tree, tokens, atoms, batch, first, found, scratch):
     return found.end.size
 
 
-@step
+@inlined
 def _begin_at_root(tree, place, n_places, stack):
     """Put the nodes of level 1 that a message touches on the stack; return how many wait there."""
     root = tree.state[ROOT]
@@ -184,7 +184,7 @@ def _begin_at_root(tree, place, n_places, stack):
     return n_waiting
 
 
-@step
+@inlined
 def _read_list(tree, tokens, node, pair, level, atoms, batch, message, n_places, scratch, found, counts):
     """Count the atoms of a list that touch a message, enter those that are full, and go down to those that are not.
 
@@ -218,7 +218,7 @@ def _read_list(tree, tokens, node, pair, level, atoms, batch, message, n_places,
     return n_waiting, n_met, at
 
 
-@step
+@inlined
 def _go_down(tree, node, atom, scratch, n_waiting):
     """Let the child of a node that is above an atom wait, unless it does; return how many wait."""
     child = tree.leaf_of[atom]
@@ -230,7 +230,7 @@ def _go_down(tree, node, atom, scratch, n_waiting):
     return n_waiting
 
 
-@step
+@inlined
 def _round_parts(place, n_places, box, message, rounded):
     """Write the parts of a message's place as `inwards` rounded its corners; the dateline needs no rounding."""
     for p in range(n_places):
@@ -240,7 +240,7 @@ def _round_parts(place, n_places, box, message, rounded):
         rounded[0, 2], rounded[1, 0] = place[0, 2], place[1, 0]
 
 
-@step
+@inlined
 def _touch(rect, i, place, n_places):
     """Tell whether a rectangle that was rounded outwards touches a place that was rounded inwards, before rounding.
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes import register
 from nearcast.indexes.papers.rt_tree.order import checked_order
 from nearcast.indexes.papers.rt_tree.token_tree import ALL, TokenTreeIndex
@@ -200,7 +200,7 @@ def _search_nodes(tree, tokens, atoms, batch, first, found, scratch):
     return found.end.size
 
 
-@step
+@inlined
 def _is_represented(representative, atom, has):
     """Tell whether a message has the representative of an atom, where there is one."""
     if representative.size == 0:

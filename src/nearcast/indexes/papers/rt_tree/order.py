@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.errors import UnknownIndex
 from nearcast.indexes.papers.keyword_first import count_words
 from nearcast.indexes.shared.node_tokens import NO_WORD
@@ -132,7 +132,7 @@ def _grid_over(box: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([low, np.where(side > 1 / _FAR, side, 1.0)])
 
 
-@step
+@inlined
 def _cell_of(atoms, atom, grid):
     """Return the cell of the middle of an atom's rectangle; beyond the grid, the nearest."""
     cell = 0
@@ -175,7 +175,7 @@ def _order_words(atoms, chosen, how, start, token, key):
             key[at], token[to + at] = own, term
 
 
-@step
+@inlined
 def _key_of(how, atom, term, cell):
     """Return a number that is smaller the earlier a word comes."""
     if how.mode == _RANDOM:

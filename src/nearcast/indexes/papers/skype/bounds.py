@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.similarity import MARGIN
 
 #: Below this text weight a subscription is in the place-alone form.
@@ -23,13 +23,13 @@ LEAST_TEXT_WEIGHT = 1e-6
 LEAST_LENGTH, MOST_LENGTH = 1e-150, 1e150
 
 
-@step
+@inlined
 def is_place_alone(text_weight):
     """Tell whether words may add so little that only the place is bounded."""
     return text_weight < LEAST_TEXT_WEIGHT
 
 
-@step
+@inlined
 def key_of(text_weight, threshold):
     """Return kScore*, less the margin."""
     if is_place_alone(text_weight):
@@ -37,7 +37,7 @@ def key_of(text_weight, threshold):
     return (threshold - MARGIN) / text_weight
 
 
-@step
+@inlined
 def alpha_of(text_weight):
     """Return α*."""
     if is_place_alone(text_weight):
@@ -45,13 +45,13 @@ def alpha_of(text_weight):
     return (1.0 - text_weight) / text_weight
 
 
-@step
+@inlined
 def has_length(squared):
     """Tell whether a vector of this squared length can be divided by it without losing digits."""
     return squared > LEAST_LENGTH and squared < MOST_LENGTH
 
 
-@step
+@inlined
 def member_key(scored, row):
     """Return kScore* of a scored row; minus infinity, no bound at all, where its words have no length to divide by."""
     own = scored.own[row]
@@ -60,13 +60,13 @@ def member_key(scored, row):
     return key_of(scored.text_weight[row], scored.threshold[row])
 
 
-@step
+@inlined
 def text_threshold(key, alpha, near):
     """Return λT, the text similarity that is needed by who is at most this near (Equation 2)."""
     return key - alpha * near
 
 
-@step
+@inlined
 def unseen_text(own_sum, own_most, own_norm, said_sum, said_most, said_norm):
     """Return the most that words not yet looked at can add, from what is left of both unit vectors.
 

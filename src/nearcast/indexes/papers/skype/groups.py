@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.papers.skype.bounds import member_key
 from nearcast.similarity import near_needed
 
@@ -33,7 +33,7 @@ PART, SUM, MOST, NORM = range(4)
 _CHANGED_ONE_IN = 4
 
 
-@step
+@inlined
 def _swap(segment, a, b):
     field, member, word_of = segment.field, segment.member, segment.word_of
     for k in range(N_FIELDS):
@@ -47,7 +47,7 @@ def _swap(segment, a, b):
     segment.entry_of[word_of[b]] = b
 
 
-@step
+@inlined
 def sort_entries(segment, first, last, column):
     """Sort entries by a column of `field`, in shrinking steps: needs no memory, and is quick where all but sorted."""
     gap = last - first
@@ -60,7 +60,7 @@ def sort_entries(segment, first, last, column):
                 j -= gap
 
 
-@step
+@inlined
 def settle_group(segment, g):
     """Sort a group by kScore* and work out anew what holds from each entry on (Equations 6 and 7)."""
     first, last = segment.group_start[g], segment.group_start[g + 1]
@@ -76,14 +76,14 @@ def settle_group(segment, g):
     segment.loose[g] = 0
 
 
-@step
+@inlined
 def tidy_group(segment, g):
     """Sort a group again if much of it has changed."""
     if segment.loose[g] * _CHANGED_ONE_IN > segment.group_start[g + 1] - segment.group_start[g]:
         settle_group(segment, g)
 
 
-@step
+@inlined
 def tidy_cell(segment, scored, c):
     """Work out anew how near a message must be to concern anyone in a cell, if much of it has changed."""
     first, last = segment.cell_start[c], segment.cell_start[c + 1]
@@ -96,7 +96,7 @@ def tidy_cell(segment, scored, c):
         segment.need[c], segment.changed[c] = need, 0
 
 
-@step
+@inlined
 def _set_key(segment, e, key, by_groups):
     """Give an entry another kScore*, and let the entries before it know if it fell."""
     segment.field[e, KEY] = key
@@ -110,7 +110,7 @@ def _set_key(segment, e, key, by_groups):
         segment.head[g, SUFFIX_KEY] = segment.field[first, SUFFIX_KEY]
 
 
-@step
+@inlined
 def _set_keys_of(segment, i, key, by_groups):
     for w in range(segment.word_start[i], segment.word_start[i + 1]):
         _set_key(segment, segment.entry_of[w], key, by_groups)

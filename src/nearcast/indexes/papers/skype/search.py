@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.papers.skype.bounds import has_length, text_threshold, unseen_text
 from nearcast.indexes.papers.skype.groups import (
     ALPHA,
@@ -93,7 +93,7 @@ def search_messages(segment, scored, batch, scratch, found, by_groups, is_earth,
     return search_each(_search_one, index, segment.row.size, batch, scratch, found, n_bits, first, counts)
 
 
-@step
+@inlined
 def _search_one(index, batch, scratch, found, message, at):
     """Write the answers to one message from `at` on; return how many."""
     segment, scored, by_groups, is_earth = index
@@ -131,7 +131,7 @@ def _search_one(index, batch, scratch, found, message, at):
 # --- the message ------------------------------------------------------------------------------------------------
 
 
-@step
+@inlined
 def _spoken_words(segment, weight, terms, first, last, scratch):
     """Count the words of a message, and list those that have lists, each once and in their order; return how many."""
     times, spoken = scratch.times, scratch.spoken
@@ -151,7 +151,7 @@ def _spoken_words(segment, weight, terms, first, last, scratch):
     return n
 
 
-@step
+@inlined
 def _weigh_words(weight, scratch, n_words, other):
     """Fill in the unit vector of a message, and its sum, greatest and length from each word on (lines 2-3)."""
     said = scratch.said
@@ -169,7 +169,7 @@ def _weigh_words(weight, scratch, n_words, other):
         said[j, NORM] = math.sqrt(square)
 
 
-@step
+@inlined
 def _next_number(segment, scratch):
     """Return the mark of this message; marks begin again at 0 before they are exhausted."""
     segment.number[0] += 1
@@ -184,7 +184,7 @@ def _next_number(segment, scratch):
 # --- cells and groups -------------------------------------------------------------------------------------------
 
 
-@step
+@inlined
 def _look_at_cell(segment, scored, scratch, by_groups, is_earth, n_places, c, number):
     """Note how far a message is from a cell (Definition 7), and whether that is too far for all in it (Lemma 6)."""
     is_here = place_touches(scratch.place, n_places, segment.box, c)
@@ -199,7 +199,7 @@ def _look_at_cell(segment, scored, scratch, by_groups, is_earth, n_places, c, nu
     scratch.gap[c], scratch.near[c] = _DROPPED if is_here else gap, near
 
 
-@step
+@inlined
 def _is_behind(suffix, e, said, j, near, least_text):
     """Tell whether neither this entry nor one behind it can be reached (Theorem 4); of a head, nobody (Theorem 3)."""
     text = max(min(suffix[e, SUFFIX_MOST] * said[j, SUM], said[j, NORM]), least_text)
@@ -209,7 +209,7 @@ def _is_behind(suffix, e, said, j, near, least_text):
 # --- subscriptions ----------------------------------------------------------------------------------------------
 
 
-@step
+@inlined
 def _walk(segment, scratch, by_groups, g, j, c, number, least_text, n_touched):
     """Look at the entries of a group, add up the text of those that stay; return how many members are touched by now.
 
@@ -243,7 +243,7 @@ def _walk(segment, scratch, by_groups, g, j, c, number, least_text, n_touched):
     return n_touched
 
 
-@step
+@inlined
 def _passed_over(segment, scratch, first, last):
     """Return the text of words between two of a member's that a bound let pass.
 
@@ -258,7 +258,7 @@ def _passed_over(segment, scratch, first, last):
     return text
 
 
-@step
+@inlined
 def _said_part(scratch, t):
     j = 0
     while scratch.spoken[j] != t:
@@ -266,7 +266,7 @@ def _said_part(scratch, t):
     return scratch.said[j, PART]
 
 
-@step
+@inlined
 def _rest(segment, i, w, said, j):
     """Return the most that the words of a member from w on and those of a message from j on can add (Equation 5)."""
     if w >= segment.word_start[i + 1]:
@@ -275,7 +275,7 @@ def _rest(segment, i, w, said, j):
     return unseen_text(word[w, SUM], word[w, MOST], word[w, NORM], said[j, SUM], said[j, MOST], said[j, NORM])
 
 
-@step
+@inlined
 def _verify(segment, scored, batch, scratch, found, is_earth, message, n_touched, at):
     """Score the members that no bound has dropped, and write those that are concerned; return how many."""
     n = 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.indexes.papers.skype.bounds import alpha_of, has_length, is_place_alone, member_key
 from nearcast.indexes.papers.skype.cells import leaf_cells
 from nearcast.indexes.papers.skype.groups import (
@@ -201,13 +201,13 @@ def _cut_into_groups(segment: SkypeSegment, groups: int) -> SkypeSegment:
     return cut
 
 
-@step
+@inlined
 def _pieces(n, groups):
     """Return how many groups n entries are cut into."""
     return min(groups, max(n // _LEAST_GROUP, 1)) if n > 0 else 0
 
 
-@step
+@inlined
 def _n_mixed(segment, first, last):
     """Return how many entries of a list, in the order in which it is cut, are not in the place-alone form."""
     n = 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.indexes.shared.word_order import comes_before
 from nearcast.similarity import counts_weights, most_text, near_needed
 
@@ -50,13 +50,13 @@ def room_for_words(longest: int) -> PrefixWords:
     return PrefixWords(np.empty(longest, np.int32), np.empty(longest + 1), np.empty(longest + 1))
 
 
-@step
+@inlined
 def amount_of(weight, function, term):
     """Return what a word counts for in a text function."""
     return weight[term] if counts_weights(function) else 1.0
 
 
-@step
+@inlined
 def fill_words(scored, row, words):
     """Write the words of a row, in order, and their shares; return how many there are."""
     first = scored.term_start[row]
@@ -79,14 +79,14 @@ def fill_words(scored, row, words):
     return n
 
 
-@step
+@inlined
 def near_for_share(scored, row, share):
     """Return LSB: how near a message must be that has at most this share of the words (Eq. 4, 12 and 15)."""
     most = most_text(scored.similarity[row], min(share, 1.0))
     return near_needed(scored.text_weight[row], scored.threshold[row], most)
 
 
-@step
+@inlined
 def reach_of(near, max_distance):
     """Return how far a message may be that must be this near: inf for any distance, -1 for none.
 
@@ -103,13 +103,13 @@ def reach_of(near, max_distance):
     return np.float64(rounded)
 
 
-@step
+@inlined
 def reach_for_share(scored, row, share):
     """Return how far a message may be that has at most this share of the words."""
     return reach_of(near_for_share(scored, row, share), scored.max_distance[row])
 
 
-@step
+@inlined
 def level_of(scored, row, words, j, gap):
     """Return (level, reach) of word j for messages that are at least `gap` away.
 
@@ -123,7 +123,7 @@ def level_of(scored, row, words, j, gap):
     return NO_LEVEL, -1.0
 
 
-@step
+@inlined
 def cost_of_filtering(cost_of_verifying, n_candidates, listed, listed_in_region):
     """Return COST_F (Section V-C): walking `listed` entries, and verifying the share of candidates found on them."""
     return listed + (cost_of_verifying - n_candidates) * (listed / listed_in_region)

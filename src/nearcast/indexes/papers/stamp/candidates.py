@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.geo import EARTH_RADIUS_M, box_distance
 from nearcast.indexes.papers.stamp.bounds import amount_of
 from nearcast.indexes.papers.stamp.prefixes import DUMMY
@@ -34,7 +34,7 @@ _DEGREE_M = EARTH_RADIUS_M * math.pi / 180.0 * (1.0 - 1e-9)
 _ROUNDING = 1.0 + 1e-9
 
 
-@step
+@inlined
 def visit(held, batch, scratch, found, leaf, phase, level, token, member, reach, rest, at):
     """Look at an entry; return where the answers end."""
     scratch.tally[LOOKED_AT] += 1
@@ -57,7 +57,7 @@ def visit(held, batch, scratch, found, leaf, phase, level, token, member, reach,
     return at
 
 
-@step
+@inlined
 def _enter(members, scratch, member, distance, rest):
     """Make a member a candidate and return its place among them."""
     c = members.number[NEXT] - members.number[FIRST]
@@ -70,7 +70,7 @@ def _enter(members, scratch, member, distance, rest):
     return c
 
 
-@step
+@inlined
 def _counts(scratch, c, level, reach):
     """Tell whether a word on this level counts: where it is the deciding one, only within its reach (Eq. 15).
 
@@ -79,7 +79,7 @@ def _counts(scratch, c, level, reach):
     return scratch.n_common[c] > level or (scratch.n_common[c] == level and scratch.distance[c] <= reach)
 
 
-@step
+@inlined
 def _is_enough_with(scored, scratch, c, token):
     """Count one more common word; tell whether the best message with those words would reach the threshold (UPDATE)."""
     member = scratch.candidate[c]
@@ -93,7 +93,7 @@ def _is_enough_with(scored, scratch, c, token):
     return most >= scored.threshold[member] - MARGIN
 
 
-@step
+@inlined
 def _is_sure(scratch, c, leaf, phase, reach):
     """Tell whether all heavier words of a candidate were counted before this one.
 
@@ -102,14 +102,14 @@ def _is_sure(scratch, c, leaf, phase, reach):
     return phase != PREFIX or leaf.is_here or scratch.distance[c] <= reach
 
 
-@step
+@inlined
 def _close(members, scratch, c):
     scratch.n_common[c] = CLOSED
     members.number[N_OPEN] -= 1
     members.number[COST] -= scratch.cost[c]
 
 
-@step
+@inlined
 def close_hopeless(members, scratch, side, level):
     """Close the candidates whose words are all known, or that have no more than `level` words up to this level."""
     for c in range(members.number[NEXT] - members.number[FIRST]):
@@ -118,7 +118,7 @@ def close_hopeless(members, scratch, side, level):
             _close(members, scratch, c)
 
 
-@step
+@inlined
 def verify_open(held, batch, scratch, found, leaf, at):
     """Verify what is still open; return where the answers end."""
     number = held.members.number
@@ -130,7 +130,7 @@ def verify_open(held, batch, scratch, found, leaf, at):
     return at
 
 
-@step
+@inlined
 def _verify(held, batch, scratch, found, message, member, distance, at):
     """Score a member in full, as `scores.full_score` does with the distance known, and write it down as an answer.
 
@@ -149,7 +149,7 @@ def _verify(held, batch, scratch, found, message, member, distance, at):
     return at
 
 
-@step
+@inlined
 def _distance_within(scored, member, is_earth, place, n_places, reach):
     """Return a member's distance to a message's place; or inf, sooner, where it is surely beyond the reach."""
     x, y = scored.point[member, 0], scored.point[member, 1]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.indexes.papers.stamp.bounds import LEVELS, cost_of_filtering
 from nearcast.indexes.papers.stamp.candidates import (
     ALWAYS,
@@ -51,7 +51,7 @@ class Leaf(NamedTuple):
     n_tokens: int
 
 
-@step
+@inlined
 def search_leaf(held, batch, scratch, found, leaf, at):
     """Write the answers among the members of a leaf, whose lists are open; return where the answers end."""
     members, side = held.members, 0 if leaf.is_here else 1
@@ -73,7 +73,7 @@ def search_leaf(held, batch, scratch, found, leaf, at):
     return verify_open(held, batch, scratch, found, leaf, at)
 
 
-@step
+@inlined
 def _goes_on(held, scratch, leaf, side, level):
     """Find the lists of a level; tell whether to walk them before verifying what is open (Section V-C)."""
     if (leaf.strategy != MODEL and leaf.strategy != ALWAYS) or level == LEVELS:
@@ -93,7 +93,7 @@ def _goes_on(held, scratch, leaf, side, level):
 # --- walking ----------------------------------------------------------------------------------------------------
 
 
-@step
+@inlined
 def _walk(held, batch, scratch, found, leaf, phase, level, at):
     """Visit the entries of the lists that a phase calls for, token by token; return where the answers end."""
     lists, entries, late = held.lists, held.entries, held.late
@@ -129,7 +129,7 @@ def _walk(held, batch, scratch, found, leaf, phase, level, at):
     return at
 
 
-@step
+@inlined
 def _bulk_part(lists, scratch, leaf, phase, t, number):
     """Return the first and the end of the entries of a list, but for the late ones, that a phase visits."""
     if phase == PREFIX or (phase == DEEPER and leaf.is_here):
@@ -139,7 +139,7 @@ def _bulk_part(lists, scratch, leaf, phase, t, number):
     return lists.both[number, 0], lists.start[number + 1]
 
 
-@step
+@inlined
 def _first_skipped(lists, scratch, t):
     """Return where the part of a token's list in the prefix begins that was not walked."""
     resume = scratch.resume[t]
@@ -149,7 +149,7 @@ def _first_skipped(lists, scratch, t):
 # --- finding ----------------------------------------------------------------------------------------------------
 
 
-@step
+@inlined
 def open_lists(held, scratch, node, n_tokens, is_here, gap):
     """Find the lists of a leaf's prefixes to walk, by token; tell whether there is one."""
     is_any = False
@@ -165,7 +165,7 @@ def open_lists(held, scratch, node, n_tokens, is_here, gap):
     return is_any
 
 
-@step
+@inlined
 def _find_level(held, scratch, leaf, level, limit):
     """Find the lists of a level; return how many entries they have for this side.
 
@@ -185,7 +185,7 @@ def _find_level(held, scratch, leaf, level, limit):
     return n
 
 
-@step
+@inlined
 def _find_skipped(held, scratch, leaf, limit):
     """Find the lists of the prefix that were not opened; return how many entries have not been looked at, up to limit.
 
@@ -204,7 +204,7 @@ def _find_skipped(held, scratch, leaf, limit):
     return n
 
 
-@step
+@inlined
 def _n_late(held, number, side, below):
     """Return how many late entries a list has for a side that reach less than `below`, for inf all of them."""
     n, e = 0, held.lists.head[number]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.indexes.papers.stamp.bounds import LEVELS
 from nearcast.indexes.papers.stamp.prefixes import BEYOND, HERE, NOBODY, EntryDraft
 
@@ -156,14 +156,14 @@ def no_late_entries() -> LateEntries:
 # --- finding ----------------------------------------------------------------------------------------------------
 
 
-@step
+@inlined
 def _place(size, owner, token):
     """Return where in a table to begin looking; no product leaves 63 bits."""
     mixed = np.int64(token) ^ ((np.int64(owner) * 0x9E3779) & 0x7FFFFFFF)
     return (((mixed * 2654435769) & 0xFFFFFFFF) * size) >> 32
 
 
-@step
+@inlined
 def find_list(lists, region, level, token):
     """Return the list of a token at a level of a region, or NO_LIST."""
     owner = region * LEVELS + level
@@ -178,7 +178,7 @@ def find_list(lists, region, level, token):
             at = 0
 
 
-@step
+@inlined
 def _enter(table, owner, token, number):
     """Put a list into a table that does not have it and has room."""
     size = table.shape[0]
@@ -254,7 +254,7 @@ def chain_entries(lists, late, level_total, draft):
         count_level(level_total, region, level, draft.side[i])
 
 
-@step
+@inlined
 def count_level(level_total, leaf, level, side):
     """Add one entry to what a leaf has on a level."""
     if side & HERE:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.indexes.papers.stamp.bounds import (
     ENDLESS,
     LEVELS,
@@ -112,7 +112,7 @@ def _draft(members, tree, first, leaf, is_earth, by_region, deeper, words, draft
     return at
 
 
-@step
+@inlined
 def _depth(scored, member, words, n, gap):
     """Return the level of a member's last word: once it was searched, all common words are known."""
     if n == 0:
@@ -121,14 +121,14 @@ def _depth(scored, member, words, n, gap):
     return ENDLESS if level == NO_LEVEL else level
 
 
-@step
+@inlined
 def _write(draft, at, owner, token, member, reach, rest, side):
     draft.owner[at], draft.token[at], draft.member[at] = owner, token, member
     draft.reach[at], draft.rest[at], draft.side[at] = reach, min(rest, MOST_REST), side
     return at + 1
 
 
-@step
+@inlined
 def _draft_member(scored, member, words, n, leaf, gap, deeper, draft, at):
     """Write the entries of a member in its leaf: one a word, two where it is on another level for those beyond."""
     near_without = near_for_share(scored, member, 0.0)
@@ -152,7 +152,7 @@ def _draft_member(scored, member, words, n, leaf, gap, deeper, draft, at):
     return at
 
 
-@step
+@inlined
 def _draft_signature(scored, member, words, n, node, gap, draft, at):
     """Write what a member adds to the signature of an inner region: the reaches of its prefix there."""
     near_without = near_for_share(scored, member, 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.papers.stamp.candidates import NEXT
 from nearcast.indexes.papers.stamp.leaves import Leaf, open_lists, search_leaf
 from nearcast.indexes.papers.stamp.lists import NO_LIST, find_list
@@ -25,7 +25,7 @@ def search_messages(held, batch, scratch, found, is_earth, strategy, n_bits, fir
     return search_each(_search_one, index, held.members.row.size, batch, scratch, found, n_bits, first, counts)
 
 
-@step
+@inlined
 def _search_one(index, batch, scratch, found, message, at):
     """Write the answers to one message from `at` on; return how many (Algorithm 2)."""
     held, is_earth, strategy = index
@@ -57,7 +57,7 @@ def _search_one(index, batch, scratch, found, message, at):
     return at - begin
 
 
-@step
+@inlined
 def _renew_stamps(members):
     """Take a new number, and begin again at 0 before they are exhausted."""
     members.number[NEXT] += 1
@@ -67,7 +67,7 @@ def _renew_stamps(members):
         members.number[NEXT] = 0
 
 
-@step
+@inlined
 def _sorted_tokens(weight, terms, first, last, scratch):
     """Mark the terms of a message and write its tokens in the paper's order, the dummy last; return how many."""
     n = 0
@@ -86,7 +86,7 @@ def _sorted_tokens(weight, terms, first, last, scratch):
     return n + 1
 
 
-@step
+@inlined
 def _enter_region(held, scratch, node, level, is_here, gap):
     """Prepare to visit the children of an inner region; tell whether one of them may hold an answer (Lemma 4).
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +65,7 @@ def new_tree(n_nodes: int, n_items: int, least: int, most: int) -> DynamicRTreeA
     )
 
 
-@step
+@inlined
 def entry_touches(box, node, slot, place, n_places):
     """Tell whether an entry of a node shares a point with a part of a message's place, borders included."""
     for p in range(n_places):
@@ -80,19 +80,19 @@ def entry_touches(box, node, slot, place, n_places):
     return False
 
 
-@step
+@inlined
 def nearer(value):
     """Return a coordinate, or the end of the plane where it lies beyond."""
     return min(max(value, -FAR), FAR)
 
 
-@step
+@inlined
 def area(x_min, y_min, x_max, y_max):
     """Return the area of a rectangle as far as the plane goes."""
     return (nearer(x_max) - nearer(x_min)) * (nearer(y_max) - nearer(y_min))
 
 
-@step
+@inlined
 def new_node(tree, level):
     """Take a free node, of which there must be one."""
     node = tree.state[FREE]
@@ -103,7 +103,7 @@ def new_node(tree, level):
     return node
 
 
-@step
+@inlined
 def free_node(tree, node):
     """Give a node back."""
     tree.parent[node] = tree.state[FREE]
@@ -112,7 +112,7 @@ def free_node(tree, node):
     tree.state[N_FREE] += 1
 
 
-@step
+@inlined
 def put(tree, node, entry, x_min, y_min, x_max, y_max):
     """Write an entry behind the others of a node, and to whom it belongs."""
     slot = tree.n_entries[node]
@@ -127,7 +127,7 @@ def put(tree, node, entry, x_min, y_min, x_max, y_max):
         tree.parent[entry] = node
 
 
-@step
+@inlined
 def take_out(tree, node, entry):
     """Take an entry out of a node, where the last one takes its place."""
     slot, last = slot_of(tree, node, entry), tree.n_entries[node] - 1
@@ -138,7 +138,7 @@ def take_out(tree, node, entry):
     tree.is_changed[node] |= ENTRIES
 
 
-@step
+@inlined
 def slot_of(tree, node, entry):
     """Return where in a node an entry stands."""
     slot = 0
@@ -147,7 +147,7 @@ def slot_of(tree, node, entry):
     return slot
 
 
-@step
+@inlined
 def bounds(tree, node):
     """Return the rectangle around the entries of a node; without entries it holds nothing."""
     x_min, y_min, x_max, y_max = np.inf, np.inf, -np.inf, -np.inf
@@ -157,7 +157,7 @@ def bounds(tree, node):
     return x_min, y_min, x_max, y_max
 
 
-@step
+@inlined
 def fit(tree, node):
     """Draw the rectangle of a node that is not the root just around its entries; return its parent."""
     parent = tree.parent[node]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.dynamic_rtree.arrays import (
     LEAST,
     N_FREE,
@@ -48,7 +48,7 @@ def insert_entries(tree, entries, box, level, done):
     return entries.size
 
 
-@step
+@inlined
 def _best_child(tree, node, x_min, y_min, x_max, y_max):
     """Return the slot of the child that grows least."""
     best, least, smallest = 0, np.inf, np.inf
@@ -66,7 +66,7 @@ def _best_child(tree, node, x_min, y_min, x_max, y_max):
     return best
 
 
-@step
+@inlined
 def _split_upwards(tree, node):
     """From a node that has grown upwards, split what is too full and draw rectangles anew."""
     while True:
@@ -134,7 +134,7 @@ def _draw_around(tree, node):
             around[side, at, 2], around[side, at, 3] = x_max, y_max
 
 
-@step
+@inlined
 def _price_of_cut(tree, cut):
     """Return how much the parts before and behind a cut overlap, and their areas in all."""
     one, other = tree.around[_AHEAD, cut - 1], tree.around[_BEHIND, cut]
@@ -144,7 +144,7 @@ def _price_of_cut(tree, cut):
     return overlap, area(one[0], one[1], one[2], one[3]) + area(other[0], other[1], other[2], other[3])
 
 
-@step
+@inlined
 def _move_behind(tree, node, cut):
     """Keep the first `cut` entries in order and move the others to a new node, which is returned."""
     n = tree.n_entries[node]

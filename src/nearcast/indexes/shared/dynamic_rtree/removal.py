@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.dynamic_rtree.arrays import NOBODY, ROOT, fit, free_node, take_out
 
 
@@ -39,7 +39,7 @@ def shorten(tree):
         tree.level[root] = 0
 
 
-@step
+@inlined
 def _fit_upwards(tree, node):
     while node != tree.state[ROOT]:
         node = fit(tree, node)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,7 +53,7 @@ class Triples(NamedTuple):
 NO_RECTS = np.empty((0, 4), np.float32)
 
 
-@step
+@inlined
 def find(tokens, node, token):
     """Return where in the pairs of a node a token stands, or would stand."""
     low, high = tokens.first[node], tokens.first[node] + tokens.length[node]
@@ -66,13 +66,13 @@ def find(tokens, node, token):
     return low
 
 
-@step
+@inlined
 def has_at(tokens, node, token, at):
     """Tell whether a node has a token where `find` says it would be."""
     return at < tokens.first[node] + tokens.length[node] and tokens.token[at] == token
 
 
-@step
+@inlined
 def shared_pairs(tokens, node, batch, n_words, n_most, shared):
     """Write the pairs of a node whose token a message has, up to so many, to `shared`; return how many."""
     first, last = tokens.first[node], tokens.first[node] + tokens.length[node]

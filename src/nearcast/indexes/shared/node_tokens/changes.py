@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.node_tokens.arrays import COUNT, FIRST, ITEMS, LIVE, PAIRS, ROOM, find, has_at
 
 _FIRST_ROOM = 4
@@ -51,7 +51,7 @@ def add(tokens, triples, done):
     return triples.node.size, tokens.used[PAIRS], tokens.used[ITEMS]
 
 
-@step
+@inlined
 def _move_pairs(tokens, node, end):
     """Move the pairs of a node behind all others, with room up to `end`."""
     old, new = tokens.first[node], tokens.used[PAIRS]
@@ -63,7 +63,7 @@ def _move_pairs(tokens, node, end):
     tokens.used[PAIRS] = end
 
 
-@step
+@inlined
 def _open_pair(tokens, node, token, at):
     """Make a pair that holds nothing yet."""
     last = tokens.first[node] + tokens.length[node]
@@ -77,7 +77,7 @@ def _open_pair(tokens, node, token, at):
     tokens.length[node] += 1
 
 
-@step
+@inlined
 def _move_items(tokens, at, end, keeps_rects):
     """Move the items of a pair behind all others, with room up to `end`."""
     old, new = tokens.list[at, FIRST], tokens.used[ITEMS]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.trigger.thresholds.frame import BEND, BEYOND, HALF, REACH
 
 if TYPE_CHECKING:
@@ -105,19 +105,19 @@ def new_blocks(n: int) -> ThresholdBlocks:
     return ThresholdBlocks(table, box, np.empty(n, np.float32), np.zeros(n, np.uint8))
 
 
-@step
+@inlined
 def rounded_up(share):
     """Return a share of a score as entries hold it, no less than it is."""
     return np.uint16(min(_MOST_UNITS, math.ceil(float(share) * _UNITS)))
 
 
-@step
+@inlined
 def threshold_as_entry(threshold):
     """Return a threshold as entries hold it, no more than it is; one of nearly 2 or more is reached by no message."""
     return np.uint16(math.floor(min(max(float(threshold), 0.0) * _UNITS, _MOST_UNITS)))
 
 
-@step
+@inlined
 def stepped(value, low, high):
     """Return the step between two sides of a box that is nearest to a value."""
     if high <= low:
@@ -125,7 +125,7 @@ def stepped(value, low, high):
     return np.uint16(min(max(math.floor((value - low) / (high - low) * _STEPS + 0.5), 0.0), _STEPS))
 
 
-@step
+@inlined
 def box_of_block(blocks, block):
     """Return the low sides of the box of a block, and the size of a step on each axis."""
     n, box = blocks.steep.size, blocks.box
@@ -133,14 +133,14 @@ def box_of_block(blocks, block):
     return x, y, z, _step(x, box[n + block]), _step(y, box[3 * n + block]), _step(z, box[5 * n + block])
 
 
-@step
+@inlined
 def box_of_frame(frame):
     """Return the low sides of the box of a frame, and the size of a step on each axis."""
     x, y, z = np.float32(frame[HALF]), np.float32(frame[HALF + 1]), np.float32(frame[HALF + 2])
     return -x, -y, -z, _step(-x, x), _step(-y, y), _step(-z, z)
 
 
-@step
+@inlined
 def _step(low, high):
     return (high - low) / np.float32(_STEPS)
 
@@ -148,14 +148,14 @@ def _step(low, high):
 # Tables
 
 
-@step
+@inlined
 def _corner_value(entries, at, corner):
     text, rest, place = np.float32(entries.text[at]), np.float32(entries.rest[at]), np.float32(entries.place[at])
     reached = text * _U_OF[corner] + rest * _AFTER_OF[corner] + place * _NEAR_OF[corner]
     return (reached - np.float32(entries.threshold[at])) * _UNIT
 
 
-@step
+@inlined
 def fill_table(entries, blocks, block, first, last, most):
     """Make the table of a block, which is the triggers first to last; `most` is room for one table."""
     n = blocks.steep.size
@@ -169,7 +169,7 @@ def fill_table(entries, blocks, block, first, last, most):
     blocks.stale[block] = 0
 
 
-@step
+@inlined
 def raise_table(entries, blocks, block, at):
     """Let the table of a block be no less than one of its triggers asks."""
     n = blocks.steep.size
@@ -179,7 +179,7 @@ def raise_table(entries, blocks, block, at):
             blocks.table[corner * n + block] = value
 
 
-@step
+@inlined
 def _cell(levels, value):
     """Return the cell of the grid that holds a value, and how far into it the value lies."""
     cell = 0
@@ -188,7 +188,7 @@ def _cell(levels, value):
     return cell, (value - levels[cell]) / (levels[cell + 1] - levels[cell])
 
 
-@step
+@inlined
 def _near_of(squared, bend, bend_more, reach, steep):
     """Return a bound on the nearness at a squared straight distance."""
     away = math.sqrt(squared) * (_ONE + squared * (bend + bend_more * squared)) - reach
@@ -197,20 +197,20 @@ def _near_of(squared, bend, bend_more, reach, steep):
     return near if near > _ZERO else _ZERO
 
 
-@step
+@inlined
 def _outside(low, high, value):
     below, above = low - value, value - high
     gap = below if below > above else above
     return gap if gap > _ZERO else _ZERO
 
 
-@step
+@inlined
 def _at_near(table, c0, c1, c2, c3, f0, f1, f2, f3, at):
     """Interpolate between the four corners around (u, after), at one level of nearness."""
     return f0 * table[c0 + at] + f1 * table[c1 + at] + f2 * table[c2 + at] + f3 * table[c3 + at]
 
 
-@step
+@inlined
 def live_blocks(blocks, first, n_here, u, after, frame, view):
     """Return a bit for each of up to 32 blocks from `first` on: set where one of its triggers may fire.
 
@@ -249,7 +249,7 @@ def live_blocks(blocks, first, n_here, u, after, frame, view):
     return live
 
 
-@step
+@inlined
 def _entry_near(entries, at, bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach):
     """Return a bound on the nearness of a trigger; x, y and z lead from the message to the low sides of the box."""
     dx = np.float32(entries.x[at]) * step_x + x
@@ -258,7 +258,7 @@ def _entry_near(entries, at, bend, bend_more, x, y, z, step_x, step_y, step_z, b
     return _near_of(dx * dx + dy * dy + dz * dz + beyond, bend, bend_more, reach, entries.steep[at])
 
 
-@step
+@inlined
 def _seen_from(frame, view, box):
     """Return what `_entry_near` asks; a place is off by no more than half a step on each axis."""
     low_x, low_y, low_z, step_x, step_y, step_z = box
@@ -268,7 +268,7 @@ def _seen_from(frame, view, box):
     return bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach
 
 
-@step
+@inlined
 def live_entries(entries, first, n_here, u, after, bits, is_lenient, frame, view, box):
     """Return a bit for each of up to 32 triggers from `first` on: set where it may fire.
 
@@ -289,7 +289,7 @@ def live_entries(entries, first, n_here, u, after, bits, is_lenient, frame, view
     return live
 
 
-@step
+@inlined
 def still_fires(entries, at, u, after, frame, view, box):
     """Tell whether a trigger may fire when those of the later words that it may have are this long in the message."""
     bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach = _seen_from(frame, view, box)
@@ -305,7 +305,7 @@ for _bit in range(32):
     _BIT_OF[((_BRUIJN << _bit) & 0xFFFFFFFF) >> 27] = _bit
 
 
-@step
+@inlined
 def lowest_bit(live):
     """Return the number of the lowest bit that is set, by a de Bruijn sequence."""
     return _BIT_OF[(((live & -live) * _BRUIJN) & 0xFFFFFFFF) >> 27]

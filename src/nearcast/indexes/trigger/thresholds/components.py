@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast._saved import save_array
 from nearcast.indexes.trigger.components import arrays_of
 from nearcast.indexes.trigger.thresholds.bounds import (
@@ -98,7 +98,7 @@ class ThresholdSegment:
             save_array(folder / f"{name}.npy", array)
 
 
-@step
+@inlined
 def _set_in_list(lists, term, at, threshold):
     """Set the threshold of one trigger, and see to the table of its block."""
     before = lists.entries.threshold[at]
@@ -113,7 +113,7 @@ def _set_in_list(lists, term, at, threshold):
         lists.blocks.stale[block] += 1
 
 
-@step
+@inlined
 def set_row(rows, lists, row, value):
     """Set the threshold of one row and of its triggers."""
     rows.record[row, THRESHOLD] = value

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.geo.space import EARTH_RADIUS_M
 
 #: Fields of a frame: the centre, half the sides of the box, the scale, the two factors that bend a straight distance,
@@ -32,7 +32,7 @@ _STEEPEST = 1e15
 _EVERYWHERE = 1e30
 
 
-@step
+@inlined
 def _set_point(is_earth, x, y, point):
     """Write the point in space of a place."""
     if is_earth:
@@ -72,7 +72,7 @@ def frame_around(is_earth, places, margin):
     return frame
 
 
-@step
+@inlined
 def set_place(is_earth, frame, x, y, point):
     """Write where a place is in the frame; tell whether that is inside its box."""
     _set_point(is_earth, x, y, point)
@@ -83,13 +83,13 @@ def set_place(is_earth, frame, x, y, point):
     return inside
 
 
-@step
+@inlined
 def steepness(frame, max_distance):
     """Return how fast nearness falls with the distance in the frame, never too fast."""
     return min(_STEEPEST, frame[SCALE] * (frame[UNIT] / float(max_distance)))
 
 
-@step
+@inlined
 def set_view(is_earth, frame, box, message, view):
     """Write where a message is in the frame: a point of its box and what lies beyond it, with a radius around both.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.thresholds.bounds import (
     BLOCK,
@@ -125,7 +125,7 @@ def _numbered(terms: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.i
     return key, number
 
 
-@step
+@inlined
 def _place_of(key, term):
     """Return the place in the table where a term is, or may be put."""
     at = (np.int64(term) * 2654435769) & (key.size - 1)
@@ -141,14 +141,14 @@ def _enter_terms(terms, key, number):
         key[at], number[at] = terms[i], i
 
 
-@step
+@inlined
 def list_of(lists, term):
     """Return the number of a term's list, -1 where there is none."""
     at = _place_of(lists.key, term)
     return np.int64(lists.number[at]) if lists.key[at] == term else np.int64(-1)
 
 
-@step
+@inlined
 def signature_bit(term):
     """Return the bit of a word in signatures."""
     return np.uint32(1 << (((np.int64(term) * 2654435769) >> 27) & 31))
@@ -217,7 +217,7 @@ def _order_in_blocks(entries, weight, terms, start, order, feature):
                 n_open += 2
 
 
-@step
+@inlined
 def _fill_features(entries, order, first, last, u, after, feature):
     for position in range(first, last):
         at = order[position]
@@ -227,7 +227,7 @@ def _fill_features(entries, order, first, last, u, after, feature):
         feature[at, 2], feature[at, 3], feature[at, 4] = entries.x[at], entries.y[at], entries.z[at]
 
 
-@step
+@inlined
 def _widest(entries, order, feature, first, last):
     """Return the feature in which these triggers differ most, as it counts for their score."""
     n = last - first
@@ -249,7 +249,7 @@ def _widest(entries, order, feature, first, last):
     return best
 
 
-@step
+@inlined
 def _select(order, feature, first, last, cut, f):
     """Order so that none before `cut` has more of a feature than any behind."""
     low, high = first, last - 1
@@ -273,7 +273,7 @@ def _select(order, feature, first, last, cut, f):
             return
 
 
-@step
+@inlined
 def _sides(along, order, first, last):
     low = high = along[order[first]]
     for position in range(first, last):
@@ -282,7 +282,7 @@ def _sides(along, order, first, last):
     return low, high
 
 
-@step
+@inlined
 def _set_entry(loose, at, entries, to, box):
     """Round a trigger outward into its place."""
     entries.text[to], entries.rest[to] = rounded_up(loose.text[at]), rounded_up(loose.rest[at])

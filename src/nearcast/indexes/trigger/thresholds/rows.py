@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast import _arrow
-from nearcast._jit import kernel, step
+from nearcast._jit import inlined, kernel
 from nearcast.columns import TOPK, ScoreParameters, Subscriptions, gathered, joined
 from nearcast.geo import BOX, Regions, place_distance
 from nearcast.indexes.shared.scores import own_amounts, tfidf_common
@@ -123,7 +123,7 @@ def subscriptions_of(rows: ThresholdRows) -> Subscriptions:
     )
 
 
-@step
+@inlined
 def shares_earlier(rows, row, term, weight, count):
     """Tell whether a row shares a word with the message that stands before `term`."""
     for i in range(int(rows.record[row, FIRST]), int(rows.record[row, LAST])):
@@ -133,7 +133,7 @@ def shares_earlier(rows, row, term, weight, count):
     return False
 
 
-@step
+@inlined
 def exact_score(rows, row, weight, count, totals, is_earth, box, message):
     """Return what `scores.topk_score` returns: the same functions of the same numbers, read from the record."""
     record = rows.record

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.scores import count_words, forget_words
 from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.thresholds.bounds import (
@@ -99,7 +99,7 @@ def new_scratch(n_terms: int, longest: int, room: int) -> ThresholdScratch:
     )
 
 
-@step
+@inlined
 def _list_words(batch, message, scratch):
     """Write the distinct words that subscriptions may use to `scratch.said`; return how many."""
     n = 0
@@ -115,7 +115,7 @@ def _list_words(batch, message, scratch):
     return n
 
 
-@step
+@inlined
 def _sort_words(said, n, weight):
     """Put words into the order of all words; a Shell sort, since a message may have thousands."""
     gap = n // 2
@@ -129,7 +129,7 @@ def _sort_words(said, n, weight):
         gap //= 2
 
 
-@step
+@inlined
 def prepare_words(batch, message, scratch):
     """Count and order the words of a message and fill in what the bounds need; return how many words, and the length
     of them all in the unit vector of the message."""
@@ -151,7 +151,7 @@ def prepare_words(batch, message, scratch):
     return n, np.float32(min(1.0, np.sqrt(squares))), bits
 
 
-@step
+@inlined
 def _touch_candidates(rows, scratch):
     """Read a little of every candidate: the processor waits for all of their memory at once, not for one by one."""
     for c in range(scratch.tally[WAITING]):
@@ -162,7 +162,7 @@ def _touch_candidates(rows, scratch):
         scratch.slot[c] = rows.slot[scratch.candidate[c]]
 
 
-@step
+@inlined
 def _score_candidates(rows, batch, message, scratch):
     """Score the candidates that are found through their first common word; False for want of room for the hits."""
     _touch_candidates(rows, scratch)
@@ -184,7 +184,7 @@ def _score_candidates(rows, batch, message, scratch):
     return True
 
 
-@step
+@inlined
 def _later_length(scratch, i, n_words, signature):
     """Return the length of those words after word i of the message that a signature may hold."""
     squares = np.float32(0.0)
@@ -194,7 +194,7 @@ def _later_length(scratch, i, n_words, signature):
     return np.float32(min(1.0, np.sqrt(squares)))
 
 
-@step
+@inlined
 def _keep_candidates(rows, entries, first, live, i, n_words, batch, message, scratch, frame, box):
     """Collect the rows of the triggers whose bits are set, from `first` on; False for want of room for hits.
 
@@ -220,7 +220,7 @@ def _keep_candidates(rows, entries, first, live, i, n_words, batch, message, scr
     return True
 
 
-@step
+@inlined
 def _try_entries(rows, entries, first, last, i, n_words, batch, message, scratch, frame, box):
     """Try the triggers first to last for word i of the message; -1 for want of room, else whether one fired."""
     fired = 0
@@ -237,7 +237,7 @@ def _try_entries(rows, entries, first, last, i, n_words, batch, message, scratch
     return fired
 
 
-@step
+@inlined
 def _try_blocks(rows, lists, number, i, n_words, batch, message, scratch):
     """Try the blocks of a list for word i of the message; False for want of room."""
     entries, blocks = lists.entries, lists.blocks
@@ -260,7 +260,7 @@ def _try_blocks(rows, lists, number, i, n_words, batch, message, scratch):
     return True
 
 
-@step
+@inlined
 def _try_lists(rows, lists, batch, message, n_words, scratch):
     """Try the lists of the message's words; False for want of room."""
     around = box_of_frame(lists.frame)
@@ -297,7 +297,7 @@ def search_lists(rows, lists, batch, first, last, scratch):
     return last
 
 
-@step
+@inlined
 def _try_delta(rows, entries, n_rows, frame, batch, message, length, bits, scratch):
     scratch.tally[LOOKED_AT] += n_rows
     box = box_of_frame(frame)

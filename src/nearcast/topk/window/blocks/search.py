@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.similarity import MARGIN, score_of
 from nearcast.topk.window.best_heap import bar_of
 from nearcast.topk.window.blocks.lists import BLOCKS, LISTS, PLACES, POSTINGS, ROUND_DOWN, ROWS, RUNS
@@ -24,7 +24,7 @@ def search_lists(request, lists, these, scratch, answers, work):
     return answer_each(_look_at_lists, request, lists, these, scratch, answers, work)
 
 
-@step
+@inlined
 def _look_at_lists(request, lists, which, n_words, n_kept, scratch, work):
     """Visit the runs and blocks of all lists, best bound first; return how many messages are kept."""
     queries, held, alive, is_earth = request.queries, request.held, request.alive, request.is_earth
@@ -90,7 +90,7 @@ def _look_at_lists(request, lists, which, n_words, n_kept, scratch, work):
     return n_kept
 
 
-@step
+@inlined
 def _open_lists(lists, plan, n_words, x, y, cosine, w, max_distance, is_earth, alive, bar, frontier):
     """Put the runs of all lists into the frontier, a block in place of a run of one; return how many."""
     n_open = 0
@@ -130,7 +130,7 @@ def _open_lists(lists, plan, n_words, x, y, cosine, w, max_distance, is_earth, a
     return n_open
 
 
-@step
+@inlined
 def _fill_greatest(lists, plan, n_words):
     """Fill in the greatest component that a message has of each word, and a bound on what the words after it add."""
     most = 0.0
@@ -144,7 +144,7 @@ def _fill_greatest(lists, plan, n_words):
         most += plan.unit[i] * greatest
 
 
-@step
+@inlined
 def _find_list(lists, g, word):
     """Return where the list of a word stands in a segment, -1 if it has none."""
     low, high = lists.segment[g, LISTS], lists.segment[g + 1, LISTS] - 1
@@ -157,7 +157,7 @@ def _find_list(lists, g, word):
     return low if lists.word[low] == word else -1
 
 
-@step
+@inlined
 def _bound(summary, group, own, others, most, x, y, cosine, w, max_distance, is_earth, alive):
     """Return the best score that a message of a group can have, -inf if none is alive."""
     if summary[group, LAST_ROW] < alive.first:
@@ -166,7 +166,7 @@ def _bound(summary, group, own, others, most, x, y, cosine, w, max_distance, is_
     return score_of(w, text, near_to_group(is_earth, x, y, cosine, max_distance, summary, group))
 
 
-@step
+@inlined
 def _marked_rest(plan, i, n_words, mark, left):
     """Return a bound on the text score that words after the i-th add for a message with these bits."""
     squares, most = 0.0, 0.0
@@ -177,7 +177,7 @@ def _marked_rest(plan, i, n_words, mark, left):
     return min(math.sqrt(squares) * left, most)
 
 
-@step
+@inlined
 def _is_elsewhere(held, place, plan, i, mark):
     """Tell whether a message with these bits has a word before the i-th, and so belongs to the list of that one."""
     for j in range(i):

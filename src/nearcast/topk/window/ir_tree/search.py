@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.similarity import MARGIN, score_of
 from nearcast.topk.window.best_heap import bar_of
 from nearcast.topk.window.bounds import LAST_ROW, near_to_group
@@ -25,7 +25,7 @@ def search_trees(request, trees, these, scratch, answers, work):
     return answer_each(_look_at_trees, request, trees, these, scratch, answers, work)
 
 
-@step
+@inlined
 def _look_at_trees(request, trees, which, n_words, n_kept, scratch, work):
     """Visit the nodes of all trees, best bound first; return how many messages are kept."""
     queries, held, alive, is_earth = request.queries, request.held, request.alive, request.is_earth
@@ -63,7 +63,7 @@ def _look_at_trees(request, trees, which, n_words, n_kept, scratch, work):
     return n_kept
 
 
-@step
+@inlined
 def _bound(queries, which, trees, g, node, plan, n_words, cosine, is_earth, alive):
     """Return the best score that a message below a node can have, -inf if none shares a word or is alive."""
     at = trees.segment[g, NODES] + node
@@ -83,7 +83,7 @@ def _bound(queries, which, trees, g, node, plan, n_words, cosine, is_earth, aliv
     return score_of(queries.text_weight[which], min(text, 1.0), near)
 
 
-@step
+@inlined
 def _find_word(trees, first, end, word):
     """Return where a word stands in a file, -1 if it does not."""
     low, high = first, end

@@ -1,4 +1,4 @@
-"""Checkpoints of a window and its top-k buffers: what it takes to undo steps that were interrupted."""
+"""Undo points of a window and its top-k buffers: what it takes to undo steps that were interrupted."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class DroppedRows(NamedTuple):
-    """Consecutive rows that left the window after a checkpoint, with their messages as far as these are held here."""
+    """Consecutive rows that left the window after an undo point, with their messages as far as these are held here."""
 
     names: RowNames
     batch: WindowBatch
 
 
-class Checkpoint(NamedTuple):
+class UndoPoint(NamedTuple):
     """The window as it was, the number of the first step to undo, and the rows dropped since then, in order."""
 
     window: WindowMark
