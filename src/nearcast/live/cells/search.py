@@ -32,8 +32,10 @@ from nearcast.live.cells.walk import (
     may_be_within,
     may_touch,
     push,
+    push_cells,
     push_children,
     write_cell,
+    write_parts,
 )
 
 if TYPE_CHECKING:
@@ -133,12 +135,14 @@ def _walk(
     queries, before, after, row, now, is_earth, scratch, n, found,
 ):  # fmt: skip
     """Go down the cells of one list, class by class, and try the messages that remain."""
-    stack, walk = scratch.walk.stack, scratch.walk
+    stack, walk, is_scored = scratch.walk.stack, scratch.walk, queries.kind[row] == SIMILAR
     for kind in range(N_CLASSES):
         position = segments.segment[at, CLASS_FIRST + kind + 1]
         end = first_position(segments, is_all, first, last, position)
         depth = 0
-        if end > first:
+        if end - first > FEW and kind != NO_CELL and not is_scored and write_parts(before, after, row, walk.rectangle):
+            depth = push_cells(segments, at, kind, is_all, first, end, walk)
+        elif end > first:
             depth = push(stack, 0, 0, 0, 0, 0, first, end)
         first = end
         while depth > 0:
@@ -148,7 +152,7 @@ def _walk(
                 if not _matters(queries, before, after, row, radius, is_earth, walk):
                     continue
                 if stack[depth, LEVEL] < BITS:
-                    depth = push_children(segments, at, is_all, stack, depth)
+                    depth = push_children(segments, at, kind, is_all, stack, depth)
                     continue
             for i in range(stack[depth, FIRST], stack[depth, LAST]):
                 position = i if is_all else segments.posting[i]

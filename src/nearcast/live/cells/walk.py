@@ -13,9 +13,9 @@ import numpy as np
 
 from nearcast._jit import step
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, EARTH_RADIUS_M, box_distance, haversine
-from nearcast.live.cells.frame import BITS, X, Y, extent, keep_on_earth, write_rectangle
+from nearcast.live.cells.frame import BITS, X, Y, extent, keep_on_earth, key_of, write_columns, write_rectangle
 from nearcast.live.cells.queries import NOWHERE
-from nearcast.live.cells.segments import POSITION
+from nearcast.live.cells.segments import position_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,17 +31,21 @@ _WIDER = 1.0 + 1e-9
 
 
 class WalkScratch(NamedTuple):
-    """Scratch of a walk: the stack of cells, a cell's rectangle, that of its messages, and the places of a message."""
+    """Scratch of a walk.
+
+    The stack of cells, a cell's rectangle, that of its messages, the places of a message, and columns and lines.
+    """
 
     stack: NDArray[np.int64]
     cell: NDArray[np.float64]
     rectangle: NDArray[np.float64]
     place: NDArray[np.float64]
+    columns: NDArray[np.int64]
 
     @classmethod
     def new(cls) -> WalkScratch:
         """Return scratch for one thread."""
-        return cls(np.empty((_STACK, 6), np.int64), np.empty(4), np.empty(4), np.empty((2, 4)))
+        return cls(np.empty((_STACK, 6), np.int64), np.empty(4), np.empty(4), np.empty((2, 4)), np.empty(4, np.int64))
 
 
 @step
@@ -53,32 +57,56 @@ def push(stack, depth, key, column, line, level, first, last):
 
 
 @step
-def push_children(segments, at, is_all, stack, depth):
+def push_cells(segments, at, kind, is_all, first, last, scratch):
+    """Put on the empty stack the cells, one to four, in which a box that touches `scratch.rectangle` may begin."""
+    columns, stack, depth = scratch.columns, scratch.stack, 0
+    write_columns(segments.frame, at, kind, scratch.rectangle, columns)
+    bits = 0
+    while (max(columns[2] - columns[0], columns[3] - columns[1]) >> bits) > 0:
+        bits += 1
+    for column in range(columns[0] >> bits, (columns[2] >> bits) + 1):
+        for line in range(columns[1] >> bits, (columns[3] >> bits) + 1):
+            key = key_of(column << bits, line << bits)
+            low = first_position(segments, is_all, first, last, position_of(segments, at, kind, key))
+            end = position_of(segments, at, kind, key + (np.int64(1) << 2 * bits))
+            high = first_position(segments, is_all, low, last, end)
+            if high > low:
+                depth = push(stack, depth, key, column << bits, line << bits, BITS - bits, low, high)
+    return depth
+
+
+@step
+def write_parts(before, after, row, rectangle):
+    """Write the rectangle around two regions and tell whether it is a small one; not if one has several parts."""
+    n = 0
+    for places in (before, after):
+        begin = places.part_start[row]
+        if places.kind[row] == ANYWHERE or places.part_start[row + 1] - begin > 1:
+            return False
+        if places.part_start[row + 1] > begin:
+            for k in range(2):
+                low, high = places.part[begin, k], places.part[begin, 2 + k]
+                rectangle[k] = low if n == 0 else min(rectangle[k], low)
+                rectangle[2 + k] = high if n == 0 else max(rectangle[2 + k], high)
+            n += 1
+    return n > 0
+
+
+@step
+def push_children(segments, at, kind, is_all, stack, depth):
     """Replace the topmost cell, at `depth`, by its four parts, those without postings left out; return the depth."""
     key, column, line = stack[depth, KEY], stack[depth, COLUMN], stack[depth, LINE]
     level, first, last = stack[depth, LEVEL] + 1, stack[depth, FIRST], stack[depth, LAST]
     half = np.int64(1) << (BITS - level)
     for part in range(4):
         next_key = key + half * half
-        end = last if part == 3 else first_from(segments, at, is_all, first, last, next_key)
+        end = last
+        if part < 3:
+            end = first_position(segments, is_all, first, last, position_of(segments, at, kind, next_key))
         if end > first:
             depth = push(stack, depth, key, column + half * (part & 1), line + half * (part >> 1), level, first, end)
         key, first = next_key, end
     return depth
-
-
-@step
-def first_from(segments, at, is_all, first, last, key):
-    """Return the first of the postings whose message has this key or a larger one."""
-    base = segments.segment[at, POSITION]
-    while first < last:
-        middle = (first + last) >> 1
-        position = middle if is_all else segments.posting[middle]
-        if segments.key[base + position] < key:
-            first = middle + 1
-        else:
-            last = middle
-    return first
 
 
 @step
