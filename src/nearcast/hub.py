@@ -397,6 +397,19 @@ class Hub:
             for id_, score in zip(ids, found.score.tolist(), strict=True)
         ]
 
+    def ends(self, delivery: Delivery) -> datetime | None:
+        """Return when the message of a delivery of this hub dies; None if it is an instant, or dead already."""
+        with self._lock:
+            live = self._whole().live
+            if live is None or delivery.delivery_id is None:
+                return None
+            arrival = np.array([int(delivery.delivery_id.split(":")[1])])
+            try:
+                end = int(live.expires(arrival)[0])
+            except IndexError:
+                return None
+            return datetime_of(end) if end > self._state.now else None
+
     def safe(self, subscription_id: Id) -> float:
         """Return how far a subscription may go, its region carried along, before a report can tell anything new.
 

@@ -187,7 +187,7 @@ def life(n=10, steps=25, **settings_of_life):
             stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate],
+            phases=[Phase.generate, Phase.shrink],
         ),
     )
 
@@ -198,14 +198,14 @@ def life(n=10, steps=25, **settings_of_life):
 @pytest.mark.parametrize(("length", "tell_expiry"), [(None, False), (4, True)])
 def test_a_hub_tells_the_difference(store, is_earth, length, tell_expiry):
     """Each step delivers what recomputation says, and `current` is what is relevant then."""
-    life(40, store=store, index="trigger", is_earth=is_earth, length=length, tell_expiry=tell_expiry)
+    life(15, store=store, index="trigger", is_earth=is_earth, length=length, tell_expiry=tell_expiry)
 
 
 @pytest.mark.modes
 @pytest.mark.parametrize("is_earth", [False, True], ids=["plane", "earth"])
 def test_words_weigh_differently(is_earth):
     """Another vocabulary is a step that tells its difference."""
-    life(40, store=LIVE_STORES[-1], index="trigger", is_earth=is_earth, kinds=("within", "similar"), tell_expiry=True)
+    life(15, store=LIVE_STORES[-1], index="trigger", is_earth=is_earth, kinds=("within", "similar"), tell_expiry=True)
 
 
 @pytest.mark.papers
