@@ -23,6 +23,7 @@ WITHOUT_KERNELS = (
     "explain",
     "files",
     "fork_locks.py",
+    "guards.py",
     "hub.py",
     "model",
     "pipeline",

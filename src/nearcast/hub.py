@@ -397,6 +397,19 @@ class Hub:
             for id_, score in zip(ids, found.score.tolist(), strict=True)
         ]
 
+    def ends(self, delivery: Delivery) -> datetime | None:
+        """Return when the message of a delivery of this hub dies; None if it is an instant, or dead already."""
+        with self._lock:
+            live = self._whole().live
+            if live is None or delivery.delivery_id is None:
+                return None
+            arrival = np.array([int(delivery.delivery_id.split(":")[1])])
+            try:
+                end = int(live.expires(arrival)[0])
+            except IndexError:
+                return None
+            return datetime_of(end) if end > self._state.now else None
+
     def safe(self, subscription_id: Id) -> float:
         """Return how far a subscription may go, its region carried along, before a report can tell anything new.
 
@@ -514,15 +527,23 @@ class Hub:
 
     # Explanations and estimates
 
-    def explain(self, message: Message | dict[str, Any] | Any, subscription_id: Id) -> Explanation:
-        """Say which step lets the message through to the subscription, or drops it; nothing is delivered."""
+    def explain(
+        self, message: Message | dict[str, Any] | Any, subscription_id: Id, *, place: Any = None
+    ) -> Explanation:
+        """Say which step lets the message through to the subscription, or drops it; nothing is delivered.
+
+        With `place`, which is one that `move` takes, the answer is that of the subscription there.
+        """
         value = message_from(message, self.space)
         value.check(self.space)
         with self._lock:
             state = self._whole()
             slot = state.slot(subscription_id)
+            held = state.index.subscriptions(np.array([slot], np.int32))
+            if place is not None:
+                held = held.with_regions(place_at(state, slot, held, place).regions)
             request = ExplainRequest(
-                state.index.subscriptions(np.array([slot], np.int32)),
+                held,
                 message_columns(state, value, is_published=False),
                 self.space,
                 state.words.word,
@@ -532,9 +553,11 @@ class Hub:
                 ),
                 self._current_topk(slot, value),
             )
-            lines = state.index.explain(request.messages, 0, slot, state.words.word)
+            # The index knows the subscription at its present place only.
+            lines = [] if place is not None else state.index.explain(request.messages, 0, slot, state.words.word)
             found = explain(request, lines, (subscription_id, value.id))
-            return _with_expiry(found, state, slot, microseconds_of(value.time))
+            found = _with_expiry(found, state, slot, microseconds_of(value.time))
+            return found if state.lifetime is None else _with_life(found, state, request)
 
     def _current_topk(self, slot: int, message: Message) -> CurrentTopK | None:
         """Return the top-k list that a message would meet at a slot, None if that is of another kind."""
@@ -700,6 +723,23 @@ def _with_expiry(found: Explanation, state: engine.State, slot: int, time: int) 
     alive = max(time, state.now) < limit
     expiry = Step("expiry", alive, f"{'expires' if alive else 'expired'} at {_rfc_3339(limit)}")
     return Explanation(found.subscription_id, found.message_id, found.matched and alive, (*found.steps, expiry))
+
+
+def _with_life(found: Explanation, state: engine.State, request: ExplainRequest) -> Explanation:
+    """Add the step of life: until when the message counts, or why it does not."""
+    assert state.lifetime is not None
+    time, expires = request.messages.time, request.messages.expires
+    faults = state.lifetime.faults(time, expires, state.now)
+    end = int(state.lifetime.ends(time, expires, np.maximum(time, state.now))[0])
+    if faults:
+        life = Step("life", False, faults[0][2])
+    elif request.topk is not None:
+        life = Step("life", None, "a top-k looks at its window alone: in it, expires plays no part")
+    elif end == NO_TIME:
+        life = Step("life", True, "an instant, since it gives no expires: told on arrival and never again")
+    else:
+        life = Step("life", True, f"lives until {_rfc_3339(end)}")
+    return Explanation(found.subscription_id, found.message_id, found.matched and not faults, (*found.steps, life))
 
 
 def _rfc_3339(microseconds: int) -> str | None:

@@ -79,7 +79,7 @@ def look(hub, ids):
     stats, state = hub.stats(), hub._state
     current = {}
     for id_ in filter(hub.__contains__, ids):
-        if state.topk is not None and state.topk.holds(state.slot(id_)):
+        if state.live is not None or (state.topk is not None and state.topk.holds(state.slot(id_))):
             current[id_] = [(d.message_id, d.score, d.rank, d.time) for d in hub.current(id_)]
     slots = {id_: state.slot(id_) for id_ in ids if id_ in hub}
     held = state.index.subscriptions(np.array(list(slots.values()), np.int32))
@@ -93,6 +93,8 @@ def look(hub, ids):
         "places": dict(zip(slots, held.regions.part[held.regions.part_start[:-1]].tolist(), strict=True)),
         "n_codes": held.code.tolist(),
         "messages": stats.get("topk", {}).get("messages"),
+        "live": stats.get("live", {}).get("messages"),
+        "reports": {id_: state.movers.of(np.array([slot])).tobytes() for id_, slot in slots.items()},
         "expiry": {id_: int(state.expires[s]) for id_, s in slots.items() if s < len(state.expires)},
     }
 

@@ -13,6 +13,7 @@ from nearcast.errors import InvalidColumns
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from nearcast.engine.lifetime import Lifetime
     from nearcast.geo import Space
     from nearcast.tables import Rejected
     from nearcast.text import Vocabulary
@@ -81,12 +82,14 @@ class InputFile:
         return total_rows(self.path)
 
 
-def open_inputs(subscriptions: Path, messages: Path, maps: list[str]) -> tuple[InputFile, InputFile]:
-    """Return both files with the renames that apply to each; a column that neither has is an error."""
+def open_inputs(
+    subscriptions: Path, messages: Path, maps: list[str], changes: InputFile | None = None
+) -> tuple[InputFile, InputFile]:
+    """Return both files with the renames that apply to each; a column that neither has, nor changes, is an error."""
     renames = renames_from(maps)
     both = InputFile(subscriptions, "subscriptions", renames), InputFile(messages, "messages", renames)
     for new, old in renames.items():
-        if not any(old in source.given_columns for source in both):
+        if not any(old in source.given_columns for source in filter(None, (*both, changes))):
             there = ", ".join(dict.fromkeys(name for source in both for name in source.given_columns))
             raise InvalidColumns(f"--map {new}={old}: neither file has a column {old!r}; there are {there}", field=old)
     return both
@@ -125,6 +128,17 @@ def window_of(given: str | None) -> Window | None:
 
     try:
         return None if given is None else Window.of(given)
+    except InvalidInput as error:
+        raise UsageMistake(f"--{error}") from None
+
+
+def lifetime_of(given: str | None) -> Lifetime | None:
+    """Return the lifetime of an option; a usage mistake if it is none."""
+    from nearcast.engine.lifetime import Lifetime
+    from nearcast.errors import InvalidInput
+
+    try:
+        return None if given is None else Lifetime.of(given)
     except InvalidInput as error:
         raise UsageMistake(f"--{error}") from None
 

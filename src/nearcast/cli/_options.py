@@ -58,5 +58,13 @@ WindowOption = Annotated[
         help="What top-k subscriptions look at: the last 100000 messages, or those of the last 30s, 15m, 2h, 7d.",
     ),
 ]
+LifetimeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--lifetime",
+        metavar="expires|TIME",
+        help="Let messages live until their expires, or those without one for 30s, 15m, 2h, 7d; else all are instants.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same data.")]

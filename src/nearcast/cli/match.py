@@ -16,8 +16,10 @@ from nearcast.cli._console import StepProgress, UsageMistake
 from nearcast.cli._inputs import (
     InputFile,
     check_max_distance,
+    lifetime_of,
     need_window,
     open_inputs,
+    renames_from,
     space_of_inputs,
     vocabulary_of,
     window_of,
@@ -25,6 +27,7 @@ from nearcast.cli._inputs import (
 from nearcast.cli._options import (
     EngineName,
     JsonOption,
+    LifetimeOption,
     MapOption,
     MaxDistanceOption,
     MessagesFile,
@@ -66,6 +69,11 @@ def match(
     vocabulary: VocabularyOption = None,
     max_distance: MaxDistanceOption = None,
     window: WindowOption = None,
+    lifetime: LifetimeOption = None,
+    changes: Annotated[
+        Path | None,
+        typer.Option(help="File of changes (op, id, time, …), carried out between messages in the order of a stream."),
+    ] = None,
     maps: MapOption = None,
     rejected: Annotated[
         Path | None, typer.Option(help="File for rows that cannot be used, with reasons; formats as for --out.")
@@ -110,6 +118,8 @@ class MatchArguments:
     vocabulary: Path | None = None
     max_distance: float | None = None
     window: str | None = None
+    lifetime: str | None = None
+    changes: Path | None = None
     maps: list[str] | None = None
     rejected: Path | None = None
     strict: bool = False
@@ -121,6 +131,9 @@ def _check(given: MatchArguments) -> None:
     _check_outputs(given)
     _check_index(given.index)
     check_max_distance(given.max_distance)
+    lifetime_of(given.lifetime)
+    if given.engine is EngineName.SPARK and (given.changes is not None or given.lifetime is not None):
+        raise UsageMistake("--changes and --lifetime are for --engine local; nearcast stream takes changes with Spark")
     if given.strict and given.engine is EngineName.SPARK:
         raise UsageMistake("--strict is for --engine local; without it Spark tells of such columns as well")
 
@@ -154,14 +167,17 @@ class MatchJob:
     space: Space
     window: Window | None
     rejected: Rejected
+    changes: InputFile | None = None
 
     @classmethod
     def of(cls, given: MatchArguments) -> MatchJob:
         """Return the job of checked arguments; both files are opened."""
         from nearcast.tables import Rejected
 
-        inputs = open_inputs(given.subscriptions, given.messages, given.maps or [])
-        return cls(given, *inputs, space_of_inputs(inputs, given.space), window_of(given.window), Rejected())
+        changes = None if given.changes is None else InputFile(given.changes, "changes", renames_from(given.maps or []))
+        inputs = open_inputs(given.subscriptions, given.messages, given.maps or [], changes)
+        space = space_of_inputs(inputs, given.space)
+        return cls(given, *inputs, space, window_of(given.window), Rejected(), changes)
 
     def run(self, out: DeliveryWriter, steps: StepProgress) -> dict[str, Any]:
         """Match everything into `out`; return the counts."""
@@ -172,10 +188,17 @@ class MatchJob:
         subscriptions = self.subscriptions.table(self.rejected)
         need_window(subscriptions, self.window)
         words = vocabulary_of(given.vocabulary, self.messages, self.space, steps)
-        hub = Hub(self.space, index=given.index, vocabulary=words, max_distance=given.max_distance, window=self.window)
+        hub = Hub(
+            self.space,
+            index=given.index,
+            vocabulary=words,
+            max_distance=given.max_distance,
+            window=self.window,
+            lifetime=lifetime_of(given.lifetime),
+        )
         steps.begin("storing subscriptions", subscriptions.num_rows)
         self.rejected.extend(hub.subscribe_many(subscriptions, strict=given.strict))
-        deliveries = self._publish(hub, out, steps)
+        deliveries = self._publish(hub, out, steps) if self.changes is None else self._change(hub, out, steps)
         stats = hub.stats()
         return {
             "messages": stats["published"],
@@ -184,6 +207,20 @@ class MatchJob:
             "index": given.index,
             "vocabulary_version": stats["vocabulary_version"],
         }
+
+    def _change(self, hub: Hub, out: DeliveryWriter, steps: StepProgress) -> int:
+        """Write what all messages and changes deliver, in the order of a stream; return how many deliveries that is."""
+        from nearcast.cli._match_changes import ChangedMatch
+
+        assert self.changes is not None
+        messages, changes = self.messages.table(self.rejected), self.changes.table(self.rejected)
+        steps.begin("matching messages and changes", None)
+        count = 0
+        for deliveries in ChangedMatch(hub, messages, changes, self.rejected, threads=self.given.threads):
+            for table in deliveries.tables():
+                out.write(table)
+            count += len(deliveries)
+        return count
 
     def _publish(self, hub: Hub, out: DeliveryWriter, steps: StepProgress) -> int:
         """Write what all messages deliver; return how many deliveries that were."""
@@ -207,7 +244,7 @@ def _check_outputs(given: MatchArguments) -> None:
     """Refuse, before any work is done, outputs that could not be written or would overwrite an input."""
     from nearcast.files import DeliveryWriter
 
-    inputs = (given.subscriptions, given.messages, given.vocabulary)
+    inputs = (given.subscriptions, given.messages, given.vocabulary, given.changes)
     read = {path.resolve() for path in inputs if path is not None}
     for option, path in (("--out", given.out), ("--rejected", given.rejected)):
         if path is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """One check on the way: `name` is words, place, score, rank, window, expiry or index.
+    """One check on the way: `name` is words, place, score, rank, window, expiry, life or index.
 
     `passed` is None where nothing was decided. `values` are the numbers of the step, by name.
     """
