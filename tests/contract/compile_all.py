@@ -1,43 +1,62 @@
 """A program: compile the kernels of all indexes before the tests do, each once, on as many cores as it is told.
 
-Two workers of pytest that start together would both compile what both need first, which is nearly everything.
+Two workers of pytest that start together would both compile what both need first, which is nearly everything. Those of
+our own indexes are compiled for bounds checks as well. Usage: python -m contract.compile_all JOBS CACHE
 """
 
-import multiprocessing
+import os
+import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from contract.conftest import SPECS_BY_KINDS
 from contract.kernel_mix import work
 from contract.worlds import EARTH, PLANE
 from nearcast.indexes import available
+from nearcast.warmup import rehearsals
 
+#: Folders of kernels, and how those in them are compiled.
+MODES = {"jit": {}, "bounds": {"NUMBA_BOUNDSCHECK": "1"}}
+OURS = ("scan", "trigger")
 #: What takes longest goes first, so that nobody is left with it at the end.
 LONGEST_FIRST = ("trigger", "ap-tree", "fast", "stamp", "skype")
 
 
 def compile_index(name):
-    """Do all that an index does, with every mix of kinds it matches; return how long that took."""
-    began = time.perf_counter()
+    """Do all that an index does, with every mix of kinds it matches; and all that hubs do, with one of ours."""
     with tempfile.TemporaryDirectory() as folder:
         for kinds, specs in SPECS_BY_KINDS.items():
             of_name = [spec for spec in specs if spec.partition(":")[0] == name]
             for space in (EARTH, PLANE) if of_name else ():
                 work(of_name[-1], space, kinds, Path(folder) / f"{'-'.join(kinds)}-{space.kind}")
-    return name, time.perf_counter() - began
+    for rehearsal in rehearsals([name]) if name in OURS else ():
+        rehearsal.run()
 
 
-def main(jobs):
+def compile_apart(mode, name, cache):
+    """Compile the kernels of an index in a process of its own."""
+    began = time.perf_counter()
+    environment = os.environ | MODES[mode] | {"NEARCAST_CACHE_DIR": str(Path(cache) / mode)}
+    subprocess.run([sys.executable, "-m", "contract.compile_all", name], env=environment, check=True)
+    sys.stdout.write(f"compiled {name} ({mode}): {time.perf_counter() - began:.0f} s\n")
+    sys.stdout.flush()
+
+
+def main(jobs, cache):
     names = [info.name for info in available() if info.name != "scan"]
     names.sort(key=lambda name: LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST))
-    compile_index("scan")  # what all of them share
-    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
-        for name, seconds in pool.imap_unordered(compile_index, names):
-            sys.stdout.write(f"compiled {name}: {seconds:.0f} s\n")
-            sys.stdout.flush()
+    shared = [("jit", "scan"), ("bounds", "scan")]  # what all of them use
+    others = [("bounds", "trigger"), *(("jit", name) for name in names)]
+    with ThreadPoolExecutor(jobs) as pool:
+        for some in (shared, others):
+            list(pool.map(lambda each: compile_apart(*each, cache), some))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    if len(sys.argv) == 2:
+        compile_index(sys.argv[1])
+    else:
+        main(int(sys.argv[1]), sys.argv[2])

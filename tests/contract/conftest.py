@@ -28,13 +28,8 @@ def _exists(spec):
     return name in _KNOWN and {pair.partition("=")[0] for pair in given.split(",")} <= set(_KNOWN[name].options)
 
 
-def _is_worth_its_time(spec):
-    """Tell whether a slow mode shall go through a variant: it looks for faults of kernels, which small ones walk.
-
-    A bad index raises in plain Python too, so the papers' kernels are not compiled again for bounds checks.
-    """
-    if numba.config.BOUNDSCHECK:
-        return is_ours(spec)
+def _has_no_smaller(spec):
+    """Tell whether a variant walks through all of its code in a small case, and is not between two others."""
     has_smaller = {variant.partition(":")[0] for variant in VARIANTS} - {"trigger"}
     return spec not in has_smaller and spec not in STAMPS_BETWEEN
 
@@ -45,8 +40,10 @@ def is_ours(spec):
 
 
 EVERY = [*_KNOWN, *filter(_exists, VARIANTS)]
-if numba.config.DISABLE_JIT or numba.config.BOUNDSCHECK:
-    EVERY = list(filter(_is_worth_its_time, EVERY))
+if numba.config.BOUNDSCHECK:
+    EVERY = list(filter(is_ours, EVERY))  # a bad index raises in plain Python too
+elif numba.config.DISABLE_JIT:
+    EVERY = list(filter(_has_no_smaller, EVERY))
 SPECS = [spec for spec in EVERY if "within" in kinds_of(spec)]
 SCORED = [spec for spec in EVERY if "similar" in kinds_of(spec)]
 MIXED = [spec for spec in SPECS if spec in SCORED]
@@ -62,7 +59,16 @@ SPECS_BY_KINDS = {
 }
 
 
-@pytest.fixture(params=[spec for spec in SPECS if is_ours(spec) or not numba.config.DISABLE_JIT], scope="session")
+def for_cases(specs):
+    """Return those that single cases go through: ours in all modes, the papers' compiled alone, in their small variant.
+
+    Everything in `EVERY` goes through the random lives of `test_agrees_with_scan`.
+    """
+    is_slow = numba.config.DISABLE_JIT or numba.config.BOUNDSCHECK
+    return [spec for spec in specs if is_ours(spec) or (not is_slow and _has_no_smaller(spec))]
+
+
+@pytest.fixture(params=for_cases(SPECS), scope="session")
 def spec(request):
     """Name an index that matches boolean subscriptions."""
     return request.param
@@ -74,7 +80,7 @@ def new_index(spec):
     return lambda space, **options: IndexActor(create(spec, space), **options)
 
 
-@pytest.fixture(params=SCORED, scope="session")
+@pytest.fixture(params=for_cases(SCORED), scope="session")
 def scored_spec(request):
     """Name an index that matches similar subscriptions."""
     return request.param
@@ -92,13 +98,13 @@ def scored_kinds(scored_spec):
     return kinds_of(scored_spec)
 
 
-@pytest.fixture(params=MIXED)
+@pytest.fixture(params=for_cases(MIXED))
 def new_mixed(request):
     """Return a maker of empty indexes that take both kinds."""
     return lambda space, **options: IndexActor(create(request.param, space), **options)
 
 
-@pytest.fixture(params=TOPK, scope="session")
+@pytest.fixture(params=for_cases(TOPK), scope="session")
 def topk_spec(request):
     """Name an index that matches top-k subscriptions."""
     return request.param
@@ -110,7 +116,7 @@ def new_topk(topk_spec):
     return lambda space, **options: IndexActor(create(topk_spec, space), **options)
 
 
-@pytest.fixture(params=OF_ALL_KINDS)
+@pytest.fixture(params=for_cases(OF_ALL_KINDS))
 def new_of_all_kinds(request):
     """Return a maker of empty indexes that take all three kinds."""
     return lambda space, **options: IndexActor(create(request.param, space), **options)

@@ -1,5 +1,6 @@
 """Saved indexes: the same answers in any process, mapped and not copied, and clear words for damage."""
 
+import itertools
 import json
 import os
 import sys
@@ -8,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from contract.conftest import EVERY, kinds_of
+from contract.conftest import EVERY, for_cases, kinds_of
 from contract.naive import as_lists, as_pairs
 from contract.worlds import EARTH, PLANE, SMALL, point, world
 from nearcast.errors import IncompatibleStore, NearcastError
@@ -31,23 +32,24 @@ from nearcast.geo import Space
 from nearcast.indexes import open_index
 from nearcast.testing import IndexActor, check_index
 
-folder, spec, kind = sys.argv[1:]
-words = WordTable.open(folder + "/words")
-index = IndexActor(open_index(folder + "/index"), words=words, weights=WEIGHTS, n_weighed=len(words), totals=True)
-wanted, said = world_of(spec, Space(kind))
-answers = [as_pairs(index.match(said))]
-change(index, wanted)
-answers.append(as_pairs(index.match(said)))
-index.settle()
-check_index(index.index)
-answers.append(as_pairs(index.match(said)))
-print(json.dumps(answers))
+def answers(folder, spec, kind):
+    words = WordTable.open(folder + "/words")
+    index = IndexActor(open_index(folder + "/index"), words=words, weights=WEIGHTS, n_weighed=len(words), totals=True)
+    wanted, said = world_of(spec, Space(kind))
+    yield as_pairs(index.match(said))
+    change(index, wanted)
+    yield as_pairs(index.match(said))
+    index.settle()
+    check_index(index.index)
+    yield as_pairs(index.match(said))
+
+print(json.dumps([list(answers(*each)) for each in json.loads(sys.argv[1])]))
 """
 
-#: Words that weigh what they weigh are saved with the rows; those not named here weigh 1.
 #: Ours, and one of each way to store: the papers' indexes save their tables alike.
 IN_A_FRESH_PROCESS = ("scan", "trigger", SMALL, "stamp", "skype", "ap-tree")
 
+#: Words that weigh what they weigh are saved with the rows; those not named here weigh 1.
 WEIGHTS = {"w0": 0.5, "w1": 3.0, "w2": 0.0, "w5": 0.1, "unknown": 2.0}
 
 
@@ -79,7 +81,7 @@ def change(index, wanted):
     index.move([6], [point_box(1, 1)])
 
 
-@pytest.fixture(params=EVERY)
+@pytest.fixture(params=for_cases(EVERY))
 def spec(request):
     """Name an index, whatever it matches."""
     return request.param
@@ -120,21 +122,27 @@ def test_an_opened_index_can_be_changed(spec, tmp_path):
     assert filled(spec, EARTH)[0].match(said) == replace(index, index=open_index(tmp_path / "index")).match(said)
 
 
-@pytest.mark.parametrize("kind", ["earth", "plane"])
-@pytest.mark.parametrize("spec", [spec for spec in EVERY if spec in IN_A_FRESH_PROCESS])
-def test_a_fresh_process_opens_and_changes_it(spec, kind, tmp_path):
-    """Another process gives the same answers, before and after changes of its own."""
-    space = Space(kind)
-    index, said, wanted = filled(spec, space)
-    index.index.save(tmp_path / "index")
-    index.words.save(tmp_path / "words")
+def test_a_fresh_process_opens_and_changes_them(tmp_path):
+    """Another process gives the same answers of every index, before and after changes of its own."""
+    expected, saved = [], []
+    for spec, kind in itertools.product(IN_A_FRESH_PROCESS, ("earth", "plane")):
+        index, said, wanted = filled(spec, Space(kind))
+        folder = tmp_path / str(len(saved))
+        index.index.save(folder / "index")
+        index.words.save(folder / "words")
+        saved.append((str(folder), spec, kind))
+        before = as_pairs(index.match(said))
+        change(index, wanted)
+        after = as_pairs(index.match(said))
+        expected.append([before, after, after])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = run([sys.executable, "-W", "error", "-c", ELSEWHERE, str(tmp_path), spec, kind], env=environment)
+    done = run([sys.executable, "-W", "error", "-c", ELSEWHERE, json.dumps(saved)], env=environment)
     assert "" == done.stderr
-    expected = [as_pairs(index.match(said))]
-    change(index, wanted)
-    expected += [as_pairs(index.match(said))] * 2
-    assert expected == [[[tuple(pair) for pair in each] for each in answer] for answer in json.loads(done.stdout)]
+    found = [
+        [[[tuple(pair) for pair in each] for each in answer] for answer in life] for life in json.loads(done.stdout)
+    ]
+    for which, life, told in zip(saved, expected, found, strict=True):
+        assert life == told, which[1:]
 
 
 @pytest.mark.modes

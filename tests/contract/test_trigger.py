@@ -2,6 +2,7 @@
 
 import threading
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -62,6 +63,9 @@ def segments(index):
 
 
 @pytest.mark.modes
+@pytest.mark.skipif(
+    bool(numba.config.DISABLE_JIT), reason="minutes in plain Python; test_agrees_with_scan walks as well"
+)
 @given(script=scripts(kinds=kinds_of("trigger")))
 def test_every_change_leaves_the_arrays_in_order(script):
     """Owners, lists, blocks, signatures, cells and counts keep their promises after each step of any script."""
