@@ -89,14 +89,14 @@ class SegmentedMessages(StoredMessages):
         self._add_segment(first - self._rows.base, end - self._rows.base)
 
     def _cut(self, n: int) -> None:
-        """Give up what all segments but the first n are made of."""
+        """Drop the columns of all segments but the first n."""
         if n < len(self._begins):
             for columns, end in zip(self._columns, self._begins[n], strict=True):
                 columns.cut(end)
             del self._begins[n:]
 
     def _drop(self, n: int) -> None:
-        """Give up what the first n segments are made of."""
+        """Drop the columns of the first n segments."""
         begins = self._begins[n] if n < len(self._begins) else [columns.end for columns in self._columns]
         for columns, first in zip(self._columns, begins, strict=True):
             columns.drop(first)
@@ -168,7 +168,7 @@ class SegmentedMessages(StoredMessages):
         return super().rolled_back(first_row, next_row, dropped)
 
     def _forget_before(self, position: int) -> None:
-        """Give up the segments below `position`, or all positions below it if it is in no segment."""
+        """Drop the segments below `position`, or all positions below it if it is in no segment."""
         self._view = None
         gone = 0
         while gone < len(self._segments) and self._segments[gone][1] <= position:

@@ -218,7 +218,7 @@ class SlidingWindow:
         return int(_first_held(self.gone, len(self.time) - 1, self.first_row, self.next_row))
 
     def forget(self) -> None:
-        """Let go of the ids of what no longer counts: its rows may be used again."""
+        """Drop the ids of messages that no longer count: their rows may be used again."""
         before, self.first_row = self.first_row, self.first_counting
         self.ids[np.arange(before, self.first_row) & (len(self.time) - 1)] = None
 

@@ -115,7 +115,7 @@ class StoredMessages(MessageIndex):
         self._forget_before(self._floor)
 
     def _forget_before(self, position: int) -> None:
-        """Give up the positions below `position`."""
+        """Drop the messages at positions below `position`."""
         if position > self._rows.first:
             first_word = self._word_first(position)
             self._rows.drop(position)  # before its words: no row that is held lacks any
