@@ -22,7 +22,7 @@ def test_what_is_left_out_of_the_cache_key_holds_no_kernel():
     ]
     assert len(left_out) > 10
 
-    kernels = re.compile(r"_jit import|_jit\.(kernel|hot_kernel|step)\b")
+    kernels = re.compile(r"_jit import|_jit\.(kernel|hot_kernel|inlined|step)\b")
     assert [path.name for path in left_out if kernels.search(path.read_text())] == []
 
 
@@ -53,11 +53,11 @@ def test_the_key_changes_with_a_source(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
-def test_a_step_is_compiled_once_for_all_constants(monkeypatch):
-    """Numba would compile a step for 0, for 1 and for any integer apart; callers inline it and know their constants."""
+def test_an_inlined_kernel_is_compiled_once_for_all_constants(monkeypatch):
+    """Numba would compile it for 0, for 1 and for any integer apart; callers inline it and know their constants."""
     monkeypatch.setattr(_jit, "_CACHE_ON", False)
 
-    @_jit.step
+    @_jit.inlined
     def shifted(value, by):
         return value + by
 
@@ -70,11 +70,11 @@ def test_a_step_is_compiled_once_for_all_constants(monkeypatch):
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
-def test_a_step_can_be_called_from_python_too(monkeypatch):
+def test_an_inlined_kernel_can_be_called_from_python_too(monkeypatch):
     """Inlined it has no entry from Python; a call from there compiles a twin, before or after."""
     monkeypatch.setattr(_jit, "_CACHE_ON", False)
 
-    @_jit.step
+    @_jit.inlined
     def doubled(value):
         """Double it."""
         return 2 * value
@@ -90,7 +90,7 @@ def test_a_step_can_be_called_from_python_too(monkeypatch):
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
-def test_the_cache_tells_a_step_from_its_twin(tmp_path):
+def test_the_cache_tells_an_inlined_kernel_from_its_twin(tmp_path):
     """What was stored without an entry from Python is never loaded for a call from Python, which would crash."""
     program = """
 from nearcast.indexes.shared.predicates import message_parts

@@ -1,4 +1,4 @@
-"""Why did this subscription get, or not get, this message?"""
+"""Explains whether a subscription gets a message: one step for each test, with what was missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distances as people read them."""
+"""Writes distances with units, as people read them."""
 
 from __future__ import annotations
 

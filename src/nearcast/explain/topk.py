@@ -1,4 +1,4 @@
-"""Would this message enter the top-k of this subscription, at which rank, and what would it take?"""
+"""Explains a top-k subscription: the rank at which a message would enter, or the score it would take."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ class Index(ABC):
         return fresh
 
     def abandon(self) -> None:  # noqa: B027 - most indexes have no threads
-        """Stop what runs in the background, without its result: another index has taken over, and nobody asks here."""
+        """Stop the background work, without its result: another index has taken over."""
 
     def set_thresholds(self, slots: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         """Set the score a message must reach (top-k only)."""

@@ -1,4 +1,4 @@
-"""What every partition plan is: where subscriptions live, and which messages a partition must see."""
+"""The contract of partition plans: where subscriptions live, and which messages a partition must see."""
 
 from __future__ import annotations
 

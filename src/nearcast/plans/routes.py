@@ -1,4 +1,4 @@
-"""From a message to the partitions that need it: keys in a hash table."""
+"""The routing table: a hash table from (word, cell) to the partitions that need such messages."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class Keeper:
         return Events.concat(events)
 
     def look_again_at_all(self, weights: TermWeights, threads: int = 1) -> Events:
-        """Weigh everything anew and search for everybody, in the order of registration, all in one step."""
+        """Reweigh all messages and search the window for every holder, in the order of registration, in one step."""
         self._reweigh(weights)
         slots = self.holding.slots()
         events = self.look_again(slots, weights, threads)
@@ -325,9 +325,9 @@ class Keeper:
         ids: list[Any],
         weights: TermWeights,
     ) -> tuple[Events, Named]:
-        """Let messages arrive, one step each, at these times of the clock; `matches` are whom they concern.
+        """Add messages to the window, one step each, at these times of the clock; `matches` are the slots they concern.
 
-        What is told is named here, for some of it goes with the next `forget`, which is to follow.
+        Returns the events with the ids of their messages, some of which the next `forget`, which is to follow, drops.
         """
         self.follow_words(weights)
         assert messages.window_terms is not None

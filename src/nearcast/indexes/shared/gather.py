@@ -1,4 +1,4 @@
-"""From slots found in any order, by several searches, to `Matches`: ascending, each once, in message order."""
+"""Sorts the slots that searches found into `Matches`: ascending, each once, in message order."""
 
 from __future__ import annotations
 

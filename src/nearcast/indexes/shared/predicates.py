@@ -1,4 +1,4 @@
-"""Does this subscription want this message? The predicates every index shares, on flat arrays.
+"""The predicates every index shares, on flat arrays: does this subscription want this message?
 
 A message's words are two things to a kernel: `has[term] == 1` for each of its terms while it is looked at,
 and its list of terms in text order, for phrases.

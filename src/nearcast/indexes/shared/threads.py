@@ -1,4 +1,4 @@
-"""Searching the chunks of a batch in several threads."""
+"""Searches the chunks of a batch in several threads."""
 
 from __future__ import annotations
 

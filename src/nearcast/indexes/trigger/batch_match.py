@@ -1,4 +1,4 @@
-"""From a batch of messages to `Matches`: order messages by cell, search every component, test polygons, sort slots."""
+"""Matches a batch: orders messages by cell, searches every component, tests polygons, sorts slots."""
 
 from __future__ import annotations
 

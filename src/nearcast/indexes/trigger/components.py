@@ -1,4 +1,4 @@
-"""The pieces a trigger index is made of, and how they are saved."""
+"""The components of a trigger index, segments and deltas: searching them, and saving them."""
 
 from __future__ import annotations
 

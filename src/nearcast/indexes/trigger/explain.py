@@ -1,4 +1,4 @@
-"""Why the trigger index looked at a subscription, or did not."""
+"""Explains `trigger`: which trigger of a subscription a message set off, or why none."""
 
 from __future__ import annotations
 

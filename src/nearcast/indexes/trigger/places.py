@@ -1,4 +1,4 @@
-"""Where triggers live: a k-d tree cuts space into cells, and each cell has a coarse grid of its own.
+"""The cells of the trigger index: a k-d tree over space, and a coarse grid in each cell.
 
 Cell 0 is everywhere: it holds what is too wide for one place, and what is too rare to be worth cutting.
 Cells 1, 2, ... are the leaves of the tree. A point on a cut belongs to the right-hand side.

@@ -1,4 +1,4 @@
-"""What a top-k subscription keeps of the window, so that it seldom has to look for more.
+"""Buffers of top-k subscriptions: the best messages of the window and more, so that searches are rare.
 
 A subscription's *buffer* holds messages of the window in rank order: higher score first, then newer first. Three
 policies say which:

@@ -34,43 +34,43 @@ def ranks_before(rows, score, row, other_score, other):
 
 
 @inlined
-def place_in(rows, score, tag, first, size, new_score, new_row):
-    """Return at which place a message belongs."""
-    place = size
-    while place > 0 and ranks_before(
-        rows, new_score, new_row, score[first + place - 1], row_of(tag[first + place - 1])
+def position_in(rows, score, tag, first, size, new_score, new_row):
+    """Return at which position a message belongs."""
+    position = size
+    while position > 0 and ranks_before(
+        rows, new_score, new_row, score[first + position - 1], row_of(tag[first + position - 1])
     ):
-        place -= 1
-    return place
+        position -= 1
+    return position
 
 
 @inlined
-def put(score, tag, first, size, place, new_score, new_tag):
-    """Insert an entry at its place; return the new size."""
-    for i in range(first + size, first + place, -1):
+def put(score, tag, first, size, position, new_score, new_tag):
+    """Insert an entry at its position; return the new size."""
+    for i in range(first + size, first + position, -1):
         score[i], tag[i] = score[i - 1], tag[i - 1]
-    score[first + place], tag[first + place] = new_score, new_tag
+    score[first + position], tag[first + position] = new_score, new_tag
     return size + 1
 
 
 @inlined
-def dominators_before(rows, tag, first, place, row):
-    """Return how many of the entries before `place` are newer than a message, and so dominate it."""
+def dominators_before(rows, tag, first, position, row):
+    """Return how many of the entries before `position` are newer than a message, and so dominate it."""
     count = 0
-    for i in range(first, first + place):
+    for i in range(first, first + position):
         if is_newer(rows, row_of(tag[i]), row):
             count += 1
     return count
 
 
 @inlined
-def dominate(rows, score, tag, first, place, size, row, k):
-    """Count a message at `place` as a dominator of the older entries from there on; drop those that have k now.
+def dominate(rows, score, tag, first, position, size, row, k):
+    """Count a message at `position` as a dominator of the older entries from there on; drop those that have k now.
 
     Returns the new size.
     """
-    kept = first + place
-    for i in range(first + place, first + size):
+    kept = first + position
+    for i in range(first + position, first + size):
         held = tag[i]
         if is_newer(rows, row, row_of(held)):
             held += 1

@@ -11,7 +11,7 @@ from nearcast._jit import inlined
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: A slab's address is (number of its array << ARRAY_SHIFT) | place.
+#: A slab's address is (number of its array << ARRAY_SHIFT) | position.
 ARRAY_SHIFT = 40
 _PLACE = (1 << ARRAY_SHIFT) - 1
 _N_ARRAYS = 12
@@ -33,7 +33,7 @@ class Slabs(NamedTuple):
     """Entries as kernels see them: `score` and `tag` = (row << 16) | dominators, in arrays of growing length.
 
     `free[c]` begins the list of free slabs of size class c, each naming the next in its first tag. `at` is the array
-    that slabs are cut from and the place up to which it is used.
+    that slabs are cut from and the position up to which it is used.
     """
 
     score: tuple[NDArray[np.float64], ...]
@@ -67,8 +67,8 @@ def grown(slabs: Slabs, entries: int) -> Slabs:
 
 def bytes_cut(slabs: Slabs) -> int:
     """Return the memory that slabs were cut from, free ones included."""
-    array, place = int(slabs.at[0]), int(slabs.at[1])
-    return 16 * (sum(len(each) for each in slabs.tag[:array]) + place)
+    array, position = int(slabs.at[0]), int(slabs.at[1])
+    return 16 * (sum(len(each) for each in slabs.tag[:array]) + position)
 
 
 @inlined

@@ -13,7 +13,7 @@ from nearcast.topk.buffers.entries import (
     dominate,
     dominators_before,
     drop_row,
-    place_in,
+    position_in,
     put,
     ranks_before,
     row_of,
@@ -257,16 +257,16 @@ def _enter(holders, slabs, rows, progress, holder, new_score, row, policy, ratio
     slab = holders.slab[holder]
     score, tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
     size, k = holders.size[holder], holders.k[holder]
-    place = place_in(rows, score, tag, first, size, new_score, row)
+    position = position_in(rows, score, tag, first, size, new_score, row)
     new_tag = row << DOMINATOR_BITS
     if policy != KMAX:
         # By arrival nothing is newer than what arrives; by time it may come late.
-        dominators = dominators_before(rows, tag, first, place, row) if rows.by_time else 0
+        dominators = dominators_before(rows, tag, first, position, row) if rows.by_time else 0
         if dominators >= k:
             return
         new_tag |= dominators
-        size = dominate(rows, score, tag, first, place, size, row, k)
-    holders.size[holder] = put(score, tag, first, size, place, new_score, new_tag)
+        size = dominate(rows, score, tag, first, position, size, row, k)
+    holders.size[holder] = put(score, tag, first, size, position, new_score, new_tag)
     link_if_older(holders, holder, rows, row)
     _cut(holders, rows, score, tag, first, progress, holder, ratio)
 

@@ -35,7 +35,7 @@ def _ranks_after(score, time, row, other_score, other_time, other_row):
 
 @inlined
 def _sink(kept, n, score, time, row):
-    """Put a message on top of a heap of n in which the top is free, and let it sink to its place."""
+    """Put a message on top of a heap of n in which the top is free, and let it sink to its position."""
     at = 0
     while True:
         child = 2 * at + 1
@@ -55,7 +55,7 @@ def _sink(kept, n, score, time, row):
 
 @inlined
 def _rise(kept, n, score, time, row):
-    """Add a message at the end of a heap of n and let it rise to its place."""
+    """Add a message at the end of a heap of n and let it rise to its position."""
     at = n
     while at > 0:
         above = (at - 1) >> 1

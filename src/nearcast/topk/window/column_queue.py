@@ -13,7 +13,7 @@ _LEAST_CAPACITY = 64
 
 
 class ColumnQueue:
-    """Arrays by name, of which the places `first` to `end` are in use; places are numbered for good.
+    """Arrays by name, of which the positions `first` to `end` are in use; positions are numbered for good.
 
     Place p is at `p - base` of every array. An array may be longer than what is in use, and moves when it grows.
     """
@@ -27,28 +27,28 @@ class ColumnQueue:
         return self.arrays[name][self.first - self.base : self.end - self.base]
 
     def part(self, name: str, first: int, end: int) -> NDArray[Any]:
-        """Return the places `first` to `end` of one array."""
+        """Return the positions `first` to `end` of one array."""
         return self.arrays[name][first - self.base : end - self.base]
 
     def extend(self, n: int) -> None:
-        """Add n places of any content."""
+        """Add n positions of any content."""
         if self.end + n - self.base > len(next(iter(self.arrays.values()))):
             self._make_room(n)
         self.end += n
 
     def add(self, **values: NDArray[Any]) -> None:
-        """Add places with these values, one array of equal length for each name."""
+        """Add positions with these values, one array of equal length for each name."""
         n = len(next(iter(values.values())))
         self.extend(n)
         for name, new in values.items():
             self.part(name, self.end - n, self.end)[:] = new
 
     def cut(self, end: int) -> None:
-        """Forget the places from `end` on."""
+        """Forget the positions from `end` on."""
         self.end = end
 
     def drop(self, first: int) -> None:
-        """Forget the places before `first`."""
+        """Forget the positions before `first`."""
         self.first = first
 
     @property

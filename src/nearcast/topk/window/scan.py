@@ -52,18 +52,18 @@ class ScanWindowIndex(StoredMessages):
 @hot_kernel
 def score_all(queries, which, held, first, last, alive, is_earth, score):
     """Write the score of every message for a query, -1 where it does not count."""
-    for place in range(first, last):
-        score[place - first] = -1.0
-        if not is_alive(held, place, alive):
+    for position in range(first, last):
+        score[position - first] = -1.0
+        if not is_alive(held, position, alive):
             continue
         common, shares = 0.0, False
         for i in range(queries.word_start[which], queries.word_start[which + 1]):
-            count = count_of(held, place, queries.word[i]) if queries.word[i] >= 0 else 0
+            count = count_of(held, position, queries.word[i]) if queries.word[i] >= 0 else 0
             if count > 0:
                 shares = True
                 common += queries.weight[i] * (count * queries.weight[i])
         if shares:
-            text = tfidf_of(common, queries.own[which], held.card[place, LENGTH])
-            score[place - first] = score_of(
-                queries.text_weight[which], text, near_to(queries, which, held, place, is_earth)
+            text = tfidf_of(common, queries.own[which], held.card[position, LENGTH])
+            score[position - first] = score_of(
+                queries.text_weight[which], text, near_to(queries, which, held, position, is_earth)
             )

@@ -22,7 +22,7 @@ N_CARD = 8
 
 
 class MessageCards(NamedTuple):
-    """The messages of a window as kernels read them, by place.
+    """The messages of a window as kernels read them, by position.
 
     A card has the place of a message, its squared length, its row, and where its words begin and how many they are, so
     that all is in one line of the cache. Words are pairs in `said`, the word and how often, ascending; the first of
@@ -37,21 +37,21 @@ class MessageCards(NamedTuple):
 
 
 @inlined
-def row_of(held, place):
-    """Return the row of the message at a place."""
-    return int(held.card[place, ROW])
+def row_of(held, position):
+    """Return the row of the message at a position."""
+    return int(held.card[position, ROW])
 
 
 @inlined
-def first_word(held, place):
+def first_word(held, position):
     """Return where in `said` the words of a message begin."""
-    return int(held.card[place, WORD_FIRST]) - held.word_base
+    return int(held.card[position, WORD_FIRST]) - held.word_base
 
 
 @inlined
-def n_words_of(held, place):
+def n_words_of(held, position):
     """Return how many words a message has."""
-    return int(held.card[place, N_WORDS])
+    return int(held.card[position, N_WORDS])
 
 
 @inlined
@@ -61,17 +61,17 @@ def mark_of(word):
 
 
 @inlined
-def is_alive(held, place, alive):
-    """Tell whether the message at a place counts."""
-    row = row_of(held, place)
-    return alive.first <= row and row < alive.last and (alive.after == NO_TIME or held.time[place] > alive.after)
+def is_alive(held, position, alive):
+    """Tell whether the message at a position counts."""
+    row = row_of(held, position)
+    return alive.first <= row and row < alive.last and (alive.after == NO_TIME or held.time[position] > alive.after)
 
 
 @inlined
-def count_of(held, place, word):
-    """Return how often the message at a place says a word."""
-    low = first_word(held, place)
-    end = low + n_words_of(held, place)
+def count_of(held, position, word):
+    """Return how often the message at a position says a word."""
+    low = first_word(held, position)
+    end = low + n_words_of(held, position)
     high = end
     while low < high:
         middle = (low + high) >> 1
@@ -85,13 +85,13 @@ def count_of(held, place, word):
 
 
 @inlined
-def common_with(queries, which, held, place):
+def common_with(queries, which, held, position):
     """Return the product of the tf-idf vectors of a query and a message, -1 without a common word."""
     common, shares = 0.0, False
     for i in range(queries.word_start[which], queries.word_start[which + 1]):
         word = queries.word[i]
         if word >= 0:
-            count = count_of(held, place, word)
+            count = count_of(held, position, word)
             if count > 0:
                 shares = True
                 common += queries.weight[i] * (count * queries.weight[i])
@@ -99,25 +99,25 @@ def common_with(queries, which, held, place):
 
 
 @inlined
-def near_to(queries, which, held, place, is_earth):
+def near_to(queries, which, held, position, is_earth):
     """Return the proximity of a message to a query."""
     distance = place_distance(
         is_earth,
         queries.point[which, 0],
         queries.point[which, 1],
-        held.card[place, 0],
-        held.card[place, 1],
-        held.card[place, 2],
-        held.card[place, 3],
+        held.card[position, 0],
+        held.card[position, 1],
+        held.card[position, 2],
+        held.card[position, 3],
     )
     return near_of(distance, queries.max_distance[which])
 
 
 @inlined
-def score_with(queries, which, held, place, near):
+def score_with(queries, which, held, position, near):
     """Return the score of a message at this proximity for a query, -1 without a common word."""
-    common = common_with(queries, which, held, place)
+    common = common_with(queries, which, held, position)
     if common < 0.0:
         return -1.0
-    text = tfidf_of(common, queries.own[which], held.card[place, LENGTH])
+    text = tfidf_of(common, queries.own[which], held.card[position, LENGTH])
     return score_of(queries.text_weight[which], text, near)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class SearchRequest(NamedTuple):
     """Queries to answer: query i gets its `keep[i]` best messages of a score of `floor[i]` or more.
 
-    Only messages that are `alive` count. Those at the places `tail[0]` to `tail[1]` of `held` are in no segment.
+    Only messages that are `alive` count. Those at the positions `tail[0]` to `tail[1]` of `held` are in no segment.
     """
 
     queries: WindowQueries

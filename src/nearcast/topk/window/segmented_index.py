@@ -89,14 +89,14 @@ class SegmentedMessages(StoredMessages):
         self._add_segment(first - self._rows.base, end - self._rows.base)
 
     def _cut(self, n: int) -> None:
-        """Give up what all segments but the first n are made of."""
+        """Drop the columns of all segments but the first n."""
         if n < len(self._begins):
             for columns, end in zip(self._columns, self._begins[n], strict=True):
                 columns.cut(end)
             del self._begins[n:]
 
     def _drop(self, n: int) -> None:
-        """Give up what the first n segments are made of."""
+        """Drop the columns of the first n segments."""
         begins = self._begins[n] if n < len(self._begins) else [columns.end for columns in self._columns]
         for columns, first in zip(self._columns, begins, strict=True):
             columns.drop(first)
@@ -138,7 +138,7 @@ class SegmentedMessages(StoredMessages):
         return is_live and size <= end - first and end - segment[0] <= self.MOST
 
     def _arrange(self, first: int, end: int) -> None:
-        """Put the messages at these places into the order of the curve."""
+        """Put the messages at these positions into the order of the curve."""
         rows = self._rows
         order = np.argsort(rows.part("key", first, end), kind="stable")
         begin, last = self._word_first(first), self._word_first(end)
@@ -159,7 +159,7 @@ class SegmentedMessages(StoredMessages):
         self._words.part("said", begin, begin + len(said))[:] = said
         for name, column in arranged.items():
             rows.part(name, first, end)[:] = column
-        rows.arrays["place"][arranged["card"][:, ROW].astype(np.int64) - rows.base] = np.arange(first, end)
+        rows.arrays["position"][arranged["card"][:, ROW].astype(np.int64) - rows.base] = np.arange(first, end)
         self._arranging = None
 
     def rolled_back(self, first_row: int, next_row: int, dropped: list[WindowBatch]) -> Self:
@@ -167,11 +167,11 @@ class SegmentedMessages(StoredMessages):
         self._write_arranged()
         return super().rolled_back(first_row, next_row, dropped)
 
-    def _forget_before(self, place: int) -> None:
-        """Give up the segments below `place`, or all places below it if it is in no segment."""
+    def _forget_before(self, position: int) -> None:
+        """Drop the segments below `position`, or all positions below it if it is in no segment."""
         self._view = None
         gone = 0
-        while gone < len(self._segments) and self._segments[gone][1] <= place:
+        while gone < len(self._segments) and self._segments[gone][1] <= position:
             gone += 1
         end = self._segments[gone - 1][1] if gone else self._rows.first
         if gone:
@@ -180,7 +180,7 @@ class SegmentedMessages(StoredMessages):
             if not was_stale:
                 self._drop(gone)
             self._is_stale = was_stale
-        super()._forget_before(end if self._segments else place)
+        super()._forget_before(end if self._segments else position)
 
     def set_weights(self, weight: NDArray[np.float64]) -> None:
         """Say what all words weigh, by id; if a word had another weight, the next search builds the segments anew."""
@@ -265,7 +265,7 @@ class SegmentedMessages(StoredMessages):
         return answer
 
     def _segment_table(self) -> NDArray[np.int64]:
-        """Return for each segment, and for the end, the first place, where each column begins, and the first row."""
+        """Return for each segment, and for the end, the first position, where each column begins, and the first row."""
         begins = [(first, *begin, first) for (first, _), begin in zip(self._segments, self._begins, strict=True)]
         end = (self._tail_row, *(columns.end for columns in self._columns), self._tail_row)
         bases = (self._rows.base, *(columns.base for columns in self._columns), 0)
@@ -277,11 +277,11 @@ class SegmentedMessages(StoredMessages):
 
 @hot_kernel
 def copy_words(held, first, order, said):
-    """Write the words of the messages from place `first` on, in this order."""
+    """Write the words of the messages from position `first` on, in this order."""
     to = 0
     for i in range(order.size):
-        place = first + order[i]
-        begin = first_word(held, place)
-        for j in range(begin, begin + n_words_of(held, place)):
+        position = first + order[i]
+        begin = first_word(held, position)
+        for j in range(begin, begin + n_words_of(held, position)):
             said[to, 0], said[to, 1] = held.said[j, 0], held.said[j, 1]
             to += 1

@@ -210,7 +210,7 @@ class SlidingWindow:
         return int(_first_held(self.gone, len(self.time) - 1, self.first_row, self.next_row))
 
     def forget(self) -> None:
-        """Let go of the ids of what no longer counts: its rows may be used again."""
+        """Drop the ids of messages that no longer count: their rows may be used again."""
         before, self.first_row = self.first_row, self.first_counting
         self.ids[np.arange(before, self.first_row) & (len(self.time) - 1)] = None
 
@@ -270,26 +270,26 @@ def _is_older(time, mask, row, other):
 
 @inlined
 def _push(heap, n_heap, time, mask, row):
-    place = n_heap
-    while place > 0 and _is_older(time, mask, row, heap[(place - 1) // 2]):
-        heap[place] = heap[(place - 1) // 2]
-        place = (place - 1) // 2
-    heap[place] = row
+    position = n_heap
+    while position > 0 and _is_older(time, mask, row, heap[(position - 1) // 2]):
+        heap[position] = heap[(position - 1) // 2]
+        position = (position - 1) // 2
+    heap[position] = row
 
 
 @inlined
 def _pop(heap, n_heap, time, mask):
     """Put the last row, `heap[n_heap]`, in the place of the first."""
-    row, place = heap[n_heap], 0
-    while 2 * place + 1 < n_heap:
-        below = 2 * place + 1
+    row, position = heap[n_heap], 0
+    while 2 * position + 1 < n_heap:
+        below = 2 * position + 1
         if below + 1 < n_heap and _is_older(time, mask, heap[below + 1], heap[below]):
             below += 1
         if not _is_older(time, mask, heap[below], row):
             break
-        heap[place] = heap[below]
-        place = below
-    heap[place] = row
+        heap[position] = heap[below]
+        position = below
+    heap[position] = row
 
 
 @kernel

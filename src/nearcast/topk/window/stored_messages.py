@@ -37,7 +37,7 @@ _FORMAT = 1
 
 
 class StoredMessages(MessageIndex):
-    """Keeps rows in columns, at places that are their numbers until an index puts some of them in another order."""
+    """Keeps rows in columns, at positions that are their numbers until an index puts some of them in another order."""
 
     def __init__(self, space: Space, by_time: bool = False):
         super().__init__(space, by_time)
@@ -53,7 +53,7 @@ class StoredMessages(MessageIndex):
             time=long,
             mark=long,
             key=long,
-            place=long,
+            position=long,
         )
         self._words = ColumnQueue(said=np.zeros((0, 2), np.int32))
         #: Rows below are dropped, though some may still be there.
@@ -83,14 +83,14 @@ class StoredMessages(MessageIndex):
         card[:, WORD_FIRST] = first_word + batch.word_start[:-1] - batch.word_start[0]
         card[:, N_WORDS] = np.diff(batch.word_start)
         keys = hilbert_keys(self.space, np.require(batch.box, np.float64))
-        for name, new in (("time", batch.time), ("key", keys), ("place", rows)):
+        for name, new in (("time", batch.time), ("key", keys), ("position", rows)):
             self._rows.part(name, first_row, first_row + n)[:] = new
         if len(batch.word):
             self._n_words = max(self._n_words, int(batch.word.max()) + 1)
         self._order_words(first_row)
 
     def _order_words(self, first_row: int) -> None:
-        """Sort the words of each message at the places from `first_row` on, and mark them."""
+        """Sort the words of each message at the positions from `first_row` on, and mark them."""
         held = self._held()
         sort_words(held, first_row - self._rows.base, self._rows.end - self._rows.base)
 
@@ -114,24 +114,24 @@ class StoredMessages(MessageIndex):
         self._floor = max(self._floor, min(row, self.next_row))
         self._forget_before(self._floor)
 
-    def _forget_before(self, place: int) -> None:
-        """Give up the places below `place`."""
-        if place > self._rows.first:
-            first_word = self._word_first(place)
-            self._rows.drop(place)  # before its words: no row that is held lacks any
+    def _forget_before(self, position: int) -> None:
+        """Drop the messages at positions below `position`."""
+        if position > self._rows.first:
+            first_word = self._word_first(position)
+            self._rows.drop(position)  # before its words: no row that is held lacks any
             self._words.drop(first_word)
 
-    def _word_first(self, place: int) -> int:
-        """Return the first word of the message at a place, or the end."""
-        if place == self._rows.end:
+    def _word_first(self, position: int) -> int:
+        """Return the first word of the message at a position, or the end."""
+        if position == self._rows.end:
             return self._words.end
-        return int(self._rows.part("card", place, place + 1)[0, WORD_FIRST])
+        return int(self._rows.part("card", position, position + 1)[0, WORD_FIRST])
 
     def _at(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return where in the columns held rows are."""
         if len(rows) and not (self._rows.first <= rows.min() and rows.max() < self._rows.end):
             raise IndexError(f"rows {self._rows.first} to {self._rows.end} are held, not {rows.min()} to {rows.max()}")
-        at: NDArray[np.int64] = self._rows.arrays["place"][rows - self._rows.base] - self._rows.base
+        at: NDArray[np.int64] = self._rows.arrays["position"][rows - self._rows.base] - self._rows.base
         return at
 
     def time(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -240,10 +240,10 @@ _MOST_ROWS = 1 << 47
 
 @hot_kernel
 def sort_words(held, first, last):
-    """Sort the words of the messages at these places, with their counts, and mark them (Shell's sort)."""
+    """Sort the words of the messages at these positions, with their counts, and mark them (Shell's sort)."""
     said = held.said
-    for place in range(first, last):
-        begin, n = first_word(held, place), n_words_of(held, place)
+    for position in range(first, last):
+        begin, n = first_word(held, position), n_words_of(held, position)
         gap = n >> 1
         while gap > 0:
             for i in range(begin + gap, begin + n):
@@ -257,15 +257,15 @@ def sort_words(held, first, last):
         for i in range(begin, begin + n):
             if said[i, 0] >= 0:
                 mark |= mark_of(said[i, 0])
-        held.mark[place] = mark
+        held.mark[position] = mark
 
 
 @hot_kernel
 def mark_used(held, first, last, floor, used):
-    """Mark the words of the rows from `floor` on among the messages at these places."""
-    for place in range(first, last):
-        if row_of(held, place) >= floor:
-            begin = first_word(held, place)
-            for i in range(begin, begin + n_words_of(held, place)):
+    """Mark the words of the rows from `floor` on among the messages at these positions."""
+    for position in range(first, last):
+        if row_of(held, position) >= floor:
+            begin = first_word(held, position)
+            for i in range(begin, begin + n_words_of(held, position)):
                 if held.said[i, 0] >= 0:
                     used[held.said[i, 0]] = True

@@ -10,9 +10,9 @@ from nearcast.topk.window.scores import LENGTH, ROW
 
 
 @inlined
-def unit_of(held, place, i, weight):
-    """Return the component of the i-th word in the unit vector of the message at a place."""
-    length = held.card[place, LENGTH]
+def unit_of(held, position, i, weight):
+    """Return the component of the i-th word in the unit vector of the message at a position."""
+    length = held.card[position, LENGTH]
     return held.said[i, 1] * weight[held.said[i, 0]] / np.sqrt(length) if length > 0.0 else 0.0
 
 
@@ -33,12 +33,12 @@ def _clear(summary, group):
 
 
 @hot_kernel
-def summarise_messages(held, first, start, place, u, is_earth, summary):
-    """Write the summary of each group of messages: group g has `place[start[g]:start[g + 1]]`, with as many `u`."""
+def summarise_messages(held, first, start, position, u, is_earth, summary):
+    """Write the summary of each group of messages: group g has `position[start[g]:start[g + 1]]`, with as many `u`."""
     for group in range(start.size - 1):
         _clear(summary, group)
         for i in range(start[group], start[group + 1]):
-            p = first + place[i]
+            p = first + position[i]
             if is_earth and held.card[p, 2] < held.card[p, 0]:
                 # A place over the dateline is on both ends.
                 _include(summary, group, -180.0, held.card[p, 1], 180.0, held.card[p, 3])

@@ -1,4 +1,4 @@
-"""Building a tree, or a part of it, from the top down (paper, Algorithm 4).
+"""Builds an AP-Tree, or a subtree of it, from the top down (paper, Algorithm 4).
 
 A task is a node and the atoms that came there. It ends as a leaf, or the node is parted and every child that is not
 empty becomes a task of its own. Tasks are a stack, and so are their atoms in one pool. A kernel that finds no room in

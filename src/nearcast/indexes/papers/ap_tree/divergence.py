@@ -1,4 +1,4 @@
-"""When is a part of a tree no longer what it was built for? (paper, section 3.3.5)
+"""Kullback-Leibler divergence of a node from its build: decides which subtrees are rebuilt (paper, section 3.3.5).
 
 A node was parted for the atoms it had and the messages that were expected. Both drift. Kullback and Leibler's
 divergence tells how far, D = sum of P(B)·ln(P(B)/Q(B)) over the cuts or cells B, P being how it was and Q how it is:

@@ -36,7 +36,7 @@ _MANY_WORDS = 32_767
 
 
 class ApTreeArrays(NamedTuple):
-    """The arrays, with spare room behind what is used.
+    """The arrays of an AP-Tree, with spare room behind what is used.
 
     Every node has KIND, SIZE (how many atoms came here), STATE (the number of words already used on the way, and by
     what it may be parted) and the `region[PLACE]` of the cell it is in: x_min, y_min, x_max, y_max, borders included,

@@ -1,4 +1,4 @@
-"""Atoms that come and go one by one (paper, section 3.3.5).
+"""Inserts and removes single atoms in the AP-Tree (paper, section 3.3.5).
 
 An atom goes to the leaves that its words and its rectangle lead to. Leaves that have grown beyond their limit, and
 nodes that have fewer than θp atoms left, are noted; whoever calls builds them anew (`regrowth`).

@@ -1,4 +1,4 @@
-"""What becomes of a node while a tree is built: a leaf, a k-node with its cuts, or an s-node with its cells.
+"""Builds one node of an AP-Tree: a leaf, a k-node with its cuts, or an s-node with its cells.
 
 Each of these ends the last of the tasks, puts one for every child in its place, and returns True; or it finds no room,
 changes nothing but `need`, and returns False.

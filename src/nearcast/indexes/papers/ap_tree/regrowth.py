@@ -1,4 +1,4 @@
-"""Building parts of a tree anew, and getting rid of what they leave behind."""
+"""Rebuilds subtrees of an AP-Tree, and frees the nodes and entries that they leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index `ciq`."""
+"""The class of the index `ciq`: inverted lists in covering cells, over segments of subscriptions."""
 
 from __future__ import annotations
 

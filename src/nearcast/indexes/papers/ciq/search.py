@@ -1,4 +1,4 @@
-"""From a message to the subscriptions it concerns: down to its leaf, and in every cell document at a time."""
+"""The search of `ciq`: down the quadtree to the leaf of a message, merging the lists of each cell by subscription."""
 
 from __future__ import annotations
 

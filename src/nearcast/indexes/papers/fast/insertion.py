@@ -1,4 +1,4 @@
-"""How atoms come into the pyramid: one task after the other, each of a few steps, until none is left.
+"""Inserts atoms into the pyramid: a stack of small tasks, one after the other, until none is left.
 
 A task brings an atom to the cells of one parent that it touches (OF_PARENT), to one cell (OF_CELL), or to a node of a
 trie in a cell. It may leave further tasks: for the atoms of a list whose keyword becomes frequent, for those of a

@@ -1,4 +1,4 @@
-"""What `fast` is made of: slots of one hash map, blocks of entries, nodes of tries, all rows of a few arrays.
+"""The arrays of `fast`: slots of one hash map, blocks of entries, nodes of tries.
 
 A slot is found by (prefix, term). The prefix is the number of a cell, or, from `state[N_CELLS]` on, a node of a trie;
 the term is a keyword, WORDLESS for atoms without one. It holds a list (0 or more) or a node (`~node`, below 0).

@@ -1,4 +1,4 @@
-"""How atoms leave the pyramid: every cell that may have one is visited, and nothing is left that no atom needs.
+"""Removes atoms from the pyramid: visits every cell that may have one, and frees what no atom needs any more.
 
 A keyword stays frequent in a cell as long as an atom with it is in a trie of the cell or below the cell, because then
 messages with it must go on; its last such atom takes the node along. What the search may leave out rests on that.

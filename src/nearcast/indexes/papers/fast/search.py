@@ -1,4 +1,4 @@
-"""Which atoms does a message reach? From the coarsest cell to the finest, with ever fewer of its words.
+"""The search of `fast`: visits the cells of a message from the coarsest to the finest, with ever fewer of its words.
 
 A message first gathers the lists that it must read, from cells and from nodes of tries, and then reads them: so the
 processor can look up the next word while it still waits for the last.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Bounds(NamedTuple):
-    """By node, over all subscriptions below it.
+    """Score bounds by node, over all subscriptions below it.
 
     `own_weight` and `own_count` are the least amounts above 0 of those whose text function adds up weights and of
     those whose counts words, inf where there are none. Of the functions that count words, `counting` is the most

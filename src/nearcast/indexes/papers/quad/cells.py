@@ -1,4 +1,4 @@
-"""The cells of a quadtree that an atom is best kept in.
+"""Chooses the cells of a quadtree that cover an atom at the least cost.
 
 An atom may be kept in any set of cells that covers its rectangle: in one high cell, where many messages look at it, or
 in several low ones. What that costs for each message is, summed over the cells,

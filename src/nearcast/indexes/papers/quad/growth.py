@@ -1,4 +1,4 @@
-"""When a cell of a quadtree is divided: when one of its lists has too many entries that may be cheaper below."""
+"""Decides when a quadtree cell is divided: a list has too many entries that may be cheaper below."""
 
 from __future__ import annotations
 

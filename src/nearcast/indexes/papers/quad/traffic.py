@@ -1,4 +1,4 @@
-"""Where messages are expected, and which words they are expected to have: what a cost model asks.
+"""The expected distribution of messages over cells and words, which the cost model of the quadtrees asks.
 
 A frame is laid around the rectangles of the subscriptions and divided into 2^DEEPEST steps in either direction. A cell
 of level l is one of the 4^l equal parts of the frame, so all cells are told by steps: no coordinate is looked at again.

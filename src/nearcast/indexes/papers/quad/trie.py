@@ -60,7 +60,7 @@ class Trie:
             self._enlarge(len(word))
 
     def trim(self) -> None:
-        """Give up room behind the nodes."""
+        """Free the spare room behind the nodes."""
         self.nodes = self.nodes[: self._n].copy()
 
     def _enlarge(self, n: int) -> None:

@@ -1,4 +1,4 @@
-"""Keys that are words: every atom under its rarest, those without any under a word that every message has."""
+"""Ranked keys: every atom is listed under its rarest word, those without any under a word that every message has."""
 
 from __future__ import annotations
 

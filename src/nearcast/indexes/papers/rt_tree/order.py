@@ -1,4 +1,4 @@
-"""In which order the words of a subscription stand for it: the token orders of the Rt-tree paper, section 4.2.
+"""Token orders of the Rt-tree paper, section 4.2: which words of a subscription stand for it first.
 
 Frequencies are those of the subscriptions there were when the index was built. Words that came later are the rarest.
 

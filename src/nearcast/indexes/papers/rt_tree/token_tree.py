@@ -45,7 +45,7 @@ class TokenTreeIndex(BooleanIndex):
         """Return the number of the first word of an atom that is a token of nodes on a level, and of how many."""
 
     def _items(self, level: int, atoms: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return what the lists of a level say of atoms."""
+        """Return the list entries of atoms on a level."""
         return atoms
 
     def _build(self, atoms: NDArray[np.int32]) -> None:

@@ -1,4 +1,4 @@
-"""The indexes `skype` and `ipt`."""
+"""The classes of the indexes `skype` and `ipt`: inverted lists by cell, over segments of subscriptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAPER = "Wang et al., VLDB Journal 2017 (Skype)"
 
 
 class _PrefixIndex(SegmentedIndex):
-    """What both have in common: the package's docstring tells the parts."""
+    """The base of both: prefix lists by word and leaf cell; the package's docstring tells the parts."""
 
     _by_groups: ClassVar[bool]
 

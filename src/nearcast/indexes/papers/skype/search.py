@@ -1,4 +1,4 @@
-"""Algorithm 1: from a message to the subscriptions it concerns, word by word, with every bound on the way."""
+"""The search of `skype` (Algorithm 1): reads the lists of a message word by word, and prunes by every bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building the lists from the stored table at once, and taking in what came later."""
+"""Builds the token lists of `stamp` from the stored table, and adds later subscriptions to them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def extend(
     filters: Filters,
     space: Space,
 ) -> StampArrays:
-    """Take in further rows: each goes to the leaf that grows least, its entries to the chains of their lists."""
+    """Insert further rows: each into the leaf that grows least, its entries into the chains of their lists."""
     first = held.members.n
     if not len(rows):
         return held

@@ -1,4 +1,4 @@
-"""Which bound dropped a subscription for a message, or that none did."""
+"""Explains `stamp`: which bound pruned a subscription for a message, if one did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From subscriptions to the entries of their prefixes, and to the signatures of the regions they lie in."""
+"""Makes the list entries of subscriptions' prefixes, and the signatures of the regions they lie in."""
 
 from __future__ import annotations
 

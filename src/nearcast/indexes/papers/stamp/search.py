@@ -1,4 +1,4 @@
-"""From a message to the subscriptions it reaches: down the regions, along the lists, and the score of what is left."""
+"""The search of `stamp`: descends the regions, merges the token lists, and scores the candidates that are left."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def free_node(tree, node):
 
 @inlined
 def put(tree, node, entry, x_min, y_min, x_max, y_max):
-    """Write an entry behind the others of a node, and to whom it belongs."""
+    """Append an entry to a node, and note the node as its leaf or parent."""
     slot = tree.n_entries[node]
     tree.entry[node, slot] = entry
     tree.box[node, slot, 0], tree.box[node, slot, 1] = x_min, y_min

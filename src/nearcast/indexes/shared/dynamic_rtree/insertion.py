@@ -1,4 +1,4 @@
-"""One entry more in a dynamic R-tree: a way down, and a split of every node that is too full.
+"""Inserts an entry into a dynamic R-tree: descends to a leaf, and splits every node that is too full.
 
 The way down is Guttman's (SIGMOD 1984): the child whose area grows least, of equals the smallest. A split is that of
 the R*-tree (SIGMOD 1990) made simple: entries in the order of their middles, by x and by y, are cut where the two

@@ -1,4 +1,4 @@
-"""A dynamic R-tree of many rectangles at once, by sort-tile-recursive (Leutenegger, Lopez, Edgington: ICDE 1997).
+"""Bulk loads a dynamic R-tree by sort-tile-recursive (Leutenegger, Lopez, Edgington: ICDE 1997).
 
 Leaves are as few as can be, and so are levels. The nodes in between have as many entries as the root then, or as few as
 they may have: a root of two entries would be a level that tells nothing apart. All nodes of a level are filled evenly.

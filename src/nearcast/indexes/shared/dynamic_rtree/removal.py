@@ -1,4 +1,4 @@
-"""One entry less in a dynamic R-tree."""
+"""Removes an entry from a dynamic R-tree."""
 
 from __future__ import annotations
 

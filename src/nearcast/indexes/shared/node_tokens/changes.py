@@ -1,4 +1,4 @@
-"""Triples that come and go, one by one."""
+"""Adds and removes single triples (node, token, item)."""
 
 from __future__ import annotations
 

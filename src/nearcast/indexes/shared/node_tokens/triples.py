@@ -1,4 +1,4 @@
-"""Triples in the order of their nodes and tokens."""
+"""Sorts triples (node, token, item) by node and token, and sums those that are equal."""
 
 from __future__ import annotations
 

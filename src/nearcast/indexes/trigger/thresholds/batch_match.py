@@ -1,4 +1,4 @@
-"""From a batch of messages to the top-k rows they concern."""
+"""Matches a batch of messages against top-k rows: searches every component, in chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trigger can reach for a message, and what 64 of them can reach together.
+"""Score bounds of one trigger for a message, and of a block of 64 triggers.
 
 Trigger i waits for messages whose first common word with its subscription, in the order of all words, is its own.
 Such a message reaches at most
@@ -171,7 +171,7 @@ def fill_table(entries, blocks, block, first, last, most):
 
 @inlined
 def raise_table(entries, blocks, block, at):
-    """Let the table of a block be no less than one of its triggers asks."""
+    """Raise the bounds of a block to at least those of one of its triggers."""
     n = blocks.steep.size
     for corner in range(CORNERS):
         value = _corner_value(entries, at, corner)

@@ -1,4 +1,4 @@
-"""The pieces that hold top-k rows: lists of triggers that keep their layout, and a delta that grows."""
+"""The components that hold top-k rows: lists of triggers that keep their layout, and a delta that grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why the trigger index looked at a top-k subscription, or did not."""
+"""Explains `trigger` for a top-k subscription: the word a message meets it through, and what bounds say."""
 
 from __future__ import annotations
 

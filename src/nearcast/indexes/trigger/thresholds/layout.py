@@ -1,4 +1,4 @@
-"""From rows to lists of triggers by word, cut into blocks of triggers that are alike."""
+"""Lays out the triggers of top-k rows in lists by word, cut into blocks of triggers that are alike."""
 
 from __future__ import annotations
 

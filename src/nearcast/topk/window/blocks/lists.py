@@ -27,7 +27,7 @@ ROUND_UP = 1.0 + 2.0**-23
 ROUND_DOWN = 1.0 - 2.0**-21
 
 #: Columns of the table of segments: where its messages, lists, runs, blocks and postings begin, and its first row.
-PLACES, LISTS, RUNS, BLOCKS, POSTINGS, ROWS = range(6)
+POSITIONS, LISTS, RUNS, BLOCKS, POSTINGS, ROWS = range(6)
 
 
 class BlockLists(NamedTuple):
@@ -35,7 +35,7 @@ class BlockLists(NamedTuple):
 
     Numbers count from where the segment begins. List l is of `word[l]`, ascending, and has the runs `run[l]` to
     `run[l + 1]`; run r has the blocks `run_block[r]` to `run_block[r + 1]`, block b the postings `block_posting[b]` to
-    `block_posting[b + 1]`. One more of each ends the segment. A posting is the message `place` with its `u`, rounded
+    `block_posting[b + 1]`. One more of each ends the segment. A posting is the message `position` with its `u`, rounded
     up, and its `mark`; `list_u` is the greatest u of a list.
     """
 
@@ -47,7 +47,7 @@ class BlockLists(NamedTuple):
     run_summary: NDArray[np.float64]
     block_posting: NDArray[np.int32]
     block_summary: NDArray[np.float64]
-    place: NDArray[np.int32]
+    position: NDArray[np.int32]
     u: NDArray[np.float32]
     mark: NDArray[np.int64]
 
@@ -68,34 +68,34 @@ def new_lists() -> BlockListColumns:
         ColumnQueue(word=whole, run=whole, list_u=np.zeros(0)),
         ColumnQueue(run_block=whole, run_summary=np.zeros((0, N_COLUMNS))),
         ColumnQueue(block_posting=whole, block_summary=np.zeros((0, N_COLUMNS))),
-        ColumnQueue(place=whole, u=np.zeros(0, np.float32), mark=np.zeros(0, np.int64)),
+        ColumnQueue(position=whole, u=np.zeros(0, np.float32), mark=np.zeros(0, np.int64)),
     )
 
 
 def add_lists(
     columns: BlockListColumns, held: MessageCards, first: int, end: int, weight: NDArray[np.float64], is_earth: bool
 ) -> None:
-    """Make the lists of the messages at the places `first` to `end`; `weight` has all their words."""
+    """Make the lists of the messages at the positions `first` to `end`; `weight` has all their words."""
     word, length = _words_of(held, first, end, weight.size)
     total = int(length.sum())
-    place, exact = np.empty(total, np.int32), np.empty(total)
+    position, exact = np.empty(total, np.int32), np.empty(total)
     slot = np.empty(weight.size, np.int32)
     slot[word] = np.arange(len(word))
-    fill_postings(held, first, end, weight, slot, np.cumsum(length) - length, place, exact)
+    fill_postings(held, first, end, weight, slot, np.cumsum(length) - length, position, exact)
     n_blocks = -(-length // BLOCK)
     n_runs = -(-n_blocks // RUN)
     run = np.append(0, np.cumsum(n_runs)).astype(np.int32)
     run_block = _cuts(n_blocks, n_runs)
     block_posting = _cuts(length, n_blocks)
     block_summary = np.zeros((len(block_posting), N_COLUMNS))
-    summarise_messages(held, first, block_posting, place, exact, is_earth, block_summary)
+    summarise_messages(held, first, block_posting, position, exact, is_earth, block_summary)
     run_summary = np.zeros((len(run_block), N_COLUMNS))
     summarise_groups(run_block, block_summary, run_summary)
     list_u = np.append(np.maximum.reduceat(exact, np.cumsum(length) - length) if total else [], 0.0)
     columns.lists.add(word=np.append(word, NO_MORE), run=run, list_u=list_u)
     columns.runs.add(run_block=run_block, run_summary=run_summary)
     columns.blocks.add(block_posting=block_posting, block_summary=block_summary)
-    columns.postings.add(place=place, u=exact * ROUND_UP, mark=held.mark[first:end][place])
+    columns.postings.add(position=position, u=exact * ROUND_UP, mark=held.mark[first:end][position])
 
 
 def _words_of(held: MessageCards, first: int, end: int, n_words: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -119,7 +119,7 @@ def _cuts(total: NDArray[np.int64], parts: NDArray[np.int64]) -> NDArray[np.int3
 
 
 @hot_kernel
-def fill_postings(held, first, end, weight, slot, next_free, place, exact):
+def fill_postings(held, first, end, weight, slot, next_free, position, exact):
     """Write every message into the lists of its words; `next_free` is used up."""
     for p in range(first, end):
         begin = first_word(held, p)
@@ -129,5 +129,5 @@ def fill_postings(held, first, end, weight, slot, next_free, place, exact):
                 continue
             at = next_free[slot[word]]
             next_free[slot[word]] = at + 1
-            place[at] = p - first
+            position[at] = p - first
             exact[at] = min(unit_of(held, p, i, weight), 1.0)

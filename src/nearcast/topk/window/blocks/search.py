@@ -7,7 +7,7 @@ import math
 from nearcast._jit import hot_kernel, inlined
 from nearcast.similarity import MARGIN, score_of
 from nearcast.topk.window.best_heap import bar_of
-from nearcast.topk.window.blocks.lists import BLOCKS, LISTS, PLACES, POSTINGS, ROUND_DOWN, ROWS, RUNS
+from nearcast.topk.window.blocks.lists import BLOCKS, LISTS, POSITIONS, POSTINGS, ROUND_DOWN, ROWS, RUNS
 from nearcast.topk.window.bounds import LAST_ROW, U_MAX, U_MIN, most_text_between, near_to_group, rest_of
 from nearcast.topk.window.frontier import pop, push
 from nearcast.topk.window.scores import count_of, is_alive, near_to
@@ -68,7 +68,7 @@ def _look_at_lists(request, lists, which, n_words, n_kept, scratch, work):
             continue
         block = lists.segment[g, BLOCKS] + number
         near_most = near_to_group(is_earth, x, y, cosine, max_distance, lists.block_summary, block)
-        first_place, first_posting = lists.segment[g, PLACES], lists.segment[g, POSTINGS]
+        first_position, first_posting = lists.segment[g, POSITIONS], lists.segment[g, POSTINGS]
         for j in range(first_posting + lists.block_posting[block], first_posting + lists.block_posting[block + 1]):
             looked += 1
             u = float(lists.u[j])
@@ -78,13 +78,13 @@ def _look_at_lists(request, lists, which, n_words, n_kept, scratch, work):
             text = own * u + _marked_rest(plan, i, n_words, lists.mark[j], left)
             if score_of(w, text, near_most) < bar:
                 continue
-            place = first_place + lists.place[j]
-            near = near_to(queries, which, held, place, is_earth)
-            if score_of(w, text, near) < bar or not is_alive(held, place, alive):
+            position = first_position + lists.position[j]
+            near = near_to(queries, which, held, position, is_earth)
+            if score_of(w, text, near) < bar or not is_alive(held, position, alive):
                 continue
-            if lists.mark[j] & plan.before[i] != 0 and _is_elsewhere(held, place, plan, i, lists.mark[j]):
+            if lists.mark[j] & plan.before[i] != 0 and _is_elsewhere(held, position, plan, i, lists.mark[j]):
                 continue
-            n_kept = offer(queries, which, held, place, near, floor, request.by_time, kept, n_kept, capacity)
+            n_kept = offer(queries, which, held, position, near, floor, request.by_time, kept, n_kept, capacity)
             bar = bar_of(kept, n_kept, capacity, floor) - MARGIN
     work[which] += looked
     return n_kept
@@ -178,9 +178,9 @@ def _marked_rest(plan, i, n_words, mark, left):
 
 
 @inlined
-def _is_elsewhere(held, place, plan, i, mark):
+def _is_elsewhere(held, position, plan, i, mark):
     """Tell whether a message with these bits has a word before the i-th, and so belongs to the list of that one."""
     for j in range(i):
-        if mark & plan.mark[j] != 0 and count_of(held, place, plan.word[j]) > 0:
+        if mark & plan.mark[j] != 0 and count_of(held, position, plan.word[j]) > 0:
             return True
     return False

@@ -9,7 +9,7 @@ from nearcast.similarity import MARGIN, score_of
 from nearcast.topk.window.best_heap import bar_of
 from nearcast.topk.window.bounds import LAST_ROW, near_to_group
 from nearcast.topk.window.frontier import pop, push
-from nearcast.topk.window.ir_tree.tree import FILES, NODES, PLACES, ROWS
+from nearcast.topk.window.ir_tree.tree import FILES, NODES, POSITIONS, ROWS
 from nearcast.topk.window.scores import is_alive, near_to
 from nearcast.topk.window.segment_search import answer_each
 from nearcast.topk.window.single_messages import offer
@@ -53,12 +53,13 @@ def _look_at_trees(request, trees, which, n_words, n_kept, scratch, work):
                     push(frontier, n_open, bound, (g << _NODE_BITS) | child)
                     n_open += 1
             continue
-        for place in range(trees.segment[g, PLACES] + trees.first[at], trees.segment[g, PLACES] + trees.last[at]):
+        first = trees.segment[g, POSITIONS]
+        for position in range(first + trees.first[at], first + trees.last[at]):
             work[which] += 1
-            if held.mark[place] & marks != 0 and is_alive(held, place, alive):
-                near = near_to(queries, which, held, place, is_earth)
+            if held.mark[position] & marks != 0 and is_alive(held, position, alive):
+                near = near_to(queries, which, held, position, is_earth)
                 if score_of(queries.text_weight[which], 1.0, near) >= bar:
-                    n_kept = offer(queries, which, held, place, near, floor, request.by_time, kept, n_kept, capacity)
+                    n_kept = offer(queries, which, held, position, near, floor, request.by_time, kept, n_kept, capacity)
                     bar = bar_of(kept, n_kept, capacity, floor) - MARGIN
     return n_kept
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Messages in a leaf and children of a node, at most.
 FAN_OUT = 32
 #: Columns of the table of segments: where its messages, nodes and files begin, and its first row.
-PLACES, NODES, FILES, ROWS = range(4)
+POSITIONS, NODES, FILES, ROWS = range(4)
 
 
 class WindowTrees(NamedTuple):
@@ -74,7 +74,7 @@ class _InvertedFiles(NamedTuple):
 def add_tree(
     columns: WindowTreeColumns, held: MessageCards, first: int, end: int, weight: NDArray[np.float64], is_earth: bool
 ) -> None:
-    """Make the tree of the messages at the places `first` to `end`, which stand in the order of a curve."""
+    """Make the tree of the messages at the positions `first` to `end`, which stand in the order of a curve."""
     n, below = end - first, 0
     files = _grouped(_message_words(held, first, end, weight))
     summary = np.empty((0, N_COLUMNS))
