@@ -118,7 +118,13 @@ def test_a_batch_with_as_many_offsets_of_a_topic_as_it_may_have_is_full(tmp_path
     (tmp_path / "offsets").mkdir()
     for batch, found in enumerate((before, after)):
         if found is not None:
-            lines = ["v1", json.dumps({"batchTimestampMs": 1}), json.dumps({"posts": found}), "17", "-"]
+            lines = [
+                "v1",
+                json.dumps({"batchTimestampMs": 1, "posts": {"a": "b"}}),
+                json.dumps({"posts": found}),
+                "17",
+                "-",
+            ]
             (tmp_path / "offsets" / str(batch)).write_text("\n".join(lines))
     gauge = BacklogGauge(Store(str(tmp_path)), 11, ("posts",))
     assert is_full == gauge.is_full(1, [])
