@@ -1,6 +1,7 @@
 """The wall clock of a stream on Spark while it works off a backlog, and what it judges that by."""
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,64 +12,83 @@ from nearcast.pipeline.store.store import Store
 from nearcast.spark.backlog import BacklogGauge
 from nearcast.spark.stream import stream
 from nearcast.tables import Rejected, subscriptions_table
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, wait_until
 
 spark_test = pytest.mark.xdist_group("spark")
 TEA = {"query": "tea", "x": 0.0, "y": 0.0, "max_distance": 5.0}
 ROWS = [{"id": 1, "kind": "topk", "k": 9, **TEA}, {"id": 2, "kind": "within", "query": "tea"}]
 
 
-@spark_test
-def test_a_backlog_is_worked_off_in_batches_and_nothing_of_it_is_late(spark, tmp_path):
-    """Of what an hour left, each batch enters the top-k; only then the clock moves on to now."""
-    long_ago = datetime.now(UTC) - timedelta(hours=1)
-    (tmp_path / "in").mkdir()
+class Backlog:
+    """A stream by the wall clock over messages that are an hour old."""
 
-    def arrive(number):
-        row = {
-            "id": number,
-            "text": "tea",
-            "x": 0.0,
-            "y": 0.0,
-            "time": (long_ago + timedelta(seconds=number)).isoformat(),
-        }
-        (tmp_path / "in" / f"{number:04d}.jsonl").write_text(json.dumps(row))
+    def __init__(self, spark, folder):
+        self.spark, self.folder, self.reports = spark, folder, []
+        self.begin = datetime.now(UTC) - timedelta(hours=1)
+        (folder / "in").mkdir()
 
-    def run(at_once):
-        reports.clear()
-        table = subscriptions_table(ROWS, Hub("plane").space, rejected=Rejected())
-        running = stream(
-            str(tmp_path / "in"),
-            table,
+    def arrive(self, *numbers):
+        """Put a message for each number into the folder, complete, one after the other in the order of files."""
+        for number in numbers:
+            time = self.begin + timedelta(seconds=number)
+            draft = self.folder / f"{number:04d}.jsonl"
+            draft.write_text(json.dumps({"id": number, "text": "tea", "x": 0.0, "y": 0.0, "time": time.isoformat()}))
+            os.utime(draft, (time.timestamp(),) * 2)
+            draft.rename(self.folder / "in" / draft.name)
+
+    def start(self, on_batch=None, **options):
+        def note(progress):
+            self.reports.append(progress.report)
+            if on_batch is not None:
+                on_batch()
+
+        return stream(
+            str(self.folder / "in"),
+            subscriptions_table(ROWS, Hub("plane").space, rejected=Rejected()),
             out="memory",
-            checkpoint=tmp_path / "K",
+            checkpoint=self.folder / "K",
             window="10m",
             clock="wall",
             space="plane",
             partitions=1,
-            at_once=at_once,
-            once=True,
-            spark=spark,
-            on_batch=lambda progress: reports.append(progress.report),
+            spark=self.spark,
+            on_batch=note,
+            **options,
         )
-        assert running.wait(PATIENCE_S)
-        return running
 
-    reports = []
-    arrive(0)
-    run(at_once=1)
-    for number in range(1, 6):
-        arrive(number)
-    running = run(at_once=2)
-    assert ([2, 2, 1], [0, 0, 0]) == ([each.messages for each in reports], [each.late for each in reports])
-    moved = [each.now > long_ago.timestamp() * 1e6 + 60e6 for each in reports]
-    assert [False, False, True] == moved
-    told = [row for table in running.pipeline.sink.tables for row in table.to_pylist() if row["rank"] is not None]
+    def seen(self):
+        """Return for each batch its messages, how many were late, and whether the clock had moved on to now."""
+        limit = (self.begin + timedelta(minutes=1)).timestamp() * 1e6
+        return [(each.messages, each.late, each.now > limit) for each in self.reports]
+
+
+@spark_test
+def test_a_backlog_is_worked_off_in_batches_and_nothing_of_it_is_late(spark, tmp_path):
+    """Of what an hour left, each batch enters the top-k; only then the clock moves on to now."""
+    backlog = Backlog(spark, tmp_path)
+    backlog.arrive(0)
+    assert backlog.start(once=True, at_once=1).wait(PATIENCE_S)
+    backlog.arrive(1, 2, 3, 4, 5)
+    running = backlog.start(once=True, at_once=2)
+    assert running.wait(PATIENCE_S)
+    assert [(1, 0, False), (2, 0, False), (2, 0, False), (1, 0, True)] == backlog.seen()
+    rows = [row for table in running.pipeline.sink.tables for row in table.to_pylist()]
+    assert set(range(6)) == {row["message_id"] for row in rows if row["rank"] is None}
     # The last one enters and leaves in the batch that the clock ends.
     for change in "+-":
-        assert set(range(5)) == {row["message_id"] for row in told if row["change"] == change}
-    everybody = [row for table in running.pipeline.sink.tables for row in table.to_pylist() if row["rank"] is None]
-    assert set(range(6)) == {row["message_id"] for row in everybody}
+        assert set(range(5)) == {row["message_id"] for row in rows if row["rank"] and row["change"] == change}
+
+
+@spark_test
+def test_files_that_arrive_while_a_backlog_is_worked_off_belong_to_it(spark, tmp_path):
+    """No batch is short because Spark looked before they came: the clock moves on when there is no file left."""
+    backlog = Backlog(spark, tmp_path)
+    backlog.arrive(1, 2, 3, 4, 5)
+    running = backlog.start(lambda: len(backlog.reports) == 1 and backlog.arrive(6, 7), at_once=2)
+    wait_until(lambda: backlog.seen() and backlog.seen()[-1][2], is_alive=lambda: running.is_active)
+    running.stop()
+    assert [2, 2, 2, 1] == [messages for messages, _, _ in backlog.seen() if messages]
+    assert 0 == sum(late for _, late, _ in backlog.seen())
 
 
 def files(*counts):
@@ -98,7 +118,13 @@ def test_a_batch_with_as_many_offsets_of_a_topic_as_it_may_have_is_full(tmp_path
     (tmp_path / "offsets").mkdir()
     for batch, found in enumerate((before, after)):
         if found is not None:
-            lines = ["v1", json.dumps({"batchTimestampMs": 1}), json.dumps({"posts": found}), "17", "-"]
+            lines = [
+                "v1",
+                json.dumps({"batchTimestampMs": 1, "posts": {"a": "b"}}),
+                json.dumps({"posts": found}),
+                "17",
+                "-",
+            ]
             (tmp_path / "offsets" / str(batch)).write_text("\n".join(lines))
     gauge = BacklogGauge(Store(str(tmp_path)), 11, ("posts",))
     assert is_full == gauge.is_full(1, [])

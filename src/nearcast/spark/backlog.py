@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Where Spark keeps the offsets of batches in its half of a checkpoint, one file for each.
 _OFFSETS = "offsets"
+#: Lines before those of the sources: a version, and what else Spark notes of a batch.
+_HEAD = 2
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class BacklogGauge:
         name = f"{_OFFSETS}/{batch}"
         if batch < 0 or not self.checkpoint.exists(name):
             return {}
-        for line in self.checkpoint.read_bytes(name).decode().splitlines():
+        for line in self.checkpoint.read_bytes(name).decode().splitlines()[_HEAD:]:
             found = json.loads(line) if line.startswith("{") else {}
             if isinstance(found.get(topic), dict):
                 return {str(partition): int(offset) for partition, offset in found[topic].items()}

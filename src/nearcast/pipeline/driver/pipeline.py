@@ -463,10 +463,8 @@ class Pipeline:
 
         Return which these are, in order, and how many of the others come too late for the window.
         """
-        time_of, window = (
-            np.concatenate([np.empty(0, np.int64), *(each.time for each in messages)]),
-            self.settings.window,
-        )
+        window = self.settings.window
+        time_of = np.concatenate([np.empty(0, np.int64), *(each.time for each in messages)])
         time = time_of[order.message]
         late = np.zeros(len(time), np.bool_) if window is None else window.is_late(time, order.message_clock)
         untimely: NDArray[np.bool_] = order.ahead | (late & (time == NO_TIME))

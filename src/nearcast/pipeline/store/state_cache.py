@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 _State = TypeVar("_State")
 _Value = TypeVar("_Value")
-#: Streams of one session that do not evict each other's values. Each has a store.
-_MOST_STORES = 16
+#: Streams of one session, each with a store, that do not evict each other's values; more would hold much of the past.
+_MOST_STORES = 4
 
 
 class StateCache(Generic[_State]):
