@@ -60,8 +60,8 @@ def united(starts):
 
 @pytest.fixture(scope="module")
 def ran(broker, topics, connector, tmp_path_factory):
-    """Start a stream with a wrong password, with records too large to send, twice as it should be, and in vain; then
-    as after a crash between sending and noting.
+    """Start a stream with broken options, with a wrong password and with records too large to send; twice as it should
+    be; in vain; and as after a crash between sending and noting.
     """
     folder = tmp_path_factory.mktemp("starts")
     for name, partitions in (("messages", 2), ("changes", 1), ("deliveries", 3)):
@@ -72,7 +72,9 @@ def ran(broker, topics, connector, tmp_path_factory):
     first[("messages", 1)] = [*BAD, *first[("messages", 1)]]
     wrong = {name: value.replace(PASSWORD, f"{PASSWORD}-not") for name, value in broker.options.items()}
     wrong["fetchOffset.numRetries"] = "1"  # for the connector, not for Kafka's clients
+    unquoted = {**wrong, "kafka.sasl.jaas.config": f"Login required password={PASSWORD} {PASSWORD}"}
     starts = [
+        {"records": {}, "options": unquoted},
         {"records": first, "options": wrong},
         {"records": {}, "options": {**broker.options, "kafka.max.request.size": "64"}},
         {"records": {}, "options": broker.options},
@@ -97,7 +99,7 @@ def test_a_stream_between_topics_equals_a_hub_over_two_starts(ran, topics):
     """Messages and changes in, deliveries out, keyed and in order by subscription."""
     _, ends, expected, _ = ran
     found, _ = delivered_in(topics.records("deliveries"))
-    assert [None] * 4 == [end["complaint"] for end in ends[2:]]
+    assert [None] * 4 == [end["complaint"] for end in ends[3:]]
     assert expected == found
     assert any(row[2] == "-" for rows in found.values() for row in rows)
 
@@ -106,7 +108,7 @@ def test_a_batch_is_sent_again_only_where_that_was_not_noted(ran, topics):
     """Starts that find the note send nothing again; what is sent again has equal ids."""
     _, ends, expected, _ = ran
     _, repeated = delivered_in(topics.records("deliveries"))
-    _, failed, first, second, in_vain, after_crash = (end["sent"] for end in ends)
+    _, _, failed, first, second, in_vain, after_crash = (end["sent"] for end in ends)
     assert 0 == failed < first < second == in_vain < after_crash
     assert sum(map(len, expected.values())) == in_vain
     assert second - first == repeated == after_crash - in_vain
@@ -125,16 +127,17 @@ def test_records_that_are_no_json_objects_are_rejected_by_topic_partition_and_of
 
 def test_a_batch_that_cannot_be_sent_is_told_in_one_line(ran):
     _, ends, *_ = ran
-    says = ends[1]["complaint"]["says"]
+    says = ends[2]["complaint"]["says"]
     assert "\n" not in says
     assert "/deliveries: batch 0 is committed and could not be sent: " in says
-    assert says.endswith("; the next start sends it")
+    assert says.endswith("configuration; the next start sends it")
     assert "max.request.size" in says
 
 
 def test_secrets_are_in_no_error_log_or_checkpoint(ran):
     folder, ends, _, printed = ran
-    assert "Authentication failed" in ends[0]["complaint"]["says"]
+    assert "KafkaAdminClient" in ends[0]["complaint"]["says"]
+    assert "Authentication failed" in ends[1]["complaint"]["says"]
     assert PASSWORD not in printed + json.dumps(ends)
     assert [] == [
         path for path in (folder / "K").rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()
