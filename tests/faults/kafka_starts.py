@@ -1,7 +1,8 @@
 """Starts a stream from topics to a topic several times in one session: python kafka_starts.py FOLDER.
 
-`starts` in that folder is a pickled list; each sends records and runs the stream to their end. What each start
-complained of, with the whole traceback, is put into `complaints.json`.
+`starts` in that folder is a pickled list; each sends records and runs the stream to their end, or begins as after a
+crash before the note of what was sent. What each start complained of, with the whole traceback, and how many records
+there were after it is put into `ends.json`.
 """
 
 import json
@@ -22,10 +23,13 @@ def main(folder):
     given = pickle.loads((folder / "starts").read_bytes())
     spark = session("local[2]", settings={"spark.jars": given["jars"]})
     topics, address = Topics(given["plain"]), f"kafka://{given['servers']}"
-    complaints = []
+    ends = []
     for start in given["starts"]:
         for (topic, partition), rows in start["records"].items():
             topics.send(topic, rows, partition)
+        if start.get("forgets"):
+            (folder / "K/nearcast/published.json").unlink()
+        complaint = None
         try:
             running = stream(
                 f"{address}/messages",
@@ -42,10 +46,10 @@ def main(folder):
                 spark=spark,
             )
             assert running.wait(PATIENCE_S)
-            complaints.append(None)
         except Exception as error:  # noqa: BLE001 - the test looks at it
-            complaints.append({"says": str(error), "traceback": traceback.format_exc()})
-    (folder / "complaints.json").write_text(json.dumps(complaints))
+            complaint = {"says": str(error), "traceback": traceback.format_exc()}
+        ends.append({"complaint": complaint, "sent": topics.count("deliveries")})
+    (folder / "ends.json").write_text(json.dumps(ends))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,9 @@ def united(starts):
 
 @pytest.fixture(scope="module")
 def ran(broker, topics, connector, tmp_path_factory):
-    """Start a stream with a wrong password, with records too large to send, twice as it should be, and in vain."""
+    """Start a stream with broken options, with a wrong password and with records too large to send; twice as it should
+    be; in vain; and as after a crash between sending and noting.
+    """
     folder = tmp_path_factory.mktemp("starts")
     for name, partitions in (("messages", 2), ("changes", 1), ("deliveries", 3)):
         topics.create(name, partitions)
@@ -70,12 +72,15 @@ def ran(broker, topics, connector, tmp_path_factory):
     first[("messages", 1)] = [*BAD, *first[("messages", 1)]]
     wrong = {name: value.replace(PASSWORD, f"{PASSWORD}-not") for name, value in broker.options.items()}
     wrong["fetchOffset.numRetries"] = "1"  # for the connector, not for Kafka's clients
+    unquoted = {**wrong, "kafka.sasl.jaas.config": f"Login required password={PASSWORD} {PASSWORD}"}
     starts = [
+        {"records": {}, "options": unquoted},
         {"records": first, "options": wrong},
         {"records": {}, "options": {**broker.options, "kafka.max.request.size": "64"}},
         {"records": {}, "options": broker.options},
         {"records": second, "options": broker.options},
         {"records": {}, "options": broker.options},
+        {"records": {}, "options": broker.options, "forgets": True},
     ]
     given = {"jars": connector, "plain": broker.plain, "servers": broker.secured, "subscriptions": subscriptions}
     (folder / "starts").write_bytes(pickle.dumps({**given, "starts": starts}))
@@ -85,19 +90,28 @@ def ran(broker, topics, connector, tmp_path_factory):
     assert done.returncode == 0, done.stderr[-3000:]
     oracle = Oracle(Hub("plane", window=9))
     oracle.begin(subscriptions)
-    complaints = json.loads((folder / "complaints.json").read_text())
+    ends = json.loads((folder / "ends.json").read_text())
     expected = expected_of(oracle, folder / "K", united(starts))
-    return folder, complaints, expected, done.stdout + done.stderr
+    return folder, ends, expected, done.stdout + done.stderr
 
 
 def test_a_stream_between_topics_equals_a_hub_over_two_starts(ran, topics):
-    """Messages and changes in, deliveries out: each once, keyed and in order by subscription."""
-    _, complaints, expected, _ = ran
-    found, repeated = delivered_in(topics.records("deliveries"))
-    assert [None] * 3 == complaints[2:]
+    """Messages and changes in, deliveries out, keyed and in order by subscription."""
+    _, ends, expected, _ = ran
+    found, _ = delivered_in(topics.records("deliveries"))
+    assert [None] * 4 == [end["complaint"] for end in ends[3:]]
     assert expected == found
     assert any(row[2] == "-" for rows in found.values() for row in rows)
-    assert 0 == repeated
+
+
+def test_a_batch_is_sent_again_only_where_that_was_not_noted(ran, topics):
+    """Starts that find the note send nothing again; what is sent again has equal ids."""
+    _, ends, expected, _ = ran
+    _, repeated = delivered_in(topics.records("deliveries"))
+    _, _, failed, first, second, in_vain, after_crash = (end["sent"] for end in ends)
+    assert 0 == failed < first < second == in_vain < after_crash
+    assert sum(map(len, expected.values())) == in_vain
+    assert second - first == repeated == after_crash - in_vain
 
 
 def test_records_that_are_no_json_objects_are_rejected_by_topic_partition_and_offset(ran):
@@ -112,18 +126,19 @@ def test_records_that_are_no_json_objects_are_rejected_by_topic_partition_and_of
 
 
 def test_a_batch_that_cannot_be_sent_is_told_in_one_line(ran):
-    _, complaints, *_ = ran
-    says = complaints[1]["says"]
+    _, ends, *_ = ran
+    says = ends[2]["complaint"]["says"]
     assert "\n" not in says
     assert "/deliveries: batch 0 is committed and could not be sent: " in says
-    assert says.endswith("; the next start sends it")
+    assert says.endswith("configuration; the next start sends it")
     assert "max.request.size" in says
 
 
 def test_secrets_are_in_no_error_log_or_checkpoint(ran):
-    folder, complaints, _, printed = ran
-    assert "Authentication failed" in complaints[0]["says"]
-    assert PASSWORD not in printed + json.dumps(complaints)
+    folder, ends, _, printed = ran
+    assert "KafkaAdminClient" in ends[0]["complaint"]["says"]
+    assert "Authentication failed" in ends[1]["complaint"]["says"]
+    assert PASSWORD not in printed + json.dumps(ends)
     assert [] == [
         path for path in (folder / "K").rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()
     ]

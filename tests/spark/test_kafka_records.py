@@ -1,16 +1,19 @@
 """What is sent to Kafka, and what a Spark without the connector says; neither needs a broker."""
 
 import json
+import traceback
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
-from nearcast.errors import NotSupported
+from nearcast.errors import NearcastError, NotSupported
 from nearcast.pipeline.batch.partition_deliveries import schema_of
+from nearcast.pipeline.kafka_topics import KafkaOptions
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.store import Store
-from nearcast.spark.stream import stream
+from nearcast.spark.stream import Stream, stream
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -73,3 +76,19 @@ def test_a_spark_without_the_connector_is_refused_before_the_first_batch(spark, 
     assert str(raised.value).startswith(f"{TOPIC}: this Spark has no connector for Kafka")
     assert "\n" not in str(raised.value)
     assert not list((tmp_path / "K").rglob("*.json"))
+
+
+class FailedQuery:
+    """A query that ended with an error of Spark; what Kafka's clients say today holds no secret, so none can be had."""
+
+    def awaitTermination(self, _):  # noqa: N802 - Spark's name
+        raise StreamingQueryException("[STREAM_FAILED] KafkaException: expected [;], read [hush-hush]")
+
+
+def test_what_spark_says_is_shown_without_secrets():
+    options = KafkaOptions({"kafka.sasl.jaas.config": "Login required password=hush-hush more"})
+    running = Stream(None, {}, None, options)
+    running.query = FailedQuery()
+    with pytest.raises(NearcastError, match=r"expected \[;\], read \[\[hidden\]\]") as raised:
+        running.wait(1)
+    assert "hush" not in "".join(traceback.format_exception(raised.value))

@@ -76,7 +76,7 @@ def _root_cause(text: str) -> str:
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     shown = causes[-1] if causes else next((line for line in lines if line), "no reason")
     name, _, says = shown.partition(": ")
-    return (says if says and "." in name and " " not in name else shown)[:300]
+    return (says if says and "." in name and " " not in name else shown)[:300].rstrip(".")
 
 
 def _session() -> SparkSession:
