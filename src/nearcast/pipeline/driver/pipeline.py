@@ -73,6 +73,8 @@ class BatchSource:
     path: str | None = None
     rows: pa.Table | None = None
     n_bytes: int = 0
+    #: Whether the file was listed and had gone when it was looked at. Of a batch that was committed it may go.
+    is_gone: bool = False
 
 
 @dataclass(frozen=True)
