@@ -17,6 +17,7 @@ MOUNTS = r"""
 37 21 0:42 / /my\040share rw - cifs //server/share rw
 38 21 0:43 / /scratch rw - tmpfs tmpfs rw
 39 21 0:44 / /gcs rw - fuse.gcsfuse bucket rw
+40 21 0:45 / /container rw - fuse.fuse-overlayfs fuse-overlayfs rw
 """
 
 
@@ -39,6 +40,7 @@ def test_the_type_of_a_mount_decides(tmp_path, monkeypatch):
     (tmp_path / "mountinfo").write_text(MOUNTS.lstrip())
     monkeypatch.setattr(shared_place, "_MOUNTS", tmp_path / "mountinfo")
     given = ["/home", "/data", "/data/K/nearcast", "/database", "/data/local/K", "/my share/K", "/scratch/K", "/gcs/K"]
+    assert not is_on_network("/container/K")
     assert [False, True, True, False, False, True, False, True] == [is_on_network(path) for path in given]
     assert isinstance(places.open_place("/data/K"), SharedPlace)
     monkeypatch.setattr(shared_place, "_MOUNTS", tmp_path / "absent")

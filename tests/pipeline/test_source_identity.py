@@ -70,7 +70,7 @@ def test_a_file_that_was_taken_away_since_is_not_missed(stream):
     gone, *rest = stream.given[0]
     Path(gone.path).unlink()
     assert driver.run(0, rest) is None
-    assert driver.run(0, [replace(gone, n_bytes=0), *rest]) is None
+    assert driver.run(0, [replace(gone, is_gone=True), *rest]) is None
     stream.run(driver)
 
 

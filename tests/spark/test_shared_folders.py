@@ -33,3 +33,20 @@ def test_masters_whose_workers_are_here():
         is_embedded(each)
         for each in ("local", "local[2]", "local[*,4]", "local-cluster[2,1,1024]", "spark://host:7077")
     ]
+
+
+@pytest.mark.xdist_group("spark")
+def test_match_refuses_an_output_that_executors_do_not_see(spark, nearcast, tmp_path, monkeypatch):
+    """The command tells it before any work; the workers are processes that do not see the folder."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "subscriptions.csv").write_text("id,kind,query\n1,within,coffee\n")
+    (tmp_path / "messages.csv").write_text("id,text,x,y\n1,coffee,1,1\n")
+    other_host = OtherHostRunner(out)
+    monkeypatch.setattr("nearcast.spark.shared_folders.is_embedded", lambda _: False)
+    monkeypatch.setattr("nearcast.spark.runner.SparkRunner", lambda _: other_host)
+    inputs = [f"--{name}={tmp_path / name}.csv" for name in ("subscriptions", "messages")]
+    ran = nearcast("match", *inputs, "--engine=spark", f"--out={out / 'deliveries.csv'}")
+    assert 1 == ran.status
+    assert f"nearcast: {out} is not seen by the workers on" in ran.complaint
+    assert [] == list(out.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 
@@ -35,7 +36,8 @@ def in_one_line(error: BaseException, doing: str) -> BaseException:
     cause = WorkerTraceback(trace)
     known = _error_class(kind)
     if known is not None:
-        return _with_cause(known(says), cause)
+        with contextlib.suppress(TypeError):  # one that is not made of a message alone
+            return _with_cause(known(says), cause)
     return _with_cause(NearcastError(f"{doing} failed in a worker of Spark: {kind.rpartition('.')[2]}: {says}"), cause)
 
 

@@ -255,7 +255,7 @@ def _listed_sources(paths: Iterable[str], roots: dict[str, str]) -> list[BatchSo
         inside = [(len(root), kind, _named(path, root)) for kind, root in roots.items() if _named(path, root) != path]
         if inside:  # else it is a file of a DataFrame, whose rows are not ours to read
             _, kind, name = max(inside)
-            found.append(BatchSource("changes" if kind == "changes" else "messages", name, path))
+            found.append(BatchSource("changes" if kind == "changes" else "messages", name, path, is_gone=True))
     return found
 
 

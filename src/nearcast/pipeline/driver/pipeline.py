@@ -79,6 +79,8 @@ class BatchSource:
     #: theirs: what tells this source from another of its name.
     modified: int | None = None
     span: str | None = None
+    #: Whether the file was listed and had gone when it was looked at. Of a batch that was committed it may go.
+    is_gone: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KEPT_SOURCES = 32
 
 #: Of a file that was listed, and was gone when it was to be read.
-_GONE = "0 None"
+GONE = "gone"
 
 
 def identities_of(given: Sequence[BatchSource]) -> dict[str, str]:
@@ -34,7 +34,9 @@ def identities_of(given: Sequence[BatchSource]) -> dict[str, str]:
 
 
 def _identity(source: BatchSource) -> str:
-    """Return size and time of a file, or the span of positions, the number and a digest of rows."""
+    """Return size and time of a file that is there, or the span of positions, the number and a digest of rows."""
+    if source.is_gone:
+        return GONE
     if source.rows is not None:
         return f"{source.span or ''} {source.rows.num_rows} {_digest_of_rows(source.rows)}".strip()
     if source.modified is None and source.path is not None and Path(source.path).is_file():
@@ -89,7 +91,7 @@ def _refused(what: str) -> IncompatibleStore:
 
 def _lacks_only_what_is_gone(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
     """Tell whether all differences are files that somebody has taken away since: these have no size or time now."""
-    there = {key: identity for key, identity in now.items() if identity != _GONE}
+    there = {key: identity for key, identity in now.items() if identity != GONE}
     return there.items() <= before.items() and not any(_is_there(key) for key in before.keys() - there.keys())
 
 

@@ -15,9 +15,9 @@ from nearcast.pipeline.store.host_cache import HostCache
 from nearcast.pipeline.store.local_place import CONTENTS, LocalPlace, read_contents
 
 _MOUNTS = Path("/proc/self/mountinfo")
-#: Types of file systems that other hosts write to. A name of FUSE may be one, so it counts as one.
+#: Types of file systems that other hosts write to. One in user space may be such, but for the root of a container.
 _NETWORK = re.compile(
-    r"nfs\d*|cifs|smb\d*|smbfs|ceph|lustre|gpfs|beegfs|gfs2?|ocfs2|glusterfs|afs|9p|virtiofs|fuse(\..*)?"
+    r"nfs\d*|cifs|smb\d*|smbfs|ceph|lustre|gpfs|beegfs|gfs2?|ocfs2|glusterfs|afs|9p|virtiofs|fuse(\.(?!fuse-overlayfs).*)?"
 )
 
 
