@@ -159,7 +159,7 @@ def test_more_messages_are_found_than_there_was_room_for():
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_every_kernel_is_compiled_once(tmp_path):
-    """Arrays have one type wherever they come from: appended, tidied, opened, lent read-only; boolean rows or scored."""
+    """Arrays have one type wherever they come from: appended, tidied, opened, lent read-only; rows of either kind."""
     model = town(PLANE, 600)
     similar = Similar(0, place=(1, 1), terms=("ramen", "a"), threshold=0.5, max_distance=9.0)
     for number, wanted in enumerate([[(RAMEN, Circle(3, 3, 9))], [similar, (RAMEN, None)], [similar]]):
