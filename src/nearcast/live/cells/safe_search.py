@@ -123,7 +123,7 @@ def _branch(segments, at, is_all, kind, places, row, is_earth, scratch, depth):
 def _least_change(is_earth, places, row, walk):
     """Return a distance within which no message of the cell at hand comes to touch the region, or leaves it."""
     cell, part = walk.cell, places.part
-    if not may_touch(places, row, walk.rectangle):
+    if not may_touch(is_earth, places, row, walk.rectangle):
         for k in range(4):
             walk.place[0, k] = walk.rectangle[k]
         return change_distance(

@@ -1,7 +1,8 @@
 """The walk down the quadtree cells of one posting list: which postings may matter to a subscription?
 
 A cell that touches neither the old region nor the new one is left out, and one that lies inside both as well: no
-message in it begins or ceases to be relevant. What few postings remain are looked at one by one.
+message in it begins or ceases to be relevant. Of two boxes, every cell is left out that both cut in the same way. What
+few postings remain are looked at one by one.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from nearcast.live.cells.segments import position_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Up to so many postings of a cell are looked at one by one.
-FEW = 8
+#: Up to so many postings a cell is not divided further; up to so many it is not even compared with the regions.
+FEW, VERY_FEW = 8, 2
 #: Columns of the stack of cells: the least key, the first finest cell's column and line, the level, and the postings.
 KEY, COLUMN, LINE, LEVEL, FIRST, LAST = range(6)
 #: Each level leaves at most three cells on the stack.
 _STACK = 3 * BITS + 4
-#: Filters are wider than what they let pass by this share, far above rounding.
-_WIDER = 1.0 + 1e-9
+#: Filters are wider than what they let pass by this share, and on the earth by a micrometre: far above rounding.
+_WIDER, _WIDER_M = 1.0 + 1e-9, 1e-6
 
 
 class WalkScratch(NamedTuple):
@@ -136,8 +137,26 @@ def write_cell(segments, at, kind, stack, depth, is_earth, scratch):
 
 
 @step
-def may_touch(places, row, rectangle):
+def may_touch(is_earth, places, row, rectangle):
     """Tell whether a region may touch a place within a rectangle."""
+    if places.kind[row] != CIRCLE:
+        return _parts_touch(places, row, rectangle)
+    if not _parts_touch(places, row, rectangle):
+        return False
+    at = places.shape[row]
+    return _is_near(is_earth, places.circle[at, 0], places.circle[at, 1], places.circle[at, 2], rectangle)
+
+
+@step
+def _is_near(is_earth, x, y, radius, rectangle):
+    """Tell whether a place within a rectangle may lie within a radius of a point."""
+    distance = box_distance(is_earth, x, y, rectangle[0], rectangle[1], rectangle[2], rectangle[3])
+    return distance <= radius * _WIDER + (_WIDER_M if is_earth else 0.0)
+
+
+@step
+def _parts_touch(places, row, rectangle):
+    """Tell whether a box around a region touches a rectangle."""
     if places.kind[row] == ANYWHERE:
         return True
     for p in range(places.part_start[row], places.part_start[row + 1]):
@@ -150,6 +169,28 @@ def may_touch(places, row, rectangle):
         ):
             return True
     return False
+
+
+@step
+def is_one_box(places, row):
+    """Tell whether a region is a box that does not cross the dateline."""
+    return places.kind[row] == BOX and places.part_start[row + 1] - places.part_start[row] == 1
+
+
+@step
+def is_cut_otherwise(before, after, row, rectangle):
+    """Tell whether two boxes have other parts of a rectangle in common with it; each region is one box."""
+    one, other = before.part_start[row], after.part_start[row]
+    is_in_one = is_in_other = True
+    is_same = True
+    for k in range(2):
+        low, high = rectangle[k], rectangle[2 + k]
+        one_low, one_high = max(before.part[one, k], low), min(before.part[one, 2 + k], high)
+        other_low, other_high = max(after.part[other, k], low), min(after.part[other, 2 + k], high)
+        is_in_one = is_in_one and one_low <= one_high
+        is_in_other = is_in_other and other_low <= other_high
+        is_same = is_same and one_low == other_low and one_high == other_high
+    return (is_in_one or is_in_other) and not is_same
 
 
 @step
@@ -189,5 +230,4 @@ def may_be_within(is_earth, places, row, radius, rectangle):
     if radius == np.inf:
         return True
     at = places.part_start[row]
-    x, y = places.part[at, X], places.part[at, Y]
-    return box_distance(is_earth, x, y, rectangle[0], rectangle[1], rectangle[2], rectangle[3]) <= radius * _WIDER
+    return _is_near(is_earth, places.part[at, X], places.part[at, Y], radius, rectangle)
