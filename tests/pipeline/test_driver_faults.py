@@ -26,7 +26,7 @@ def program(name, *arguments, **options):
 
 @pytest.mark.parametrize("every", [131] if not MINUTES else [random.randint(8, 16)])
 def test_a_driver_that_is_stopped_before_any_file_operation_while_another_takes_over(tmp_path, every):
-    """Whatever the older one was about to do to a file, the output is that of a clean run and it names the newer one."""
+    """Whatever the older one was about to do, the output is that of a clean run, and it names the newer one."""
     ran = program("interleaved_drivers", tmp_path, every)
     assert ran.returncode == 0, ran.stderr
     assert int(ran.stdout) > 4 * every
