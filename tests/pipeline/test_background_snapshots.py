@@ -36,6 +36,10 @@ class Run:
         self.stream.run(self.driver, self.driver.state.manifest.batch + 1)
         self.snapshots.begin_if_due(every)
 
+    def batches(self, n):
+        for _ in range(n):
+            self.batch()
+
 
 @pytest.fixture
 def stream(tmp_path):
@@ -44,8 +48,7 @@ def stream(tmp_path):
 
 def test_a_failure_is_told_once_and_the_next_attempt_succeeds(stream):
     run = Run(stream, FailingRunner(2))
-    for _ in range(6):
-        run.batch()
+    run.batches(6)
     assert run.said == [
         None,
         "snapshots could not be written: Input/output error (failure 1 of 6 in a row; tried again with the next batch)",
@@ -63,8 +66,7 @@ def test_too_many_failures_in_a_row_end_the_stream(stream):
     """It goes on exactly meanwhile; the error says what to mend, and a restart finds all that was committed."""
     run = Run(stream, FailingRunner(99))
     with pytest.raises(NearcastError, match=f"Input/output error; that was failure {MOST_FAILURES} in a row, and the"):
-        for _ in range(40):
-            run.batch()
+        run.batches(40)
     told = [line for line in run.said if line is not None]
     assert len(told) == len(set(told)) == MOST_FAILURES - 1
     assert len(run.said) == 32

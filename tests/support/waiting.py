@@ -36,5 +36,5 @@ def join(thread):
 
 def run(command, **options):
     """Run a process to its end and return it with what it wrote, as text."""
-    options = {"capture_output": True, "text": True} | options
-    return subprocess.run(command, timeout=PATIENCE_S, check=options.pop("check", False), **options)
+    options = {"capture_output": True, "text": True, "timeout": PATIENCE_S} | options
+    return subprocess.run(command, check=options.pop("check", False), **options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -179,20 +179,21 @@ class Pipeline:
         """Store the subscriptions that a new stream begins with; return the rows that were not stored."""
         rejected = Rejected() if rejected is None else rejected
         self._take_over(self._check_new)
-        self.manifests.sweep([], at_start=True)  # of a beginning that was interrupted
-        state = begin(
-            self.store,
-            self.settings,
-            self.runner,
-            subscriptions,
-            vocabulary,
-            sample=sample,
-            source=source,
-            rejected=rejected,
-        )
-        outputs = self._staged_rejected(state.manifest.batch, rejected)
-        manifest = replace(state.manifest, fingerprint=self.fingerprint(), outputs=tuple(outputs))
-        self._commit(state, manifest)
+        with self._naming_winner():
+            self.manifests.sweep([], at_start=True)  # of a beginning that was interrupted
+            state = begin(
+                self.store,
+                self.settings,
+                self.runner,
+                subscriptions,
+                vocabulary,
+                sample=sample,
+                source=source,
+                rejected=rejected,
+            )
+            outputs = self._staged_rejected(state.manifest.batch, rejected)
+            manifest = replace(state.manifest, fingerprint=self.fingerprint(), outputs=tuple(outputs))
+            self._commit(state, manifest)
         return rejected
 
     def _check_new(self, manifest: Manifest | None) -> None:
@@ -223,12 +224,13 @@ class Pipeline:
     def begin_from(self, prepared: str) -> None:
         """Begin a new stream with what `nearcast prepare` built."""
         self._take_over(self._check_new)
-        self.manifests.sweep([], at_start=True)
-        state = begin_from(Store(prepared), self.store, self.settings)
-        plan = state.manifest.plan
-        self.settings = replace(self.settings, plan=plan.name, partitions=plan.partitions)
-        state.settings = self.settings
-        self._commit(state, replace(state.manifest, fingerprint=self.fingerprint()))
+        with self._naming_winner():
+            self.manifests.sweep([], at_start=True)
+            state = begin_from(Store(prepared), self.store, self.settings)
+            plan = state.manifest.plan
+            self.settings = replace(self.settings, plan=plan.name, partitions=plan.partitions)
+            state.settings = self.settings
+            self._commit(state, replace(state.manifest, fingerprint=self.fingerprint()))
 
     def resume(self) -> bool:
         """Go on where the stream ended; False if it has not begun."""
@@ -243,6 +245,12 @@ class Pipeline:
             partitions=manifest.plan.partitions,
             window_parts=len(entries_of(manifest, self.settings.window_parts)),
         )
+        with self._naming_winner():
+            self._go_on(manifest)
+        return True
+
+    def _go_on(self, manifest: Manifest) -> None:
+        """Sweep what an earlier driver left, finish what it had committed, and open the state."""
         self.manifests.sweep([manifest], at_start=True)
         for sink in self._sinks:
             sink.sweep(manifest.outputs)
@@ -250,7 +258,6 @@ class Pipeline:
         settle(self.store, manifest)
         self._in_the_making = None
         self._state = DriverState.opened(self.store, self.settings, manifest)
-        return True
 
     def _check_old(self, manifest: Manifest | None) -> None:
         """Refuse to go on with other settings, from damaged files, or where nothing can be written."""
@@ -297,10 +304,15 @@ class Pipeline:
         limit = None if self._max_ahead is None else AheadLimit(self._max_ahead, wall)
         due = max((each for each in (state.manifest.beat_due, beat) if each is not None), default=None)
         clock = BatchClock(None, due) if is_backlog else BatchClock(due, None)
-        try:
+        with self._naming_winner():
             return self._run(state, batch, given, clock, limit)
+
+    @contextmanager
+    def _naming_winner(self) -> Iterator[None]:
+        """Name the driver that took the stream over, if there is one, instead of what was missed because of it."""
+        try:
+            yield
         except Exception as error:
-            # Files that another driver swept are missing here: who that is explains more than which.
             conflict = self.conflict()
             if conflict is None:
                 raise

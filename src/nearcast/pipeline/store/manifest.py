@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.pipeline.store.manifest_entries import (
     BatchFiles,
     DriverEpoch,
@@ -149,6 +149,17 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     return [_renamed(each, names) for each in value] if isinstance(value, list) else value
 
 
+_Found = TypeVar("_Found")
+
+
+class _LogEnd(NamedTuple):
+    """The last slot of the log that is filled, the epoch of the driver that filled it, and whether with its fence."""
+
+    slot: Slot | None
+    epoch: DriverEpoch | None
+    is_fence: bool
+
+
 class Manifests:
     """The manifests of a store, one for each of the last batches, in a log that one driver at a time may add to."""
 
@@ -167,8 +178,21 @@ class Manifests:
 
     def last(self) -> Manifest | None:
         """Return the manifest of the newest batch; None where no batch was finished."""
-        found = self._manifest_slots(slots_in(self.store))
-        return self._read(found[-1]) if found else None
+        return self._looked(lambda _, manifest: manifest)
+
+    def _looked(self, look: Callable[[_LogEnd, Manifest | None], _Found]) -> _Found:
+        """Return what is found at the end of the log; look again if a running driver has gone on and removed it."""
+        while True:
+            slots = slots_in(self.store)
+            try:
+                fence = self._fenced_by(slots[-1]) if slots else None
+                found = are_manifests(slots) + (slots[-1:] if fence is None else [])
+                manifest = self._read(found[-1]) if found else None
+                newest = fence or (None if manifest is None else manifest.driver)
+                return look(_LogEnd(slots[-1] if slots else None, newest, is_fence=fence is not None), manifest)
+            except NearcastError:
+                if slots_in(self.store) == slots:
+                    raise
 
     def read(self, batch: int) -> Manifest:
         """Return the manifest of a batch."""
@@ -198,16 +222,15 @@ class Manifests:
         The number of `driver` is that of the epoch it gets. `check` may refuse to go on from a manifest: it is called
         before anything changes, so that a start that cannot succeed leaves a running driver alone.
         """
-        while True:
-            slots = slots_in(self.store)
-            last = slots[-1] if slots else None
-            fence = None if last is None else self._fenced_by(last)
-            found = self._manifest_slots(slots)
-            manifest = self._read(found[-1]) if found else None
+
+        def checked(end: _LogEnd, manifest: Manifest | None) -> tuple[_LogEnd, Manifest | None]:
             check(manifest)
-            newest = fence or (None if manifest is None else manifest.driver)
-            epoch = replace(driver, number=1 + (0 if newest is None else newest.number))
-            mine = next_slot(last, is_fence=fence is not None, first=_BEFORE)
+            return end, manifest
+
+        while True:
+            end, manifest = self._looked(checked)
+            epoch = replace(driver, number=1 + (0 if end.epoch is None else end.epoch.number))
+            mine = next_slot(end.slot, is_fence=end.is_fence, first=_BEFORE)
             if self._fill(mine, fence_of(epoch)):
                 self.epoch, self._fence = epoch, mine
                 self.store = self.store.in_epoch(epoch.number)
@@ -242,10 +265,9 @@ class Manifests:
 
     def conflict(self) -> StoreConflict | None:
         """Return the error of a driver whose stream another one has taken over; None if none has."""
-        slots = slots_in(self.store)
-        if self.epoch is None or not slots:
+        if self.epoch is None:
             return None
-        winner = self._fenced_by(slots[-1]) or self._read(slots[-1]).driver
+        winner = self._looked(lambda end, _: end.epoch)
         if winner is None or winner.number <= self.epoch.number:
             return None
         return StoreConflict(
