@@ -51,14 +51,15 @@ demo: .venv/.ready ## stream a generated city through embedded Spark, and explai
 	@$(BIN)/nearcast demo
 
 # Three runs: compiled; interpreted, where Python sees every mistake; with bounds checks, where a bad index raises.
-# Tests of the papers' indexes are run once: interpreted those that can be, the others compiled.
+# Tests of the papers' indexes are run once: interpreted those that can be, the others compiled. With bounds checks
+# only those of many rows and long lives: a bad index in a small case raises when it is interpreted.
 # Each keeps its own kernels, and absolute paths because tests start processes in other folders. Kernels are compiled
 # before the tests, each once: workers of pytest that start together would compile most of them twice.
 test: .venv/.ready ## run the tests: compiled, then a part with the JIT off and with bounds checks
 	PYTHONPATH=tests $(BIN)/python -m contract.compile_all $(JOBS) $(CACHE)
 	NEARCAST_CACHE_DIR=$(CACHE)/jit $(PYTEST) -m "not papers or not modes"
 	NEARCAST_CACHE_DIR=$(CACHE)/nojit NUMBA_DISABLE_JIT=1 $(PYTEST) -m modes
-	NEARCAST_CACHE_DIR=$(CACHE)/bounds NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "modes and not papers"
+	NEARCAST_CACHE_DIR=$(CACHE)/bounds NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "modes and not papers and not small"
 
 FAULT_TESTS := tests/pipeline/test_driver_faults.py tests/spark/test_spark_faults.py
 test-faults: .venv/.ready ## two drivers, kills and flaky disks at random for FAULT_MINUTES=30 minutes

@@ -35,6 +35,13 @@ def pytest_configure(config):
         config.addinivalue_line("filterwarnings", "ignore:overflow encountered:RuntimeWarning")
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Pass over files without a test that runs in a slow mode: to import them all takes longer than to look."""
+    if config.option.markexpr.startswith("modes") and collection_path.name.startswith("test_"):
+        return True if ".modes" not in collection_path.read_text() else None
+    return None
+
+
 def pytest_collection_modifyitems(items):
     """Put the tests in the order in which `WorkUnits` shall hand them out."""
     items.sort(key=lambda item: place_in_line(item.nodeid))
@@ -55,6 +62,14 @@ def pytest_terminal_summary(terminalreporter):
     for reason in sorted(skipped):
         if NOT_FETCHED in reason:
             terminalreporter.write_line(reason.removeprefix("Skipped: "), red=True, bold=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_sync():
+    """Let nothing wait for the disk: what is synced survives a power cut, and no test makes one."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", os.fstat)  # complains about a closed file all the same
+        yield
 
 
 class Result(NamedTuple):

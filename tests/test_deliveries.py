@@ -37,6 +37,7 @@ def id_columns(table):
 
 
 @pytest.mark.modes
+@pytest.mark.small
 def test_ids_of_both_kinds_stay_apart_in_a_table():
     """1 and "1" are two subscriptions, in values and in tables."""
     deliveries = hub_of(1, "1", 2).publish(message(7))
@@ -49,6 +50,7 @@ def test_ids_of_both_kinds_stay_apart_in_a_table():
 
 
 @pytest.mark.modes
+@pytest.mark.small
 def test_a_column_of_ids_is_text_only_while_there_is_text_in_it():
     """One id of text does not turn the integers of later tables into text."""
     hub = hub_of(1)
@@ -63,6 +65,7 @@ def test_a_column_of_ids_is_text_only_while_there_is_text_in_it():
 
 
 @pytest.mark.modes
+@pytest.mark.small
 def test_ids_of_messages_of_both_kinds_stay_apart():
     """What a new top-k finds in the window keeps the ids that messages had, integers and text."""
     hub = Hub("plane", window=10, max_distance=1)
@@ -79,6 +82,7 @@ def test_ids_of_messages_of_both_kinds_stay_apart():
 
 
 @pytest.mark.modes
+@pytest.mark.small
 def test_all_tables_of_deliveries_have_one_schema():
     """Types are chosen over all deliveries, not over those of one portion."""
     deliveries = hub_of(1, 2, "a", "b").publish(message(1))
@@ -90,6 +94,7 @@ def test_all_tables_of_deliveries_have_one_schema():
 
 
 @pytest.mark.modes
+@pytest.mark.small
 def test_values_made_in_blocks_are_those_made_singly():
     """Iterating, indexing, slicing and the table agree, whatever a block is."""
     hub = hub_of(*range(40), *(f"é{i}" for i in range(40)))

@@ -27,7 +27,7 @@ from nearcast.similarity import (
     text_of,
 )
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.small]
 
 FUNCTIONS = (TSIM, OVERLAP, JACCARD, DICE, COSINE)
 #: Far below the margin, far above what a few float operations lose.

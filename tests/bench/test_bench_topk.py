@@ -317,6 +317,10 @@ def draw_small(recipe, subscriptions, messages):
     return REACH.applied(generated(kind="topk", subscriptions=subscriptions, messages=messages, recipe=recipe))
 
 
+#: What stands on the axis: subscriptions, the window, the name of the data.
+ON_THE_AXIS = {"subscriptions": [12, 24, 36, 48, 60], "window": [10, 20, 30, 40, 50], "dissemination": ["generated"]}
+
+
 @pytest.mark.parametrize("name", list(figures_of("topk")))
 def test_a_figure_measures_every_series_at_every_point(name, tmp_path):
     """There is a row for each pair, with every column that is drawn, and it can be drawn."""
@@ -325,6 +329,10 @@ def test_a_figure_measures_every_series_at_every_point(name, tmp_path):
     rows = list(figure.measure(figure, data, silent))
     assert len(figure.points) * len(figure.series) == len(rows)
     assert len(figure.points) == len({row["x"] for row in rows})
+    on_the_axis = list(dict.fromkeys(row["x"] for row in rows))
+    assert ON_THE_AXIS.get(name, on_the_axis) == on_the_axis
+    assert name != "window" or all(row["x"] == row["window_messages"] for row in rows)
+    assert name != "tune-kmax" or "scan:buffer=kmax,kmax=40" in {row["index"] for row in rows}
     for panel in figure.panels:
         assert all(panel.column in row for row in rows)
     assert all(row["us_per_message"] > 0 for row in rows)
@@ -332,20 +340,6 @@ def test_a_figure_measures_every_series_at_every_point(name, tmp_path):
     picture, table = plot.write_figure(figure, rows, "a note", tmp_path, name)
     assert picture.stat().st_size > 10_000
     assert len(rows) + 1 == len(table.read_text().splitlines())
-
-
-def test_points_vary_the_stream():
-    """Subscriptions, window, and the name of the data stand on the axis."""
-    assert [12, 24, 36, 48, 60] == [row["x"] for row in measured("subscriptions")]
-    assert [10, 20, 30, 40, 50] == [row["x"] for row in measured("window")]
-    assert [10, 20, 30, 40, 50] == [row["window_messages"] for row in measured("window")]
-    assert ["generated"] == [row["x"] for row in measured("dissemination")]
-    assert {"scan:buffer=kmax,kmax=40"} <= {row["index"] for row in measured("tune-kmax")}
-
-
-def measured(name):
-    figure = tiny(name)
-    return list(figure.measure(figure, FigureData(draw_small), silent))
 
 
 def test_a_figure_of_buffers_gives_each_index_all_of_them():

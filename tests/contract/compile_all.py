@@ -12,28 +12,30 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numba
+
 from contract.conftest import SPECS_BY_KINDS
 from contract.kernel_mix import work
 from contract.worlds import EARTH, PLANE
-from nearcast.indexes import available
+from nearcast.indexes import DEFAULT_INDEX, available
 from nearcast.warmup import rehearsals
 
 #: Folders of kernels, and how those in them are compiled.
 MODES = {"jit": {}, "bounds": {"NUMBA_BOUNDSCHECK": "1"}}
-OURS = ("scan", "trigger")
 #: What takes longest goes first, so that nobody is left with it at the end.
 LONGEST_FIRST = ("trigger", "ap-tree", "fast", "stamp", "skype")
 
 
 def compile_index(name):
-    """Do all that an index does, with every mix of kinds it matches; and all that hubs do, with one of ours."""
+    """Do all that an index does, with every mix of kinds it matches; with the default one also all that hubs do."""
     with tempfile.TemporaryDirectory() as folder:
         for kinds, specs in SPECS_BY_KINDS.items():
             of_name = [spec for spec in specs if spec.partition(":")[0] == name]
             for space in (EARTH, PLANE) if of_name else ():
                 work(of_name[-1], space, kinds, Path(folder) / f"{'-'.join(kinds)}-{space.kind}")
-    for rehearsal in rehearsals([name]) if name in OURS else ():
-        rehearsal.run()
+    for rehearsal in rehearsals() if name == DEFAULT_INDEX else ():
+        if "plans" not in rehearsal.title or not numba.config.BOUNDSCHECK:  # tests of plans run compiled alone
+            rehearsal.run()
 
 
 def compile_apart(mode, name, cache):
@@ -49,7 +51,7 @@ def main(jobs, cache):
     names = [info.name for info in available() if info.name != "scan"]
     names.sort(key=lambda name: LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST))
     shared = [("jit", "scan"), ("bounds", "scan")]  # what all of them use
-    others = [("bounds", "trigger"), *(("jit", name) for name in names)]
+    others = [("bounds", DEFAULT_INDEX), *(("jit", name) for name in names)]
     with ThreadPoolExecutor(jobs) as pool:
         for some in (shared, others):
             list(pool.map(lambda each: compile_apart(*each, cache), some))

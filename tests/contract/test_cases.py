@@ -14,7 +14,7 @@ from nearcast.model import Similar, TopK
 from nearcast.query import parse
 from nearcast.testing import IndexActor, check_index
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.small]
 
 UNIT = Box(0, 0, 1, 1)
 BEST = TopK(0, place=(0.0, 0.0), terms=("a",), max_distance=1.0)

@@ -17,7 +17,7 @@ from nearcast.query import parse
 from nearcast.testing import IndexActor, check_index, replay, scripts
 from nearcast.testing.values import point_box
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.small]
 
 
 @contextlib.contextmanager

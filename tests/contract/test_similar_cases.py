@@ -14,7 +14,7 @@ from nearcast.model import SIMILARITIES, Similar
 from nearcast.testing import IndexActor
 from nearcast.testing.plain import score
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.small]
 
 HERE, AWAY = point(0, 0), point(1e9, 0)
 

@@ -10,7 +10,7 @@ from contract.scored import LEAST, Table, reached, similar
 from contract.worlds import EARTH, PLANE, point
 from nearcast.testing.plain import score
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.small]
 
 NORTH = float(EARTH.distance(0, 0, 0, 1))
 OVER_DATELINE = float(EARTH.distance(179.9, 0, -179.9, 0))

@@ -20,7 +20,7 @@ from nearcast.text.vocabulary import Vocabulary
 from nearcast.text.weights import TermWeights, message_totals
 from nearcast.text.words import WordTable
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.small]
 
 HERE, UNIT = point(0, 0), Box(0, 0, 1, 1)
 TEXT_ALONE = {"text_weight": 1.0, "threshold": LEAST}

@@ -9,7 +9,7 @@ from contract.topk import agree, best, filled, reached
 from contract.worlds import EARTH, PLANE, point
 from nearcast.testing.plain import topk_score
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.small]
 
 HERE, AWAY = point(0, 0), point(1e9, 0)
 

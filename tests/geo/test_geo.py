@@ -30,7 +30,7 @@ from nearcast.geo import (
 from nearcast.geo import regions as _regions
 from nearcast.geo import space as _space
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.small]
 
 EARTH, PLANE = Space.earth(), Space.plane()
 QUARTER_M, HALF_M = math.pi / 2 * EARTH_RADIUS_M, math.pi * EARTH_RADIUS_M

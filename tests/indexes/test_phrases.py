@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nearcast.indexes.shared.phrases import long_phrase_occurs
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.small]
 
 
 def stands_in(phrase, terms):

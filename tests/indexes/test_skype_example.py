@@ -24,7 +24,7 @@ from nearcast.model import TopK
 from nearcast.similarity import MARGIN, near_needed, near_of, score_of
 from nearcast.testing import IndexActor
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 S1 = {"w1": 0.6, "w2": 0.4, "w3": 0.3, "w4": 0.1}
 S2 = {"w1": 0.8, "w2": 0.9, "w3": 0.2, "w4": 0.1}

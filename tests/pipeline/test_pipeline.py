@@ -118,9 +118,21 @@ def test_words_may_weigh_something_else_at_any_batch(tmp_path, plan):
     check(tmp_path, len(plan), plan, 3, Window.of(9), ("similar", "topk"), forget=0.3, reweigh=0.5, batches=8)
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 4, 7])
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("kinds", [("within",), ("similar",), ("topk",), ("within", "similar", "topk")], ids="+".join)
+PARTITIONS = (1, 2, 3, 5)
+#: All kinds at once with every plan on every number of partitions; each kind alone with every plan.
+STREAMS = [
+    *((("within", "similar", "topk"), plan, partitions) for plan in PLANS for partitions in PARTITIONS),
+    *(
+        ((kind,), plan, PARTITIONS[(at + shift) % len(PARTITIONS)])
+        for shift, kind in enumerate(("within", "similar", "topk"))
+        for at, plan in enumerate(PLANS)
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "plan", "partitions"), STREAMS, ids=[f"{'+'.join(kinds)}-{plan}-{n}" for kinds, plan, n in STREAMS]
+)
 def test_a_stream_delivers_what_a_hub_does(tmp_path, plan, partitions, kinds):
     seed = len(plan) * 31 + partitions * 7 + len(kinds)
     by_count = seed % 2

@@ -581,6 +581,7 @@ def as_sets(rows: list[list[Clause]]) -> list[set[tuple[frozenset, ...]]]:
 
 
 @pytest.mark.modes
+@pytest.mark.small
 def test_codes_of_a_small_column() -> None:
     """Each row owns the codes of its clauses, in the documented form."""
     queries = ["b a b", 'a NOT c OR "b c" NOT "c b"', None, "a NOT a", "#Tag AND Don't"]
@@ -634,6 +635,7 @@ def test_every_kind_of_string_column(column: pa.Array | pa.ChunkedArray) -> None
 
 
 @pytest.mark.modes
+@pytest.mark.small
 def test_blocks_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """A column longer than one block compiles as if it were one."""
     monkeypatch.setattr(nearcast.query, "_BLOCK_ROWS", 2)
@@ -658,6 +660,7 @@ almost_plain = scribbles("a B c1 AND OR NOT And #t @n # ' don't _ - é a1'b o''x
 
 
 @pytest.mark.modes
+@pytest.mark.small
 @given(st.lists(st.none() | almost_plain | st.text(max_size=8).filter(str.isprintable), max_size=8), st.data())
 @settings(max_examples=250)
 def test_plain_rows_compile_as_the_parser_would(queries: list[str | None], data: st.DataObject) -> None:
@@ -697,6 +700,7 @@ BEYOND_THE_LIMITS = ["a " * MAX_QUERY_TERMS + "a", "b" * (MAX_QUERY_CHARS + 1)]
 
 
 @pytest.mark.modes
+@pytest.mark.small
 def test_plain_rows_never_reach_the_parser() -> None:
     """Words joined by spaces or AND take the kernel; whatever it cannot be sure of does not."""
     plain, others = PLAIN + PLAIN_AT_THE_LIMITS, NOT_PLAIN + BEYOND_THE_LIMITS

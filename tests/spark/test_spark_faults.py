@@ -168,12 +168,11 @@ def killed_once(faulty, rng, log):
     return killed_at(faulty, log, batch, moment, rng.choice([0, 0, rng.uniform(0, 0.3)]))
 
 
-def test_a_driver_killed_twice(made, tmp_path):
-    """Once in the middle of a batch; and when it has gone on, between our commit of another batch and Spark's."""
+def test_a_driver_killed(made, tmp_path):
+    """Driver, Java and workers end in the middle of a batch; what a batch has committed is told apart from it."""
     made.clear()
     log = tmp_path / "log"
-    assert killed_at(made, log, 1, "delta"), log.read_text()
-    assert killed_at(made, log, 3, "manifest"), log.read_text()
+    assert killed_at(made, log, 2, "delta"), log.read_text()
     assert made.process(log).wait() in (0, 3), log.read_text()
     made.is_clean()
 

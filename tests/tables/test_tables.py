@@ -686,6 +686,7 @@ def test_many_good_rows_between_bad_ones_keep_their_order():
 
 
 @pytest.mark.modes
+@pytest.mark.small
 @given(st.lists(st.one_of(st.none(), st.sampled_from(["", "a", "aa", "b", "ä", "a\x00"])), max_size=30))
 @settings(max_examples=60)
 def test_repeated_ids_are_found_like_a_dictionary_finds_them(ids):

@@ -239,6 +239,7 @@ ANALYZERS = [
 
 
 @pytest.mark.modes
+@pytest.mark.small
 @pytest.mark.parametrize("analyzer", ANALYZERS, ids=["plain", "stems", "stop words", "stems and own stop words"])
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.one_of(st.none(), any_texts.filter(storable), st.just("The running dog an der Straße")), max_size=8))
@@ -254,6 +255,7 @@ def test_encode_is_tokens(analyzer: Analyzer, texts: list[str | None]) -> None:
 
 
 @pytest.mark.modes
+@pytest.mark.small
 @settings(max_examples=30, deadline=None)
 @given(st.lists(any_texts.filter(storable), min_size=1, max_size=8), st.data())
 def test_encode_reads_slices_chunks_and_large_strings(texts: list[str], data: st.DataObject) -> None:
@@ -270,6 +272,7 @@ def test_encode_reads_slices_chunks_and_large_strings(texts: list[str], data: st
 
 
 @pytest.mark.modes
+@pytest.mark.small
 def test_encode_without_add_keeps_unknown_words_in_place() -> None:
     """A word not in the table is -1 where it stands, so that phrases cannot close over it; nothing is added."""
     table = WordTable()
@@ -377,6 +380,7 @@ def coffee() -> Vocabulary:
 
 
 @pytest.mark.modes
+@pytest.mark.small
 def test_a_term_counts_once_per_document(coffee: Vocabulary) -> None:
     """Document frequency counts documents, not occurrences."""
     assert [2, 1, 1, 0] == coffee.df(["coffee", "bar", "tea", "juice"]).tolist()
@@ -395,6 +399,7 @@ def test_an_empty_vocabulary_weighs_every_word_one() -> None:
 
 
 @pytest.mark.modes
+@pytest.mark.small
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abcdef"), max_size=5), max_size=8), st.integers(0, 8))
 def test_learning_in_parts_is_learning_at_once(documents: list[list[str]], cut: int) -> None:

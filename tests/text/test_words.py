@@ -12,7 +12,7 @@ from nearcast.errors import IncompatibleStore, InvalidColumns
 from nearcast.text import words as _words
 from nearcast.text.words import UNKNOWN, WordTable, string_spans
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.small]
 
 # Short words over few letters repeat and share prefixes; zero bytes and multi-byte letters are where hashes go wrong.
 words = st.text(alphabet="ab\0é😀", max_size=7)
