@@ -19,7 +19,7 @@ from nearcast.engine.life import (
     tell_registered,
     tell_reweighed,
 )
-from nearcast.engine.moves import KnownMove, check_move, clock_of, place_rows
+from nearcast.engine.moves import KnownMove, check_move, clock_of, place_rows, without_small_moves
 from nearcast.engine.recovery import RemovalRedo, StoringUndo, WeighingUndo
 from nearcast.engine.upkeep import make_good, renumber_if_sparse, whole
 from nearcast.errors import InvalidSubscription
@@ -97,7 +97,7 @@ def _store(state: State, subscriptions: Subscriptions) -> tuple[NDArray[np.int32
         state.index.replace(slots[known], subscriptions.take(known))
     state.texts.put(slots, subscriptions.texts)
     set_expiry(state, slots, subscriptions.expires)
-    state.movers.begin(slots, None)
+    state.movers.begin(slots, subscriptions.min_move)
     return slots, known
 
 
@@ -149,6 +149,7 @@ def move(state: State, item: Move) -> list[Piece]:
     """Give subscriptions other places, all of them or none; return how answers differ."""
     slots, held, places = _known(state, item) if item.known is None else item.known
     check_move(state, item, slots)
+    places = without_small_moves(state, slots, held, item, places)
     clock = clock_of(state, item, len(slots))
     movers, before = _reported(state, slots, item, places, clock), state.movers.of(slots)
     after = held.with_regions(places.regions)
