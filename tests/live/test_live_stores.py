@@ -5,8 +5,6 @@ import random
 import pytest
 
 from contract.worlds import EARTH, PLANE, random_region, random_said, random_wanted, random_weights
-from nearcast.live.cells.store import CellLiveStore
-from nearcast.live.registry import LIVE_STORES
 from nearcast.model import Similar
 from nearcast.testing.values import point_box
 from support.live_model import LiveModel
@@ -14,14 +12,6 @@ from support.live_model import LiveModel
 pytestmark = pytest.mark.modes
 
 SPACES = {"earth": EARTH, "plane": PLANE}
-
-
-@pytest.fixture(params=[*LIVE_STORES, "cells-filed"])
-def name(request, monkeypatch):
-    """Name a store; `cells` also with all messages in segments, however few they are."""
-    if request.param == "cells-filed":
-        monkeypatch.setattr(CellLiveStore, "unfiled_rows", 0)
-    return request.param.removesuffix("-filed")
 
 
 @pytest.fixture(params=SPACES.values(), ids=SPACES)

@@ -78,7 +78,7 @@ class LiveStore(ABC):
     @property
     @abstractmethod
     def next_expiry(self) -> int:
-        """When the next message that is not dropped ends, the largest int64 if there is none; or some time before."""
+        """When the next message that is not dropped ends, or some time before; the largest int64 if there is none."""
 
     @abstractmethod
     def append(self, messages: Messages, arrival: NDArray[np.int64], expires: NDArray[np.int64]) -> None:

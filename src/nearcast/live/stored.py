@@ -12,6 +12,7 @@ from nearcast.columns import NO_TIME, Messages
 from nearcast.errors import IncompatibleStore, InvalidColumns
 from nearcast.indexes.shared.saved_checks import check_points
 from nearcast.live.contract import LiveStore
+from nearcast.live.expiry_queue import ExpiryQueue
 from nearcast.live.table import LiveTable, table_of
 from nearcast.saved_files.arrays import SavedArrays
 from nearcast.text.message_words import MessageWords
@@ -25,22 +26,19 @@ if TYPE_CHECKING:
     from nearcast.text.weights import TermWeights
 
 _FORMAT = 1
-_NEVER = np.iinfo(np.int64).max
 #: Dropped rows that may be kept beside as many as live, and words that none has beside as many as are in use.
 _SPARE_ROWS = 1000
 _SPARE_WORDS = 100_000
 
 
 class LiveState(NamedTuple):
-    """All that a store holds: its first `n` rows, of which those with `expires` <= `now` are dropped.
-
-    `next_expiry` is at or before the least `expires` of the others.
-    """
+    """All that a store holds: its first `n` rows, of which `n_dropped`, with `expires` <= `now`, are dropped."""
 
     table: LiveTable
     n: int
+    n_dropped: int
     now: int
-    next_expiry: int
+    queue: ExpiryQueue
     words: MessageWords
 
 
@@ -54,11 +52,14 @@ class StoredLife(LiveStore):
 
     def __init__(self, space: Space, terms: WordTable):
         super().__init__(space, terms)
+        #: Up to so many words there is no need to ask which are in use.
+        self._word_limit = _SPARE_WORDS
         self._state = LiveState(
             table=LiveTable.empty(),
             n=0,
+            n_dropped=0,
             now=NO_TIME,
-            next_expiry=_NEVER,
+            queue=ExpiryQueue.none(),
             words=MessageWords(terms),
         )
 
@@ -74,7 +75,7 @@ class StoredLife(LiveStore):
     # The contract
 
     def __len__(self) -> int:
-        return int((self._rows().expires > self._state.now).sum())
+        return self._state.n - self._state.n_dropped
 
     @property
     def word_table(self) -> WordTable:
@@ -84,7 +85,7 @@ class StoredLife(LiveStore):
     @property
     def next_expiry(self) -> int:
         """When the next message that is not dropped ends, or some time before."""
-        return self._state.next_expiry
+        return self._state.queue.next_expiry
 
     def append(self, messages: Messages, arrival: NDArray[np.int64], expires: NDArray[np.int64]) -> None:
         """Store messages, which arrived at these steps and end at these times."""
@@ -97,28 +98,32 @@ class StoredLife(LiveStore):
         if arrival[0] <= last or (np.diff(arrival) <= 0).any():
             raise ValueError(f"arrivals must ascend, and go on behind {last}")
         table = state.table.extended(state.n, table_of(messages, arrival, expires))
-        lasting = expires[expires > state.now]
-        next_expiry = min(state.next_expiry, int(lasting.min(initial=_NEVER)))
-        self._state = state._replace(table=table, n=state.n + len(messages), next_expiry=next_expiry)
+        self._state = state._replace(
+            table=table,
+            n=state.n + len(messages),
+            n_dropped=state.n_dropped + int((expires <= state.now).sum()),
+            queue=state.queue.with_rows(state.n, expires, state.now),
+        )
 
     def expired(self, now: int) -> NDArray[np.int64]:
         """Return the arrivals of the messages that are over and not dropped, by `expires`, then arrival."""
-        if now < self._state.next_expiry:
-            return np.empty(0, np.int64)
-        rows = self._rows()
-        over = np.flatnonzero((rows.expires > self._state.now) & (rows.expires <= now))
-        return rows.arrival[over[np.argsort(rows.expires[over], kind="stable")]]
+        return self._state.table.arrival[self._queue_beyond(now).until(now)]
 
     def drop(self, now: int) -> None:
         """Forget the messages that are over at this time."""
         state = self._state
-        if now <= state.now:
-            return
-        next_expiry = state.next_expiry
-        if now >= next_expiry:
-            ends = self._rows().expires
-            next_expiry = int(ends[ends > now].min(initial=_NEVER))
-        self._state = state._replace(now=now, next_expiry=next_expiry)
+        if now > state.now:
+            queue = self._queue_beyond(now)
+            n_dropped = state.n_dropped + len(queue.until(now))
+            self._state = state._replace(n_dropped=n_dropped, now=now, queue=queue.without(now))
+
+    def _queue_beyond(self, now: int) -> ExpiryQueue:
+        """Return the queue once it knows all rows that end at this time or before."""
+        state = self._state
+        if now >= state.queue.bound:
+            state = state._replace(queue=ExpiryQueue.filled(self._rows().expires, state.now, now))
+            self._state = state
+        return state.queue
 
     def messages(self, arrival: NDArray[np.int64]) -> Messages:
         """Return stored messages, their words as terms of subscriptions."""
@@ -161,16 +166,17 @@ class StoredLife(LiveStore):
 
     def tidy(self) -> None:
         """Free the memory of dropped messages and of words that no message has, when they are the majority."""
-        n_live = len(self)
-        if self._state.n > 2 * n_live + _SPARE_ROWS:
+        if self._state.n_dropped > len(self) + _SPARE_ROWS:
             self._keep_live()
-        if len(self.word_table) > _SPARE_WORDS:
+        if len(self.word_table) > self._word_limit:
             self._keep_words()
+            self._word_limit = 2 * len(self.word_table) + _SPARE_WORDS
 
     def _keep_live(self) -> None:
         """Put the rows that are not dropped into a table of their own."""
         live = np.flatnonzero(self._rows().expires > self._state.now)
-        self._hold_others(self._state._replace(table=self._rows().take(live), n=len(live)))
+        table = self._rows().take(live)
+        self._hold_others(self._state._replace(table=table, n=len(live), n_dropped=0, queue=ExpiryQueue.unknown()))
 
     def _keep_words(self) -> None:
         """Give the words of the rows other ids, unless most of the words that are known are in use."""
@@ -199,7 +205,7 @@ class StoredLife(LiveStore):
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes."""
-        size = self._state.table.nbytes + self.word_table.nbytes + self._structure_bytes()
+        size = self._state.table.nbytes + self._state.queue.nbytes + self.word_table.nbytes + self._structure_bytes()
         return {"store": self.name, "messages": len(self), "words": len(self.word_table), "bytes": size}
 
     def _rows(self) -> LiveTable:
@@ -239,9 +245,10 @@ class StoredLife(LiveStore):
         words.table = WordTable.open(Path(folder) / "words")
         table = LiveTable(*(arrays.mapped(name, *kind) for name, kind in _TYPES.items()))
         _check(arrays, table, len(words.table), space)
+        arrays.check("expires", (table.expires > about[1]).all(), "a message is over")
         store, n = cls(space, terms), len(table.box)
-        next_expiry = int(table.expires.min(initial=_NEVER))
-        store._state = LiveState(table=table, n=n, now=int(about[1]), next_expiry=next_expiry, words=words)
+        queue = ExpiryQueue.unknown()
+        store._state = LiveState(table=table, n=n, n_dropped=0, now=int(about[1]), queue=queue, words=words)
         return store
 
 

@@ -43,6 +43,11 @@ class MessageWords:
             self._word_of_term[self._n_terms : n_terms] = self.table.ids_of_table(self.known, self._n_terms)
         self._n_words, self._n_terms = n_words, n_terms
 
+    @property
+    def by_term(self) -> NDArray[np.int32]:
+        """Return the words that all terms are, -1 for those that no message says, once `follow` has been called."""
+        return self._word_of_term
+
     def of_terms(self, terms: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the words that these terms are, -1 for those that no message says."""
         words: NDArray[np.int32] = self._word_of_term[terms]

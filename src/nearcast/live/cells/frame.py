@@ -47,16 +47,22 @@ def fill_keys(box, frame, key, kind):
             continue
         for k in range(NO_CELL):
             if x_extent <= SHARES[k] * width and y_extent <= SHARES[k] * height:
-                key[i] = _spread_bits(_column(box[i, 0], frame[X], frame[SIDE_X]))
-                key[i] |= _spread_bits(_column(box[i, 1], frame[Y], frame[SIDE_Y])) << 1
+                column = _column(box[i, 0], frame[X], frame[SIDE_X])
+                key[i] = key_of(column, _column(box[i, 1], frame[Y], frame[SIDE_Y]))
                 kind[i] = k
                 break
 
 
 @step
+def key_of(column, line):
+    """Return the key of a finest cell."""
+    return _spread_bits(column) | (_spread_bits(line) << 1)
+
+
+@step
 def _column(x, first, side):
     """Return the number of the finest cells' column, or line, that x lies in."""
-    return min(max(np.int64((x - first) / side), 0), (1 << BITS) - 1)
+    return np.int64(min(max((x - first) / side, 0.0), (1 << BITS) - 1.0))
 
 
 @step
@@ -67,6 +73,16 @@ def _spread_bits(value):
     value = (value | (value << 4)) & 0x0F0F0F0F0F0F0F0F
     value = (value | (value << 2)) & 0x3333333333333333
     return (value | (value << 1)) & 0x5555555555555555
+
+
+@step
+def write_columns(frame, at, kind, rectangle, columns):
+    """Write the first and last column and line of the finest cells in which a box of a class that touches may begin."""
+    for axis in range(2):
+        side = frame[at, SIDE_X + axis]
+        first = rectangle[axis] - extent(frame, at, kind, axis) - side
+        columns[axis] = _column(first, frame[at, axis], side)
+        columns[2 + axis] = _column(rectangle[2 + axis] + side, frame[at, axis], side)
 
 
 @step

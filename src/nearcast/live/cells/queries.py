@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nearcast._jit import hot_kernel
 from nearcast.columns import WITHIN
 from nearcast.indexes.shared.scores import scored_of
-from nearcast.query.codes import translate
+from nearcast.query import NOT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,31 +66,46 @@ def queries_of(
 ) -> LiveQueries:
     """Return subscriptions with the words that their terms are among those of the messages."""
     words.follow()
-    n_terms = int(subscriptions.code.max(initial=-1)) + 1
-    word_of = words.of_terms(np.arange(n_terms, dtype=np.int32))
-    word_of[word_of < 0] = NO_WORD
     code = np.empty(len(subscriptions.code), np.int32)
-    as_they_are = np.zeros(len(subscriptions.code_start) - 1, np.bool_)
-    own_code = np.require(subscriptions.code, requirements=["C", "W"])
-    translate(np.require(subscriptions.code_start, requirements=["C", "W"]), own_code, word_of, as_they_are, code)
-    scored = _scored_columns(subscriptions, weights, word_of)
+    code_start = _owned(subscriptions.code_start)
+    write_words(code_start, _owned(subscriptions.code), words.by_term, code)
+    scored = _scored_columns(subscriptions, weights, words)
     return LiveQueries(
         kind=_owned(subscriptions.kind),
         now=_owned(now),
         clause_start=_owned(subscriptions.clause_start),
-        code_start=_owned(subscriptions.code_start),
+        code_start=code_start,
         code=code,
         **scored,
     )
 
 
+@hot_kernel
+def write_words(code_start, code, word_of, out):
+    """Write each clause with words in place of terms."""
+    for clause in range(code_start.size - 1):
+        at, end = code_start[clause], code_start[clause + 1]
+        while at < end:
+            n = 1
+            if code[at] < 0:
+                out[at] = code[at]
+                if code[at] != NOT:
+                    at += 1
+                    out[at] = n = code[at]
+                at += 1
+            for i in range(at, at + n):
+                word = word_of[code[i]]
+                out[i] = word if word >= 0 else NO_WORD
+            at += n
+
+
 def _owned(column: NDArray) -> NDArray:
     """Return a column as kernels want it: read-only ones are another type to them."""
-    return np.require(column, requirements=["C", "W"])
+    return column if column.flags.carray else np.require(column, requirements=["C", "W"])
 
 
 def _scored_columns(
-    subscriptions: Subscriptions, weights: NDArray[np.float64], word_of: NDArray[np.int32]
+    subscriptions: Subscriptions, weights: NDArray[np.float64], words: MessageWords
 ) -> dict[str, NDArray]:
     """Return the columns of `LiveQueries` that only scored rows have."""
     if (subscriptions.kind == WITHIN).all():
@@ -98,9 +114,11 @@ def _scored_columns(
         word_start, word = np.zeros(1, np.int64), np.zeros(0, np.int32)
         return {"word_start": word_start, "word": word, "similarity": np.zeros(0, np.uint8), **empty}
     scored = scored_of(subscriptions, weights)
+    word = words.of_terms(scored.term)
+    word[word < 0] = NO_WORD
     return {
         "word_start": _owned(scored.term_start),
-        "word": word_of[scored.term],
+        "word": word,
         "weight": weights[scored.term],
         "own": scored.own,
         "text_weight": _owned(scored.text_weight),

@@ -106,7 +106,7 @@ def _walk_list(table, segments, at, first, last, is_all, queries, places, row, n
 def _branch(segments, at, is_all, kind, places, row, is_earth, scratch, depth):
     """Replace the topmost cell by its parts, that of the least bound on top; return the depth."""
     stack, bound = scratch.walk.stack, scratch.bound
-    top = push_children(segments, at, is_all, stack, depth)
+    top = push_children(segments, at, kind, is_all, stack, depth)
     for i in range(depth, top):
         write_cell(segments, at, kind, stack, i, is_earth, scratch.walk)
         bound[i] = _least_change(is_earth, places, row, scratch.walk)
@@ -123,7 +123,7 @@ def _branch(segments, at, is_all, kind, places, row, is_earth, scratch, depth):
 def _least_change(is_earth, places, row, walk):
     """Return a distance within which no message of the cell at hand comes to touch the region, or leaves it."""
     cell, part = walk.cell, places.part
-    if not may_touch(places, row, walk.rectangle):
+    if not may_touch(is_earth, places, row, walk.rectangle):
         for k in range(4):
             walk.place[0, k] = walk.rectangle[k]
         return change_distance(

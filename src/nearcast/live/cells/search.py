@@ -26,14 +26,19 @@ from nearcast.live.cells.walk import (
     FIRST,
     LAST,
     LEVEL,
+    VERY_FEW,
     WalkScratch,
     first_position,
     holds_cell,
+    is_cut_otherwise,
+    is_one_box,
     may_be_within,
     may_touch,
     push,
+    push_cells,
     push_children,
     write_cell,
+    write_parts,
 )
 
 if TYPE_CHECKING:
@@ -133,22 +138,25 @@ def _walk(
     queries, before, after, row, now, is_earth, scratch, n, found,
 ):  # fmt: skip
     """Go down the cells of one list, class by class, and try the messages that remain."""
-    stack, walk = scratch.walk.stack, scratch.walk
+    stack, walk, is_scored = scratch.walk.stack, scratch.walk, queries.kind[row] == SIMILAR
     for kind in range(N_CLASSES):
         position = segments.segment[at, CLASS_FIRST + kind + 1]
         end = first_position(segments, is_all, first, last, position)
         depth = 0
-        if end > first:
+        if end - first > FEW and kind != NO_CELL and not is_scored and write_parts(before, after, row, walk.rectangle):
+            depth = push_cells(segments, at, kind, is_all, first, end, walk)
+        elif end > first:
             depth = push(stack, 0, 0, 0, 0, 0, first, end)
         first = end
         while depth > 0:
             depth -= 1
-            if kind != NO_CELL and stack[depth, LAST] - stack[depth, FIRST] > FEW:
+            n_left = stack[depth, LAST] - stack[depth, FIRST]
+            if kind != NO_CELL and n_left > VERY_FEW:
                 write_cell(segments, at, kind, stack, depth, is_earth, walk)
                 if not _matters(queries, before, after, row, radius, is_earth, walk):
                     continue
-                if stack[depth, LEVEL] < BITS:
-                    depth = push_children(segments, at, is_all, stack, depth)
+                if n_left > FEW and stack[depth, LEVEL] < BITS:
+                    depth = push_children(segments, at, kind, is_all, stack, depth)
                     continue
             for i in range(stack[depth, FIRST], stack[depth, LAST]):
                 position = i if is_all else segments.posting[i]
@@ -165,7 +173,9 @@ def _matters(queries, before, after, row, radius, is_earth, walk):
         return may_be_within(is_earth, before, row, radius, walk.rectangle) or may_be_within(
             is_earth, after, row, radius, walk.rectangle
         )
-    if not (may_touch(before, row, walk.rectangle) or may_touch(after, row, walk.rectangle)):
+    if is_one_box(before, row) and is_one_box(after, row):
+        return is_cut_otherwise(before, after, row, walk.rectangle)
+    if not (may_touch(is_earth, before, row, walk.rectangle) or may_touch(is_earth, after, row, walk.rectangle)):
         return False
     return not (holds_cell(is_earth, before, row, walk.cell) and holds_cell(is_earth, after, row, walk.cell))
 

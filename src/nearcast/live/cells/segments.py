@@ -1,8 +1,9 @@
 """Posting lists over live messages: by word, each in the order of a quadtree's cells.
 
 A *segment* covers some rows of the table. Its rows have *positions*, in the order of (class, key), so that those of a
-cell lie side by side. A posting is a position; the postings of a word ascend. So a cell is a range in every list, found
-by bisection, and a list tells in how many of a cell's messages its word is without looking at any.
+cell lie side by side. A posting is a position; the postings of a word ascend. So a cell is a range of positions, which
+a directory of cells of one level tells for points, and a range in every list, found by bisection. A list tells in how
+many of a cell's messages its word is without looking at any.
 
 Segments stand one behind the other in a few arrays. New rows become a segment, which takes in the segments before it
 while these are not much larger: there are few, and each row is filed again a few times in its life.
@@ -15,21 +16,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, step
-from nearcast.live.cells.frame import N_CLASSES, fill_keys, frame_of
+from nearcast.live.cells.frame import BITS, N_CLASSES, fill_keys, frame_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.live.table import LiveTable
 
-#: Columns of `Segments.segment`. POSITION, WORD, START and POSTING are where its part of an array begins; N_WORDS is 0
-#: where `start` is by word id, for the ids below N_IDS; CLASS_FIRST and N_CLASSES more are where classes begin.
-POSITION, N_POSITIONS, WORD, N_WORDS, START, N_IDS, POSTING, N_POSTINGS, CLASS_FIRST = range(9)
+#: Columns of `Segments.segment`. POSITION, WORD, START, POSTING and CELL are where its part of an array begins; N_WORDS
+#: is 0 where `start` is by word id, for the ids below N_IDS; CELL_LEVEL is that of the cells of its directory;
+#: CLASS_FIRST and N_CLASSES more are where classes begin.
+POSITION, N_POSITIONS, WORD, N_WORDS, START, N_IDS, POSTING, N_POSTINGS, CELL, CELL_LEVEL, CLASS_FIRST = range(11)
 _N_COLUMNS = CLASS_FIRST + N_CLASSES + 1
 #: A segment takes in the one before it unless that is so many times larger.
 _LARGER = 2
 #: Starts are by word id where the words of a segment are at least this share of all there are.
 _DENSE = 8
+#: Points of a cell of the directory, where they lie evenly.
+_CELL_POINTS = 16
 _GROWTH = 4
 
 
@@ -38,7 +42,7 @@ class Segments(NamedTuple):
 
     The row at a position p of segment s is `row[segment[s, POSITION] + p]`. Its k-th word, which is `word[segment[s,
     WORD] + k]` or k itself, has the postings from `start[segment[s, START] + k]` on, counted from `segment[s,
-    POSTING]`.
+    POSTING]`. The points of the k-th cell of its directory have the positions from `cell[segment[s, CELL] + k]` on.
     """
 
     segment: NDArray[np.int64]
@@ -48,6 +52,7 @@ class Segments(NamedTuple):
     word: NDArray[np.int32]
     start: NDArray[np.int32]
     posting: NDArray[np.int32]
+    cell: NDArray[np.int32]
 
     @property
     def nbytes(self) -> int:
@@ -57,7 +62,7 @@ class Segments(NamedTuple):
     @classmethod
     def none(cls) -> Segments:
         """Return no segments."""
-        integers = [np.zeros(0, np.int32) for _ in range(4)]
+        integers = [np.zeros(0, np.int32) for _ in range(5)]
         return cls(np.zeros((0, _N_COLUMNS), np.int64), np.zeros((0, 4)), np.zeros(0, np.int64), *integers)
 
 
@@ -67,6 +72,7 @@ class _NewSegment(NamedTuple):
     row: NDArray[np.int32]
     key: NDArray[np.int64]
     class_start: NDArray[np.int64]
+    cell: NDArray[np.int32]
     frame: NDArray[np.float64]
     word: NDArray[np.int32]
     start: NDArray[np.int32]
@@ -120,7 +126,16 @@ class SegmentBuilder:
         start = np.empty(n + 1, np.int32)
         fill_lists(table.term_start, table.term, filed, seen, count, word, start, posting)
         self._seen, self._count = seen, count
-        return _NewSegment(filed, key, class_start, frame, word, start, posting[:n_postings].copy())
+        return _NewSegment(
+            row=filed,
+            key=key,
+            class_start=class_start,
+            cell=_directory(key[: class_start[1]]),
+            frame=frame,
+            word=word,
+            start=start,
+            posting=posting[:n_postings].copy(),
+        )
 
     def _scratch(self, n_words: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Lend two columns of zeros by word; they are not here while they hold anything else."""
@@ -177,14 +192,21 @@ def fill_lists(term_start, term, rows, seen, count, word, start, posting):
         seen[word[k]] = count[word[k]] = 0
 
 
-def _ends(segments: Segments) -> tuple[int, int, int, int]:
-    """Return how much of `key` and `row`, `word`, `start` and `posting` is in use."""
+def _directory(key: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the positions at which the points of each cell of one level begin, and their number."""
+    level = (len(key) // _CELL_POINTS).bit_length() // 2
+    cells = np.arange((1 << 2 * level) + 1, dtype=np.int64) << 2 * (BITS - level)
+    return np.searchsorted(key, cells).astype(np.int32)
+
+
+def _ends(segments: Segments) -> tuple[int, ...]:
+    """Return how much of `key` and `row`, `word`, `start`, `posting` and `cell` is in use."""
     if not len(segments.segment):
-        return 0, 0, 0, 0
-    last = segments.segment[-1]
-    n_starts = (last[N_WORDS] or last[N_IDS]) + 1
-    ends = (last[POSITION] + last[N_POSITIONS], last[WORD] + last[N_WORDS])
-    return int(ends[0]), int(ends[1]), int(last[START] + n_starts), int(last[POSTING] + last[N_POSTINGS])
+        return 0, 0, 0, 0, 0
+    last = segments.segment[-1].tolist()
+    n_starts, n_cells = (last[N_WORDS] or last[N_IDS]) + 1, (1 << 2 * last[CELL_LEVEL]) + 1
+    ends = (last[POSITION] + last[N_POSITIONS], last[WORD] + last[N_WORDS], last[START] + n_starts)
+    return *ends, last[POSTING] + last[N_POSTINGS], last[CELL] + n_cells
 
 
 def _cut(segments: Segments, n: int) -> Segments:
@@ -194,11 +216,12 @@ def _cut(segments: Segments, n: int) -> Segments:
 
 def _joined(segments: Segments, new: _NewSegment, n_words: int) -> Segments:
     """Return the segments with one more behind them, in the same memory where it has room."""
-    positions, words, starts, postings = _ends(segments)
+    positions, words, starts, postings, cells = _ends(segments)
     is_dense = _DENSE * len(new.word) >= n_words
     word = new.word[:0] if is_dense else new.word
     start = _by_id(new, n_words) if is_dense else new.start
     about = [positions, len(new.row), words, len(word), starts, n_words if is_dense else 0, postings, len(new.posting)]
+    about += [cells, (len(new.cell).bit_length() - 1) // 2]
     line = np.array([[*about, *new.class_start.tolist()]], np.int64)
     return Segments(
         segment=np.concatenate([segments.segment, line]),
@@ -208,6 +231,7 @@ def _joined(segments: Segments, new: _NewSegment, n_words: int) -> Segments:
         word=_with(segments.word, words, word),
         start=_with(segments.start, starts, start),
         posting=_with(segments.posting, postings, new.posting),
+        cell=_with(segments.cell, cells, new.cell),
     )
 
 
@@ -227,6 +251,27 @@ def _with(column: NDArray[Any], used: int, more: NDArray[Any]) -> NDArray[Any]:
         column = grown
     column[used:n] = more
     return column
+
+
+@step
+def position_of(segments, at, kind, key):
+    """Return the first position of a class of messages with this key or a larger one."""
+    about, base = segments.segment, segments.segment[at, POSITION]
+    low, high = about[at, CLASS_FIRST + kind], about[at, CLASS_FIRST + kind + 1]
+    if kind == 0:
+        shift = 2 * (BITS - about[at, CELL_LEVEL])
+        cell = about[at, CELL] + (key >> shift)
+        low = np.int64(segments.cell[cell])
+        if (key >> shift) << shift == key:
+            return low
+        high = np.int64(segments.cell[cell + 1])
+    while low < high:
+        middle = (low + high) >> 1
+        if segments.key[base + middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @step

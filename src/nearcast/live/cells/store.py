@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from nearcast.text.words import WordTable
 
 _LEAST_ROOM = 1 << 10
+#: Words of a scored row for which there is scratch from the beginning.
+_USUAL_WORDS = 32
 
 
 class CellLiveStore(StoredLife):
@@ -36,6 +38,7 @@ class CellLiveStore(StoredLife):
     def __init__(self, space: Space, terms: WordTable):
         super().__init__(space, terms)
         self._rows_renumbered()
+        self._scratch, self._safe_scratch = SearchScratch.new(_USUAL_WORDS), SafeScratch.new()
 
     def _rows_renumbered(self) -> None:
         self._builder = SegmentBuilder()
@@ -73,7 +76,7 @@ class CellLiveStore(StoredLife):
             places_of(subscriptions.regions),
             self._state.now,
             self.space.is_earth,
-            SafeScratch.new(),
+            self._safe_scratch,
             safe,
         )
         return safe
@@ -107,7 +110,8 @@ class CellLiveStore(StoredLife):
 
     def _found(self, queries: LiveQueries, before: QueryPlaces, after: QueryPlaces) -> FoundMessages:
         """Run the search, with more room whenever it has found more than there was room for."""
-        scratch = SearchScratch.new(queries.most_words)
+        if queries.most_words >= len(self._scratch.order):
+            self._scratch = SearchScratch.new(2 * queries.most_words)
         tail = np.array([self._builder.n_rows, self._state.n])
         room = max(_LEAST_ROOM, 2 * len(queries.kind))
         next_row, pieces = 0, [FoundMessages.room_for(0)]
@@ -123,7 +127,7 @@ class CellLiveStore(StoredLife):
                 self._state.now,
                 self.space.is_earth,
                 next_row,
-                scratch,
+                self._scratch,
                 found,
             )
             pieces.append(found.first(n))

@@ -1,7 +1,8 @@
 """The walk down the quadtree cells of one posting list: which postings may matter to a subscription?
 
 A cell that touches neither the old region nor the new one is left out, and one that lies inside both as well: no
-message in it begins or ceases to be relevant. What few postings remain are looked at one by one.
+message in it begins or ceases to be relevant. Of two boxes, every cell is left out that both cut in the same way. What
+few postings remain are looked at one by one.
 """
 
 from __future__ import annotations
@@ -13,35 +14,39 @@ import numpy as np
 
 from nearcast._jit import step
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, EARTH_RADIUS_M, box_distance, haversine
-from nearcast.live.cells.frame import BITS, X, Y, extent, keep_on_earth, write_rectangle
+from nearcast.live.cells.frame import BITS, X, Y, extent, keep_on_earth, key_of, write_columns, write_rectangle
 from nearcast.live.cells.queries import NOWHERE
-from nearcast.live.cells.segments import POSITION
+from nearcast.live.cells.segments import position_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Up to so many postings of a cell are looked at one by one.
-FEW = 8
+#: Up to so many postings a cell is not divided further; up to so many it is not even compared with the regions.
+FEW, VERY_FEW = 8, 2
 #: Columns of the stack of cells: the least key, the first finest cell's column and line, the level, and the postings.
 KEY, COLUMN, LINE, LEVEL, FIRST, LAST = range(6)
 #: Each level leaves at most three cells on the stack.
 _STACK = 3 * BITS + 4
-#: Filters are wider than what they let pass by this share, far above rounding.
-_WIDER = 1.0 + 1e-9
+#: Filters are wider than what they let pass by this share, and on the earth by a micrometre: far above rounding.
+_WIDER, _WIDER_M = 1.0 + 1e-9, 1e-6
 
 
 class WalkScratch(NamedTuple):
-    """Scratch of a walk: the stack of cells, a cell's rectangle, that of its messages, and the places of a message."""
+    """Scratch of a walk.
+
+    The stack of cells, a cell's rectangle, that of its messages, the places of a message, and columns and lines.
+    """
 
     stack: NDArray[np.int64]
     cell: NDArray[np.float64]
     rectangle: NDArray[np.float64]
     place: NDArray[np.float64]
+    columns: NDArray[np.int64]
 
     @classmethod
     def new(cls) -> WalkScratch:
         """Return scratch for one thread."""
-        return cls(np.empty((_STACK, 6), np.int64), np.empty(4), np.empty(4), np.empty((2, 4)))
+        return cls(np.empty((_STACK, 6), np.int64), np.empty(4), np.empty(4), np.empty((2, 4)), np.empty(4, np.int64))
 
 
 @step
@@ -53,32 +58,56 @@ def push(stack, depth, key, column, line, level, first, last):
 
 
 @step
-def push_children(segments, at, is_all, stack, depth):
+def push_cells(segments, at, kind, is_all, first, last, scratch):
+    """Put on the empty stack the cells, one to four, in which a box that touches `scratch.rectangle` may begin."""
+    columns, stack, depth = scratch.columns, scratch.stack, 0
+    write_columns(segments.frame, at, kind, scratch.rectangle, columns)
+    bits = 0
+    while (max(columns[2] - columns[0], columns[3] - columns[1]) >> bits) > 0:
+        bits += 1
+    for column in range(columns[0] >> bits, (columns[2] >> bits) + 1):
+        for line in range(columns[1] >> bits, (columns[3] >> bits) + 1):
+            key = key_of(column << bits, line << bits)
+            low = first_position(segments, is_all, first, last, position_of(segments, at, kind, key))
+            end = position_of(segments, at, kind, key + (np.int64(1) << 2 * bits))
+            high = first_position(segments, is_all, low, last, end)
+            if high > low:
+                depth = push(stack, depth, key, column << bits, line << bits, BITS - bits, low, high)
+    return depth
+
+
+@step
+def write_parts(before, after, row, rectangle):
+    """Write the rectangle around two regions and tell whether it is a small one; not if one has several parts."""
+    n = 0
+    for places in (before, after):
+        begin = places.part_start[row]
+        if places.kind[row] == ANYWHERE or places.part_start[row + 1] - begin > 1:
+            return False
+        if places.part_start[row + 1] > begin:
+            for k in range(2):
+                low, high = places.part[begin, k], places.part[begin, 2 + k]
+                rectangle[k] = low if n == 0 else min(rectangle[k], low)
+                rectangle[2 + k] = high if n == 0 else max(rectangle[2 + k], high)
+            n += 1
+    return n > 0
+
+
+@step
+def push_children(segments, at, kind, is_all, stack, depth):
     """Replace the topmost cell, at `depth`, by its four parts, those without postings left out; return the depth."""
     key, column, line = stack[depth, KEY], stack[depth, COLUMN], stack[depth, LINE]
     level, first, last = stack[depth, LEVEL] + 1, stack[depth, FIRST], stack[depth, LAST]
     half = np.int64(1) << (BITS - level)
     for part in range(4):
         next_key = key + half * half
-        end = last if part == 3 else first_from(segments, at, is_all, first, last, next_key)
+        end = last
+        if part < 3:
+            end = first_position(segments, is_all, first, last, position_of(segments, at, kind, next_key))
         if end > first:
             depth = push(stack, depth, key, column + half * (part & 1), line + half * (part >> 1), level, first, end)
         key, first = next_key, end
     return depth
-
-
-@step
-def first_from(segments, at, is_all, first, last, key):
-    """Return the first of the postings whose message has this key or a larger one."""
-    base = segments.segment[at, POSITION]
-    while first < last:
-        middle = (first + last) >> 1
-        position = middle if is_all else segments.posting[middle]
-        if segments.key[base + position] < key:
-            first = middle + 1
-        else:
-            last = middle
-    return first
 
 
 @step
@@ -108,8 +137,26 @@ def write_cell(segments, at, kind, stack, depth, is_earth, scratch):
 
 
 @step
-def may_touch(places, row, rectangle):
+def may_touch(is_earth, places, row, rectangle):
     """Tell whether a region may touch a place within a rectangle."""
+    if places.kind[row] != CIRCLE:
+        return _parts_touch(places, row, rectangle)
+    if not _parts_touch(places, row, rectangle):
+        return False
+    at = places.shape[row]
+    return _is_near(is_earth, places.circle[at, 0], places.circle[at, 1], places.circle[at, 2], rectangle)
+
+
+@step
+def _is_near(is_earth, x, y, radius, rectangle):
+    """Tell whether a place within a rectangle may lie within a radius of a point."""
+    distance = box_distance(is_earth, x, y, rectangle[0], rectangle[1], rectangle[2], rectangle[3])
+    return distance <= radius * _WIDER + (_WIDER_M if is_earth else 0.0)
+
+
+@step
+def _parts_touch(places, row, rectangle):
+    """Tell whether a box around a region touches a rectangle."""
     if places.kind[row] == ANYWHERE:
         return True
     for p in range(places.part_start[row], places.part_start[row + 1]):
@@ -122,6 +169,28 @@ def may_touch(places, row, rectangle):
         ):
             return True
     return False
+
+
+@step
+def is_one_box(places, row):
+    """Tell whether a region is a box that does not cross the dateline."""
+    return places.kind[row] == BOX and places.part_start[row + 1] - places.part_start[row] == 1
+
+
+@step
+def is_cut_otherwise(before, after, row, rectangle):
+    """Tell whether two boxes have other parts of a rectangle in common with it; each region is one box."""
+    one, other = before.part_start[row], after.part_start[row]
+    is_in_one = is_in_other = True
+    is_same = True
+    for k in range(2):
+        low, high = rectangle[k], rectangle[2 + k]
+        one_low, one_high = max(before.part[one, k], low), min(before.part[one, 2 + k], high)
+        other_low, other_high = max(after.part[other, k], low), min(after.part[other, 2 + k], high)
+        is_in_one = is_in_one and one_low <= one_high
+        is_in_other = is_in_other and other_low <= other_high
+        is_same = is_same and one_low == other_low and one_high == other_high
+    return (is_in_one or is_in_other) and not is_same
 
 
 @step
@@ -161,5 +230,4 @@ def may_be_within(is_earth, places, row, radius, rectangle):
     if radius == np.inf:
         return True
     at = places.part_start[row]
-    x, y = places.part[at, X], places.part[at, Y]
-    return box_distance(is_earth, x, y, rectangle[0], rectangle[1], rectangle[2], rectangle[3]) <= radius * _WIDER
+    return _is_near(is_earth, places.part[at, X], places.part[at, Y], radius, rectangle)

@@ -1,0 +1,151 @@
+"""What `cells` looks at: few messages for a move, and every promise of its arrays."""
+
+import random
+from itertools import pairwise
+
+import numba
+import numpy as np
+import pytest
+
+from contract.worlds import EARTH, PLANE, random_said
+from nearcast.geo import Box, Circle
+from nearcast.live.cells import search
+from nearcast.live.cells.frame import BITS, N_CLASSES, NO_CELL
+from nearcast.live.cells.segments import (
+    CELL,
+    CELL_LEVEL,
+    CLASS_FIRST,
+    N_IDS,
+    N_POSITIONS,
+    N_WORDS,
+    POSITION,
+    POSTING,
+    START,
+    WORD,
+)
+from nearcast.live.cells.store import CellLiveStore
+from nearcast.query import parse
+from support.live_model import LiveModel
+
+pytestmark = pytest.mark.modes
+
+LONG = 1000
+RAMEN = parse("ramen")
+
+
+def town(space, n, seed=3):
+    """Return a store with n messages, evenly over 100 x 100 and all filed."""
+    rng = random.Random(seed)
+    model = LiveModel("cells", space)
+    points = [(rng.uniform(0, 100), rng.uniform(0, 50)) for _ in range(n)]
+    model.append([(("ramen", rng.choice("abc")), (x, y, x, y)) for x, y in points], [LONG] * n)
+    return model
+
+
+@pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="looks into kernels")
+@pytest.mark.parametrize(
+    ("before", "after", "most"),
+    [
+        (Box(5, 5, 95, 45), Box(5.1, 5, 95.1, 45), 200),
+        (Circle(50, 25, 20), Circle(50.1, 25, 20), 300),
+        (None, None, 0),
+        (Box(200, 200, 201, 201), Box(202, 200, 203, 201), 10),
+        (Box(40, 20, 41, 21), Box(40.1, 20, 41.1, 21), 20),
+    ],
+    ids=["wide box", "circle", "anywhere", "far off", "small box"],
+)
+def test_move_looks_at_messages_near_the_borders_only(before, after, most, monkeypatch):
+    """Of 2,000 messages with the word, those inside both regions, or far from both, are not tried."""
+    model, tried = town(PLANE, 2000), []
+    touched = search._touched
+    monkeypatch.setattr(search, "_touched", lambda *given: tried.append(given[1]) or touched(*given))
+    model.moved([(RAMEN, before)], [after])
+    assert len(tried) <= most
+    assert len(tried) == len(set(tried))
+
+
+def check_segments(model):
+    """Walk over all segments: every row that lives once, lists ascending, and cells where the directory says."""
+    store = model.store
+    segments, table = store._builder.segments, store._rows()
+    filed = []
+    for about in segments.segment:
+        first, n = about[POSITION], about[N_POSITIONS]
+        rows, key = segments.row[first : first + n], segments.key[first : first + n]
+        filed += rows.tolist()
+        classes = about[CLASS_FIRST : CLASS_FIRST + N_CLASSES + 1]
+        assert (0, n) == (classes[0], classes[-1])
+        assert (np.diff(classes) >= 0).all()
+        for low, high in pairwise(classes):
+            assert (np.diff(key[low:high]) >= 0).all(), "keys of a class do not ascend"
+        assert (key[classes[NO_CELL] :] == 0).all()
+        _check_directory(segments, about, key[: classes[1]])
+        _check_lists(segments, about, table, rows)
+    live = np.flatnonzero(table.expires > store._state.now)
+    assert set(live.tolist()) <= set(filed)
+    assert len(filed) == len(set(filed))
+
+
+def _check_directory(segments, about, key):
+    level = about[CELL_LEVEL]
+    starts = segments.cell[about[CELL] : about[CELL] + (1 << 2 * level) + 1]
+    cell_of = key >> 2 * (BITS - level)
+    assert np.searchsorted(cell_of, np.arange(len(starts))).tolist() == starts.tolist()
+
+
+def _check_lists(segments, about, table, rows):
+    n_words = about[N_WORDS] or about[N_IDS]
+    words = segments.word[about[WORD] : about[WORD] + n_words] if about[N_WORDS] else np.arange(n_words)
+    start = segments.start[about[START] : about[START] + n_words + 1] + about[POSTING]
+    for k, word in enumerate(words.tolist()):
+        has = [word in table.term[table.term_start[row] : table.term_start[row + 1]] for row in rows]
+        assert np.flatnonzero(has).tolist() == segments.posting[start[k] : start[k + 1]].tolist()
+
+
+@pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])
+def test_segments_keep_their_promises(space, monkeypatch):
+    """Batches of all sizes, among them boxes of all extents; messages end, and segments take each other in."""
+    monkeypatch.setattr(CellLiveStore, "unfiled_rows", 0)
+    rng, model, sizes = random.Random(2), LiveModel("cells", space), []
+    for now, n in enumerate([70, 1, 2, 40, 3, 30, 1, 1, 80]):
+        model.append(
+            [(tuple(t), p) for t, p in random_said(rng, space, n)], [now + rng.randint(1, 9) for _ in range(n)]
+        )
+        model.relevant([(parse("w0"), Box(-3, -3, 3, 3)), (parse("w1 OR w2"), None)])
+        check_segments(model)
+        sizes.append(len(model.store._builder.segments.segment))
+        model.drop(now)
+    assert max(sizes) > 1
+    assert min(sizes[1:]) < max(sizes)
+
+
+@pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])
+def test_all_messages_at_one_place(space):
+    """No cell tells them apart: the walk ends at the finest one."""
+    model = LiveModel("cells", space)
+    model.append([(("ramen",), (7.0, 8.0, 7.0, 8.0))] * 600, [LONG] * 600)
+    assert [600, 0] == [len(row) for row in model.relevant([(RAMEN, Circle(7, 8, 0)), (RAMEN, Box(0, 0, 7, 7.99))])]
+    assert [600] == [len(row) for row in model.moved([(RAMEN, Box(0, 0, 7, 8))], [Box(0, 0, 7, 7)])]
+
+
+def test_places_as_far_apart_as_numbers_go():
+    """A frame wider than all floats has no cells; regions far outside of a frame are found outside."""
+    model = LiveModel("cells", PLANE)
+    far = 1.7e308
+    model.append([(("ramen",), (x, 0.0, x, 0.0)) for x in (-far, 0.0, far)] * 200, [LONG] * 600)
+    assert [200, 400] == [
+        len(row) for row in model.relevant([(RAMEN, Box(-1, -1, 1, 1)), (RAMEN, Box(0, -far, far, far))])
+    ]
+    model = town(PLANE, 600)
+    assert [600, 0, 0] == [
+        len(row)
+        for row in model.relevant(
+            [(RAMEN, Box(-far, -far, far, far)), (RAMEN, Box(1e300, 0, far, 50)), (RAMEN, Circle(-1e300, 0, 5))]
+        )
+    ]
+
+
+def test_more_messages_are_found_than_there_was_room_for():
+    model = town(PLANE, 1500)
+    found = model.relevant([(RAMEN, None), (parse("a"), None), (RAMEN, Box(0, 0, 100, 100))])
+    assert [1500, 1500] == [len(found[0]), len(found[2])]
