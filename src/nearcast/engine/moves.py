@@ -381,10 +381,17 @@ def clock_of(state: State, item: Move, n: int) -> NDArray[np.int64]:
     return clock
 
 
-def next_event(state: State) -> int:
-    """Return the event time from which on the clock itself changes subscriptions or answers.
+def slides_window(state: State, time: int) -> bool:
+    """Tell whether a report of this time slides a window of time: an `Advance` goes before it, a step of its own."""
+    if state.live is None or state.topk is None or not state.topk.window.is_by_time:
+        return False
+    return time > state.now
 
-    A report that takes event time there is applied after an `Advance`: the clock is then a step of its own.
+
+def next_event(state: State) -> int:
+    """Return the event time from which on the clock itself may change subscriptions or answers.
+
+    A report that takes event time there is a `Move` by itself.
     """
     moment = state.next_expiry
     if state.tell_expiry and state.live is not None:
@@ -401,8 +408,8 @@ def check_move(state: State, item: Move, slots: NDArray[np.int32]) -> None:
     """
     if item.times is None:
         return
-    if state.live is not None and item.times.max(initial=NO_TIME) >= next_event(state):
-        raise ValueError("reports take event time to where the clock changes answers; advance to it first")
+    if slides_window(state, int(item.times.max(initial=NO_TIME))):
+        raise ValueError("reports take event time to where a window slides; advance to it first")
     late = np.flatnonzero(late_reports(state, slots, item.times))
     if len(late):
         row = int(late[0])
