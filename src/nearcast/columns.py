@@ -216,7 +216,8 @@ class Subscriptions:
 
     A scored row (`similar`, `topk`) has one clause, its words, each once and in the order of their strings, and its
     region is a box of one point, its place; `scoring` says how the two are weighed. None stands for no scored rows at
-    all. `texts` are request texts (large_binary), what rows said that the other columns do not hold, for whoever gives
+    all. `min_move` is how far a report must lie from the present place to count, 0: any; None where no row says so.
+    `texts` are request texts (large_binary), what rows said that the other columns do not hold, for whoever gives
     subscriptions back as values; None where nobody does.
     """
 
@@ -229,6 +230,7 @@ class Subscriptions:
     expires: NDArray[np.int64]
     scoring: ScoreParameters | None = None
     texts: pa.Array | None = None
+    min_move: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -276,6 +278,7 @@ class Subscriptions:
             expires=self.expires[rows],
             scoring=None if self.scoring is None else self.scoring.take(rows),
             texts=None if self.texts is None else self.texts.take(_arrow.numbers(rows)),
+            min_move=None if self.min_move is None else self.min_move[rows],
         )
 
     def with_regions(self, regions: Regions) -> Subscriptions:
@@ -295,7 +298,14 @@ class Subscriptions:
             expires=np.concatenate([piece.expires for piece in pieces]),
             scoring=_joined_scoring(pieces),
             texts=None if any(piece.texts is None for piece in pieces) else pa.concat_arrays([p.texts for p in pieces]),
+            min_move=_joined_min_moves(pieces),
         )
+
+
+def _joined_min_moves(pieces: list[Subscriptions]) -> NDArray[np.float64] | None:
+    if all(piece.min_move is None for piece in pieces):
+        return None
+    return np.concatenate([np.zeros(len(p)) if p.min_move is None else p.min_move for p in pieces])
 
 
 def _joined_scoring(pieces: list[Subscriptions]) -> ScoreParameters | None:

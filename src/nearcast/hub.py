@@ -288,8 +288,9 @@ class Hub:
         """Give a subscription another place, from now on; return what that delivers.
 
         A region replaces the old one; a point (x, y) carries the old one along, its centre going there. A `Similar` or
-        `TopK` has a point, and takes no other place. What enters and leaves a top-k by the move is delivered. `time` is
-        when the place was reported, not given: now. A report older than the last one is late: `InvalidSubscription`.
+        `TopK` has a point, and takes no other place. What enters and leaves a top-k by the move is delivered, with a
+        lifetime for all kinds. `time` is when the place was reported, not given: now. A report older than the last one
+        is late: `InvalidSubscription`.
         """
         moment = microseconds_of(checked_time(time, "time"))
         with self._lock:

@@ -51,6 +51,8 @@ def rehearsals(indexes: list[str] | None = None) -> Iterator[Rehearsal]:
         for kind in [each for each in _KINDS if each in info.kinds]:
             for space in _SPACES:
                 yield Rehearsal(f"{info.name}, {kind}, {space}", partial(_live, info, kind, space))
+    for space in _SPACES:
+        yield Rehearsal(f"live messages, {space}", partial(_walk, space))
     yield Rehearsal("partition plans", _plan)
 
 
@@ -89,6 +91,31 @@ def _live(info: IndexInfo, kind: str, space: str) -> None:
         _say(again, said)
         again.subscribe_many(wanted)
         again.publish_many(said)
+        again.advance(_BEGIN + timedelta(days=1))
+
+
+def _walk(space: str) -> None:
+    """Let subscriptions walk among live messages, in a hub that tells all it can."""
+    rng = random.Random(3)
+    hub = Hub(space, max_distance=5.0, lifetime="30s", tell_expiry=True)
+    wanted = [_subscription(_KINDS[number % 2], number, rng) for number in range(_N_SUBSCRIPTIONS)]
+    hub.subscribe_many(wanted)
+    hub.subscribe(Within("walker", "", Circle(0.0, 0.0, 2.0), min_move=0.5))
+    hub.publish_many([_message(number, rng) for number in range(_N_MESSAGES)])
+    hub.subscribe(wanted[0])
+    for place in ((0.1, 0.0), (1.0, 1.0), Box(0.0, 0.0, 2.0, 2.0)):
+        hub.move("walker", place)
+    names = ("lon", "lat") if space == "earth" else ("x", "y")
+    carried = [number for number in range(_N_SUBSCRIPTIONS) if number % 2 or number // 4 % 4 < 2]
+    hub.move_many([{"id": wanted[number].id, names[0]: 1.0, names[1]: 2.0} for number in carried])
+    hub.use_vocabulary(Vocabulary())
+    hub.current(wanted[1].id)
+    hub.safe("walker")
+    hub.poll()
+    with tempfile.TemporaryDirectory() as folder:
+        hub.save(Path(folder) / "hub")
+        again = Hub.open(Path(folder) / "hub")
+        again.move("walker", (3.0, 3.0))
         again.advance(_BEGIN + timedelta(days=1))
 
 

@@ -21,6 +21,7 @@ from nearcast import (
 from nearcast.engine import Move, step
 from nearcast.geo import Regions
 from nearcast.live.registry import LIVE_STORES
+from nearcast.saved_files.contents import read_signed, signed
 
 pytestmark = pytest.mark.modes
 
@@ -458,12 +459,39 @@ def test_a_saved_hub_goes_on(store, tmp_path):
         hub.save(tmp_path / "other")
 
 
-def test_steps_that_the_clock_would_change_are_refused_by_the_engine():
-    """Whoever makes items lets the clock go first."""
-    hub = Hub("plane", lifetime="10s", tell_expiry=True)
+def test_a_save_from_before_lifetimes_still_opens(tmp_path):
+    """Its head says nothing of them: messages are instants, and nobody has reported a place."""
+    hub = Hub("plane")
     hub.subscribe(Within("s", "tea", Circle(0, 0, 1)))
-    hub.publish(post(1, time=at(0)))
-    times = np.array([hub._state.now + 10_000_000])
-    with pytest.raises(ValueError, match="advance to it first"):
-        step(hub._state, Move(pa.array(["s"]), Regions.anywhere(1), points=np.ones((1, 2)), times=times))
-    assert [("s", "-", 1)] == told(hub.move("s", (5, 0), at(10)))
+    hub.save(tmp_path)
+    head = read_signed((tmp_path / "hub.json").read_bytes(), "hub.json")
+    assert head.pop("lifetime", 0) is None
+    (tmp_path / "hub.json").write_bytes(signed(head))
+    again = Hub.open(tmp_path)
+    assert again.lifetime is None
+    assert [] == told(again.move("s", (5, 0), at(0)))
+
+
+def test_nothing_at_all(hub):
+    """Empty tables of messages and of moves deliver nothing, and are no steps."""
+    hub.subscribe(Within("s", "tea", Circle(0, 0, 1)))
+    messages = pa.table({"id": pa.array([], pa.int64()), "text": pa.array([], pa.string()), "x": [], "y": []})
+    before = hub._state.next_step
+    assert [] == told(hub.publish_many(messages))
+    assert [] == told(hub.move_many(messages.select(["id", "x", "y"])))
+    assert [] == told(hub.move_many([]))
+    assert before == hub._state.next_step
+
+
+def test_steps_that_the_clock_would_change_are_refused_by_the_engine():
+    """Whoever makes items lets a window slide first, and cuts moves where the clock comes between them."""
+    for window, remedy in ((None, "a move of its own"), ("5s", "advance to it first")):
+        hub = Hub("plane", lifetime="10s", window=window, tell_expiry=True)
+        hub.subscribe_many([Within(id_, "tea", Circle(0, 0, 1)) for id_ in ("s", "t")])
+        hub.publish(post(1, time=at(0)))
+        times = np.array([hub._state.now, hub._state.now + 10_000_000])
+        with pytest.raises(ValueError, match=remedy):
+            step(hub._state, Move(pa.array(["s", "t"]), Regions.anywhere(2), points=np.ones((2, 2)), times=times))
+        found = hub.move("s", (5, 0), at(10))
+        assert [("s", "-", 1), ("t", "-", 1)] == told(found)
+        assert 1 == len({d.delivery_id.split(":")[0] for d in found})

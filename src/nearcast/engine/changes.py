@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast.columns import NO_TIME, TOPK
 from nearcast.engine.answers import pieces_of, step_after
-from nearcast.engine.expiry import expiry_with, forget, set_expiry
+from nearcast.engine.expiry import are_alive, expiry_with, forget, forget_expired, set_expiry
 from nearcast.engine.life import (
     LiveUndo,
     joined,
@@ -18,8 +18,10 @@ from nearcast.engine.life import (
     tell_moves,
     tell_registered,
     tell_reweighed,
+    told_expiry,
+    with_expiry,
 )
-from nearcast.engine.moves import KnownMove, check_move, clock_of, place_rows
+from nearcast.engine.moves import KnownMove, check_move, clock_of, next_event, place_rows, without_small_moves
 from nearcast.engine.recovery import RemovalRedo, StoringUndo, WeighingUndo
 from nearcast.engine.upkeep import make_good, renumber_if_sparse, whole
 from nearcast.errors import InvalidSubscription
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Subscriptions
-    from nearcast.deliveries import Piece
+    from nearcast.deliveries import ChangeDeliveries, Piece
     from nearcast.engine.items import Move, Subscribe, Unsubscribe, UseVocabulary
     from nearcast.engine.moves import MovePlaces
     from nearcast.engine.recovery import ChangeRecord
@@ -97,7 +99,7 @@ def _store(state: State, subscriptions: Subscriptions) -> tuple[NDArray[np.int32
         state.index.replace(slots[known], subscriptions.take(known))
     state.texts.put(slots, subscriptions.texts)
     set_expiry(state, slots, subscriptions.expires)
-    state.movers.begin(slots, None)
+    state.movers.begin(slots, subscriptions.min_move)
     return slots, known
 
 
@@ -149,7 +151,9 @@ def move(state: State, item: Move) -> list[Piece]:
     """Give subscriptions other places, all of them or none; return how answers differ."""
     slots, held, places = _known(state, item) if item.known is None else item.known
     check_move(state, item, slots)
+    places = without_small_moves(state, slots, held, item, places)
     clock = clock_of(state, item, len(slots))
+    expiry = _told_before(state, slots, clock, item)
     movers, before = _reported(state, slots, item, places, clock), state.movers.of(slots)
     after = held.with_regions(places.regions)
     is_bare = not state.has_steps and item.steps is None and not places.texts
@@ -168,11 +172,26 @@ def move(state: State, item: Move) -> list[Piece]:
         pieces = pieces_of(state, events.at_steps(topk[events.step]), state.vocabulary.version, item.steps)
     if state.live is not None:
         pieces = joined(tell_moves(state, slots, held, after, clock, item.steps), pieces)
+        pieces = with_expiry(expiry, pieces)
     now = int(clock[-1]) if len(clock) else state.now
     state.commit(pieces, torn=None, now=now, next_step=step_after(state, len(slots), item.steps))
     if state.live is not None:
         state.live.drop(now)
+        forget_expired(state)
     return pieces
+
+
+def _told_before(
+    state: State, slots: NDArray[np.int32], clock: NDArray[np.int64], item: Move
+) -> list[ChangeDeliveries]:
+    """Return what the clock tells before a move; `ValueError` if it changes something between two rows of it."""
+    if state.live is None or not len(clock) or clock[-1] < next_event(state):
+        return []
+    if len(slots) == 1:
+        return told_expiry(state, clock, np.array([state.next_step]) if item.steps is None else item.steps)
+    if (state.tell_expiry and clock[-1] >= state.live.next_expiry) or not are_alive(state, slots, clock).all():
+        raise ValueError("reports take event time to where the clock changes answers; make each a move of its own")
+    return []
 
 
 def _known(state: State, item: Move) -> KnownMove:

@@ -13,7 +13,15 @@ import numpy as np
 from nearcast.columns import NO_TIME, datetime_of
 from nearcast.engine.expiry import are_alive
 from nearcast.engine.items import Advance, Move
-from nearcast.engine.moves import KnownMove, MovePlaces, late_reports, next_event, place_rows, why_late_report
+from nearcast.engine.moves import (
+    KnownMove,
+    MovePlaces,
+    late_reports,
+    next_event,
+    place_rows,
+    slides_window,
+    why_late_report,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,10 +115,8 @@ class MoveItems:
 
 
 def clock_item(state: State, time: int) -> Advance | None:
-    """Return what is to be applied before a report of this time, None if the clock itself changes no answer by it."""
-    if state.live is None or time < next_event(state):
-        return None
-    return Advance(time)
+    """Return what is to be applied before a report of this time: the clock, where it slides a window; else None."""
+    return Advance(time) if slides_window(state, time) else None
 
 
 def untimely_reports(

@@ -318,6 +318,46 @@ def _texts(state: State, slots: NDArray[np.int32], placed: Regions, bad: set[int
     return texts
 
 
+# --- noise ---------------------------------------------------------------------------------------------------------
+
+
+def without_small_moves(
+    state: State, slots: NDArray[np.int32], held: Subscriptions, item: Move, places: MovePlaces
+) -> MovePlaces:
+    """Return where rows go, those at their present place whose report lies nearer to it than their `min_move`."""
+    if item.points is None or not len(state.movers):
+        return places
+    movers = state.movers.of(slots)
+    is_placed = np.diff(held.regions.part_start) > 0  # what contradicts itself may have no part
+    guarded = np.flatnonzero((movers["min_move"] > 0) & is_placed & ~np.isnan(item.points[:, 0]))
+    if not len(guarded):
+        return places
+    x, y = _centres(held.regions, guarded)
+    distance = state.index.space.distance(x, y, item.points[guarded, 0], item.points[guarded, 1])
+    stay = guarded[np.asarray(distance) < movers["min_move"][guarded]]
+    if not len(stay):
+        return places
+    rows = np.arange(len(slots))
+    rows[stay] += len(slots)
+    extents = places.extents.copy()
+    extents[stay] = np.column_stack([movers["width"][stay], movers["height"][stay]])
+    texts = {row: text for row, text in places.texts.items() if row not in set(stay.tolist())}
+    return MovePlaces(Regions.concat([places.regions, held.regions]).take(rows), extents, texts)
+
+
+def _centres(regions: Regions, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the centres of boxes and circles."""
+    low = regions.part[regions.part_start[rows]]
+    high = regions.part[regions.part_start[rows + 1] - 1]
+    x = low[:, 0] + (high[:, 2] - low[:, 0] + np.where(high[:, 2] < low[:, 0], 360.0, 0.0)) / 2
+    x = np.where(x > 180.0, x - 360.0, x) if (high[:, 2] < low[:, 0]).any() else x
+    y = (low[:, 1] + high[:, 3]) / 2
+    is_circle = regions.kind[rows] == CIRCLE
+    circles = regions.circle[regions.shape[rows[is_circle]]]
+    x[is_circle], y[is_circle] = circles[:, 0], circles[:, 1]
+    return x, y
+
+
 # --- time -------------------------------------------------------------------------------------------------------
 
 
@@ -341,10 +381,17 @@ def clock_of(state: State, item: Move, n: int) -> NDArray[np.int64]:
     return clock
 
 
-def next_event(state: State) -> int:
-    """Return the event time from which on the clock itself changes subscriptions or answers.
+def slides_window(state: State, time: int) -> bool:
+    """Tell whether a report of this time slides a window of time: an `Advance` goes before it, a step of its own."""
+    if state.live is None or state.topk is None or not state.topk.window.is_by_time:
+        return False
+    return time > state.now
 
-    A report that takes event time there is applied after an `Advance`: the clock is then a step of its own.
+
+def next_event(state: State) -> int:
+    """Return the event time from which on the clock itself may change subscriptions or answers.
+
+    A report that takes event time there is a `Move` by itself.
     """
     moment = state.next_expiry
     if state.tell_expiry and state.live is not None:
@@ -361,8 +408,8 @@ def check_move(state: State, item: Move, slots: NDArray[np.int32]) -> None:
     """
     if item.times is None:
         return
-    if state.live is not None and item.times.max(initial=NO_TIME) >= next_event(state):
-        raise ValueError("reports take event time to where the clock changes answers; advance to it first")
+    if slides_window(state, int(item.times.max(initial=NO_TIME))):
+        raise ValueError("reports take event time to where a window slides; advance to it first")
     late = np.flatnonzero(late_reports(state, slots, item.times))
     if len(late):
         row = int(late[0])

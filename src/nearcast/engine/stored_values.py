@@ -30,13 +30,14 @@ def value_of(state: State, slot: int) -> Subscription:
     text = state.texts.get(slot) or RequestText(_rebuilt_query(state, held, 0))
     id_ = state.ids.snapshot().value(slot)
     expires = datetime_of(int(_expires(state, np.array([slot]))[0]))
+    min_move = float(state.movers.of(np.array([slot]))["min_move"][0]) or None
     if held.kind[0] == WITHIN:
         region = text.region if text.keeps_region else held.regions.shape_of(0)
-        return Within(id_, text.query, region, expires=expires)
+        return Within(id_, text.query, region, expires=expires, min_move=min_move)
     assert held.scoring is not None
     scoring, place = held.scoring, tuple(held.regions.part[0, :2].tolist())
     distance = float(scoring.max_distance[0]) if text.has_distance else None
-    common: dict[str, Any] = {"terms": text.terms, "max_distance": distance, "expires": expires}
+    common: dict[str, Any] = {"terms": text.terms, "max_distance": distance, "expires": expires, "min_move": min_move}
     common["text_weight"] = float(scoring.text_weight[0])
     if held.kind[0] == TOPK:
         return TopK(id_, text.query, place, k=int(scoring.k[0]), **common)
@@ -78,6 +79,9 @@ def table_of(state: State, space: Space) -> pa.Table:
     expires = _expires(state, slots)
     if (expires != NO_TIME).any():
         columns["expires"] = _arrow.times(expires, expires != NO_TIME)
+    min_move = np.ascontiguousarray(state.movers.of(slots)["min_move"])
+    if (min_move > 0).any():
+        columns["min_move_m" if space.is_earth else "min_move"] = _numbers(min_move, min_move > 0)
     return pa.table(columns)
 
 

@@ -45,8 +45,10 @@ def subscription_columns(
     if isinstance(value, Similar | TopK):
         columns = columns_of(value, space, words, analyzer, max_distance)
         text = RequestText(value.query, value.terms, value.max_distance is not None)
-        return replace(columns, texts=_arrow.one_binary(text.encoded()))
-    return _within_columns(value, space, words, analyzer)
+        columns = replace(columns, texts=_arrow.one_binary(text.encoded()))
+    else:
+        columns = _within_columns(value, space, words, analyzer)
+    return columns if value.min_move is None else replace(columns, min_move=np.array([value.min_move]))
 
 
 def _within_columns(value: Within, space: Space, words: WordTable, analyzer: Analyzer) -> Subscriptions:

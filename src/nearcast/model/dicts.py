@@ -23,8 +23,8 @@ _MESSAGE_NAMES = (*_MESSAGE_FIELDS, *_MESSAGE_EARTH, *_MESSAGE_PLANE)
 _EARTH_REGIONS = (("west", "south", "east", "north"), ("lon", "lat", "radius_m"))
 _PLANE_REGIONS = (("x_min", "y_min", "x_max", "y_max"), ("x", "y", "radius"))
 _REGION_FORMS = (*_EARTH_REGIONS, ("region",), *_PLANE_REGIONS)
-_EARTH_NAMES = ("lon", "lat", "west", "south", "east", "north", "radius_m", "max_distance_m")
-_PLANE_NAMES = ("x", "y", "x_min", "y_min", "x_max", "y_max", "radius", "max_distance")
+_EARTH_NAMES = ("lon", "lat", "west", "south", "east", "north", "radius_m", "max_distance_m", "min_move_m")
+_PLANE_NAMES = ("x", "y", "x_min", "y_min", "x_max", "y_max", "radius", "max_distance", "min_move")
 
 _SUBSCRIPTION_FIELDS = (
     *("id", "kind", "query", "terms", "radius_m", "max_distance_m"),
@@ -160,7 +160,16 @@ def _refuse_of_other_kinds(row: Mapping[str, Any], kind: str) -> None:
 def _read_within(row: Mapping[str, Any], space: Space | None) -> Within:
     query = row.get("query")
     region = _region(row, space)
-    return Within(row["id"], "" if query is None else query, region, expires=row.get("expires"))
+    return Within(
+        row["id"], "" if query is None else query, region, expires=row.get("expires"), min_move=_min_move(row)
+    )
+
+
+def _min_move(row: Mapping[str, Any]) -> Any:
+    """Return how far a move must go to count; errors call it as its column is called."""
+    for name in _given(row, ("min_move_m", "min_move")):
+        return row[name]
+    return None
 
 
 def _region(row: Mapping[str, Any], space: Space | None) -> Shape | None:
@@ -189,6 +198,7 @@ def _read_scored(kind: str, row: Mapping[str, Any], space: Space | None) -> Simi
     given = {name: row[name] for name in _SCORED_FIELDS[kind] if row.get(name) is not None}
     for name in _given(row, ("max_distance_m", "max_distance")):
         given["max_distance"] = row[name]
+    given["min_move"] = _min_move(row)
     if kind == "topk":
         return TopK(row["id"], place=place, **given)
     if "threshold" not in given:

@@ -105,7 +105,8 @@ class Within(_Value):
     """A request for messages whose words satisfy a boolean query and whose place touches a region.
 
     `query` is text, its JSON form or a parsed `Query`, and kept as text; `region` is a shape or anything `shape_from`
-    takes, None meaning anywhere. A query that can be true without any word needs a region.
+    takes, None meaning anywhere. A query that can be true without any word needs a region. `min_move`, of all kinds, is
+    how far a report must lie from the present place to count as a move, in metres on the earth.
 
     >>> from nearcast.geo import Circle
     >>> Within("s1", "ipad AND NOT used", Circle(13.4, 52.5, 800))
@@ -119,6 +120,7 @@ class Within(_Value):
     region: Shape | None = None
     _: KW_ONLY
     expires: datetime | None = None
+    min_move: float | None = None
 
     def __post_init__(self) -> None:
         _set(self, "id", _checked_id(self.id, InvalidSubscription))
@@ -133,6 +135,7 @@ class Within(_Value):
             )
         _set(self, "query", self.query if isinstance(self.query, str) else str(tree))
         _set(self, "expires", checked_time(self.expires, "expires", InvalidSubscription))
+        _set(self, "min_move", _checked_min_move(self.min_move))
 
     def check(self, space: Space) -> None:
         """Raise `InvalidRegion` unless the region lies in the space."""
@@ -166,6 +169,7 @@ class Similar(_Value):
     similarity: str = "tsim"
     terms: tuple[str, ...] | None = None
     expires: datetime | None = None
+    min_move: float | None = None
 
     def __post_init__(self) -> None:
         _check_scored(self)
@@ -206,6 +210,7 @@ class TopK(_Value):
     max_distance: float | None = None
     terms: tuple[str, ...] | None = None
     expires: datetime | None = None
+    min_move: float | None = None
 
     def __post_init__(self) -> None:
         _check_scored(self)
@@ -365,6 +370,16 @@ def _check_scored(value: "Similar | TopK") -> None:
         if value.max_distance <= 0:
             raise InvalidSubscription(f"max_distance is {value.max_distance}; expected above 0", field="max_distance")
     _set(value, "expires", checked_time(value.expires, "expires", InvalidSubscription))
+    _set(value, "min_move", _checked_min_move(value.min_move))
+
+
+def _checked_min_move(value: Any) -> float | None:
+    if value is None:
+        return None
+    number = _checked_number(value, "min_move")
+    if number <= 0:
+        raise InvalidSubscription(f"min_move is {number}; expected above 0", field="min_move")
+    return number
 
 
 def _checked_plain_text(query: Any) -> str:

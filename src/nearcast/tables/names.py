@@ -11,8 +11,8 @@ EARTH_BOX, EARTH_CIRCLE = ("west", "south", "east", "north"), ("lon", "lat", "ra
 PLANE_BOX, PLANE_CIRCLE = ("x_min", "y_min", "x_max", "y_max"), ("x", "y", "radius")
 
 #: All names that belong to one space, in messages or subscriptions.
-EARTH_NAMES = tuple(dict.fromkeys((*EARTH_PLACE, *EARTH_BOX, *EARTH_CIRCLE, "max_distance_m")))
-PLANE_NAMES = tuple(dict.fromkeys((*PLANE_PLACE, *PLANE_BOX, *PLANE_CIRCLE, "max_distance")))
+EARTH_NAMES = tuple(dict.fromkeys((*EARTH_PLACE, *EARTH_BOX, *EARTH_CIRCLE, "max_distance_m", "min_move_m")))
+PLANE_NAMES = tuple(dict.fromkeys((*PLANE_PLACE, *PLANE_BOX, *PLANE_CIRCLE, "max_distance", "min_move")))
 
 NUMBER_NAMES = (*EARTH_NAMES, *PLANE_NAMES, "text_weight", "threshold", "k")
 TIME_NAMES = ("time", "expires")

@@ -92,15 +92,27 @@ def read_subscriptions(
     expires = rows.times("expires")
     is_over = (expires != NO_TIME) & (expires <= now)
     rows.faults.add_where(is_over, "expires", lambda row: why_expired(int(expires[row]), now))
+    min_move = _min_moves(rows, space)
     if not has_window:
         rows.faults.add_where(kind == TOPK, "kind", NO_WINDOW)
     found = _read_kinds(rows, kind, SubscriptionReading(space, words, analyzer, max_distance, keep_texts))
     if not may_repeat:
         _refuse_repeated(rows, ids)
     rows.report(rejected, ids)
-    found = replace(found, ids=ids, expires=expires)
+    found = replace(found, ids=ids, expires=expires, min_move=min_move)
     good = rows.faults.good_rows()
     return found if good is None else found.take(good)
+
+
+def _min_moves(rows: TableRows, space: Space) -> np.ndarray | None:
+    """Return how far moves must go to count, 0 where that is not given; None if no row gives it."""
+    name = "min_move_m" if space.is_earth else "min_move"
+    if not rows.has(name):
+        return None
+    values, given = rows.numbers_of(name)
+    bad = given & ~((values > 0) & (values < np.inf))
+    rows.faults.add_where(bad, name, lambda row: f"{name} is {values[row]:g}; expected a finite number above 0")
+    return np.where(given & ~bad, values, 0.0)
 
 
 def _read_kinds(rows: TableRows, kind: np.ndarray, reading: SubscriptionReading) -> Subscriptions:

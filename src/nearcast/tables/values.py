@@ -167,6 +167,8 @@ def _json(value: Any) -> str:
 def _subscription_row(value: Any, space: Space) -> dict[str, Any]:
     names = ("id", "kind", "query", "terms", "text_weight", "threshold", "similarity", "k", "expires")
     row = {name: found for name in names if (found := getattr(value, name, None)) is not None}
+    if value.min_move is not None:
+        row["min_move_m" if space.is_earth else "min_move"] = value.min_move
     if value.kind == "within":
         row.update(_region_columns(value.region, space))
         return row

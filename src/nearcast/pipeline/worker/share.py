@@ -159,7 +159,14 @@ def share_of(partition: Partition) -> Share:
     expires[known] = state.expires[slots[known]]
     keys = state.ids.snapshot().keys(slots)
     held = state.index.subscriptions(slots)
-    subscriptions = replace(held, ids=keys, expires=expires, regions=_with_places(held.regions, state.index.space))
+    min_move = np.ascontiguousarray(state.movers.of(slots)["min_move"])
+    subscriptions = replace(
+        held,
+        ids=keys,
+        expires=expires,
+        regions=_with_places(held.regions, state.index.space),
+        min_move=min_move if min_move.any() else None,
+    )
     kept = None if state.topk is None else taken_out(state.topk, slots[subscriptions.kind == TOPK])
     carried = PortableSubscriptions.of(subscriptions, state.words)
     number, home, copies, placed = (by_slot[name][slots] for name in ("number", "home", "copies", "placed"))
