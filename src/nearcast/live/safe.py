@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, kernel, step
+from nearcast._jit import hot_kernel, inlined, kernel
 from nearcast.columns import WITHIN
 from nearcast.geo import BOX, CIRCLE, EARTH_RADIUS_M, place_distance
 
@@ -57,7 +57,7 @@ def _fill_distances(is_earth, kind, part_start, part, shape, circle, rows, box, 
         safe[i] = change_distance(is_earth, kind, part_start, part, shape, circle, rows[i], box, i)
 
 
-@step
+@inlined
 def change_distance(is_earth, kind, part_start, part, shape, circle, row, box, message):
     """Return how far the box or circle `row` may go before it touches the place `message`, or leaves it."""
     if kind[row] == CIRCLE:
@@ -83,7 +83,7 @@ def circle_change(is_earth, x, y, radius, x_min, y_min, x_max, y_max):
     return _rounded(is_earth, abs(distance - radius), size)
 
 
-@step
+@inlined
 def _rounded(is_earth, bound, size):
     """Return a bound less what rounding may do to values of this size; not below 0."""
     margin = _RELATIVE_MARGIN * size + (_MARGIN_M if is_earth else 0.0)
@@ -118,7 +118,7 @@ def box_change(is_earth, x_min, y_min, x_max, y_max, m_x_min, m_y_min, m_x_max, 
     return _rounded(True, bound, EARTH_RADIUS_M)
 
 
-@step
+@inlined
 def inner_change(is_earth, x_min, y_min, x_max, y_max, cell):
     """Return how far the centre of a box, which does not cross the dateline, may go before it leaves a point of `cell`.
 
@@ -132,7 +132,7 @@ def inner_change(is_earth, x_min, y_min, x_max, y_max, cell):
     return _rounded(True, min(to_x, EARTH_RADIUS_M * math.radians(y_depth)), EARTH_RADIUS_M)
 
 
-@step
+@inlined
 def _longitude_gap(west, east, m_west, m_east):
     """Return by how many degrees two ranges of longitude are apart; if they overlap, less than 0: how deep they do.
 
@@ -160,7 +160,7 @@ def _longitude_gap(west, east, m_west, m_east):
     return 0.0 if max(to_west, to_east) > _ALMOST_CIRCLE else -min(to_west, to_east)
 
 
-@step
+@inlined
 def _to_meridian(latitude, degrees):
     """Return the metres to the nearest place whose longitude differs by so many degrees; infinite for no such place."""
     if degrees > 180.0:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,19 +53,19 @@ def fill_keys(box, frame, key, kind):
                 break
 
 
-@step
+@inlined
 def key_of(column, line):
     """Return the key of a finest cell."""
     return _spread_bits(column) | (_spread_bits(line) << 1)
 
 
-@step
+@inlined
 def _column(x, first, side):
     """Return the number of the finest cells' column, or line, that x lies in."""
     return np.int64(min(max((x - first) / side, 0.0), (1 << BITS) - 1.0))
 
 
-@step
+@inlined
 def _spread_bits(value):
     """Return the bits of a number below 2^24 with a zero between each two."""
     value = (value | (value << 16)) & 0x0000FFFF0000FFFF
@@ -75,7 +75,7 @@ def _spread_bits(value):
     return (value | (value << 1)) & 0x5555555555555555
 
 
-@step
+@inlined
 def write_columns(frame, at, kind, rectangle, columns):
     """Write the first and last column and line of the finest cells in which a box of a class that touches may begin."""
     for axis in range(2):
@@ -85,7 +85,7 @@ def write_columns(frame, at, kind, rectangle, columns):
         columns[2 + axis] = _column(rectangle[2 + axis] + side, frame[at, axis], side)
 
 
-@step
+@inlined
 def write_rectangle(frame, at, column, line, level, is_earth, rectangle):
     """Write the rectangle of the cell of this level whose first finest cell is (column, line)."""
     n = 1 << (BITS - level)
@@ -98,14 +98,14 @@ def write_rectangle(frame, at, column, line, level, is_earth, rectangle):
         keep_on_earth(rectangle)
 
 
-@step
+@inlined
 def keep_on_earth(rectangle):
     """Cut a rectangle where the coordinates of the earth end."""
     rectangle[0], rectangle[2] = max(rectangle[0], -180.0), min(rectangle[2], 180.0)
     rectangle[1], rectangle[3] = max(rectangle[1], -90.0), min(rectangle[3], 90.0)
 
 
-@step
+@inlined
 def extent(frame, at, kind, axis):
     """Return how far boxes of a class reach beyond their cell along an axis, 0 for x and 1 for y."""
     return SHARES[kind] * frame[at, SIDE_X + axis] * (1 << BITS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.geo import CIRCLE
 from nearcast.live.cells.frame import BITS, N_CLASSES, NO_CELL
 from nearcast.live.cells.segments import CLASS_FIRST, POSITION
@@ -63,7 +63,7 @@ def search_safe(table, segments, tail, queries, places, dropped, is_earth, scrat
         safe[row] = best
 
 
-@step
+@inlined
 def _tried(table, message, queries, places, row, now, is_earth, best):
     """Return the lesser of `best` and the distance at which one message changes, if it has the words."""
     if table.expires[message] <= now:
@@ -76,7 +76,7 @@ def _tried(table, message, queries, places, row, now, is_earth, best):
     return distance
 
 
-@step
+@inlined
 def _walk_list(table, segments, at, first, last, is_all, queries, places, row, now, is_earth, scratch, best):
     """Go down the cells of one list, class by class; return the least distance found, or `best`."""
     stack = scratch.walk.stack
@@ -102,7 +102,7 @@ def _walk_list(table, segments, at, first, last, is_all, queries, places, row, n
     return best
 
 
-@step
+@inlined
 def _branch(segments, at, is_all, kind, places, row, is_earth, scratch, depth):
     """Replace the topmost cell by its parts, that of the least bound on top; return the depth."""
     stack, bound = scratch.walk.stack, scratch.bound
@@ -119,7 +119,7 @@ def _branch(segments, at, is_all, kind, places, row, is_earth, scratch, depth):
     return top
 
 
-@step
+@inlined
 def _least_change(is_earth, places, row, walk):
     """Return a distance within which no message of the cell at hand comes to touch the region, or leaves it."""
     cell, part = walk.cell, places.part

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.columns import SIMILAR, WITHIN
 from nearcast.geo import POLYGON
 from nearcast.live.cells.frame import BITS, N_CLASSES, NO_CELL
@@ -104,7 +104,7 @@ def search_rows(table, segments, tail, queries, before, after, dropped, is_earth
     return queries.kind.size, n
 
 
-@step
+@inlined
 def _search_segment(table, segments, at, queries, before, after, row, now, is_earth, scratch, n, found):
     """Find the messages of one segment; return how many there are by now, which may be more than there is room for."""
     is_scored = queries.kind[row] == SIMILAR
@@ -132,7 +132,7 @@ def _search_segment(table, segments, at, queries, before, after, row, now, is_ea
     return n
 
 
-@step
+@inlined
 def _walk(
     table, segments, at, first, last, is_all, radius, trigger,
     queries, before, after, row, now, is_earth, scratch, n, found,
@@ -166,7 +166,7 @@ def _walk(
     return n
 
 
-@step
+@inlined
 def _matters(queries, before, after, row, radius, is_earth, walk):
     """Tell whether the cell at hand may hold a message that is relevant at one of the places only."""
     if queries.kind[row] == SIMILAR:
@@ -180,7 +180,7 @@ def _matters(queries, before, after, row, radius, is_earth, walk):
     return not (holds_cell(is_earth, before, row, walk.cell) and holds_cell(is_earth, after, row, walk.cell))
 
 
-@step
+@inlined
 def _try(table, message, trigger, queries, before, after, row, is_earth, scratch, n, found):
     """Test a message that a trigger has found, unless an earlier trigger of the row has it as well."""
     if queries.kind[row] == SIMILAR:
@@ -198,7 +198,7 @@ def _try(table, message, trigger, queries, before, after, row, is_earth, scratch
     return _note(row, message, where, 1.0, n, found)
 
 
-@step
+@inlined
 def _try_unfiled(table, message, queries, before, after, row, now, is_earth, walk, n, found):
     """Test a message that is in no segment."""
     if table.expires[message] <= now:
@@ -211,7 +211,7 @@ def _try_unfiled(table, message, queries, before, after, row, now, is_earth, wal
     return _note(row, message, where, 1.0, n, found)
 
 
-@step
+@inlined
 def _touched(table, message, before, after, row, is_earth, place):
     """Return at which places a region touches a message, 0 also where it does so at both: nothing changes then.
 
@@ -227,7 +227,7 @@ def _touched(table, message, before, after, row, is_earth, place):
     return where
 
 
-@step
+@inlined
 def _try_score(table, message, queries, before, after, row, is_earth, n, found):
     """Score a message at both places, and note it where it reaches the threshold at one of them only."""
     text = text_of_message(queries, row, table, message)
@@ -243,7 +243,7 @@ def _try_score(table, message, queries, before, after, row, is_earth, n, found):
     return _note(row, message, AFTER if now_is else BEFORE, there if now_is else here, n, found)
 
 
-@step
+@inlined
 def _note(row, message, where, score, n, found):
     """Write what was found, if there is room; return how many there are."""
     if n < found.row.size:

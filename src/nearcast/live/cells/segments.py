@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, step
+from nearcast._jit import hot_kernel, inlined
 from nearcast.live.cells.frame import BITS, N_CLASSES, fill_keys, frame_of
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _with(column: NDArray[Any], used: int, more: NDArray[Any]) -> NDArray[Any]:
     return column
 
 
-@step
+@inlined
 def position_of(segments, at, kind, key):
     """Return the first position of a class of messages with this key or a larger one."""
     about, base = segments.segment, segments.segment[at, POSITION]
@@ -274,7 +274,7 @@ def position_of(segments, at, kind, key):
     return low
 
 
-@step
+@inlined
 def list_of(segments, at, word):
     """Return (first, last): where in `posting` the list of a word lies, by segment; empty if no message has it."""
     about = segments.segment

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.live.cells.queries import NO_WORD
 from nearcast.live.cells.segments import N_POSITIONS, list_of
 from nearcast.query import NOT, PHRASE
 from nearcast.similarity import counts_weights, most_text, near_needed
 
 
-@step
+@inlined
 def clause_trigger(queries, clause, segments, at):
     """Return (first, last, is all): the list of a clause, in `posting` or of positions; empty if it cannot hold."""
     i, end = queries.code_start[clause], queries.code_start[clause + 1]
@@ -41,7 +41,7 @@ def clause_trigger(queries, clause, segments, at):
     return first, last, is_all
 
 
-@step
+@inlined
 def order_words(queries, row, segments, at, order, low, high):
     """Write the lists of a scored row's words, shortest first, those without postings left out; return how many."""
     n = 0
@@ -60,7 +60,7 @@ def order_words(queries, row, segments, at, order, low, high):
     return n
 
 
-@step
+@inlined
 def reach(queries, row, order, k, n):
     """Return how far a message may be that has none of the row's words before the k-th in order; -1 if it cannot be.
 

@@ -6,14 +6,14 @@ move tries one subscription on many messages, where an index tries one message o
 
 from __future__ import annotations
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.geo import ANYWHERE, CIRCLE, circle_holds, place_distance
 from nearcast.indexes.shared.predicates import boxes_overlap, message_parts, phrase_occurs
 from nearcast.query import NOT, PHRASE
 from nearcast.similarity import JACCARD, counts_weights, near_of, score_of, text_of
 
 
-@step
+@inlined
 def has_word(table, message, word):
     """Tell whether a message has a word."""
     for i in range(table.term_start[message], table.term_start[message + 1]):
@@ -22,7 +22,7 @@ def has_word(table, message, word):
     return False
 
 
-@step
+@inlined
 def holds_clause(code, first, last, table, message):
     """Tell whether a message satisfies the clause `code[first:last]`."""
     i = first
@@ -45,7 +45,7 @@ def holds_clause(code, first, last, table, message):
     return True
 
 
-@step
+@inlined
 def holds_any_before(queries, row, clause, table, message):
     """Tell whether a message satisfies a clause of the row before the given one."""
     for c in range(queries.clause_start[row], clause):
@@ -54,7 +54,7 @@ def holds_any_before(queries, row, clause, table, message):
     return False
 
 
-@step
+@inlined
 def touches_place(is_earth, places, row, table, message, place):
     """Tell whether a region touches the place of a message; of a polygon, whether the boxes around it do."""
     if places.kind[row] == ANYWHERE:
@@ -73,7 +73,7 @@ def touches_place(is_earth, places, row, table, message, place):
     return False
 
 
-@step
+@inlined
 def text_of_message(queries, row, table, message):
     """Return the text score of a scored row for a message, common words summed in the row's order."""
     function = queries.similarity[row]
@@ -88,7 +88,7 @@ def text_of_message(queries, row, table, message):
     return text_of(function, common, queries.own[row], other)
 
 
-@step
+@inlined
 def score_at(is_earth, queries, row, places, text, table, message):
     """Return the score of a scored row at its place for a message with this text score."""
     at = places.part_start[row]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import step
+from nearcast._jit import inlined
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, EARTH_RADIUS_M, box_distance, haversine
 from nearcast.live.cells.frame import BITS, X, Y, extent, keep_on_earth, key_of, write_columns, write_rectangle
 from nearcast.live.cells.queries import NOWHERE
@@ -49,7 +49,7 @@ class WalkScratch(NamedTuple):
         return cls(np.empty((_STACK, 6), np.int64), np.empty(4), np.empty(4), np.empty((2, 4)), np.empty(4, np.int64))
 
 
-@step
+@inlined
 def push(stack, depth, key, column, line, level, first, last):
     """Put a cell on the stack; return how many there are."""
     stack[depth, KEY], stack[depth, COLUMN], stack[depth, LINE] = key, column, line
@@ -57,7 +57,7 @@ def push(stack, depth, key, column, line, level, first, last):
     return depth + 1
 
 
-@step
+@inlined
 def push_cells(segments, at, kind, is_all, first, last, scratch):
     """Put on the empty stack the cells, one to four, in which a box that touches `scratch.rectangle` may begin."""
     columns, stack, depth = scratch.columns, scratch.stack, 0
@@ -76,7 +76,7 @@ def push_cells(segments, at, kind, is_all, first, last, scratch):
     return depth
 
 
-@step
+@inlined
 def write_parts(before, after, row, rectangle):
     """Write the rectangle around two regions and tell whether it is a small one; not if one has several parts."""
     n = 0
@@ -93,7 +93,7 @@ def write_parts(before, after, row, rectangle):
     return n > 0
 
 
-@step
+@inlined
 def push_children(segments, at, kind, is_all, stack, depth):
     """Replace the topmost cell, at `depth`, by its four parts, those without postings left out; return the depth."""
     key, column, line = stack[depth, KEY], stack[depth, COLUMN], stack[depth, LINE]
@@ -110,7 +110,7 @@ def push_children(segments, at, kind, is_all, stack, depth):
     return depth
 
 
-@step
+@inlined
 def first_position(segments, is_all, first, last, position):
     """Return the first of the postings at this position or behind it."""
     if is_all:
@@ -124,7 +124,7 @@ def first_position(segments, is_all, first, last, position):
     return first
 
 
-@step
+@inlined
 def write_cell(segments, at, kind, stack, depth, is_earth, scratch):
     """Write the rectangle of the cell at `depth`, and the one that its messages, of a class of extents, lie in."""
     cell, rectangle = scratch.cell, scratch.rectangle
@@ -136,7 +136,7 @@ def write_cell(segments, at, kind, stack, depth, is_earth, scratch):
         keep_on_earth(rectangle)
 
 
-@step
+@inlined
 def may_touch(is_earth, places, row, rectangle):
     """Tell whether a region may touch a place within a rectangle."""
     if places.kind[row] != CIRCLE:
@@ -147,14 +147,14 @@ def may_touch(is_earth, places, row, rectangle):
     return _is_near(is_earth, places.circle[at, 0], places.circle[at, 1], places.circle[at, 2], rectangle)
 
 
-@step
+@inlined
 def _is_near(is_earth, x, y, radius, rectangle):
     """Tell whether a place within a rectangle may lie within a radius of a point."""
     distance = box_distance(is_earth, x, y, rectangle[0], rectangle[1], rectangle[2], rectangle[3])
     return distance <= radius * _WIDER + (_WIDER_M if is_earth else 0.0)
 
 
-@step
+@inlined
 def _parts_touch(places, row, rectangle):
     """Tell whether a box around a region touches a rectangle."""
     if places.kind[row] == ANYWHERE:
@@ -171,13 +171,13 @@ def _parts_touch(places, row, rectangle):
     return False
 
 
-@step
+@inlined
 def is_one_box(places, row):
     """Tell whether a region is a box that does not cross the dateline."""
     return places.kind[row] == BOX and places.part_start[row + 1] - places.part_start[row] == 1
 
 
-@step
+@inlined
 def is_cut_otherwise(before, after, row, rectangle):
     """Tell whether two boxes have other parts of a rectangle in common with it; each region is one box."""
     one, other = before.part_start[row], after.part_start[row]
@@ -193,7 +193,7 @@ def is_cut_otherwise(before, after, row, rectangle):
     return (is_in_one or is_in_other) and not is_same
 
 
-@step
+@inlined
 def holds_cell(is_earth, places, row, cell):
     """Tell whether a region certainly holds every point of a rectangle."""
     kind = places.kind[row]
@@ -210,7 +210,7 @@ def holds_cell(is_earth, places, row, cell):
     return False
 
 
-@step
+@inlined
 def farthest(is_earth, x, y, cell):
     """Return a distance that no point of a rectangle exceeds."""
     if not is_earth:
@@ -222,7 +222,7 @@ def farthest(is_earth, x, y, cell):
     return middle + 0.5 * EARTH_RADIUS_M * math.radians(along)
 
 
-@step
+@inlined
 def may_be_within(is_earth, places, row, radius, rectangle):
     """Tell whether a place within a rectangle may lie within a radius of the point where a scored row is."""
     if places.kind[row] == NOWHERE:
