@@ -90,9 +90,11 @@ class Stream:
 
     def given(self, files):
         folder = self.folder / f"batch-{self.batch}"
-        folder.mkdir(exist_ok=True)
+        if not folder.exists():  # a batch that comes again is made of the same files
+            folder.mkdir()
+            write_files(folder, files)
         kinds = {name: "messages" if name.startswith("messages") else "changes" for name in files}
-        return [BatchSource(kinds[name], name, str(path)) for name, path in write_files(folder, files).items()]
+        return [BatchSource(kinds[name], name, str(folder / f"{name}.jsonl")) for name in files]
 
     def run(self, files=None):
         """Run a batch and compare it with the hub's."""

@@ -110,12 +110,12 @@ class Faulty:
         assert sorted(found) == sorted(clean)
         assert [name for name in found if found[name] != clean[name]] == []
 
-    def process(self, log, master="local[2,4]", **environment):
+    def process(self, log, master="local[2,4]", *, is_endless=False, **environment):
         options = {name.replace("_", "-"): value for name, value in self.options.items()}
         options |= {"messages": self.inbox.messages, "changes": self.inbox.changes, "out": self.out}
         options |= {"checkpoint": self.checkpoint, "space": "plane", "subscriptions": self.subscriptions}
         arguments = [text for name, value in options.items() for text in (f"--{name}", value)]
-        return StreamProcess(log, [*arguments, "--once"], master, **environment)
+        return StreamProcess(log, [*arguments, *([] if is_endless else ["--once"])], master, **environment)
 
     def files(self, kind):
         return sorted((self.checkpoint / "nearcast" / kind).iterdir())
