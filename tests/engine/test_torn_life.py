@@ -59,6 +59,8 @@ CALLS = {
     ),
     "unsubscribe": lambda hub: hub.unsubscribe("w2"),
     "move": lambda hub: hub.move("w1", (3, 0), at(11)),
+    "move, some messages expire": lambda hub: hub.move("w1", (3, 0), at(25)),
+    "move, a subscription expires": lambda hub: hub.move("w1", (3, 0), at(41)),
     "move to a region": lambda hub: hub.move("w1", Circle(2, 0, 1)),
     "move a scored one": lambda hub: hub.move("s1", (3, 0)),
     "move a top-k": lambda hub: hub.move("t1", (3, 0)),
