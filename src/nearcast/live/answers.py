@@ -40,6 +40,11 @@ class RelevanceChanges(NamedTuple):
     score: NDArray[np.float64]
     enters: NDArray[np.uint8]
 
+    @classmethod
+    def none(cls, n: int) -> RelevanceChanges:
+        """Return no changes of n rows."""
+        return cls(np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.uint8))
+
     def __len__(self) -> int:
         return len(self.start) - 1
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel
-from nearcast.columns import WITHIN
 from nearcast.indexes.shared.scores import scored_of
 from nearcast.query import NOT
 
@@ -22,6 +21,15 @@ if TYPE_CHECKING:
 NO_WORD = np.iinfo(np.int32).max
 #: The kind of region of a subscription that is not there.
 NOWHERE = 9
+
+
+#: The columns of `LiveQueries` that only scored rows have, where there are none.
+_NOT_SCORED: dict[str, NDArray] = {
+    "word_start": np.zeros(1, np.int64),
+    "word": np.zeros(0, np.int32),
+    "similarity": np.zeros(0, np.uint8),
+    **dict.fromkeys(("weight", "own", "text_weight", "threshold", "max_distance"), np.zeros(0)),
+}
 
 
 class LiveQueries(NamedTuple):
@@ -108,11 +116,8 @@ def _scored_columns(
     subscriptions: Subscriptions, weights: NDArray[np.float64], words: MessageWords
 ) -> dict[str, NDArray]:
     """Return the columns of `LiveQueries` that only scored rows have."""
-    if (subscriptions.kind == WITHIN).all():
-        none = np.zeros(0)
-        empty = dict.fromkeys(("weight", "own", "text_weight", "threshold", "max_distance"), none)
-        word_start, word = np.zeros(1, np.int64), np.zeros(0, np.int32)
-        return {"word_start": word_start, "word": word, "similarity": np.zeros(0, np.uint8), **empty}
+    if subscriptions.scoring is None or not subscriptions.kind.any():
+        return _NOT_SCORED
     scored = scored_of(subscriptions, weights)
     word = words.of_terms(scored.term)
     word[word < 0] = NO_WORD

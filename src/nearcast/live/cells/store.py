@@ -96,6 +96,8 @@ class CellLiveStore(StoredLife):
         found = self._found(queries, old, places_of(after))
         if len(after.geometry) or (before is not None and len(before.geometry)):
             found = self._without_missed(found, before, after)
+        if not len(found.row):
+            return RelevanceChanges.none(len(subscriptions))
         arrival = self._state.table.arrival[found.row]
         enters = (found.where == AFTER).astype(np.uint8)
         order = np.lexsort((arrival, enters, found.query))
