@@ -10,7 +10,10 @@ import pytest
 from contract.worlds import EARTH, PLANE, random_said
 from nearcast.geo import Box, Circle
 from nearcast.live.cells import search
-from nearcast.live.cells.frame import BITS, N_CLASSES, NO_CELL
+from nearcast.live.cells.frame import BITS, N_CLASSES, NO_CELL, fill_keys
+from nearcast.live.cells.queries import write_words
+from nearcast.live.cells.safe_search import search_safe
+from nearcast.live.cells.search import search_rows
 from nearcast.live.cells.segments import (
     CELL,
     CELL_LEVEL,
@@ -22,8 +25,11 @@ from nearcast.live.cells.segments import (
     POSTING,
     START,
     WORD,
+    count_words,
+    fill_lists,
 )
 from nearcast.live.cells.store import CellLiveStore
+from nearcast.model import Similar
 from nearcast.query import parse
 from support.live_model import LiveModel
 
@@ -149,3 +155,22 @@ def test_more_messages_are_found_than_there_was_room_for():
     model = town(PLANE, 1500)
     found = model.relevant([(RAMEN, None), (parse("a"), None), (RAMEN, Box(0, 0, 100, 100))])
     assert [1500, 1500] == [len(found[0]), len(found[2])]
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_every_kernel_is_compiled_once(tmp_path):
+    """Arrays have one type wherever they come from: appended, tidied, opened, lent read-only; rows of either kind."""
+    model = town(PLANE, 600)
+    similar = Similar(0, place=(1, 1), terms=("ramen", "a"), threshold=0.5, max_distance=9.0)
+    for number, wanted in enumerate([[(RAMEN, Circle(3, 3, 9))], [similar, (RAMEN, None)], [similar]]):
+        model.relevant(wanted)
+        model.safe_distance(wanted)
+        model.reopen(tmp_path / str(number))
+        model.append([(("ramen",), (0.0, 0.0, 1.0, 1.0))] * 3, [LONG] * 3)
+        model.store.reweigh(model._weights())
+    columns = model.columns([(RAMEN, Box(0, 0, 9, 9))])
+    for lent in (columns.code, columns.code_start, columns.kind, columns.regions.part):
+        lent.flags.writeable = False
+    model.store.relevant(columns, model._weights().from_term(0), np.zeros(1, np.int64))
+    kernels = (search_rows, search_safe, fill_keys, count_words, fill_lists, write_words)
+    assert {} == {kernel.__name__: kernel.signatures for kernel in kernels if len(kernel.signatures) != 1}

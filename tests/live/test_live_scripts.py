@@ -72,10 +72,15 @@ class Play:
     def _move(self, step):
         pairs = self._pairs(step)
         old = [self.held[at] for at, _ in pairs]
-        regions = [region_of(each, scored=is_scored(self.held[at])) for at, each in pairs]
+        regions = [self._goes_to(self.held[at], each) for at, each in pairs]
         self.model.moved(old, regions)
         for (at, _), region in zip(pairs, regions, strict=True):
             self.held[at] = moved(self.held[at], region)
+
+    def _goes_to(self, held, like):
+        """Return where a subscription moves to; a query that is true without any word stays if that is anywhere."""
+        region = region_of(like, scored=is_scored(held))
+        return held[1] if region is None and not is_scored(held) and held[0].needs_region else region
 
     def _reweigh(self, step):
         self.model.reweigh(step.weights)
