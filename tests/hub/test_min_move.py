@@ -73,7 +73,7 @@ def test_it_is_a_column_and_kept(tmp_path):
                       "radius_m": [10.0] * 3, "min_move_m": [50.0, None, -1.0]})  # fmt: skip
     assert [(2, "min_move_m")] == [(row.row, row.field) for row in hub.subscribe_many(table)]
     hub.subscribe({"id": "d", "query": "tea", "lon": 0.0, "lat": 0.0, "radius_m": 10.0, "min_move_m": 7})
-    assert [50, None, 7] == [hub.get(id_).min_move for id_ in "abd"]
+    assert [50, None, 7] == [hub.get(id_).min_move for id_ in ("a", "b", "d")]
     assert [50, None, 7] == hub.to_table()["min_move_m"].to_pylist()
     hub.save(tmp_path / "hub")
     again = Hub("earth")
