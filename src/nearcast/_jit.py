@@ -102,10 +102,6 @@ def inlined(function: F) -> F:
     return function if _INTERPRETED else _InlinedKernel(function, _nrt=False)  # type: ignore[return-value]
 
 
-#: The name it had before, while rooms that are built at the same time still use it.
-step = inlined
-
-
 class _Kernel:
     """A function whose dispatcher is made when Python first calls it, or a kernel that names it is compiled.
 

@@ -9,7 +9,7 @@ import pytest
 from faults.kafka_kills import KilledStream
 
 #: How long `make test-faults` goes on.
-MINUTES = float(os.environ.get("NEARCAST_FAULTS") or 0)
+MINUTES = float(os.environ.get("NEARCAST_FAULTS") or 0) / 3
 
 pytestmark = [
     pytest.mark.kafka,

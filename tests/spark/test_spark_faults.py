@@ -28,7 +28,7 @@ from support.waiting import PATIENCE_S
 
 N_BATCHES, HALF = 6, 3
 #: How long `make test-faults` kills streams; the rest of the time is that of drivers without Spark.
-MINUTES = float(os.environ.get("NEARCAST_FAULTS") or 0) / 2
+MINUTES = float(os.environ.get("NEARCAST_FAULTS") or 0) / 3
 
 
 class Faulty:

@@ -71,7 +71,7 @@ def _is_interruptible(code):
     if not code.co_filename.startswith(SOURCES):
         return False
     decorator = linecache.getline(code.co_filename, code.co_firstlineno).strip()
-    return decorator not in ("@kernel", "@hot_kernel", "@inlined", "@step")
+    return decorator not in ("@kernel", "@hot_kernel", "@inlined")
 
 
 def look(hub, ids):
