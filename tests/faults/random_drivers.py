@@ -199,7 +199,7 @@ def drive(stream, said, chance, *, is_flaky):
 
 
 def make_flaky(stream, rng):
-    """Let one of many operations on files of the input, the state and the output fail, by what the interpreter tells of them."""
+    """Let one of many operations on files of input, state and output fail, by what the interpreter tells of them."""
     roots = (str(stream.checkpoint), str(stream.out), str(stream.folder / "inbox"))
 
     def fail_sometimes(_, arguments):

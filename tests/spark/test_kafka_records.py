@@ -2,6 +2,7 @@
 
 import json
 import traceback
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -87,7 +88,7 @@ class FailedQuery:
 
 def test_what_spark_says_is_shown_without_secrets():
     options = KafkaOptions({"kafka.sasl.jaas.config": "Login required password=hush-hush more"})
-    running = Stream(None, {}, None, options)
+    running = Stream(SimpleNamespace(conflict=lambda: None), {}, None, kafka=options)
     running.query = FailedQuery()
     with pytest.raises(NearcastError, match=r"expected \[;\], read \[\[hidden\]\]") as raised:
         running.wait(1)
