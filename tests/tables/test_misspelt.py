@@ -197,8 +197,8 @@ def test_estimate_warns_on_stderr_and_refuses_when_strict(nearcast, files):
 def test_stream_looks_at_its_subscriptions_before_spark_starts(files, capsys):
     """A warning on stderr, or an error with `--strict`; a column that `--map` renames is fine."""
     path = files[1]
-    assert 1 == _table(path, {}, strict=False).num_rows
+    assert 1 == _table(str(path), {}, strict=False).num_rows
     assert WARNINGS[0] == capsys.readouterr().err.strip()
     with pytest.raises(InvalidColumns, match="did you mean expires"):
-        _table(path, {}, strict=True)
+        _table(str(path), {}, strict=True)
     _table(path, {"expires": "expirse"}, strict=True)
