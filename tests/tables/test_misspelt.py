@@ -201,4 +201,4 @@ def test_stream_looks_at_its_subscriptions_before_spark_starts(files, capsys):
     assert WARNINGS[0] == capsys.readouterr().err.strip()
     with pytest.raises(InvalidColumns, match="did you mean expires"):
         _table(str(path), {}, strict=True)
-    _table(path, {"expires": "expirse"}, strict=True)
+    _table(str(path), {"expires": "expirse"}, strict=True)
