@@ -13,7 +13,7 @@ from pathlib import Path
 import nearcast
 
 _SOURCES = str(Path(nearcast.__file__).parent)
-_KERNELS = {"kernel", "hot_kernel", "step"}
+_KERNELS = {"kernel", "hot_kernel", "inlined"}
 
 
 class Interrupt(KeyboardInterrupt):
