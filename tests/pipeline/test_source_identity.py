@@ -9,9 +9,18 @@ import pytest
 
 from faults.small_stream import SmallStream
 from nearcast.errors import IncompatibleStore
+from nearcast.geo import Space
 from nearcast.pipeline.driver import source_identity
 from nearcast.pipeline.driver.pipeline import BatchSource
 from nearcast.pipeline.driver.source_identity import KEPT_SOURCES, check_again, identities_of, sources_after
+from nearcast.pipeline.file_match import FileMatch
+from nearcast.pipeline.runner import LocalRunner
+from nearcast.pipeline.settings import PipelineSettings
+from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.store import Store
+from nearcast.tables import Rejected
+from nearcast.text import Vocabulary
+from nearcast.window import Window
 from support.manifests import small_manifest
 
 TWO_MOMENTS = "the states of Spark and of nearcast are of two moments; bring back both halves of the checkpoint from"
@@ -109,11 +118,14 @@ def rows(*lines, span=None):
     return BatchSource("messages", "topic/00000", rows=table, span=span)
 
 
-def test_rows_are_known_by_their_offsets_and_their_content_in_any_order():
+def test_rows_are_known_by_their_offsets_and_their_content():
+    """Offsets put records in order; rows without may come in any."""
     same = identities_of([rows("a", "b", span="3-4")])
-    assert identities_of([rows("b", "a", span="3-4")]) == same
-    for other in (rows("a", "b", span="5-6"), rows("a", "c", span="3-4"), rows("a", span="3-4"), rows("a", "a", "b")):
-        assert identities_of([other]) != same
+    assert identities_of([rows("a", "b", span="3-4")]) == same
+    for other in (("a", "b", "5-6"), ("a", "c", "3-4"), ("b", "a", "3-4"), ("a", "3-4"), ("a", "a", "b", "3-4")):
+        assert identities_of([rows(*other[:-1], span=other[-1])]) != same
+    assert identities_of([rows("a", "b")]) == identities_of([rows("b", "a")])
+    assert identities_of([rows("a", "b")]) != identities_of([rows("a", "a", "b")])
     plain = BatchSource("messages", "messages", rows=pa.table({"id": [1, 2]}))
     assert identities_of([plain]) != identities_of([replace(plain, rows=pa.table({"id": [1, 3]}))])
 
@@ -145,6 +157,16 @@ def test_a_batch_older_than_what_is_remembered_is_refused():
     ):
         check_again(manifest, 1, [given], "K")
     check_again(manifest, 2, [replace(given, source="2")], "K")
+
+
+def test_no_sources_are_noted_where_no_batch_comes_again(tmp_path):
+    """A match of files runs once: nothing looks at the rows for it."""
+    run = FileMatch(PipelineSettings(Space.plane(), window=Window.of(9)), LocalRunner(), tmp_path, lambda *_: None)
+    people = pa.table({"id": [1], "kind": ["topk"], "k": [1], "query": ["w1"], "x": [0.0], "y": [0.0]})
+    posts = pa.table({"id": [1], "text": ["w1"], "x": [1.0], "y": [1.0]})
+    run.run_in_order(people, iter([posts]), Vocabulary(), Rejected(), write=lambda _: None)
+    manifest = Manifests(Store(tmp_path / "K")).last()
+    assert (0, {}) == (manifest.batch, manifest.last_sources)
 
 
 def test_names_of_sources_are_no_files_of_the_store(stream, monkeypatch):

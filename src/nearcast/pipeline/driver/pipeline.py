@@ -142,6 +142,8 @@ class Pipeline:
         self.query_id: str | None = None
         #: Whether time puts the rows of a batch in order; else they come as they stand in their sources.
         self.by_time = True
+        #: Whether a batch may come again, after a restart: then it is noted what tells its sources from others.
+        self.notes_sources = True
         #: Whether what is staged can be merged into one order over all partitions.
         self.with_keys = False
         #: Whether a batch goes on without a file that is gone, which it rejects; else it fails.
@@ -335,7 +337,7 @@ class Pipeline:
     ) -> Report:
         began = time.perf_counter()
         rejected = Rejected()
-        identities = identities_of(given)
+        identities = identities_of(given) if self.notes_sources else {}
         state = self._rebalanced(state, batch)
         vocabulary = self._new_vocabulary(state, batch)
         reads = self._read(state, batch, given, vocabulary)

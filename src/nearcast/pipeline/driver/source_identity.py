@@ -74,17 +74,18 @@ def _identity(source: BatchSource) -> str:
     if source.is_gone:
         return GONE
     if source.rows is not None:
-        return f"{source.span or ''} {source.rows.num_rows} {_digest_of_rows(source.rows)}".strip()
+        return f"{source.span or ''} {source.rows.num_rows} {_digest_of_rows(source)}".strip()
     if source.modified is None and source.path is not None and Path(source.path).is_file():
         about = Path(source.path).stat()
         return f"{about.st_size} {about.st_mtime_ns // 1000}"
     return f"{source.n_bytes} {source.modified}"
 
 
-def _digest_of_rows(rows: pa.Table) -> str:
-    """Return a digest of rows: of lines in any order, which Spark need not repeat, of columns as they stand."""
-    found = hashlib.blake2b(digest_size=8)
-    if "line" in rows.column_names:
+def _digest_of_rows(source: BatchSource) -> str:
+    """Return a digest of rows as they stand, or in any order if they are lines that keep no positions."""
+    rows, found = source.rows, hashlib.blake2b(digest_size=8)
+    assert rows is not None
+    if source.span is None and "line" in rows.column_names:  # Spark need not repeat their order
         for line in sorted(str(each) for each in rows.column("line").to_pylist()):
             found.update(f"{len(line)} {line}".encode(errors="surrogatepass"))
     else:
