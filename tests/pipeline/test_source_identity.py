@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from faults.small_stream import SmallStream
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import FileMissing, IncompatibleStore
 from nearcast.geo import Space
 from nearcast.pipeline.driver import source_identity
 from nearcast.pipeline.driver.pipeline import BatchSource
@@ -70,6 +70,21 @@ def test_a_file_that_was_written_again_is_another_one(stream):
     path = Path(stream.given[0][0].path)
     os.utime(path, (1, 1))
     assert f"{path} was another one then" in refused(driver, 0, stream.given[0])
+
+
+def test_after_a_batch_that_failed_the_driver_says_so(stream):
+    """It does not say that there is no stream; after `resume` the batch can be run."""
+    driver = stream.started()
+    stream.run(driver, 0)
+    path = Path(stream.given[1][0].path)
+    path.rename(path.with_suffix(".away"))
+    with pytest.raises(FileMissing):
+        driver.run(1, stream.given[1])
+    path.with_suffix(".away").rename(path)
+    with pytest.raises(IncompatibleStore, match=r"^batch 1 of \S+ was not finished; call resume to go on"):
+        driver.run(1, stream.given[1])
+    assert driver.resume()
+    stream.run(driver)
 
 
 def test_a_file_that_was_taken_away_since_is_not_missed(stream):
