@@ -34,8 +34,10 @@ def test_records_that_are_no_json_objects(stream):
         assert "line " not in row.reason
     reasons = {row.row: row.reason.partition(": ")[2] for row in rejected}
     assert ["it is empty; expected a JSON object"] * 3 == [reasons[at] for at in (41, 42, 43)]
-    assert "not UTF-8" in reasons[44]
+    assert "the bytes are not UTF-8; expected a JSON object in UTF-8" == reasons[44]
+    assert "null is no JSON object; expected one a row" == reasons[45]
     assert reasons[46].startswith("[1, 2] is no JSON object")
+    assert reasons[50].endswith("expected one whole object {...}")
 
 
 def test_rows_of_other_streams_are_numbered(stream):

@@ -14,6 +14,7 @@ from nearcast.pipeline.batch.partition_deliveries import schema_of
 from nearcast.pipeline.kafka_topics import KafkaOptions
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.store import Store
+from nearcast.spark.sources import InputFolders
 from nearcast.spark.stream import Stream, stream
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -88,7 +89,7 @@ class FailedQuery:
 
 def test_what_spark_says_is_shown_without_secrets():
     options = KafkaOptions({"kafka.sasl.jaas.config": "Login required password=hush-hush more"})
-    running = Stream(SimpleNamespace(conflict=lambda: None), {}, None, kafka=options)
+    running = Stream(SimpleNamespace(conflict=lambda: None), InputFolders({}), None, kafka=options)
     running.query = FailedQuery()
     with pytest.raises(NearcastError, match=r"expected \[;\], read \[\[hidden\]\]") as raised:
         running.wait(1)

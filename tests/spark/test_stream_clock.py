@@ -11,6 +11,7 @@ from nearcast.pipeline.driver.pipeline import BatchSource
 from nearcast.pipeline.store.store import Store
 from nearcast.spark.backlog import BacklogGauge
 from nearcast.spark.stream import stream
+from nearcast.spark.stream_options import StreamOptions
 from nearcast.tables import Rejected, subscriptions_table
 from support.waiting import PATIENCE_S, wait_until
 
@@ -126,6 +127,19 @@ def test_a_batch_with_as_many_offsets_of_a_topic_as_it_may_have_is_full(tmp_path
                 "-",
             ]
             (tmp_path / "offsets" / str(batch)).write_text("\n".join(lines))
-    gauge = BacklogGauge(Store(str(tmp_path)), 11, ("posts",))
+    gauge = BacklogGauge(Store(str(tmp_path)), 11, (("posts",),))
     assert is_full == gauge.is_full(1, [])
     assert not BacklogGauge(Store(str(tmp_path)), 11).is_full(1, []), "a topic that is none of ours"
+
+
+@pytest.mark.parametrize(("first", "second", "is_full"), [(300, 200, True), (300, 199, True), (300, 198, False)])
+def test_topics_of_one_source_share_what_a_batch_may_have(tmp_path, first, second, is_full):
+    """Spark divides it over the partitions of all of them; the topic of changes has as much for itself."""
+    (tmp_path / "offsets").mkdir()
+    for batch, offsets in enumerate([(0, 0, 0), (first, second, 300)]):
+        a, b, c = ({"0": each} for each in offsets)
+        lines = ["v1", "{}", json.dumps({"a": a, "b": b}), json.dumps({"c": c})]
+        (tmp_path / "offsets" / str(batch)).write_text("\n".join(lines))
+    given = StreamOptions("kafka://h:1/a, b", None, "out", "K", changes="kafka://h:1/c")
+    assert (("a", "b"), ("c",)) == given.topics
+    assert is_full == BacklogGauge(Store(str(tmp_path)), 500, given.topics).is_full(1, [])

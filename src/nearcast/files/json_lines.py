@@ -32,6 +32,8 @@ _LONG_INTEGER = re.compile(rb"[:,\[]\s*-?[0-9]{16,}\s*[,}\]]")
 _OBJECT_ENDS = (b"}\n", b"}\r\n", b"}")
 _TOO_DEEP = f"nested more than {MAX_DEPTH} deep; expected flat columns, or geometries"
 _HALF_CHARACTER = "a \\u escape names half a character; correct it"
+#: What JSON calls a value that Python shows otherwise.
+_JSON_NAMES = {"None": "null", "True": "true", "False": "false"}
 _GEOJSON_COLUMNS = ("lon", "lat", GEOMETRY_COLUMN)
 
 
@@ -158,7 +160,8 @@ class _Reader:
         if isinstance(value, InvalidInput):
             raise value
         if not isinstance(value, dict):
-            raise InvalidColumns(f"{shorten(value)} is no JSON object; expected one a row")
+            shown = _JSON_NAMES.get(shorten(value), shorten(value))
+            raise InvalidColumns(f"{shown} is no JSON object; expected one a row")
         if value.get("type") == "Feature" and ("geometry" in value or "bbox" in value):
             row = _flattened(value)
             if self._rejected is not None and has_two_ids(value):
@@ -298,9 +301,9 @@ def _parsed(text: bytes) -> Any:
     try:
         value = json.loads(text.decode())
     except UnicodeDecodeError:
-        return InvalidColumns("the bytes are not UTF-8; save the file as UTF-8")
+        return InvalidColumns("the bytes are not UTF-8; expected a JSON object in UTF-8")
     except json.JSONDecodeError as error:
-        return InvalidColumns(f"column {error.colno}: not JSON: {error.msg}; expected an object {{...}} a line")
+        return InvalidColumns(f"column {error.colno}: not JSON: {error.msg}; expected one whole object {{...}}")
     except (ValueError, RecursionError) as error:
         return InvalidColumns(f"not JSON that can be read: {error}")
     return InvalidColumns(_HALF_CHARACTER) if b"\\u" in text and has_half_character(value) else value

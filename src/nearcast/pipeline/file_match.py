@@ -169,7 +169,7 @@ class FileMatch:
         store = Store(str(self.folder / "K"))
         sink = _MergingSink(str(self.folder / "out"), write)
         pipeline = Pipeline(store, self.settings, self.runner, sink, claims=str(self.folder / "claims"))
-        pipeline.by_time, pipeline.with_keys = False, True
+        pipeline.by_time, pipeline.with_keys, pipeline.notes_sources = False, True, False
         pipeline.on_rejected = rejected.extend
         snapshot = vocabulary.snapshot()
         rejected.extend(pipeline.begin(subscriptions, snapshot))

@@ -155,6 +155,13 @@ def check_opens(spark: SparkSession, place: str) -> None:
         ) from error
 
 
+def qualified(spark: SparkSession, place: str) -> str:
+    """Return a path or URI as Spark completes it, with the scheme, the host and the working folder it leaves out."""
+    path = getattr(spark.sparkContext._jvm, "org.apache.hadoop.fs.Path")(spark_url(place))
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    return str(path.getFileSystem(configuration).makeQualified(path).toString())
+
+
 def warm(spark: SparkSession) -> None:
     """Compile the kernels, or load them, here and in the workers, so that the first batch need not wait for it."""
     from nearcast.spark.runner import SparkRunner

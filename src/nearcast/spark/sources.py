@@ -8,20 +8,19 @@ and whoever reads it rejects it. Imports pyspark when called.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from nearcast.errors import InvalidInput
+from nearcast.errors import InvalidInput, NearcastError
 from nearcast.pipeline.driver.pipeline import BatchSource
 from nearcast.pipeline.kafka_topics import KafkaOptions, KafkaTopic, is_topic, without_connector
 from nearcast.pipeline.store.places import local_root, spark_url
 from nearcast.pipeline.store.store import Store
-from nearcast.spark.session import check_opens
+from nearcast.spark.session import check_opens, qualified
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -171,6 +170,43 @@ def source_frame(
 
 
 @dataclass(frozen=True)
+class InputFolders:
+    """The folders that files arrive in, by kind of input, as Spark begins the paths of their files.
+
+    `are_all_files` tells that no other input has files: a path in none of the folders is then an error.
+    """
+
+    roots: Mapping[str, str]
+    are_all_files: bool = True
+
+    @classmethod
+    def of(cls, spark: SparkSession, folders: Mapping[str, str], *, are_all_files: bool) -> InputFolders:
+        """Return folders under the names Spark has for them: links stay, what a URI leaves out is there."""
+        return cls({kind: local_path(qualified(spark, each)) for kind, each in folders.items()}, are_all_files)
+
+    def name_of(self, path: str, kind: str) -> str:
+        """Return the path of a file relative to the folder of its kind; as it is if it lies elsewhere."""
+        return path if kind not in self.roots else path.removeprefix(self.roots[kind].rstrip("/") + "/")
+
+    def gone_sources(self, paths: Iterable[str]) -> list[BatchSource]:
+        """Return the sources of files known by their paths alone: the kind is that of the deepest folder one is in."""
+        found = []
+        for path in paths:
+            inside = [(len(root), kind) for kind, root in self.roots.items() if self.name_of(path, kind) != path]
+            if inside:
+                kind = max(inside)[1]
+                name = self.name_of(path, kind)
+                found.append(BatchSource("changes" if kind == "changes" else "messages", name, path, is_gone=True))
+            elif self.are_all_files:
+                raise NearcastError(
+                    f"{path} was listed by Spark and gave no row, and lies in none of the folders"
+                    f" {', '.join(sorted(self.roots.values()))}: it would be lost; call the folder as Spark calls it"
+                )
+            # Else it is a file of a DataFrame, whose rows are not ours to read.
+        return found
+
+
+@dataclass(frozen=True)
 class BatchArrivals:
     """The input of a batch: its sources, the last beat of the clock, and the arrival time of the newest.
 
@@ -199,8 +235,8 @@ def listed_files(query: StreamingQuery | None) -> list[str]:
     return [local_path(path) for each in names for path in each.split("\0") if path]
 
 
-def arrivals_of(frame: DataFrame, roots: dict[str, str], listed: Sequence[str] = ()) -> BatchArrivals:
-    """Collect the input of a batch; `roots` are the folders by kind, to which names of files are relative.
+def arrivals_of(frame: DataFrame, folders: InputFolders, listed: Sequence[str] = ()) -> BatchArrivals:
+    """Collect the input of a batch; names of files are relative to the folders.
 
     Files of `listed` that Spark gave no row for become sources as well: reading them tells that they are gone.
     """
@@ -217,15 +253,14 @@ def arrivals_of(frame: DataFrame, roots: dict[str, str], listed: Sequence[str] =
             beat = max(beat or 0, columns["position"][at])
         elif columns["path"][at] is not None:
             path = local_path(columns["path"][at])
-            name = _named(path, roots.get(kind, ""))
-            given.append(BatchSource(kind, name, path, n_bytes=columns["length"][at]))
+            given.append(BatchSource(kind, folders.name_of(path, kind), path, n_bytes=columns["length"][at]))
         else:
             rows.setdefault((kind, columns["source"][at]), []).append((columns["position"][at], texts[at]))
     for (kind, source), found in rows.items():
         size = sum(len(text or b"") for _, text in found)
         given.append(BatchSource(kind, source, rows=_as_lines(found), n_bytes=size))
     rowless = set(listed) - {each.path for each in given if each.path is not None}
-    given += _listed_sources(rowless, roots)
+    given += folders.gone_sources(rowless)
     given.sort(key=lambda each: (each.kind, each.source))
     newest = max((stamp.timestamp() for stamp in stamps), default=None)
     wall = max(table.column(WALL).to_pylist(), default=None) if WALL in names else None
@@ -248,17 +283,6 @@ def _identified(given: list[BatchSource], table: pa.Table) -> list[BatchSource]:
     return result
 
 
-def _listed_sources(paths: Iterable[str], roots: dict[str, str]) -> list[BatchSource]:
-    """Return the sources of files known by their paths alone: the kind is that of the deepest folder one is in."""
-    found = []
-    for path in paths:
-        inside = [(len(root), kind, _named(path, root)) for kind, root in roots.items() if _named(path, root) != path]
-        if inside:  # else it is a file of a DataFrame, whose rows are not ours to read
-            _, kind, name = max(inside)
-            found.append(BatchSource("changes" if kind == "changes" else "messages", name, path, is_gone=True))
-    return found
-
-
 def _as_lines(found: list[tuple[int, bytes | None]]) -> pa.Table:
     found.sort(key=lambda each: each[0])
     positions = pa.array([position for position, _ in found], pa.int64())
@@ -268,9 +292,3 @@ def _as_lines(found: list[tuple[int, bytes | None]]) -> pa.Table:
 def local_path(path: str) -> str:
     """Return the path of a file as Spark names it, `file:/…` or `file:///…`, unescaped; any other as it is."""
     return re.sub("/+", "/", path.removeprefix("file:")) if path.startswith("file:") else path
-
-
-def _named(path: str, root: str) -> str:
-    root = local_path(spark_url(root))
-    folder = root if urlsplit(root).scheme else str(Path(root).resolve())
-    return path.removeprefix(folder.rstrip("/") + "/")

@@ -27,7 +27,7 @@ from nearcast.spark.keep_warm import KEEP_WARM_S, WarmKeeper
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.session import check_opens, session, slots_of, use_checkpoint, work_off_in_batches
 from nearcast.spark.shared_folders import check_seen, is_embedded
-from nearcast.spark.sources import arrivals_of, listed_files, source_frame, with_wall_clock
+from nearcast.spark.sources import InputFolders, arrivals_of, listed_files, source_frame, with_wall_clock
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
 from nearcast.tables import Rejected
 from nearcast.text import Analyzer, Vocabulary
@@ -66,7 +66,7 @@ class Stream:
     def __init__(
         self,
         pipeline: Pipeline,
-        roots: dict[str, str],
+        folders: InputFolders,
         on_batch: OnBatch | None,
         gauge: BacklogGauge | None = None,
         kafka: KafkaOptions | None = None,
@@ -74,7 +74,7 @@ class Stream:
         self.pipeline = pipeline
         self.rejected = Rejected()
         self.query: StreamingQuery | None = None
-        self._roots, self._on_batch = roots, on_batch
+        self._folders, self._on_batch = folders, on_batch
         self._kafka = KafkaOptions() if kafka is None else kafka
         #: Where the wall clock moves time; it waits while there is a backlog.
         self._gauge = gauge
@@ -95,7 +95,7 @@ class Stream:
         pipeline = self.pipeline
         if pipeline.query_id is None and self.query is not None:
             pipeline.query_id = str(self.query.id)
-        found = arrivals_of(frame, self._roots, listed_files(self.query))
+        found = arrivals_of(frame, self._folders, listed_files(self.query))
         complaint = self._snapshots.take()
         if complaint is not None and self._on_batch is None:
             warnings.warn(complaint, RuntimeWarning, stacklevel=2)
@@ -265,8 +265,9 @@ def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None
     if local_root(options.checkpoint) is None:
         check_opens(spark, options.checkpoint)
     pipeline = _pipeline(options, spark)
-    running = Stream(pipeline, options.folders, on_batch, _gauge(options), options.kafka)
     frame = _frame(options, spark)
+    folders = InputFolders.of(spark, options.folders, are_all_files=options.is_cut_by_spark)
+    running = Stream(pipeline, folders, on_batch, _gauge(options), options.kafka)
     pipeline.query_id = _query_id(options.checkpoint)
     if pipeline.resume():
         _go_on(pipeline, options)

@@ -107,10 +107,10 @@ class StreamOptions:
         return self.at_once or (RECORDS_PER_BATCH if self.is_kafka else FILES_PER_BATCH)
 
     @property
-    def topics(self) -> tuple[str, ...]:
-        """The topics that records arrive in."""
+    def topics(self) -> tuple[tuple[str, ...], ...]:
+        """The topics that records arrive in, of each source that has some."""
         given = [urlsplit(str(each)) for each in (self.messages, self.changes) if str(each).startswith("kafka://")]
-        return tuple(name for each in given for name in each.path.strip("/").split(","))
+        return tuple(tuple(name.strip() for name in each.path.strip("/").split(",")) for each in given)
 
     @property
     def is_cut_by_spark(self) -> bool:

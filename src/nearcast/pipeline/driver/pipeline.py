@@ -137,11 +137,15 @@ class Pipeline:
         #: Where the jobs of all drivers agree on who runs what, and where those of this one do.
         self._all_claims = self._claims = claims
         self._state: DriverState | None = None
+        #: The last batch that was begun; without a state it was not finished.
+        self._begun: int | None = None
         self._vocabulary: Vocabulary | None = None
         #: The Spark query this is the state of; None outside a stream.
         self.query_id: str | None = None
         #: Whether time puts the rows of a batch in order; else they come as they stand in their sources.
         self.by_time = True
+        #: Whether a batch may come again, after a restart: then it is noted what tells its sources from others.
+        self.notes_sources = True
         #: Whether what is staged can be merged into one order over all partitions.
         self.with_keys = False
         #: Whether a batch goes on without a file that is gone, which it rejects; else it fails.
@@ -157,10 +161,14 @@ class Pipeline:
 
     @property
     def state(self) -> DriverState:
-        """The driver's state after the last batch; `IncompatibleStore` before the first."""
-        if self._state is None:
+        """The driver's state after the last batch; `IncompatibleStore` before the first, and after one that failed."""
+        if self._state is not None:
+            return self._state
+        if self._begun is None:
             raise IncompatibleStore(f"{self.store.root} holds no stream yet; begin one first")
-        return self._state
+        raise IncompatibleStore(
+            f"batch {self._begun} of {self.store.root} was not finished; call resume to go on behind the last that was"
+        )
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings that must not change while a stream goes on."""
@@ -300,7 +308,7 @@ class Pipeline:
                 " of Spark and of nearcast are of two runs; bring back the right one, or choose another checkpoint"
             )
         # After an error in the middle, what the driver knows is of no batch: it is found again by `resume`.
-        self._state = None
+        self._state, self._begun = None, batch
         limit = None if self._max_ahead is None else AheadLimit(self._max_ahead, wall)
         due = max((each for each in (state.manifest.beat_due, beat) if each is not None), default=None)
         clock = BatchClock(None, due) if is_backlog else BatchClock(due, None)
@@ -335,7 +343,7 @@ class Pipeline:
     ) -> Report:
         began = time.perf_counter()
         rejected = Rejected()
-        identities = identities_of(given)
+        identities = identities_of(given) if self.notes_sources else {}
         state = self._rebalanced(state, batch)
         vocabulary = self._new_vocabulary(state, batch)
         reads = self._read(state, batch, given, vocabulary)

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -28,9 +28,45 @@ KEPT_SOURCES = 32
 GONE = "gone"
 
 
+class SourceKey(NamedTuple):
+    """What a source is remembered under: its kind, whether it is a file, and its path, or the name of its rows.
+
+    Only a file can have been taken away when a batch comes again: rows that are not there were not read.
+    """
+
+    kind: str
+    form: Literal["file", "rows"]
+    name: str
+
+    @classmethod
+    def of(cls, source: BatchSource) -> SourceKey:
+        """Return the key of a source."""
+        return cls(source.kind, "rows", source.source) if source.path is None else cls(source.kind, "file", source.path)
+
+    @classmethod
+    def parsed(cls, text: str) -> SourceKey:
+        """Return the key that a manifest holds as text."""
+        kind, _, rest = text.partition(" ")
+        form, _, name = rest.partition(" ")
+        return cls(kind, "file" if form == "file" else "rows", name)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.form} {self.name}"
+
+    def is_taken_away(self) -> bool:
+        """Tell whether this is a file, and its folder can be looked at and does not hold it."""
+        folder, slash, name = self.name.rpartition("/")
+        if self.form != "file" or not slash:
+            return False
+        try:
+            return not Store(folder).exists(name)
+        except NearcastError:
+            return False
+
+
 def identities_of(given: Sequence[BatchSource]) -> dict[str, str]:
-    """Return what tells the content of each source from another's, under its kind and path, or name if it has none."""
-    return {f"{each.kind} {each.path or each.source}": _identity(each) for each in given}
+    """Return what tells the content of each source from another's, under the text of its key."""
+    return {str(SourceKey.of(each)): _identity(each) for each in given}
 
 
 def _identity(source: BatchSource) -> str:
@@ -38,17 +74,18 @@ def _identity(source: BatchSource) -> str:
     if source.is_gone:
         return GONE
     if source.rows is not None:
-        return f"{source.span or ''} {source.rows.num_rows} {_digest_of_rows(source.rows)}".strip()
+        return f"{source.span or ''} {source.rows.num_rows} {_digest_of_rows(source)}".strip()
     if source.modified is None and source.path is not None and Path(source.path).is_file():
         about = Path(source.path).stat()
         return f"{about.st_size} {about.st_mtime_ns // 1000}"
     return f"{source.n_bytes} {source.modified}"
 
 
-def _digest_of_rows(rows: pa.Table) -> str:
-    """Return a digest of rows: of lines in any order, which Spark need not repeat, of columns as they stand."""
-    found = hashlib.blake2b(digest_size=8)
-    if "line" in rows.column_names:
+def _digest_of_rows(source: BatchSource) -> str:
+    """Return a digest of rows as they stand, or in any order if they are lines that keep no positions."""
+    rows, found = source.rows, hashlib.blake2b(digest_size=8)
+    assert rows is not None
+    if source.span is None and "line" in rows.column_names:  # Spark need not repeat their order
         for line in sorted(str(each) for each in rows.column("line").to_pylist()):
             found.update(f"{len(line)} {line}".encode(errors="surrogatepass"))
     else:
@@ -77,9 +114,9 @@ def check_again(manifest: Manifest, batch: int, given: Sequence[BatchSource], ca
     if then.digest == _digest(now):
         return
     before = manifest.last_sources if batch == manifest.batch else None
-    if before is not None and _lacks_only_what_is_gone(before, now):
-        return
-    raise _refused(f"batch {batch} was committed to {called} with {then.n} sources, {_difference(before, now)}")
+    difference = _unknown_difference(now) if before is None else _difference(before, now)
+    if difference is not None:
+        raise _refused(f"batch {batch} was committed to {called} with {then.n} sources, and {difference}")
 
 
 def _refused(what: str) -> IncompatibleStore:
@@ -89,31 +126,22 @@ def _refused(what: str) -> IncompatibleStore:
     )
 
 
-def _lacks_only_what_is_gone(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """Tell whether all differences are files that somebody has taken away since: these have no size or time now."""
-    there = {key: identity for key, identity in now.items() if identity != GONE}
-    return there.items() <= before.items() and not any(_is_there(key) for key in before.keys() - there.keys())
+def _unknown_difference(now: Mapping[str, str]) -> str:
+    shown = f", such as {SourceKey.parsed(min(now)).name}" if now else ""
+    return f"comes again with {len(now)} that are not the same{shown}"
 
 
-def _is_there(key: str) -> bool:
-    folder, slash, name = key.partition(" ")[2].rpartition("/")
-    try:
-        return not slash or Store(folder).exists(name)
-    except NearcastError:
-        return True
-
-
-def _difference(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
-    if before is None:
-        shown = f", such as {_called(min(now))}" if now else ""
-        return f"and comes again with {len(now)} that are not the same{shown}"
-    for key in sorted(now):
-        if key not in before:
-            return f"and comes again with {_called(key)}, which was not among them"
-        if before[key] != now[key]:
-            return f"and {_called(key)} was another one then ({before[key]}, now {now[key]})"
-    return f"and comes again without {_called(min(before.keys() - now.keys()))}"
-
-
-def _called(key: str) -> str:
-    return key.partition(" ")[2]
+def _difference(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """Return the first difference that is no file taken away since; one that was gone then may be anything now."""
+    for key in (*sorted(now), *sorted(before.keys() - now.keys())):
+        then, here = before.get(key), now.get(key)
+        source = SourceKey.parsed(key)
+        if then is None:
+            return f"comes again with {source.name}, which was not among them"
+        if here is not None and then in (GONE, here):
+            continue
+        if here not in (None, GONE):
+            return f"{source.name} was another one then ({then}, now {here})"
+        if not source.is_taken_away():
+            return f"comes again without {source.name}"
+    return None
