@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -167,6 +168,38 @@ def test_malformed_content_is_rejected_as_ever(tmp_path):
     given = [message_file(tmp_path / "a.jsonl"), BatchSource("messages", "b.parquet", str(tmp_path / "b.parquet"))]
     assert 1 == begun(tmp_path).run(0, given).rejected
     assert [1] == delivered(tmp_path)
+
+
+def test_a_worker_out_of_memory_rejects_nothing(tmp_path, monkeypatch):
+    """Arrow's error says nothing about the file: the batch fails and may be tried again."""
+
+    def no_memory(*_):
+        raise pa.ArrowMemoryError("malloc of size 1000000 failed")
+
+    pq.write_table(pa.table({"id": [1], "text": ["coffee"], "x": [1.0], "y": [1.0]}), tmp_path / "a.parquet")
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", no_memory)
+    pipeline = begun(tmp_path)
+    with pytest.raises(MemoryError):
+        pipeline.run(0, [BatchSource("messages", "a.parquet", str(tmp_path / "a.parquet"))])
+    check_nothing_committed(tmp_path, pipeline)
+
+
+def test_a_download_that_fails_without_a_number_rejects_nothing(tmp_path, monkeypatch):
+    """Clients of remote file systems raise a plain TimeoutError: it is neither the content nor a file that is gone."""
+    fsspec = pytest.importorskip("fsspec")
+
+    def late(*_, **__):
+        raise TimeoutError("the server did not answer")
+
+    memory = type(fsspec.filesystem("memory"))
+    monkeypatch.setattr(memory, "info", late)
+    monkeypatch.setattr(memory, "_open", late)
+    pipeline = begun(tmp_path)
+    pipeline.skip_missing_files = True
+    with pytest.raises(FileUnavailable, match=r"a\.jsonl cannot be read: the server did not answer") as raised:
+        pipeline.run(0, [BatchSource("messages", "a.jsonl", f"memory://{tmp_path.name}/a.jsonl")])
+    assert not isinstance(raised.value, FileMissing)
+    check_nothing_committed(tmp_path, pipeline)
 
 
 @pytest.mark.parametrize("read", [pickles.read, MessageSegment.read, MessageSequence.read])
