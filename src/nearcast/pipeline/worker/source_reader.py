@@ -75,6 +75,8 @@ class ReadResult:
     id_type: str
     changes: SourceChanges | None
     rejected: list[RejectedRow]
+    #: Whether there was no such file.
+    is_missing: bool = False
 
 
 #: Errors of malformed content. `FileUnavailable` and `StoreError` are none: the content is not to blame.
@@ -92,7 +94,7 @@ def read_source(task: ReadTask) -> ReadResult:
     except FileMissing as error:
         if not task.skip_missing:
             raise
-        return _nothing_of(task, error)
+        return replace(_nothing_of(task, error), is_missing=True)
     except _UNREADABLE as error:
         if task.rows is None:
             return _nothing_of(task, error)
