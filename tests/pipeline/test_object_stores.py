@@ -5,7 +5,10 @@ import pickle
 import subprocess
 import sys
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 import pytest
@@ -77,6 +80,50 @@ def test_names_that_begin_alike_are_not_inside(store):
     store.delete(["part-1"])
     assert {"part-10/a": 1} == store.sizes()
     assert "is not complete" == store.problem("part-10")
+
+
+class GoogleLike(BaseHTTPRequestHandler):
+    """Answers as Google Cloud Storage does to list and delete: 404 for an object that is not there."""
+
+    objects: ClassVar = set()
+
+    def do_GET(self):
+        entry = (
+            "<Contents><Key>{}</Key><LastModified>2024-01-01T00:00:00Z</LastModified><Size>1</Size><ETag>1</ETag>"
+            "</Contents>"
+        )
+        entries = "".join(entry.format(each) for each in sorted(self.objects))
+        self._answer(200, f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>")
+
+    def do_DELETE(self):
+        name = unquote(self.path).removeprefix("/bucket/")
+        self._answer(204 if name in self.objects else 404)
+        self.objects.discard(name)
+
+    def _answer(self, status, body=""):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def test_deleting_where_the_server_tells_that_there_is_nothing(tmp_path, monkeypatch):
+    """A folder has no object of its own name, which Google answers with 404: its files are deleted all the same."""
+    pytest.importorskip("obstore")
+    GoogleLike.objects.update(["K/snapshots/x/_contents.json", "K/snapshots/x/ids"])
+    with ThreadingHTTPServer(("127.0.0.1", 0), GoogleLike) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        account = {"gcs_base_url": f"http://127.0.0.1:{server.server_port}", "disable_oauth": True}
+        (tmp_path / "account.json").write_text(
+            json.dumps(account | dict.fromkeys(("client_email", "private_key", "private_key_id"), ""))
+        )
+        monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(tmp_path / "account.json"))
+        Store("gs://bucket/K").delete(["snapshots/x", "never"])
+        server.shutdown()
+    assert set() == GoogleLike.objects
 
 
 def test_s3a_and_s3_are_the_same_place(store):

@@ -2,13 +2,16 @@
 
 import mmap
 import os
+import threading
 
 import pytest
 
 from nearcast.errors import IncompatibleStore
 from nearcast.pipeline.store import places, shared_place
+from nearcast.pipeline.store.host_cache import HostCache
 from nearcast.pipeline.store.shared_place import SharedPlace, is_on_network
 from nearcast.pipeline.store.store import Store
+from support.waiting import join
 
 MOUNTS = r"""
 21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -75,6 +78,42 @@ def test_copies_are_made_once_and_follow_the_content(store, tmp_path):
     assert b"22" == store.local("b").read_bytes()
     with pytest.raises(IncompatibleStore, match="is missing"):
         store.local("c")
+
+
+def test_many_workers_of_a_host_take_old_copies_away(tmp_path):
+    """What one has removed is no failure of another, and no file of the store that is missing."""
+    for n in range(1000):
+        (tmp_path / str(n)).mkdir()
+        os.utime(tmp_path / str(n), (1, 1))
+    together, made, failed = threading.Barrier(8), [], []
+
+    def copy(n):
+        together.wait()
+        try:
+            made.append(HostCache(str(tmp_path)).copy_of(f"{n}/file", b"", lambda path: path.write_bytes(b"1")))
+        except OSError as error:
+            failed.append(error)
+
+    workers = [threading.Thread(target=copy, args=(n,)) for n in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        join(worker)
+    assert [] == failed
+    assert sorted(made) == sorted(tmp_path.glob("*/file"))
+    assert 8 == len(list(tmp_path.iterdir()))
+
+
+def test_a_copy_in_use_is_not_taken_away(tmp_path):
+    """One that was asked for within the hour stays; another goes, whole."""
+    cache = HostCache(str(tmp_path))
+    used, unused = (cache.copy_of(f"{name}/file", b"", lambda path: path.write_bytes(b"1")) for name in "ab")
+    for path in (used, unused):
+        os.utime(path.parent, (1, 1))
+    assert used == cache.copy_of("a/file", b"", None)
+    cache.copy_of("c/file", b"", lambda path: path.write_bytes(b"1"))
+    assert used.exists()
+    assert not unused.parent.exists()
 
 
 def test_a_folder_that_is_not_complete(store, tmp_path):

@@ -2,11 +2,12 @@
 
 import json
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from nearcast import Vocabulary
-from nearcast.errors import FileMissing, FileUnavailable, StoreUnavailable
+from nearcast.errors import FileMissing, FileUnavailable, NearcastError, StoreUnavailable
 from nearcast.geo import Space
 from nearcast.pipeline.batch.order import MessageSequence
 from nearcast.pipeline.batch.segments import MessageSegment
@@ -17,6 +18,7 @@ from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import RejectedSink, sink_of
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.store import Store, StoreError
+from nearcast.pipeline.worker.source_reader import ReadTask
 from nearcast.tables import Rejected, subscriptions_table
 
 FAILS_WHEN_READ = "/proc/self/mem"  # EIO, see tests/files/test_file_failures.py
@@ -36,12 +38,28 @@ class RetryingRunner:
         for attempt in range(self._attempts):
             try:
                 return task(payload)
-            except (FileUnavailable, StoreError):
+            except NearcastError as error:
                 self.failed += 1
-                if attempt == self._attempts - 1:
+                if not error.may_pass or attempt == self._attempts - 1:
                     raise
                 self._between()
         raise AssertionError
+
+
+class LookingRunner(LocalRunner):
+    """Runs tasks here; notes the sources that they read, and calls `before` with these notes before each."""
+
+    def __init__(self, before=lambda _: None):
+        self._before, self.looks = before, []
+
+    def map(self, task, payloads, *, claims=None, prefer=None):
+        return [self._run(task, payload) for payload in payloads]
+
+    def _run(self, task, payload):
+        if isinstance(payload, ReadTask):
+            self.looks.append(payload.source)
+            self._before(self.looks)
+        return task(payload)
 
 
 def opened(tmp_path, runner=None):
@@ -135,19 +153,47 @@ def test_a_file_deleted_between_listing_and_reading(tmp_path):
 
 
 def test_going_on_without_a_file_that_is_gone(tmp_path):
-    """It is one rejected row, after all attempts; the other files are delivered."""
+    """It is one rejected row, after four looks for it; the other files are delivered, and read once."""
     given = [message_file(tmp_path / "a.jsonl"), message_file(tmp_path / "b.jsonl", 2)]
     (tmp_path / "b.jsonl").unlink()
-    runner = RetryingRunner()
+    runner = LookingRunner()
     pipeline = begun(tmp_path, runner)
     pipeline.skip_missing_files = True
     assert 1 == pipeline.run(0, given).rejected
-    assert 4 == runner.failed
+    assert ["a.jsonl", *4 * ["b.jsonl"]] == runner.looks
     assert [1] == delivered(tmp_path)
     (row,) = rejected(tmp_path)
     assert ("b.jsonl", 0) == (row["source"], row["row"])
     assert row["reason"].startswith("nothing of this source was used: ")
     assert row["reason"].endswith("b.jsonl: there is no such file")
+
+
+def test_a_file_that_is_gone_takes_no_look_from_another(tmp_path):
+    """One file is gone for good, another cannot be seen at the first looks: it is delivered."""
+    given = [message_file(tmp_path / "a.jsonl"), message_file(tmp_path / "b.jsonl", 2)]
+    (tmp_path / "a.jsonl").unlink()
+    (tmp_path / "b.jsonl").rename(tmp_path / "hidden")
+
+    def show(looks):
+        if looks.count("b.jsonl") == 3 and not (tmp_path / "b.jsonl").exists():
+            (tmp_path / "hidden").rename(tmp_path / "b.jsonl")
+
+    pipeline = begun(tmp_path, LookingRunner(show))
+    pipeline.skip_missing_files = True
+    pipeline.run(0, given)
+    assert [2] == delivered(tmp_path)
+    assert ["a.jsonl"] == [row["source"] for row in rejected(tmp_path)]
+
+
+def test_a_file_of_the_state_that_the_driver_cannot_see(tmp_path):
+    """Reading a small source itself, it finds the plan of routes missing: workers try, and may see it again."""
+    runner = RetryingRunner(between=lambda: hidden.rename(plan))
+    pipeline = begun(tmp_path, runner)
+    (plan,) = (tmp_path / "K").glob("plans/*")
+    hidden = plan.rename(tmp_path / "hidden")
+    pipeline.run(0, [message_file(tmp_path / "a.jsonl")])
+    assert 1 == runner.failed
+    assert [1] == delivered(tmp_path)
 
 
 def test_going_on_without_missing_files_skips_no_other_failure(tmp_path):
@@ -167,6 +213,38 @@ def test_malformed_content_is_rejected_as_ever(tmp_path):
     given = [message_file(tmp_path / "a.jsonl"), BatchSource("messages", "b.parquet", str(tmp_path / "b.parquet"))]
     assert 1 == begun(tmp_path).run(0, given).rejected
     assert [1] == delivered(tmp_path)
+
+
+def test_a_worker_out_of_memory_rejects_nothing(tmp_path, monkeypatch):
+    """Arrow's error says nothing about the file: the batch fails and may be tried again."""
+
+    def no_memory(*_):
+        raise pa.ArrowMemoryError("malloc of size 1000000 failed")
+
+    pq.write_table(pa.table({"id": [1], "text": ["coffee"], "x": [1.0], "y": [1.0]}), tmp_path / "a.parquet")
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", no_memory)
+    pipeline = begun(tmp_path)
+    with pytest.raises(MemoryError):
+        pipeline.run(0, [BatchSource("messages", "a.parquet", str(tmp_path / "a.parquet"))])
+    check_nothing_committed(tmp_path, pipeline)
+
+
+def test_a_download_that_fails_without_a_number_rejects_nothing(tmp_path, monkeypatch):
+    """Clients of remote file systems raise a plain TimeoutError: it is neither the content nor a file that is gone."""
+    fsspec = pytest.importorskip("fsspec")
+
+    def late(*_, **__):
+        raise TimeoutError("the server did not answer")
+
+    memory = type(fsspec.filesystem("memory"))
+    monkeypatch.setattr(memory, "info", late)
+    monkeypatch.setattr(memory, "_open", late)
+    pipeline = begun(tmp_path)
+    pipeline.skip_missing_files = True
+    with pytest.raises(FileUnavailable, match=r"a\.jsonl cannot be read: the server did not answer") as raised:
+        pipeline.run(0, [BatchSource("messages", "a.jsonl", f"memory://{tmp_path.name}/a.jsonl")])
+    assert not isinstance(raised.value, FileMissing)
+    check_nothing_committed(tmp_path, pipeline)
 
 
 @pytest.mark.parametrize("read", [pickles.read, MessageSegment.read, MessageSequence.read])

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast.errors import InvalidColumns
-from nearcast.files.file_errors import file_error
+from nearcast.files.file_errors import ARROW_CONTENT_ERRORS, file_error
 from nearcast.files.geoparquet import with_geometries_marked
 from nearcast.files.writer import DeliveryWriter
 from nearcast.geo.shapes import shorten
@@ -214,7 +214,7 @@ def _parquet_batches(path: Path, batch_rows: int) -> Iterator[pa.Table]:
         try:
             for batch in file.iter_batches(batch_rows):
                 yield with_geometries_marked(pa.Table.from_batches([batch]), file.schema_arrow)
-        except pa.ArrowException as error:
+        except ARROW_CONTENT_ERRORS as error:
             raise InvalidColumns(f"{path} is damaged: {str(error).splitlines()[0]}") from None
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.errors import InvalidColumns, InvalidInput, InvalidMessage
+from nearcast.files.file_errors import ARROW_CONTENT_ERRORS
 from nearcast.geo.shapes import shorten
 from nearcast.model.dicts import TWO_IDS, has_two_ids
 from nearcast.model.places import place_of_feature
@@ -227,7 +228,7 @@ def _read_at_once(records: list[Record]) -> pa.Table | None:
             table = _arrow_table(content, pa.schema([(field.name, _undated(field.type)) for field in dated]))
         if _LONG_INTEGER.search(content) and any(_holds(pa.types.is_floating, field.type) for field in table.schema):
             return None  # Arrow rounds an integer that stands among floats
-    except (pa.ArrowException, UnicodeDecodeError, OverflowError, RecursionError):
+    except (*ARROW_CONTENT_ERRORS, UnicodeDecodeError, OverflowError, RecursionError):
         return None
     # Two records on a line, or one on two, are for the slow way to reject.
     return table if table.num_rows == len(records) else None
@@ -350,7 +351,7 @@ def _typed(values: list[Any], kind: pa.DataType | None, fits: bool) -> tuple[pa.
     if fits:
         try:
             return pa.array(values, kind), False
-        except (pa.ArrowException, OverflowError):
+        except (*ARROW_CONTENT_ERRORS, OverflowError):
             pass
     return pa.array([None if value is None else json.dumps(value) for value in values], pa.string()), True
 

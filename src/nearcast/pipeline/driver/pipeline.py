@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from nearcast import engine
 from nearcast.columns import NO_TIME
-from nearcast.errors import FileMissing, FileUnavailable, IncompatibleStore, NearcastError
+from nearcast.errors import FileMissing, IncompatibleStore, NearcastError
 from nearcast.pipeline.batch.changes import BatchChanges, SourceChanges
 from nearcast.pipeline.batch.order import AheadLimit, BatchOrder, MessageSequence, SourceTimes, put_in_order
 from nearcast.pipeline.batch.router import NamedKeys
@@ -40,7 +40,7 @@ from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.manifest_entries import BatchFiles, VocabularyEntry
-from nearcast.pipeline.store.store import Store, StoreConflict, StoreError
+from nearcast.pipeline.store.store import Store, StoreConflict
 from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
 from nearcast.pipeline.worker.tasks import DetectTask, StepResult, StepTask, detect_batch, held, write_snapshot
 from nearcast.plans import Keys
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 #: Files smaller than this together are read by the driver: a job would take longer.
 SMALL_BYTES = 1 << 18
+#: Times that workers look for a file before a batch goes on without it: as often as Spark runs a task that fails.
+_LOOKS = 4
 #: Manifests that are kept: the last one, and the one a re-run of it would begin from.
 KEPT_MANIFESTS = 2
 #: Batches between two looks for files that are no longer needed.
@@ -415,21 +417,36 @@ class Pipeline:
         ]
         is_small = sum(each.n_bytes for each in given) < SMALL_BYTES and all(each.rows is None for each in given)
         if is_small:
-            with suppress(FileUnavailable, StoreError, OSError):
+            try:
                 return LocalRunner().map(read_source, tasks)
-        return self._read_at_last(tasks)
+            except OSError:
+                pass
+            except NearcastError as error:
+                if not error.may_pass:
+                    raise
+        return self._read_without_missing(tasks) if self.skip_missing_files else self._read_all(tasks)
 
-    def _read_at_last(self, tasks: list[ReadTask]) -> list[ReadResult]:
-        """Read as often as the runner tries; only then go on without files that are gone, if that was asked for."""
+    def _read_all(self, tasks: list[ReadTask]) -> list[ReadResult]:
         try:
             return self.runner.map(read_source, tasks)
         except FileMissing as error:
-            if not self.skip_missing_files:
-                raise FileMissing(
-                    f"{error}; nothing of this batch was committed: bring the file back, or go on without it"
-                    " (skip_missing_files)"
-                ) from error
-        return self.runner.map(read_source, [replace(task, skip_missing=True) for task in tasks])
+            raise FileMissing(
+                f"{error}; nothing of this batch was committed: bring the file back, or go on without it"
+                " (skip_missing_files)"
+            ) from error
+
+    def _read_without_missing(self, tasks: list[ReadTask]) -> list[ReadResult]:
+        """Read all files; look again for each that is missing, before it is rejected."""
+        tasks = [replace(task, skip_missing=True) for task in tasks]
+        results = self.runner.map(read_source, tasks)
+        for _ in range(_LOOKS - 1):
+            missing = [i for i, result in enumerate(results) if result.is_missing]
+            if not missing:
+                break
+            again = self.runner.map(read_source, [tasks[i] for i in missing])
+            for i, result in zip(missing, again, strict=True):
+                results[i] = result
+        return results
 
     def _put_in_order(
         self,

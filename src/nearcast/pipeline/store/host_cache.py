@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 #: Seconds after which a copy that nobody asked for again may go.
@@ -28,10 +28,9 @@ class HostCache:
         """Return the copy of a file or folder in this version, which `fill` writes to a path if there is none."""
         key = hashlib.sha256(f"{url}\n".encode() + version).hexdigest()[:32]
         path = self._folder / key / url.rpartition("/")[2]
-        if not path.exists():
+        if not _is_there_in_use(path):
             self._forget_unused()
             self._make(path, fill)
-        os.utime(path.parent)
         return path
 
     def let_go(self, path: Path) -> None:
@@ -59,7 +58,19 @@ class HostCache:
                     raise
 
     def _forget_unused(self) -> None:
+        """Take old copies away, each in one step, so that nobody finds half of one; other processes do the same."""
         oldest = time.time() - _KEPT_S
-        for each in self._folder.iterdir() if self._folder.exists() else ():
-            if each.stat().st_mtime < oldest:
-                shutil.rmtree(each, ignore_errors=True)
+        with self.scratch() as scratch:
+            for each in self._folder.iterdir():
+                with suppress(FileNotFoundError):
+                    if each.stat().st_mtime < oldest:
+                        each.rename(scratch / each.name)
+
+
+def _is_there_in_use(path: Path) -> bool:
+    """Tell whether a copy is there, and note that it is in use."""
+    try:
+        os.utime(path.parent)
+    except FileNotFoundError:
+        return False
+    return path.exists()

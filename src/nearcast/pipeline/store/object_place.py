@@ -10,7 +10,7 @@ import errno
 import importlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ class ObjectPlace(RemotePlace):
             raise FileNotFoundError(errno.ENOENT, "there is no such object", self.url(old))
         with self._explained(old):
             self._client.copy(self._bucket, self._at(old), self._at(new))
-            self._client.delete(self._bucket, self._at(old))
+            self._remove(old)
 
     def read(self, name: str) -> bytes:
         """Return the content of an object."""
@@ -84,7 +84,11 @@ class ObjectPlace(RemotePlace):
         inside = sorted(self._all_files(name), key=lambda each: (not each.endswith("_contents.json"), each))
         with self._explained(name):
             for each in (name, *inside):
-                self._client.delete(self._bucket, self._at(each))
+                self._remove(each)
+
+    def _remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):  # S3 does not tell; Google and Azure do, also of one they removed just before
+            self._client.delete(self._bucket, self._at(name))
 
     def copy_to(self, name: str, target: Path) -> None:
         """Download an object to a path of this host."""

@@ -108,13 +108,13 @@ class RemotePlace:
 
     def copy_to(self, name: str, target: Path) -> None:
         """Download a file to a path of this host."""
-        with self._files.open_input_stream(self._at(name)) as stream, target.open("wb") as out:
+        with self._opened_to_read(name) as stream, target.open("wb") as out:
             while piece := stream.read(1 << 22):
                 out.write(piece)
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
-        with self._files.open_input_stream(self._at(name)) as file:
+        with self._opened_to_read(name) as file:
             return bytes(file.read())
 
     def entries(self, prefix: str) -> Iterator[Entry]:
@@ -171,6 +171,9 @@ class RemotePlace:
         with self._opened(target) as stream:
             stream.write(data)
 
+    def _opened_to_read(self, name: str) -> Any:
+        return self._files.open_input_stream(self._at(name))
+
     def _opened(self, target: str) -> Any:
         try:
             return self._files.open_output_stream(target)
@@ -200,3 +203,7 @@ class FsspecPlace(RemotePlace):
         except (NotImplementedError, TypeError):
             raise NotSupported(f"{self.root} has no exclusive write, which a commit needs") from None
         return True
+
+    def _opened_to_read(self, name: str) -> Any:
+        # Arrow's adapter takes every failure to look at a file for a file that is not there.
+        return self._fsspec.open(self._at(name), "rb")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from nearcast import _arrow
 from nearcast.errors import FileMissing, InvalidColumns, with_remedy
 from nearcast.files import read_lines, read_table
-from nearcast.files.file_errors import file_error
+from nearcast.files.file_errors import ARROW_CONTENT_ERRORS, fetch_error
 from nearcast.pipeline.batch.changes import SourceChanges, read_changes
 from nearcast.pipeline.batch.partition_deliveries import id_type
 from nearcast.pipeline.batch.router import PlanRef, router_of
@@ -75,10 +75,12 @@ class ReadResult:
     id_type: str
     changes: SourceChanges | None
     rejected: list[RejectedRow]
+    #: Whether there was no such file.
+    is_missing: bool = False
 
 
 #: Errors of malformed content. `FileUnavailable` and `StoreError` are none: the content is not to blame.
-_UNREADABLE = (InvalidColumns, pa.ArrowException, RecursionError)
+_UNREADABLE = (InvalidColumns, *ARROW_CONTENT_ERRORS, RecursionError)
 
 
 def read_source(task: ReadTask) -> ReadResult:
@@ -92,7 +94,7 @@ def read_source(task: ReadTask) -> ReadResult:
     except FileMissing as error:
         if not task.skip_missing:
             raise
-        return _nothing_of(task, error)
+        return replace(_nothing_of(task, error), is_missing=True)
     except _UNREADABLE as error:
         if task.rows is None:
             return _nothing_of(task, error)
@@ -247,7 +249,7 @@ def fetched(path: str) -> Iterator[Path]:
         try:
             open_place(folder).copy_to(name, copy)
         except OSError as error:
-            raise file_error(path, error) from None
+            raise fetch_error(path, error) from None
         yield copy
 
 
