@@ -32,8 +32,8 @@ def pipeline_of(folder):
     from nearcast.pipeline.batch import router as router_module
 
     forget_all()
-    inputs._kept.clear()
-    router_module._opened.clear()
+    inputs._kept._stores.clear()
+    router_module._opened._stores.clear()
     store = Store(str(folder / "K"))
     return Pipeline(store, SETTINGS, LocalRunner(), sink_of(str(folder / "out"), store))
 

@@ -99,6 +99,12 @@ def test_workers_in_another_folder_find_the_same_files(tmp_path, monkeypatch):
     assert store.url("a") == f"file://{tmp_path}/K/a"
 
 
+def test_spark_unescapes_nothing():
+    assert Store("/a b").url("c#d") == "file:///a b/c#d"
+    assert Store("file:///a%20b").url("c") == places.spark_url("file:/a%20b/c") == "file:///a b/c"
+    assert ["/a b", "hdfs://h/a%20b"] == [places.spark_url(root) for root in ("/a b", "hdfs://h/a%20b")]
+
+
 @pytest.mark.parametrize("name", ["", "/etc/passwd", "../other", "a/../../b", "a//b", "./a"])
 def test_names_outside_of_the_store_are_refused(here, name):
     with pytest.raises(InvalidInput, match="no name in a store"):
@@ -456,6 +462,17 @@ def test_sweeping(store):
     assert manifests.sweep([second], at_start=True) == [in_the_making]
     assert manifests.sweep([second], at_start=True) == []
     assert handed in store.list()
+
+
+def test_a_start_sweeps_drafts_of_the_state_and_of_the_log_alone(here):
+    """Another driver may probe the place just then, or look whether workers see it; a command may leave a request."""
+    folder, _, name = here.unique("deltas", 1, 0, ".npz").partition("/")
+    drafts = [f"{folder}/.1f2e3d4c.{name}", "manifests/.1f2e3d4c.00000001-2.json"]
+    others = [".probe-1f2e3d4c", ".seen-1f2e3d4c", "requests/.1f2e3d4c.rebalance.json"]
+    for each in (*drafts, *others):
+        here.put(each, content(b""))
+    assert Manifests(here).sweep([], at_start=True) == drafts
+    assert [*here.sizes(with_hidden=True)] == others
 
 
 # --- crashes: the writer dies before each of its file operations -------------------------------------------------

@@ -1,5 +1,6 @@
 """Two drivers on one checkpoint: the one that came last goes on, the other ends, and readers see one clean stream."""
 
+import errno
 import os
 import re
 import subprocess
@@ -15,10 +16,11 @@ from nearcast.errors import IncompatibleStore, InvalidInput
 from nearcast.pipeline.driver.pipeline import SWEEP_EVERY
 from nearcast.pipeline.preparation.prepared_store import prepare
 from nearcast.pipeline.runner import LocalRunner
+from nearcast.pipeline.store import local_place
 from nearcast.pipeline.store.checkpoint_report import inspect_checkpoint
 from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.manifest_log import Slot, slots_in
-from nearcast.pipeline.store.store import Store, StoreConflict, epoch_of
+from nearcast.pipeline.store.store import Store, StoreConflict, StoreError, epoch_of
 from support.streams import write_files
 from support.waiting import PATIENCE_S, wait_until
 
@@ -211,6 +213,45 @@ def test_a_driver_that_is_slow_to_sweep_after_a_commit_leaves_the_snapshots_of_t
     is_whole(stream)
 
 
+def test_a_driver_whose_fence_is_swept_before_it_is_there_takes_over_from_the_one_that_swept(
+    stream, clean, monkeypatch
+):
+    """Both wanted the same slot; the other's sweep takes the draft away."""
+    stream.run(stream.started(), 0)
+    late, linked, others = stream.driver(), local_place._linked, []
+
+    def after_another(temporary, path):
+        monkeypatch.setattr(local_place, "_linked", linked)
+        others.append(stream.started())
+        assert not temporary.exists()
+        return linked(temporary, path)
+
+    monkeypatch.setattr(local_place, "_linked", after_another)
+    assert late.resume()
+    with pytest.raises(StoreConflict) as error:
+        stream.run(others[0])
+    names_the_winner(error, late)
+    stream.run(late)
+    assert stream.delivered() == clean
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_fence_that_failed_for_no_other_driver_is_told(stream, monkeypatch, is_there):
+    """Nobody else has gone on: trying again would be for ever, or take over from oneself."""
+    stream.run(stream.started(), 0)
+    linked = local_place._linked
+
+    def failing(temporary, path):
+        if is_there:
+            linked(temporary, path)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(temporary))
+
+    monkeypatch.setattr(local_place, "_linked", failing)
+    with pytest.raises(StoreError, match="cannot be written: No such file") as error:
+        stream.driver().resume()
+    assert not isinstance(error.value, StoreConflict)
+
+
 # --- what is published ------------------------------------------------------------------------------------------
 
 
@@ -259,6 +300,19 @@ def test_a_start_that_is_refused_stops_nobody(stream, clean, tmp_path):
         other.started()
     stream.run(first)
     assert stream.delivered() == clean
+
+
+def test_a_start_that_its_caller_refuses_stops_nobody(stream):
+    first = stream.started()
+    stream.run(first, 0)
+    log = slots_in(first.store)
+
+    def refuse(manifest):
+        raise IncompatibleStore(f"not from batch {manifest.batch}")
+
+    with pytest.raises(IncompatibleStore, match="not from batch 0"):
+        stream.driver().resume(refuse)
+    assert slots_in(first.store) == log
 
 
 def test_a_beginning_that_is_refused_stops_nobody(stream):
@@ -333,6 +387,32 @@ def test_the_log_says_who_drives(stream):
     found = inspect_checkpoint(str(stream.folder))
     assert found["driver"] == second.manifests.epoch.to_json()
     assert found["batches_kept"] == [0, 1]
+
+
+def test_a_checkpoint_is_inspected_while_its_driver_goes_on(tmp_path, monkeypatch):
+    """What was listed is gone when it is read: look again."""
+    stream = SmallStream(tmp_path, batches=SWEEP_EVERY + 2, messages=3, changes=1)
+    stream.checkpoint = tmp_path / "nearcast"
+    driver = stream.started()
+    stream.run(driver, 2)
+    fenced_by, verify = Manifests._fenced_by, Manifests.verify
+
+    def fenced_by_late(manifests, slot):
+        monkeypatch.setattr(Manifests, "_fenced_by", fenced_by)
+        stream.run(driver, 5)
+        return fenced_by(manifests, slot)
+
+    def verify_late(manifests, manifest):
+        monkeypatch.setattr(Manifests, "verify", verify)
+        assert driver.take_snapshots(driver.write_snapshots())
+        stream.run(driver)
+        return verify(manifests, manifest)
+
+    monkeypatch.setattr(Manifests, "_fenced_by", fenced_by_late)
+    monkeypatch.setattr(Manifests, "verify", verify_late)
+    found = inspect_checkpoint(str(tmp_path))
+    last = len(stream.given) - 1
+    assert (found["batch"], found["batches_kept"]) == (last, [last - 1, last])
 
 
 def test_a_manifest_under_other_names_is_the_same_otherwise(stream):

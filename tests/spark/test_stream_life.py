@@ -3,16 +3,20 @@
 import importlib
 import json
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from nearcast import Hub
-from nearcast.errors import InvalidInput, NearcastError
+from nearcast.errors import IncompatibleStore, InvalidInput, NearcastError
+from nearcast.pipeline.store.manifest_log import slots_in
+from nearcast.pipeline.store.store import Store
 from nearcast.spark.batch_gate import BatchGate
-from nearcast.spark.session import slots_in
-from nearcast.spark.stream import stream
+from nearcast.spark.keep_warm import WarmKeeper
+from nearcast.spark.session import slots_in as task_slots_in
+from nearcast.spark.stream import Stream, stream
 from nearcast.tables import Rejected, subscriptions_table
-from support.waiting import PATIENCE_S, wait_until
+from support.waiting import PATIENCE_S, join, wait_until
 
 stream_module = importlib.import_module("nearcast.spark.stream")
 spark_test = pytest.mark.xdist_group("spark")
@@ -23,7 +27,7 @@ class Inflow:
 
     def __init__(self, spark, folder):
         self.spark, self.folder, self.reports = spark, folder, []
-        (folder / "in").mkdir()
+        (folder / "in").mkdir(parents=True)
         self.table = subscriptions_table([{"id": 1, "query": "tea"}], Hub("plane").space, rejected=Rejected())
 
     def arrive(self, number):
@@ -148,7 +152,66 @@ def test_an_idle_stream_keeps_its_workers(spark, tmp_path, monkeypatch):
         wait_until(lambda before=before: last_activity(spark) > before, is_alive=lambda: running.is_active)
     assert 1 == len(inflow.reports)
     running.stop()
-    assert not running._keeper._thread.is_alive()
+    join(running._keeper._thread)
+
+
+def test_a_stop_waits_for_no_job_that_never_ends(monkeypatch):
+    """Without executors the job that keeps workers, and the one that writes snapshots, wait for ever."""
+    monkeypatch.setattr(stream_module, "SNAPSHOTS_END_S", 0.0)
+    begun, stopped, executors = threading.Event(), threading.Event(), threading.Event()
+
+    def wait_for_executors(*_):
+        begun.set()
+        executors.wait()
+
+    runner = SimpleNamespace(map=wait_for_executors)
+    snapshots = {"snapshots_due": lambda _: True, "snapshots_to_write": lambda: executors.wait}
+    running = Stream(SimpleNamespace(runner=runner, **snapshots), {}, None)
+    running.query = SimpleNamespace(stop=stopped.set)
+    running._snapshots.begin_if_due(1)
+    running._keeper = WarmKeeper(runner, lambda: 1, lambda: True, 0.0)
+    assert begun.wait(PATIENCE_S)
+    stopping = threading.Thread(target=running.stop, daemon=True)
+    stopping.start()
+    join(stopping)
+    assert stopped.is_set()
+    executors.set()
+    join(running._keeper._thread)
+
+
+@spark_test
+def test_folders_with_a_space_in_their_names(spark, tmp_path):
+    """As a URI, too, where it is written %20: Spark reads what was staged, and has its half beside ours."""
+    inflow = Inflow(spark, tmp_path / "a b")
+    inflow.arrive(1)
+    found, checkpoint = [], inflow.folder / "K"
+    running = stream(
+        (inflow.folder / "in").as_uri(),
+        inflow.table,
+        out=lambda frame, _: found.extend(row.message_id for row in frame.collect()),
+        checkpoint=checkpoint.as_uri(),
+        space="plane",
+        partitions=1,
+        once=True,
+        spark=spark,
+    )
+    assert running.wait(PATIENCE_S)
+    assert [1] == found
+    assert (checkpoint / "nearcast" / "manifests").is_dir()
+    assert (checkpoint / "spark" / "metadata").exists()
+
+
+@spark_test
+def test_a_start_without_the_half_of_spark_is_refused_and_stops_nobody(spark, tmp_path):
+    inflow = Inflow(spark, tmp_path)
+    inflow.arrive(1)
+    assert inflow.start(once=True, partitions=1).wait(PATIENCE_S)
+    (tmp_path / "K" / "spark").rename(tmp_path / "spark")
+    store = Store(tmp_path / "K" / "nearcast")
+    log = slots_in(store)
+    with pytest.raises(IncompatibleStore, match="half of the checkpoint is missing"):
+        inflow.start(once=True, partitions=1)
+    assert log == slots_in(store), "it has no fence"
 
 
 CLUSTER = "spark://host:7077"
@@ -168,7 +231,7 @@ CLUSTER = "spark://host:7077"
 )
 def test_slots_are_those_that_settings_promise(master, settings, slots):
     """Not those of the executors that have registered so far: a stream keeps its partitions for good."""
-    assert slots == slots_in(master, settings)
+    assert slots == task_slots_in(master, settings)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +244,7 @@ def test_slots_are_those_that_settings_promise(master, settings, slots):
 )
 def test_slots_that_no_setting_promises_are_asked_for(settings):
     with pytest.raises(InvalidInput, match=r"spark://host:7077 runs at once is not known before .* give partitions"):
-        slots_in(CLUSTER, settings)
+        task_slots_in(CLUSTER, settings)
 
 
 @spark_test

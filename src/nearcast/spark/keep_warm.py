@@ -36,9 +36,8 @@ class WarmKeeper:
         self._last = time.monotonic()
 
     def stop(self) -> None:
-        """End it, after the job under way."""
+        """Have it end after the job under way, and wait for nothing: without executors that job takes for ever."""
         self._ended.set()
-        self._thread.join()
 
     def _run(self) -> None:
         while not self._ended.wait(max(self._last + self._every - time.monotonic(), 0)):

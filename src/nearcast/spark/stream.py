@@ -18,7 +18,7 @@ from nearcast.pipeline.driver.background_snapshots import BackgroundSnapshots
 from nearcast.pipeline.driver.pipeline import Pipeline, Report
 from nearcast.pipeline.kafka_topics import KafkaOptions
 from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
-from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.places import local_root, spark_url
 from nearcast.pipeline.store.store import Store
 from nearcast.spark.backlog import BacklogGauge
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
 #: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
 SNAPSHOT_EVERY = 20
+#: How long a stop waits for snapshots under way. Without executors they take for ever, and no batch names them.
+SNAPSHOTS_END_S = 30.0
 
 OnBatch = Callable[["BatchProgress"], object]
 
@@ -176,7 +178,7 @@ class Stream:
             self._keeper.stop()
         if self.query is not None:
             self.query.stop()
-        self._snapshots.join()
+        self._snapshots.join(SNAPSHOTS_END_S)
 
 
 def stream(
@@ -269,8 +271,9 @@ def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None
     folders = InputFolders.of(spark, options.folders, are_all_files=options.is_cut_by_spark)
     running = Stream(pipeline, folders, on_batch, _gauge(options), options.kafka)
     pipeline.query_id = _query_id(options.checkpoint)
-    if pipeline.resume():
-        _go_on(pipeline, options)
+    if pipeline.resume(lambda manifest: _check_halves(manifest, pipeline.query_id, options.checkpoint)):
+        if options.vocabulary is not None:
+            pipeline.use_vocabulary(options.vocabulary)
     else:
         running.rejected = _begin(pipeline, options)
     running.query = _started(spark, running, frame, options)
@@ -333,12 +336,10 @@ def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:
     return with_wall_clock(spark, frame) if options.is_by_wall else frame
 
 
-def _go_on(pipeline: Pipeline, options: StreamOptions) -> None:
-    """Go on from a checkpoint, of which Spark's half must be there too once a batch of it ran."""
-    if pipeline.query_id is None and pipeline.state.manifest.query_id is not None:
-        raise _half_missing(options.checkpoint, there="nearcast", missing="spark")
-    if options.vocabulary is not None:
-        pipeline.use_vocabulary(options.vocabulary)
+def _check_halves(manifest: Manifest, query_id: str | None, checkpoint: str) -> None:
+    """Refuse to go on from a checkpoint without Spark's half, which must be there once a batch of it ran."""
+    if query_id is None and manifest.query_id is not None:
+        raise _half_missing(checkpoint, there="nearcast", missing="spark")
 
 
 def _begin(pipeline: Pipeline, options: StreamOptions) -> Rejected:

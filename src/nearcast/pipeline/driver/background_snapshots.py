@@ -82,7 +82,7 @@ class BackgroundSnapshots:
         again = "with the next batch" if not self._pause else f"after {self._pause + 1} batches"
         return f"{why} (failure {self.failures} of {MOST_FAILURES} in a row; tried again {again})"
 
-    def join(self) -> None:
-        """Wait until nothing is being written."""
+    def join(self, seconds: float | None = None) -> None:
+        """Wait until nothing is being written, or for some seconds."""
         if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(seconds)

@@ -242,12 +242,19 @@ class Pipeline:
             state.settings = self.settings
             self._commit(state, replace(state.manifest, fingerprint=self.fingerprint()))
 
-    def resume(self) -> bool:
-        """Go on where the stream ended; False if it has not begun."""
+    def resume(self, check: Callable[[Manifest], object] | None = None) -> bool:
+        """Go on where the stream ended, unless `check` refuses its last manifest; False if it has not begun."""
+
+        def checked(manifest: Manifest | None) -> None:
+            assert manifest is not None
+            self._check_old(manifest)
+            if check is not None:
+                check(manifest)
+
         if self.manifests.last() is None:
             return False
         self.store.check_commits()
-        manifest = self._take_over(self._check_old)
+        manifest = self._take_over(checked)
         assert manifest is not None
         self.settings = replace(
             self.settings,
@@ -269,9 +276,8 @@ class Pipeline:
         self._in_the_making = None
         self._state = DriverState.opened(self.store, self.settings, manifest)
 
-    def _check_old(self, manifest: Manifest | None) -> None:
+    def _check_old(self, manifest: Manifest) -> None:
         """Refuse to go on with other settings, from damaged files, or where nothing can be written."""
-        assert manifest is not None
         self.manifests.check(manifest, self.fingerprint(), self.query_id)
         self.manifests.verify(manifest)
         self.sink.check()

@@ -25,11 +25,9 @@ def inspect_checkpoint(checkpoint: str) -> dict[str, Any]:
     """
     store = state_of(checkpoint)
     manifests = Manifests(store)
-    batches = manifests.batches()
-    if not batches:
+    manifest, batches = manifests.verified()
+    if manifest is None:
         raise InvalidInput(f"{checkpoint} is a checkpoint, but no batch was finished yet; look again later")
-    manifest = manifests.read(batches[-1])
-    manifests.verify(manifest)
     return _described(checkpoint, store, manifest, manifests.files_in_use(manifest), batches)
 
 

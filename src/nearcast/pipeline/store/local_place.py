@@ -57,8 +57,8 @@ class LocalPlace:
         self.root = Path(root)
 
     def url(self, name: str) -> str:
-        """Return what Spark calls a file or folder."""
-        return (self.root / name).absolute().as_uri()
+        """Return what Spark calls a file or folder: it takes a URI as it stands, and unescapes nothing."""
+        return f"file://{(self.root / name).absolute()}"
 
     def put(self, name: str, write: Write, *, with_sum: bool = False) -> Entry:
         """Write a file beside its place, then put it there in one step; return its name and size.

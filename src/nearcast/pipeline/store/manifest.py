@@ -21,7 +21,7 @@ from nearcast.pipeline.store.manifest_entries import (
 )
 from nearcast.pipeline.store.manifest_log import Slot, are_manifests, epoch_in, fence_of, next_slot, slots_in
 from nearcast.pipeline.store.state_format import STATE_FORMAT, check_format, format_in
-from nearcast.pipeline.store.store import Store, StoreConflict, batch_of, epoch_of
+from nearcast.pipeline.store.store import Store, StoreConflict, StoreError, batch_of, draft_of, epoch_of
 from nearcast.saved_files.contents import read_signed, signed
 
 #: Fields without names of files of the state.
@@ -176,20 +176,41 @@ class Manifests:
         slots = slots_in(self.store)
         return [slot.batch for slot in self._manifest_slots(slots)]
 
+    def verified(self) -> tuple[Manifest | None, list[int]]:
+        """Return the newest manifest, all files of which are there, and what `batches` does, of the same moment."""
+
+        def looked(slots: list[Slot]) -> tuple[Manifest | None, list[int]]:
+            found = self._manifest_slots(slots)
+            if not found:
+                return None, []
+            manifest = self._read(found[-1])
+            self.verify(manifest)
+            return manifest, [slot.batch for slot in found]
+
+        return self._found_by_slots(looked)
+
     def last(self) -> Manifest | None:
         """Return the manifest of the newest batch; None where no batch was finished."""
         return self._looked(lambda _, manifest: manifest)
 
     def _looked(self, look: Callable[[_LogEnd, Manifest | None], _Found]) -> _Found:
-        """Return what is found at the end of the log; look again if a running driver has gone on and removed it."""
+        """Return what is found at the end of the log."""
+
+        def looked(slots: list[Slot]) -> _Found:
+            fence = self._fenced_by(slots[-1]) if slots else None
+            found = are_manifests(slots) + (slots[-1:] if fence is None else [])
+            manifest = self._read(found[-1]) if found else None
+            newest = fence or (None if manifest is None else manifest.driver)
+            return look(_LogEnd(slots[-1] if slots else None, newest, is_fence=fence is not None), manifest)
+
+        return self._found_by_slots(looked)
+
+    def _found_by_slots(self, look: Callable[[list[Slot]], _Found]) -> _Found:
+        """Return what is found by the slots of the log; look again if a running driver has gone on and removed it."""
         while True:
             slots = slots_in(self.store)
             try:
-                fence = self._fenced_by(slots[-1]) if slots else None
-                found = are_manifests(slots) + (slots[-1:] if fence is None else [])
-                manifest = self._read(found[-1]) if found else None
-                newest = fence or (None if manifest is None else manifest.driver)
-                return look(_LogEnd(slots[-1] if slots else None, newest, is_fence=fence is not None), manifest)
+                return look(slots)
             except NearcastError:
                 if slots_in(self.store) == slots:
                     raise
@@ -255,13 +276,23 @@ class Manifests:
     def _fill(self, slot: Slot, data: bytes) -> bool:
         """Fill a slot of the log; tell whether that was done, and nobody has gone on behind it.
 
-        A slot is empty again when its batch is no longer kept. Whoever fills it then finds that the log goes on.
+        A slot is empty again when its batch is no longer kept. Whoever fills it then finds that the log goes on. So
+        does one whose draft was swept by the driver that filled it.
         """
         try:
             self.store.commit(slot.name, data)
         except StoreConflict:
             return False
+        except StoreError:
+            if not self._is_lost(slot, data):
+                raise
+            return False
         return slots_in(self.store)[-1] == slot
+
+    def _is_lost(self, slot: Slot, data: bytes) -> bool:
+        """Tell whether the log has come to a slot, or past it, without these bytes in it."""
+        slots = slots_in(self.store)
+        return slots[-1:] >= [slot] and (slot not in slots or self.store.read_bytes(slot.name) != data)
 
     def conflict(self) -> StoreConflict | None:
         """Return the error of a driver whose stream another one has taken over; None if none has."""
@@ -311,8 +342,8 @@ class Manifests:
         """Delete what no kept manifest names and return the names.
 
         Only files named by `Store.unique` are looked at, and of these only those of batches up to the newest kept one:
-        the next may be in the making. `at_start`, when this driver is not yet writing, later ones and half-written
-        files go too. Files of later epochs stay: they are those of a driver that has taken over since.
+        the next may be in the making. `at_start`, when this driver is not yet writing, later ones and drafts go too.
+        Files of later epochs stay: they are those of a driver that has taken over since.
         `spare` names files of finished batches that are still being made, such as snapshots in the background.
         """
         kept = list(keep)
@@ -324,7 +355,7 @@ class Manifests:
             if self._is_of_newer_epoch(name):
                 is_unused = False
             elif batch is None:
-                is_unused = "/." in f"/{name}"
+                is_unused = _is_draft(name)
             else:
                 is_old = at_start or (newest is not None and batch <= newest)
                 is_unused = is_old and not used.intersection(_with_parents(name))
@@ -347,6 +378,12 @@ class Manifests:
 
 def _damaged(called: str, why: str) -> IncompatibleStore:
     return IncompatibleStore(f"{called} is damaged: {why}; bring it back, or begin anew with another checkpoint")
+
+
+def _is_draft(name: str) -> bool:
+    """Tell whether a name is that of a half-written file of the state or of the log; others may be in use elsewhere."""
+    whole = draft_of(name)
+    return whole is not None and (batch_of(whole) is not None or Slot.of(whole) is not None)
 
 
 def _state_files(manifest: Manifest) -> set[str]:

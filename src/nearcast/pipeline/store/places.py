@@ -31,8 +31,9 @@ def local_root(root: str) -> str | None:
 
 
 def spark_url(root: str) -> str:
-    """Return what Spark calls a place: it knows S3 as s3a only."""
-    return re.sub("^s3:", "s3a:", root)
+    """Return what Spark calls a place: it knows S3 as s3a only, and takes a path in a URI as it stands, unescaped."""
+    path = local_root(root)
+    return re.sub("^s3:", "s3a:", root) if path is None or path == root else f"file://{path}"
 
 
 def open_place(root: str, cache: str | None = None) -> Place:

@@ -24,8 +24,10 @@ from nearcast.pipeline.store.local_place import (
 from nearcast.pipeline.store.places import Place, is_uri, open_place
 from nearcast.saved_files.contents import check_contents, damaged, sum_of, sum_of_bytes
 
-__all__ = ["Store", "StoreConflict", "StoreError", "batch_of", "epoch_of", "with_epoch"]
+__all__ = ["Store", "StoreConflict", "StoreError", "batch_of", "draft_of", "epoch_of", "with_epoch"]
 
+#: A file or folder that is being written, or removed, beside its place.
+_DRAFT = re.compile(r"((?:[^/]+/)*)\.[0-9a-f]{8}\.([^/]+)")
 _UNIQUE = re.compile(r"[a-z][a-z_]*/(-?\d+)-[^/]*[0-9a-f]{8}[^/]*")
 #: In a name of `Store.unique`, of a draft of it, or in the folder of a driver's claims.
 _EPOCH = re.compile(r"[-/]e(\d+)[-/.]")
@@ -228,6 +230,12 @@ def batch_of(name: str) -> int | None:
     """Return the batch in a name that `Store.unique` gave, or in a name below it; None for any other name."""
     found = _UNIQUE.match(name)
     return None if found is None else int(found[1])
+
+
+def draft_of(name: str) -> str | None:
+    """Return the name in whose place a draft is to be put; None for what is no draft."""
+    found = _DRAFT.fullmatch(name)
+    return None if found is None else f"{found[1]}{found[2]}"
 
 
 def epoch_of(name: str) -> int:
