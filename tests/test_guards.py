@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nearcast import Circle, Delivery, Hub, InvalidInput, Within
+from nearcast import Circle, Delivery, Hub, InvalidInput, TopK, Within
 from nearcast.guards import Debounce
 
 
@@ -74,6 +74,27 @@ def test_wrong_lengths_and_missing_times_are_refused():
         Debounce(enter="5s").feed([Delivery("s", "m")])
 
 
+def test_deliveries_without_a_time_wait_from_the_time_they_are_fed_with():
+    """That of the call, where no other is known; else they come at the present one."""
+    guard = Debounce(enter="30s")
+    assert [] == guard.feed([Delivery("s", "m")], at(0))
+    assert [] == guard.feed([Delivery("s", "n")], at(20))
+    assert [] == guard.advance(at(29))
+    assert [("s", "+", "m"), ("s", "+", "n")] == changes(guard.advance(at(30)))
+
+
+@pytest.mark.parametrize("time", [None, "soon"])
+def test_a_feed_that_raises_has_taken_nothing(time):
+    """What would have passed before the fault is not lost: it may be fed again."""
+    guard = Debounce(leave="5s")
+    given = [Delivery("s", "m"), Delivery("s", "n", "-")]
+    with pytest.raises(InvalidInput):
+        guard.feed(given, time)
+    assert 0 == len(guard)
+    assert [("s", "+", "m")] == changes(guard.feed(given, at(0)))
+    assert [("s", "-", "n")] == changes(guard.advance(at(5)))
+
+
 @pytest.mark.parametrize("tell_expiry", [False, True])
 def test_a_message_that_dies_takes_its_delivery_with_it(tell_expiry):
     """Held back longer than the message lives, a `+` is dropped; so is a `-`, which never names a dead one."""
@@ -90,3 +111,35 @@ def test_a_message_that_dies_takes_its_delivery_with_it(tell_expiry):
     assert [] == guard.feed(hub.move("s", (5, 0), at(9)))  # - 1, which dies at 10, and + 2, which dies at 14
     assert [] == guard.feed(hub.advance(at(20)), at(20))
     assert [] == guard.advance(at(60))
+
+
+def test_an_end_is_not_told_of_what_was_never_told():
+    """However long after the message died the hub tells it: the guard's clock may be far ahead of the hub's."""
+    hub = Hub("plane", lifetime="10s", tell_expiry=True)
+    guard = Debounce(enter="30s", ends=hub.ends)
+    hub.subscribe(Within("s", "tea", Circle(0, 0, 1)))
+    assert [] == guard.feed(hub.publish({"id": "m", "text": "tea", "x": 0.0, "y": 0.0, "time": at(0)}))
+    assert [] == guard.advance(at(20))
+    assert [] == guard.advance(at(200))
+    assert [] == changes(guard.feed(hub.advance(at(300))))
+
+
+def test_ends_that_are_never_told_are_not_kept():
+    """Where expiry is silent, what was dropped is forgotten once later deliveries have come."""
+    guard = Debounce(enter="30s", ends=lambda delivery: delivery.time + timedelta(seconds=10))
+    for second in range(0, 2000, 20):
+        assert [] == guard.feed([told("+", second, second)])
+        assert len(guard._unsaid) <= 2
+    guard.forget("s")
+    assert not guard._unsaid
+
+
+def test_a_top_k_keeps_what_has_expired():
+    """It looks at its window alone: a `+` that is held back longer than the message lives is told."""
+    hub = Hub("plane", lifetime="10s", window=5, max_distance=100)
+    guard = Debounce(enter="30s", ends=hub.ends)
+    hub.subscribe(TopK("k", "tea", (0, 0), k=1))
+    assert [] == guard.feed(hub.publish({"id": "m", "text": "tea", "x": 0.0, "y": 0.0, "time": at(0)}))
+    assert [] == guard.feed(hub.advance(at(20)), at(20))
+    assert [("k", "+", "m")] == changes(guard.advance(at(30)))
+    assert ["m"] == [d.message_id for d in hub.current("k")]

@@ -29,8 +29,9 @@ class Debounce:
     """Holds deliveries back: a `+` for `enter`, a `-` for `leave`; one that its opposite follows is dropped with it.
 
     Times are event times: that of the deliveries, and of `advance`. One whose message dies meanwhile is dropped, too.
-    `ends` tells when the message of a delivery dies, None: not by itself; `Hub.ends` is such a function. Deliveries are
-    returned as they came, by the moment they were due, then in the order in which they came.
+    `ends` tells when the message of a delivery dies, None: not by itself; `Hub.ends` is such a function, for deliveries
+    of that hub. Call `forget` for a subscription that is removed. Deliveries are returned as they came, by the moment
+    they were due, then in the order in which they came.
 
     >>> guard = Debounce(enter="30s")
     >>> guard.feed([Delivery("s", "m", time=checked_time("2026-01-01T00:00:00Z", "time"))])
@@ -52,6 +53,8 @@ class Debounce:
         #: When messages died whose `+` was dropped for that: their end, where it is told, is dropped as well.
         self._unsaid: dict[tuple[Any, Any], datetime] = {}
         self._now: datetime | None = None
+        #: The latest time of a delivery: event time where they come from, which `advance` may be ahead of.
+        self._told: datetime | None = None
         self._n_seen = 0
 
     def __len__(self) -> int:
@@ -60,11 +63,14 @@ class Debounce:
 
     def feed(self, deliveries: Iterable[Delivery], time: datetime | str | None = None) -> list[Delivery]:
         """Take deliveries in their order; return those that are due by their times, and by `time` if that is later."""
+        given, moment = list(deliveries), checked_time(time, "time")
+        self._begin(given, moment)
         passed: list[Delivery] = []
-        for delivery in deliveries:
+        for delivery in given:
             passed += self._at(delivery.time)
+            self._forget_told_ends(delivery.time)
             passed += self._take(delivery)
-        return passed + self._at(checked_time(time, "time"))
+        return passed + self._at(moment)
 
     def advance(self, time: datetime | str) -> list[Delivery]:
         """Move event time forward; return the deliveries that are due by then."""
@@ -73,6 +79,28 @@ class Debounce:
     def forget(self, subscription_id: str | int) -> None:
         """Drop what is held back for a subscription, as when it has been removed."""
         self._pending = {key: each for key, each in self._pending.items() if key[0] != subscription_id}
+        self._unsaid = {key: end for key, end in self._unsaid.items() if key[0] != subscription_id}
+
+    def _begin(self, given: list[Delivery], time: datetime | None) -> None:
+        """Set event time where it is not known: the first one given. Raise where one must wait and there is none."""
+        if self._now is not None or not given:
+            return
+        first = next((each.time for each in given if each.time is not None), time)
+        if first is None and any(self._waits[each.change] is not None for each in given):
+            raise InvalidInput("deliveries come without a time; give messages a time, or `feed` one", field="time")
+        self._now = first
+
+    def _forget_told_ends(self, time: datetime | None) -> None:
+        """Forget the ends that were told, if ever, before a delivery of this time.
+
+        An end is told in the first step at or after it. A delivery of that time or later came before this one.
+        """
+        if time is None or (self._told is not None and time <= self._told):
+            return
+        if self._told is not None and self._unsaid:
+            told = self._told
+            self._unsaid = {key: end for key, end in self._unsaid.items() if end > told}
+        self._told = time
 
     def _take(self, delivery: Delivery) -> list[Delivery]:
         """Hold a delivery back, drop it with its opposite, or let it pass."""
@@ -85,8 +113,7 @@ class Debounce:
         wait = self._waits[delivery.change]
         if wait is None:
             return [delivery]
-        if self._now is None:
-            raise InvalidInput("deliveries come without a time; give messages a time, or `feed` one", field="time")
+        assert self._now is not None
         end = None if self._ends is None else self._ends(delivery)
         self._n_seen += 1
         self._pending[key] = PendingDelivery(self._now + wait, self._n_seen, delivery, end)
@@ -98,12 +125,10 @@ class Debounce:
             return []
         self._now = time
         due = {key: each for key, each in self._pending.items() if min(each.due, each.end or each.due) <= time}
-        wait = (self._waits["+"] or timedelta(0)) + (self._waits["-"] or timedelta(0))
-        self._unsaid = {key: end for key, end in self._unsaid.items() if end + wait >= time}
         for key, each in due.items():
             del self._pending[key]
             if each.end is not None and each.due >= each.end and each.delivery.change == "+":
-                self._unsaid[key] = time
+                self._unsaid[key] = each.end
         alive = [each for each in due.values() if each.end is None or each.due < each.end]
         return [each.delivery for each in sorted(alive, key=lambda each: each[:2])]
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow, engine
+from nearcast._delivery_ids import delivery_id
 from nearcast._ids import first_times, listed_ids
 from nearcast.columns import NO_TIME, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
@@ -94,8 +95,9 @@ class Hub:
     like "10m" is for those that give none. `live` names the store of live messages, "cells" or "scan". With
     `tell_expiry` the end of a message is a `-`, too. docs/moving.md has all of it.
 
-    What a call delivers it returns. Only `subscribe` and `subscribe_many` return something else: what a new top-k
-    subscription finds in the window comes first in what the next call returns; `poll` returns it at once.
+    What a call delivers it returns. Only `subscribe` and `subscribe_many` return something else: what a new
+    subscription finds in the window or among live messages, and how the answers of a replaced one differ, comes first
+    in what the next call returns; `poll` returns it at once.
     """
 
     def __init__(
@@ -367,7 +369,8 @@ class Hub:
     def current(self, subscription_id: Id) -> list[Delivery]:
         """Return what is relevant to a subscription now: for each message the `+` that is in force.
 
-        Of a top-k these are the k best, the best first. With a lifetime all kinds have some, in order of arrival.
+        Of a top-k these are the k best, the best first. With a lifetime all kinds have some, in order of arrival; their
+        `delivery_id` is that of a `+` on arrival, whenever they came in.
         """
         with self._lock:
             state = self._whole()
@@ -388,21 +391,31 @@ class Hub:
         state = self._state
         if state.live is None:
             raise InvalidSubscription(
-                f"subscription {subscription_id!r} is not of kind 'topk'; others have current messages with a lifetime",
+                f"subscription {subscription_id!r} is not of kind 'topk', and to others messages are instants; "
+                "make the hub with Hub(lifetime=...) to have their current messages",
                 field="kind",
             )
         found = relevant_now(state, state.index.subscriptions(np.array([slot], np.int32)))
         ids, version = state.live.ids(found.arrival).tolist(), state.vocabulary.version
         return [
-            Delivery(subscription_id, id_, score=score, version=version)
-            for id_, score in zip(ids, found.score.tolist(), strict=True)
+            Delivery(
+                subscription_id,
+                id_,
+                score=score,
+                delivery_id=delivery_id(arrival, arrival, "+", subscription_id),
+                version=version,
+            )
+            for id_, score, arrival in zip(ids, found.score.tolist(), found.arrival.tolist(), strict=True)
         ]
 
     def ends(self, delivery: Delivery) -> datetime | None:
-        """Return when the message of a delivery of this hub dies; None if it is an instant, or dead already."""
+        """Return when the message of a delivery of this hub dies; None if it is an instant, or dead already.
+
+        None for a top-k, too, whose deliveries have a rank: it looks at its window alone.
+        """
         with self._lock:
             live = self._whole().live
-            if live is None or delivery.delivery_id is None:
+            if live is None or delivery.delivery_id is None or delivery.rank is not None:
                 return None
             arrival = np.array([int(delivery.delivery_id.split(":")[1])])
             try:
@@ -426,9 +439,9 @@ class Hub:
             return float(state.live.safe_distance(held, state.index.weights, np.array([state.now]))[0])
 
     def use_vocabulary(self, vocabulary: Vocabulary) -> Deliveries:
-        """Weigh words by this vocabulary as it is now; all subscriptions are weighed anew before the next message.
+        """Weigh words by this vocabulary as it is now, in all subscriptions and at once.
 
-        What enters and leaves a top-k by that is delivered.
+        What enters and leaves a top-k by that is delivered, with a lifetime also that of `Similar` subscriptions.
         """
         with self._lock:
             step(self._state, UseVocabulary(vocabulary, os.cpu_count() or 1))
@@ -517,7 +530,8 @@ class Hub:
     def advance(self, time: datetime | str) -> Deliveries:
         """Move event time forward; subscriptions that expire by then are forgotten.
 
-        What leaves a window of time by that, and what takes its place in a top-k, is delivered.
+        What leaves a window of time by that, and what takes its place in a top-k, is delivered; with `tell_expiry` also
+        a `-` for each message that ends by then.
         """
         moment = checked_time(time, "time")
         if moment is None:
@@ -552,7 +566,7 @@ class Hub:
                 lambda word: message_columns(
                     state, replace(value, terms=(*(value.terms or ()), word)), is_published=False
                 ),
-                self._current_topk(slot, value),
+                self._current_topk(slot, held, value),
             )
             # The index knows the subscription at its present place only.
             lines = [] if place is not None else state.index.explain(request.messages, 0, slot, state.words.word)
@@ -560,12 +574,12 @@ class Hub:
             found = _with_expiry(found, state, slot, microseconds_of(value.time))
             return found if state.lifetime is None else _with_life(found, state, request)
 
-    def _current_topk(self, slot: int, message: Message) -> CurrentTopK | None:
-        """Return the top-k list that a message would meet at a slot, None if that is of another kind."""
+    def _current_topk(self, slot: int, held: Subscriptions, message: Message) -> CurrentTopK | None:
+        """Return the top-k list that a message would meet, None if the subscription is of another kind."""
         topk = self._state.topk
         if topk is None or not topk.holds(slot):
             return None
-        rows, scores = topk.top_at(slot, microseconds_of(message.time))
+        rows, scores = topk.top_at(slot, held, microseconds_of(message.time))
         return CurrentTopK(
             topk.k_of(slot),
             scores.tolist(),

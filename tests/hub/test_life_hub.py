@@ -412,6 +412,39 @@ def test_explain_knows_life_and_other_places(store):
     assert "an instant" in str(instants.explain(post(1), "s"))
 
 
+def test_explain_ranks_at_the_other_place(store):
+    """Among what a top-k would hold there, not among what it holds: as after the move."""
+    hub = Hub("plane", lifetime="10m", window=9, live=store, max_distance=100)
+    hub.subscribe(TopK("k", "tea", (0, 0), k=1, text_weight=0))
+    hub.publish(post(1, time=at(0)))
+    there = hub.explain(post(2, x=60.0, time=at(1)), "k", place=(50, 0))
+    assert there.matched
+    assert not hub.explain(post(2, x=60.0, time=at(1)), "k").matched
+    hub.move("k", (50, 0))
+    after = hub.explain(post(2, x=60.0, time=at(1)), "k")
+    assert next(s for s in after.steps if s.name == "rank") == next(s for s in there.steps if s.name == "rank")
+    assert [("k", "-", 1), ("k", "+", 2)] == told(hub.publish(post(2, x=60.0, time=at(1))))
+
+
+def test_what_is_current_has_an_end(hub):
+    """It names its message as what was delivered does, whether that was on arrival or by a move."""
+    hub.subscribe(Within("s", "tea", Circle(0, 0, 1)))
+    (first,) = hub.publish(post(1, time=at(0), expires=at(9)))
+    hub.publish(post(2, x=1.5, time=at(1), expires=at(8)))
+    hub.move("s", (0.75, 0))
+    current = hub.current("s")
+    assert first.delivery_id == current[0].delivery_id
+    assert ["00:00:09", "00:00:08"] == [f"{hub.ends(each):%H:%M:%S}" for each in current]
+
+
+def test_without_a_lifetime_nothing_is_current():
+    """Only top-k lists are; the error says what to make the hub with."""
+    hub = Hub("plane")
+    hub.subscribe(Within("s", "tea"))
+    with pytest.raises(InvalidSubscription, match=r"make the hub with Hub\(lifetime=...\)"):
+        hub.current("s")
+
+
 def test_stats_count_live_messages(hub):
     """Those that are over are not among them."""
     hub.publish_many([post(1, time=at(0), expires=at(5)), post(2, time=at(0))])

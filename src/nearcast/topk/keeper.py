@@ -40,7 +40,7 @@ from nearcast.window import Window
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import Messages
+    from nearcast.columns import Messages, Subscriptions
     from nearcast.indexes import Index
     from nearcast.text.weights import TermWeights
     from nearcast.text.words import WordTable
@@ -226,12 +226,15 @@ class Keeper:
         """Return how many messages a subscription wants."""
         return int(self.holders.k[self._holders_of(slot)[0]])
 
-    def top_at(self, slot: int, time: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the rows and scores of the top-k as it would be with a message of this time, that message apart."""
-        holders = self._holders_of(slot)
+    def top_at(self, slot: int, held: Subscriptions, time: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the rows and scores of the top-k as it would be with a message of this time, that message apart.
+
+        `held` is the subscription of the slot, at its present place or at another.
+        """
+        k = self.holders.k[self._holders_of(slot)]
         row = self.sliding.next_row
         first, after = self.sliding.first_alive(row, max(self.sliding.now, time))
-        found = self.messages.best(self._asked(holders), self.holders.k[holders], LiveRows(first, row, after))
+        found = self.messages.best(self._queries(held), k, LiveRows(first, row, after))
         return found.row, found.score
 
     def thresholds(self, slots: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -464,7 +467,9 @@ class Keeper:
         return asked
 
     def _asked(self, holders: NDArray[np.int32]) -> WindowQueries:
-        held = self.index.subscriptions(self.holders.slot[holders])
+        return self._queries(self.index.subscriptions(self.holders.slot[holders]))
+
+    def _queries(self, held: Subscriptions) -> WindowQueries:
         return window_queries(scored_of(held, self.index.weights), self.words)
 
     def _search_for_short(self, steps: WalkSteps, progress: WalkProgress, clock: NDArray[np.int64]) -> WalkSteps:
