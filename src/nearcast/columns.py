@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Stands for "not given" in a column of times.
 NO_TIME = np.iinfo(np.int64).min
+#: The first and the last microsecond a datetime can hold.
+FIRST_TIME, LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
 #: The most results a top-k subscription may keep.
 MAX_K = 1000
 

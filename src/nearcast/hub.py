@@ -317,11 +317,12 @@ class Hub:
             step(state, item)
             return self._deliveries()
 
-    def move_many(self, moves: pa.Table | Iterable[Any], *, source: str = "moves") -> Deliveries:
+    def move_many(self, moves: pa.Table | Iterable[Any], *, source: str = "moves", strict: bool = False) -> Deliveries:
         """Give many subscriptions other places, row by row in order; rows that cannot be used are in `rejected`.
 
         Takes a table with the columns `id`, a point or a region, and `time`, or dicts with these names. An id may come
         more than once. Rows between two of the same id are moved together, which is much faster than one by one.
+        A column that looks like a misspelt one is a line of `rejected.warnings`; `strict` refuses the table.
         """
         rejected = Rejected()
         moves = table_or_values(moves, self.space)
@@ -330,7 +331,7 @@ class Hub:
         with self._lock:
             state = self._whole()
             for part in parts_of_one_id_type(moves, source, rejected, may_repeat=True):
-                read = read_moves(part, self.space, source=source, rejected=rejected)
+                read = read_moves(part, self.space, source=source, strict=strict, rejected=rejected)
                 items = MoveItems(state, read, self.max_ahead)
                 for item in items:
                     step(state, item)
@@ -460,6 +461,7 @@ class Hub:
                 raise InvalidMessage(reason, field="time")
             for _, field, reason in self._why_over(columns.time, columns.expires):
                 raise InvalidMessage(reason, field=field)
+            self._counters.late += engine.count_late(self._state, columns.time)
             step(self._state, Publish(columns))
             self._recent.add(value)
             return self._deliveries(published=(self._state.next_step - 1, value))
@@ -481,7 +483,7 @@ class Hub:
             messages = messages_table(messages, self.space, rejected=rejected, source=source, strict=strict)
         with self._lock:
             self._forget_words()
-            state, late = self._state, self._counters.late
+            state = self._state
             columns = read_messages(
                 messages,
                 self.space,
@@ -496,8 +498,10 @@ class Hub:
                 strict=strict,
                 rejected=rejected,
             )
+            late = engine.count_late(state, columns.time)
+            self._counters.late += late
             step(state, Publish(columns, threads))
-            if self._counters.late > late and self.window is not None:
+            if late and self.window is not None:
                 rejected.warn(engine.about_late(self.window))
             self._recent.add_table(messages)
             self._counters.rejected += len(rejected)
@@ -515,7 +519,6 @@ class Hub:
         """Return which messages, arriving in this order, lie in the future or lack the time a window needs, and why."""
         ahead = self._why_ahead(times)
         kept = np.delete(np.arange(len(times)), [row for row, _ in ahead])
-        self._counters.late += engine.count_late(self._state, times[kept])
         return ahead + [(int(kept[row]), reason) for row, reason in engine.untimed_rows(self._state, times[kept])]
 
     def _why_over(self, times: NDArray[np.int64], expires: NDArray[np.int64]) -> list[tuple[int, str, str]]:

@@ -125,3 +125,18 @@ def test_files_are_matched_as_a_hub_that_is_fed_in_order(nearcast, tmp_path, lif
     assert len(expected) > 20
     assert {"+"} == {row[2] for row in found} if lifetime is None else {"+", "-"} == {row[2] for row in found}
     assert oracle.rejected == pq.read_table(files.rejected).num_rows
+
+
+@pytest.mark.parametrize("wrong", ["messages", "move", "subscribe"])
+def test_strict_refuses_misspelt_columns_of_both_files(nearcast, tmp_path, wrong):
+    """Without it they are warnings."""
+    posts = [{**post, "expirse": at(9)} for post in POSTS] if wrong == "messages" else POSTS
+    changes = [{**change, "radus": 2.0} if change["op"] == wrong else change for change in WALK]
+    if wrong != "messages":
+        changes = [change for change in changes if change["op"] == wrong]
+    files = Files(tmp_path, ANNA, posts, changes)
+    relaxed = files.match(nearcast)
+    assert (0, True) == (relaxed.status, "did you mean" in relaxed.err)
+    files.out.unlink()
+    refused = files.match(nearcast, "--strict")
+    assert (1, True, False) == (refused.status, "is not known; did you mean" in refused.err, files.out.exists())

@@ -1,5 +1,7 @@
 """Lifetimes of messages, case by case: what becomes relevant, what stops being so, and when nothing is told."""
 
+from datetime import UTC, datetime
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -287,6 +289,41 @@ def test_reports_from_the_future_are_refused(store):
         hub.move("s", (1, 1), at(11))
     rows = [{"id": "s", "x": 1.0, "y": 0.0, "time": at(s)} for s in (9, 30, 19)]
     assert [1] == [r.row for r in hub.move_many(rows).rejected]
+
+
+def test_rejected_reports_do_not_measure_the_future(store):
+    """A report whose place is refused does not move event time, so none is allowed by it; one reason for each row."""
+    hub = Hub("plane", lifetime="10m", live=store, max_ahead="10s")
+    hub.subscribe_many([Within("s", "tea", Circle(0, 0, 1)), Within("anywhere", "tea")])
+    hub.advance(at(0))
+    rows = [
+        {"id": "anywhere", "x": 1.0, "y": 0.0, "time": at(8)},
+        {"id": "s", "x": 1.0, "y": 0.0, "time": at(16)},
+    ]
+    assert [(0, "region"), (1, "time")] == [(r.row, r.field) for r in hub.move_many(rows).rejected]
+    assert "2026-01-01T00:00:00Z" == hub.stats()["now"]
+
+
+def test_lives_end_with_the_last_year_that_can_be_told(hub):
+    """What would live beyond the year 9999 ends with it."""
+    hub.subscribe(Within("s", "tea", Circle(0, 0, 1)))
+    (found,) = hub.publish(post(1, time="9999-12-31T23:59:00Z"))
+    assert datetime.max.replace(tzinfo=UTC) == hub.ends(found)
+    assert "9999-12-31" in str(hub.explain(post(2, time="9999-12-31T23:59:00Z"), "s"))
+
+
+def test_messages_that_are_over_are_not_late_for_the_window_too(store):
+    """They are rejected: nothing is told of whom they reach."""
+    hub = Hub("plane", lifetime="20s", window="10s", live=store)
+    hub.publish(post(1, time=at(50)))
+    with pytest.raises(InvalidMessage, match="it came too late"):
+        hub.publish(post(2, time=at(0)))
+    found = hub.publish_many([post(3, time=at(0))]).rejected
+    assert (1, [], 0) == (len(found), found.warnings, hub.stats()["late"])
+    found = hub.publish_many([post(4, time=at(0)), post(5, time=at(35))]).rejected
+    assert (1, 1, 1) == (len(found), len(found.warnings), hub.stats()["late"])
+    hub.publish(post(6, time=at(36)))
+    assert 2 == hub.stats()["late"]
 
 
 # --- expiry that is told ----------------------------------------------------------------------------------------

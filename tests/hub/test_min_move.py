@@ -90,3 +90,18 @@ def test_wrong_distances_are_refused(wrong):
     """A number above 0."""
     with pytest.raises(InvalidSubscription, match="min_move"):
         Within("s", "tea", Circle(0, 0, 5), min_move=wrong)
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_box_around_the_earth_moves_by_latitude(bulk):
+    """It has no longitude, so reports of the same latitude lie at its place, wherever they are."""
+    hub = Hub("earth")
+    hub.subscribe(Within("s", "tea", Box(-180, -1, 180, 1), min_move=50_000))
+    middles = []
+    for lon, lat in ((90, 5), (90, 5.1), (-90, 5.1), (90, 6)):
+        if bulk:
+            hub.move_many([{"id": "s", "lon": lon, "lat": lat}])
+        else:
+            hub.move("s", (lon, lat))
+        middles.append((hub.get("s").region.y_min + hub.get("s").region.y_max) / 2)
+    assert [5, 5, 5, 6] == middles

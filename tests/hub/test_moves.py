@@ -2,10 +2,12 @@
 
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearcast import Area, Box, Circle, Hub, InvalidSubscription, Similar, TopK, Within
+from nearcast import Area, Box, Circle, Hub, InvalidColumns, InvalidRegion, InvalidSubscription, Similar, TopK, Within
+from nearcast.engine import move_items
 
 pytestmark = pytest.mark.modes
 
@@ -228,3 +230,104 @@ def test_last_reports_are_kept_over_a_save_and_forgotten_with_a_registration(tmp
         opened.move("circle", (2, 2), at(4))
     opened.subscribe(Within("circle", "tea", Circle(0, 0, 1)))
     opened.move("circle", (2, 2), at(4))
+
+
+# --- what a single move refuses -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["circle", "box", "similar"])
+@pytest.mark.parametrize(
+    ("place", "field", "reason"),
+    [
+        ((400, 0), "lon", "longitude 400.0 is beyond 180"),
+        ((-181, 0), "lon", "longitude -181.0 is beyond 180"),
+        ((0, 91), "lat", "latitude 91.0 is beyond 90"),
+        ((float("nan"), 0), "lon", "lon is nan"),
+        ((0, float("inf")), "lat", "lat is inf"),
+    ],
+)
+def test_points_off_the_earth_are_refused_for_every_kind(kind, place, field, reason):
+    """A box is not wrapped around to another place; errors name what the caller gave."""
+    hub = Hub("earth", max_distance=10.0)
+    hub.subscribe_many(
+        [
+            Within("circle", "tea", Circle(0, 0, 1)),
+            Within("box", "tea", Box(0, 0, 10, 10)),
+            Similar("similar", "tea", (0, 0), threshold=0.5),
+        ]
+    )
+    before = hub.get(kind)
+    with pytest.raises(InvalidRegion, match=reason) as caught:
+        hub.move(kind, place)
+    assert (field, before) == (caught.value.field, hub.get(kind))
+
+
+@pytest.mark.parametrize("kind", ["circle", "box", "similar"])
+def test_points_that_are_no_numbers_are_named_as_on_a_plane(kind):
+    """`x` and `y`, not the sides of a box."""
+    with pytest.raises(InvalidRegion, match=r"^y is nan; expected a finite number"):
+        plane_hub().move(kind, (0, float("nan")))
+
+
+@pytest.mark.parametrize("place", [None, 5, (1,), (1, 2, 3), ("a", "b")])
+def test_what_is_no_place_is_told_that_a_point_is_one(place):
+    """Besides a region."""
+    with pytest.raises(InvalidRegion, match=r"^place is .*; expected a point \(x, y\), or a region"):
+        plane_hub().move("circle", place)
+
+
+# --- columns of tables --------------------------------------------------------------------------------------------
+
+
+def test_misspelt_columns_of_a_table_of_moves_are_warnings():
+    """With `strict` the table is refused, and nothing has moved."""
+    hub = plane_hub()
+    table = pa.table({"id": ["circle"], "x": [5.0], "y": [0.0], "timee": [at(1)], "radus": [3.0], "note": ["a"]})
+    with pytest.raises(InvalidColumns, match="did you mean time"):
+        hub.move_many(table, strict=True)
+    assert Circle(0, 0, 1) == hub.get("circle").region
+    found = hub.move_many(table).rejected
+    assert [
+        "moves: column timee is not used; did you mean time?",
+        "moves: column radus is not used; did you mean radius?",
+    ] == found.warnings
+    assert [] == list(found)
+
+
+# --- time and size ------------------------------------------------------------------------------------------------
+
+
+def test_reports_from_the_future_are_refused_without_a_lifetime():
+    """One wrong clock must not make all later reports late; before event time is known nothing is the future."""
+    hub = plane_hub(max_ahead="10s")
+    hub.move("box", (1, 1), at(50))
+    hub.advance(at(0))
+    with pytest.raises(InvalidSubscription, match="from the future"):
+        hub.move("circle", (1, 1), at(11))
+    rows = [{"id": "circle", "x": 1.0, "y": 0.0, "time": at(second)} for second in (9, 19, 10)]
+    assert [(1, "circle", "time")] == reasons(hub.move_many(rows))
+
+
+class Watched(np.ndarray):
+    """An array that counts the values that slices of it hold."""
+
+    seen = 0
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        Watched.seen += np.size(found)
+        return np.asarray(found)
+
+
+@pytest.mark.parametrize("run", [1, 250])
+def test_items_are_cut_without_looking_at_all_the_rows_that_are_left(run, monkeypatch):
+    """An id that comes in every row makes as many items as rows; work stays in proportion to the rows."""
+    previous_of, n = move_items._previous, 1_000
+    monkeypatch.setattr(move_items, "_previous", lambda slots: previous_of(slots).view(Watched))
+    hub = Hub("plane", index="scan")
+    hub.subscribe_many([Within(number, "tea", Circle(0, 0, 5)) for number in range(run)])
+    moves = pa.table({"id": np.arange(n) % run, "x": np.arange(float(n)), "y": np.zeros(n)})
+    Watched.seen = 0
+    hub.move_many(moves)
+    assert 0 < Watched.seen <= 100 * n
+    assert [float(n - run + number) for number in range(run)] == [hub.get(number).region.x for number in range(run)]

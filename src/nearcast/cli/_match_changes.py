@@ -31,10 +31,23 @@ _PORTION = 1 << 14
 
 
 class ChangedMatch:
-    """Messages and changes in the order of a stream; rows that cannot be used are added to `rejected`."""
+    """Messages and changes in the order of a stream; rows that cannot be used are added to `rejected`.
 
-    def __init__(self, hub: Hub, messages: pa.Table, changes: pa.Table, rejected: Rejected, *, threads: int = 1):
-        self._hub, self._messages, self._rejected, self._threads = hub, messages, rejected, threads
+    Columns that look misspelt are warnings there; `strict` refuses the tables.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        messages: pa.Table,
+        changes: pa.Table,
+        rejected: Rejected,
+        *,
+        threads: int = 1,
+        strict: bool = False,
+    ):
+        self._hub, self._messages, self._rejected = hub, messages, rejected
+        self._threads, self._strict = threads, strict
         rows = TableRows(changes, _SOURCE, 0)
         rows.require("op", "id")
         self._op = self._ops_of(rows)
@@ -63,7 +76,7 @@ class ChangedMatch:
     def _publish(self, rows: NDArray[np.int64]) -> Iterator[Deliveries]:
         for first in range(0, len(rows), _PORTION):
             part = self._messages.take(_arrow.numbers(rows[first : first + _PORTION]))
-            yield self._counted(self._hub.publish_many(part, threads=self._threads))
+            yield self._counted(self._hub.publish_many(part, threads=self._threads, strict=self._strict))
 
     def _change(self, rows: NDArray[np.int64]) -> Iterator[Deliveries]:
         """Apply changes in order, those of one kind that follow each other at once."""
@@ -73,7 +86,7 @@ class ChangedMatch:
                 continue
             if self._op[group[0]] == "move":
                 table = self._changes.take(_arrow.numbers(group))
-                yield self._counted(self._hub.move_many(table, source=_SOURCE))
+                yield self._counted(self._hub.move_many(table, source=_SOURCE, strict=self._strict))
             else:
                 apply = self._subscribe if self._op[group[0]] == "subscribe" else self._unsubscribe
                 for part in self._without_repeats(group):
@@ -93,7 +106,7 @@ class ChangedMatch:
 
     def _subscribe(self, rows: NDArray[np.int64]) -> None:
         table = self._changes.take(_arrow.numbers(rows))
-        self._rejected.extend(self._hub.subscribe_many(table, source=_SOURCE))
+        self._rejected.extend(self._hub.subscribe_many(table, source=_SOURCE, strict=self._strict))
 
     def _unsubscribe(self, rows: NDArray[np.int64]) -> None:
         for each in self._hub.unsubscribe_many(self._ids.take(_arrow.numbers(rows)), source=_SOURCE):

@@ -215,8 +215,10 @@ class MatchJob:
         assert self.changes is not None
         messages, changes = self.messages.table(self.rejected), self.changes.table(self.rejected)
         steps.begin("matching messages and changes", None)
-        count = 0
-        for deliveries in ChangedMatch(hub, messages, changes, self.rejected, threads=self.given.threads):
+        count, given = 0, self.given
+        for deliveries in ChangedMatch(
+            hub, messages, changes, self.rejected, threads=given.threads, strict=given.strict
+        ):
             for table in deliveries.tables():
                 out.write(table)
             count += len(deliveries)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import NO_TIME, datetime_of
+from nearcast.columns import FIRST_TIME, LAST_TIME, NO_TIME, datetime_of
 from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import shorten
 from nearcast.window import Window
@@ -54,7 +54,7 @@ class Lifetime:
         if self.length is None:
             return expires
         begin = np.where(time == NO_TIME, clock, time)
-        own = np.where(begin == NO_TIME, NO_TIME, np.maximum(begin, NO_TIME + 1) + self.length)
+        own = np.where(begin == NO_TIME, NO_TIME, np.minimum(np.maximum(begin, FIRST_TIME) + self.length, LAST_TIME))
         return np.where(expires == NO_TIME, own, expires)
 
     def faults(self, time: NDArray[np.int64], expires: NDArray[np.int64], now: int) -> list[tuple[int, str, str]]:

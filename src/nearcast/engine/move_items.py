@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from nearcast.tables.moves import Moves
     from nearcast.tables.time_limits import MaxAhead
 
+#: Rows that are searched first for the end of an item.
+_FIRST_BLOCK = 64
+
 
 class MoveItems:
     """Iterates over a table of moves as items for a state, to be applied one after the other as they come."""
@@ -63,36 +66,30 @@ class MoveItems:
 
         A row that takes event time to where the clock changes answers is an item by itself.
         """
-        ends = np.zeros(len(previous) - first, np.bool_)
-        ends |= previous[first:] >= first
-        if self._state.live is not None:
-            ends |= self._times[first:] >= next_event(self._state)
-            if ends[0]:
-                return first + 1
-        again = np.flatnonzero(ends)
-        return first + int(again[0]) if len(again) else len(previous)
+        event = None if self._state.live is None else next_event(self._state)
+        if event is not None and self._times[first] >= event:
+            return first + 1
+        begin, size = first, _FIRST_BLOCK
+        while begin < len(previous):  # blocks that double: a short run must not look at all rows that are left
+            ends = previous[begin : begin + size] >= first
+            if event is not None:
+                ends |= self._times[begin : begin + size] >= event
+            if ends.any():
+                return begin + int(np.argmax(ends))
+            begin, size = begin + size, 2 * size
+        return len(previous)
 
     def _item(self, rows: NDArray[np.int64], slots: NDArray[np.int32]) -> Move | None:
         """Return the item of rows whose slots differ, without those that cannot be carried out."""
         good = slots >= 0
         self._refuse(rows[~good], "id", "there is no such subscription; leave it out")
-        rows, slots = rows[good], slots[good]
-        good = self._are_timely(rows, slots)
-        rows, slots = rows[good], slots[good]
-        return self._placed(rows, slots) if len(rows) else None
-
-    def _are_timely(self, rows: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Tell which reports can be taken at their time; note why not."""
-        times, good = self._times[rows], np.ones(len(rows), np.bool_)
-        for at, reason in untimely_reports(self._state, slots, times, self._max_ahead):
-            good[at] = False
-            self._faults.append((int(rows[at]), "time", reason))
-        return good
+        return self._placed(rows[good], slots[good]) if good.any() else None
 
     def _placed(self, rows: NDArray[np.int64], slots: NDArray[np.int32]) -> Move | None:
-        """Return the item of rows that come in time, without those that cannot go to their place."""
+        """Return the item of known ids, without those that come at a wrong time or cannot go to their place."""
         moves, held = self._moves.take(rows), self._state.index.subscriptions(slots)
         placement, faults = place_rows(self._state, slots, held, moves.points(), moves.regions)
+        faults = self._with_untimely(faults, rows, slots)
         if faults:
             self._faults += [(int(rows[row]), field, reason) for row, field, reason in faults]
             good = np.setdiff1d(np.arange(len(rows)), [row for row, _, _ in faults])
@@ -103,6 +100,15 @@ class MoveItems:
         times = moves.time if moves.time is not None and (moves.time != NO_TIME).any() else None
         known = KnownMove(slots, held, placement)
         return Move(ids=moves.ids, regions=moves.regions, points=moves.points(), times=times, known=known)
+
+    def _with_untimely(self, faults: list[Fault], rows: NDArray[np.int64], slots: NDArray[np.int32]) -> list[Fault]:
+        """Return the faults of places and of times, one for a row."""
+        times = self._times[rows]
+        is_placed = np.ones(len(rows), np.bool_)
+        is_placed[[row for row, _, _ in faults]] = False
+        untimely = dict(untimely_reports(self._state, slots, times, self._max_ahead, is_placed))
+        others = [fault for fault in faults if fault[0] not in untimely]
+        return [*others, *((row, "time", reason) for row, reason in untimely.items())]
 
     def _refuse(self, rows: NDArray[np.int64], field: str, reason: str) -> None:
         self._faults += [(row, field, reason) for row in rows.tolist()]
@@ -120,18 +126,35 @@ def clock_item(state: State, time: int) -> Advance | None:
 
 
 def untimely_reports(
-    state: State, slots: NDArray[np.int32], times: NDArray[np.int64], max_ahead: MaxAhead | None
+    state: State,
+    slots: NDArray[np.int32],
+    times: NDArray[np.int64],
+    max_ahead: MaxAhead | None,
+    is_placed: NDArray[np.bool_] | None = None,
 ) -> list[tuple[int, str]]:
-    """Return which reports are late, come from the future or after the end of their subscription, and why."""
+    """Return which reports are late, come from the future or after the end of their subscription, and why.
+
+    Those that are not `is_placed` are refused anyway: they do not move event time, and no future is measured by them.
+    """
     late = np.flatnonzero(late_reports(state, slots, times)).tolist()
     found = {row: why_late_report(state, int(slots[row]), int(times[row])) for row in late}
-    if state.live is not None:
-        if max_ahead is not None:
-            found = dict(max_ahead.refused(times, state.now)) | found
-        if times.max(initial=NO_TIME) >= state.next_expiry:
-            over = np.flatnonzero(~are_alive(state, slots, times)).tolist()
-            found = {row: _why_after_end(int(times[row])) for row in over} | found
+    if max_ahead is not None:
+        placed = times if is_placed is None else np.where(is_placed, times, NO_TIME)
+        found = _from_future(state, placed, max_ahead) | found
+    if state.live is not None and times.max(initial=NO_TIME) >= state.next_expiry:
+        over = np.flatnonzero(~are_alive(state, slots, times)).tolist()
+        found = {row: _why_after_end(int(times[row])) for row in over} | found
     return sorted(found.items())
+
+
+def _from_future(state: State, times: NDArray[np.int64], max_ahead: MaxAhead) -> dict[int, str]:
+    """Return the reports that lie too far ahead, with the reason; without a lifetime none of them moves event time."""
+    if state.live is not None:
+        return dict(max_ahead.refused(times, state.now))
+    if state.now == NO_TIME:
+        return {}
+    ahead = np.flatnonzero(max_ahead.ahead_of(times, state.now)).tolist()
+    return {row: max_ahead.why(int(times[row]), state.now) for row in ahead}
 
 
 def _why_after_end(time: int) -> str:

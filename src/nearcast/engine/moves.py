@@ -14,7 +14,7 @@ import numpy as np
 from nearcast.columns import NO_TIME, WITHIN, datetime_of
 from nearcast.errors import InvalidRegion, InvalidSubscription
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Area, Box, Circle, Regions, Shape, Space, shape_from
-from nearcast.geo.shapes import is_number
+from nearcast.geo.shapes import check_position, finite_number, is_number, shorten
 from nearcast.tables.requests import is_cut
 
 if TYPE_CHECKING:
@@ -69,12 +69,32 @@ def place_at(state: State, slot: int, held: Subscriptions, place: Any) -> MovePl
     `held` is what the index holds at the slot. Raises `InvalidInput` if it cannot go there.
     """
     space, point, extent = state.index.space, point_of(place), np.full((1, 2), np.nan)
-    shape = shape_from(place, space) if point is None else _carried_shape(state, slot, held, *point, extent)
+    if point is None:
+        shape = _given_shape(place, space)
+    else:
+        _check_point(*point, space)
+        shape = _carried_shape(state, slot, held, *point, extent)
     if held.kind[0] != WITHIN and not _is_one_point(shape):
         raise InvalidSubscription(_needs_point(state, slot), field="place")
     shape.check(space)
     text = _text_at(state, slot, shape, space)
     return MovePlaces(Regions.from_shapes([shape], space), extent, {} if text is None else {0: text})
+
+
+def _given_shape(place: Any, space: Space) -> Shape:
+    is_list = isinstance(place, (Sequence, np.ndarray)) and not isinstance(place, (str, bytes))
+    if place is None or is_number(place) or (is_list and len(place) != 4):
+        raise InvalidRegion(
+            f"place is {shorten(place)}; expected a point (x, y), or a region as subscriptions have", field="place"
+        )
+    return shape_from(place, space)
+
+
+def _check_point(x: float, y: float, space: Space) -> None:
+    names = ("lon", "lat") if space.is_earth else ("x", "y")
+    x, y = finite_number(x, names[0]), finite_number(y, names[1])
+    if space.is_earth:  # a box around it would be wrapped, and look like a good one
+        check_position(x, y)
 
 
 def _needs_point(state: State, slot: int) -> str:
@@ -333,6 +353,8 @@ def without_small_moves(
     if not len(guarded):
         return places
     x, y = _centres(held.regions, guarded)
+    if state.index.space.is_earth:  # a box around the earth has no longitude: its place is a latitude
+        x = np.where(_extents(state, slots, held)[guarded, 0] >= 360.0, item.points[guarded, 0], x)
     distance = state.index.space.distance(x, y, item.points[guarded, 0], item.points[guarded, 1])
     stay = guarded[np.asarray(distance) < movers["min_move"][guarded]]
     if not len(stay):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
-from nearcast.columns import NO_TIME
+from nearcast.columns import FIRST_TIME, LAST_TIME, NO_TIME
 from nearcast.errors import InvalidColumns, Remedy
 from nearcast.geo.shapes import shorten
 from nearcast.nesting import is_encodable
@@ -31,8 +31,6 @@ _RFC_3339 = (
     r"([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
 )
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-#: The first and the last microsecond a datetime can hold.
-_FIRST_TIME, _LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
 _TIME_FORMS = "expected RFC 3339 text like 2026-05-01T09:00:00Z"
 
 
@@ -227,7 +225,7 @@ class TableRows:
         per_second = _PER_SECOND[column.type.unit]
         given = as_mask(column.is_valid())
         counts = _arrow.array_of(column.cast(pa.int64()), null=0)
-        low, high = (limit * per_second // 10**6 for limit in (_FIRST_TIME, _LAST_TIME))
+        low, high = (limit * per_second // 10**6 for limit in (FIRST_TIME, LAST_TIME))
         far = given & ((counts < max(low, -(2**63))) | (counts > min(high, 2**63 - 1)))
         self.faults.add_where(
             far, name, lambda row: f"{name} is {counts[row]} {column.type.unit} after 1970; expected years 1 to 9999"
@@ -242,7 +240,7 @@ class TableRows:
         if (looks_right | ~given).all():
             try:
                 times: Times = _arrow.array_of(column.cast(_UTC).cast(pa.int64()), null=NO_TIME)
-                if (~given | ((times >= _FIRST_TIME) & (times <= _LAST_TIME))).all():
+                if (~given | ((times >= FIRST_TIME) & (times <= LAST_TIME))).all():
                     return times
             except pa.ArrowInvalid:
                 pass

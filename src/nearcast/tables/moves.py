@@ -15,6 +15,7 @@ from nearcast.geo.shapes import is_number, shorten
 from nearcast.geo.space import Space
 from nearcast.model import checked_time
 from nearcast.tables.cells import Floats, TableRows, Times, as_mask, is_id
+from nearcast.tables.column_names import check_subscription_names
 from nearcast.tables.geometries import with_places
 from nearcast.tables.names import EARTH_BOX, EARTH_CIRCLE, GEOMETRY_COLUMN, PLANE_BOX, PLANE_CIRCLE, ROW_COLUMN
 from nearcast.tables.rejected_rows import Mask, Rejected, Rows
@@ -56,16 +57,24 @@ class Moves:
 
 
 def read_moves(
-    table: pa.Table, space: Space, *, source: str = "changes", first_row: int = 0, rejected: Rejected
+    table: pa.Table,
+    space: Space,
+    *,
+    source: str = "changes",
+    first_row: int = 0,
+    strict: bool = False,
+    rejected: Rejected,
 ) -> Moves:
     """Return the good rows of a table of moves, in order; the others are added to `rejected`.
 
     A row gives a point, `lon` and `lat` (on a plane `x` and `y`) alone, or a region as a subscription does, and the
-    `time` of the report where that is known.
+    `time` of the report where that is known. A column whose name is one edit away from one of changes is a warning,
+    with `strict` an error.
     """
     table = with_places(table, space, source=source, first_row=first_row, rejected=rejected)
     rows = TableRows(table, source, first_row)
     check_columns(rows, space)
+    check_subscription_names(table.column_names, space, source, rejected, strict=strict)
     ids = rows.ids()
     is_point, point = _points(rows, space)
     regions = Regions.anywhere(len(rows))
