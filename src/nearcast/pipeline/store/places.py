@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
@@ -27,7 +27,8 @@ def local_root(root: str) -> str | None:
     """Return the path that a path or `file:` URI names on this host; None for a place elsewhere."""
     if not is_uri(root):
         return root
-    return str(fs.FileSystem.from_uri(root)[1]) if root.startswith("file:") else None
+    # Arrow refuses a space, which people and Spark write as it is.
+    return unquote(re.sub("^file:(//[^/]*)?", "", root)) if root.startswith("file:") else None
 
 
 def spark_url(root: str) -> str:
@@ -41,8 +42,9 @@ def open_place(root: str, cache: str | None = None) -> Place:
 
     NotSupported names a place that cannot be opened here, and what to install.
     """
-    if not is_uri(root):
-        return SharedPlace(root, cache) if is_on_network(root) else LocalPlace(root)
+    here = local_root(root)
+    if here is not None:
+        return SharedPlace(here, cache) if is_on_network(here) else LocalPlace(here)
     if urlsplit(root).scheme.lower() in OBJECT_SCHEMES:
         return ObjectPlace(root, cache)
     try:
@@ -51,7 +53,7 @@ def open_place(root: str, cache: str | None = None) -> Place:
         return _through_fsspec(root, cache)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{root} cannot be opened: {one_line(error)}") from None
-    return open_place(path, cache) if isinstance(files, fs.LocalFileSystem) else RemotePlace(root, files, path, cache)
+    return RemotePlace(root, files, path, cache)
 
 
 def _through_fsspec(root: str, cache: str | None) -> Place:
