@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 from test_sinks import deliveries
 from test_store import run_python
@@ -20,7 +21,10 @@ def stream(root):
     store = Store(root / "K")
     log = root / "log"
 
-    def append(table, batch):
+    def append(given, batch):
+        table = (
+            given if isinstance(given, pa.Table) else given.toArrow()
+        )  # a DataFrame where Spark runs in this process
         with log.open("a") as file:
             file.write(json.dumps([batch, table["delivery_id"].to_pylist()]) + "\n")
 
