@@ -476,6 +476,11 @@ def test_an_interrupt_leaves_nothing_half_written(tmp_path, nearcast, number, st
     folder.mkdir()
     (folder / "d.csv").write_text("old")
     files = [tmp_path / "work" / f"{name}.parquet" for name in ("subscriptions", "messages")]
+    # Kernels are compiled first: Numba may lose an interrupt while it compiles.
+    nearcast("generate", tmp_path / "few", "--subscriptions", 50, "--messages", 60)
+    few = [tmp_path / "few" / file.name for file in files]
+    warm = ("match", "--subscriptions", few[0], "--messages", few[1], "--out", tmp_path / "few.csv", "--index", "scan")
+    started(*warm).communicate()
     process = started(
         "match", "--subscriptions", files[0], "--messages", files[1], "--out", folder / "d.csv", "--index", "scan"
     )
