@@ -144,7 +144,7 @@ class TriggerDelta:
     def _append_circles(self, circles: NDArray[np.float64]) -> None:
         mine, needed = self.rows.circle, self.n_circles + len(circles)
         if needed > len(mine):
-            grown = np.zeros((max(needed, 2 * len(mine)), 3))  # spare ones are saved with the others
+            grown = np.zeros((max(needed, 2 * len(mine)), 3))  # spare room, too, holds numbers that a save accepts
             grown[: self.n_circles] = mine[: self.n_circles]
             self.rows = self.rows._replace(circle=grown)
         self.rows.circle[self.n_circles : needed] = circles
