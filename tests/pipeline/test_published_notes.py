@@ -2,13 +2,12 @@
 
 import json
 
-import pyarrow as pa
 import pytest
 from test_sinks import deliveries
 from test_store import run_python
 
 from nearcast.errors import IncompatibleStore
-from nearcast.pipeline.sinks import sink_of
+from nearcast.pipeline.sinks import after_commit, sink_of
 from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.store import Store
 from support.manifests import small_manifest
@@ -16,15 +15,18 @@ from support.manifests import small_manifest
 N_BATCHES = 2
 
 
+@pytest.fixture(autouse=True)
+def _without_spark(monkeypatch):
+    """Let functions get tables, also where another test has a session in this process."""
+    monkeypatch.setattr(after_commit, "_session_or_none", lambda: None)
+
+
 def stream(root):
     """Hand batches of two partitions over to a log, going on from whatever is there."""
     store = Store(root / "K")
     log = root / "log"
 
-    def append(given, batch):
-        table = (
-            given if isinstance(given, pa.Table) else given.toArrow()
-        )  # a DataFrame where Spark runs in this process
+    def append(table, batch):
         with log.open("a") as file:
             file.write(json.dumps([batch, table["delivery_id"].to_pylist()]) + "\n")
 
