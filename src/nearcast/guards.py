@@ -11,9 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from nearcast.errors import InvalidInput
-from nearcast.geo.shapes import shorten
 from nearcast.model import Delivery, checked_time
-from nearcast.window import Window
+from nearcast.window import length_of
 
 
 class PendingDelivery(NamedTuple):
@@ -141,10 +140,4 @@ def _message_of(delivery: Delivery) -> Any:
 def _length(given: str | timedelta | None, name: str) -> timedelta | None:
     if given is None:
         return None
-    try:
-        length = Window.of(given).length
-    except InvalidInput:
-        length = None
-    if length is None:
-        raise InvalidInput(f"{name} is {shorten(given)}; expected a time like 30s, 2m, 1h", field=name)
-    return timedelta(microseconds=length)
+    return timedelta(microseconds=length_of(given, name, "expected a time like 30s, 2m, 1h"))

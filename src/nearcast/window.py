@@ -23,6 +23,19 @@ _LONGEST = timedelta(days=36_500)
 _EARLIEST = np.iinfo(np.int64).min
 
 
+def length_of(given: Any, field: str, expected: str) -> int:
+    """Return the microseconds of a time like "30s" or a timedelta; else raise `InvalidInput` with what was expected."""
+    length = None
+    if isinstance(given, (str, timedelta)):
+        try:
+            length = Window.of(given).length
+        except InvalidInput:
+            length = None
+    if length is None:
+        raise InvalidInput(f"{field} is {shorten(given)}; {expected}", field=field)
+    return length
+
+
 @dataclass(frozen=True)
 class Window:
     """The most recent `count` messages, or those of the last `length` microseconds of event time.

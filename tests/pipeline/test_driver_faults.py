@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from faults.rounds import MINUTES
 from support.waiting import run
 
 TESTS = Path(__file__).parents[1]
-#: How long `make test-faults` lets drivers come to grief; the other half of the time is that of streams on Spark.
-MINUTES = float(os.environ.get("NEARCAST_FAULTS") or 0) / 3
 
 
 def program(name, *arguments, **options):

@@ -19,7 +19,7 @@ from support.kafka_streams import delivered_in, expected_of
 from support.streams import Oracle, World
 from support.waiting import run
 
-pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.kafka
 
 _PROGRAM = Path(__file__).parents[1] / "faults" / "kafka_starts.py"
 #: What no record may be.

@@ -1,19 +1,14 @@
 """Kills of brokers and drivers at random moments: a topic holds what a hub delivers, some of it more than once."""
 
-import os
-import random
 import time
 
 import pytest
 
 from faults.kafka_kills import KilledStream
-
-#: How long `make test-faults` goes on.
-MINUTES = float(os.environ.get("NEARCAST_FAULTS") or 0) / 3
+from faults.rounds import MINUTES, rounds
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.xdist_group("spark"),
     pytest.mark.skipif(not MINUTES, reason="takes as long as one wants: make test-faults"),
 ]
 
@@ -43,13 +38,7 @@ def kill(stream, process, rng):
 
 
 def test_brokers_and_drivers_killed_for_a_long_time(broker, topics, connector, tmp_path):
-    end = time.monotonic() + MINUTES * 60
-    seed = 0
-    while time.monotonic() < end:
-        seed += 1
-        rng = random.Random(seed)
-        folder = tmp_path / str(seed)
-        folder.mkdir()
+    for seed, rng, folder in rounds(tmp_path):
         stream = KilledStream(broker, topics, connector, folder, seed=1000 + seed)
         kills = []
         process = stream.start()

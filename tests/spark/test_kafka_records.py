@@ -17,8 +17,6 @@ from nearcast.pipeline.store.store import Store
 from nearcast.spark.sources import InputFolders
 from nearcast.spark.stream import Stream, stream
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 TOPIC = "kafka://127.0.0.1:1/deliveries"
 SUBSCRIPTIONS = pa.table({"id": ["a"], "query": ["w1"]})
 

@@ -50,7 +50,6 @@ def test_a_file_in_none_of_the_folders_is_not_lost_in_silence():
         arrivals_of(Frame([]), InputFolders({"messages": "/data"}), ["/elsewhere/d.jsonl"])
 
 
-@pytest.mark.xdist_group("spark")
 def test_links_are_not_followed(spark, tmp_path):
     """Spark does not follow them either: a file that is gone lies in the folder as it was called."""
     (tmp_path / "real").mkdir()
@@ -61,7 +60,6 @@ def test_links_are_not_followed(spark, tmp_path):
         assert ("messages", "deep/a b.jsonl", True) == (found.kind, found.source, found.is_gone)
 
 
-@pytest.mark.xdist_group("spark")
 def test_folders_elsewhere_are_called_what_spark_calls_them(spark):
     """A URI may leave out the host, and S3 is s3a; clients are made, and asked nothing."""
     other = spark.newSession()

@@ -11,7 +11,6 @@ from support.s3_server import s3, s3_environment
 
 __all__ = ["s3", "s3_environment"]
 
-pytestmark = pytest.mark.xdist_group("spark")
 
 SUBSCRIPTIONS = pa.table({"id": [1, 2], "kind": ["within", "within"], "query": ["coffee", "tea"]})
 

@@ -35,7 +35,6 @@ def test_masters_whose_workers_are_here():
     ]
 
 
-@pytest.mark.xdist_group("spark")
 def test_match_refuses_an_output_that_executors_do_not_see(spark, nearcast, tmp_path, monkeypatch):
     """The command tells it before any work; the workers are processes that do not see the folder."""
     out = tmp_path / "out"

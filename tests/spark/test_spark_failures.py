@@ -12,8 +12,6 @@ from nearcast.pipeline.store.store import StoreConflict, StoreError
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.stream import stream
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def fail_until(payload):
     """Raise the error of a payload until it was tried so often; each attempt leaves a file."""

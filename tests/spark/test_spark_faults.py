@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import random
 import resource
 import shutil
 import signal
@@ -12,6 +11,7 @@ import time
 import pytest
 
 from faults.processes import StreamProcess, command_of, pids, session_of
+from faults.rounds import MINUTES, rounds
 from faults.sinks import DriverEnded, DyingSink, HalfPublishingSink
 from nearcast import Vocabulary
 from nearcast.cli.stream import _sample
@@ -27,8 +27,6 @@ from support.streams import World
 from support.waiting import PATIENCE_S
 
 N_BATCHES, HALF = 6, 3
-#: How long `make test-faults` kills streams; the rest of the time is that of drivers without Spark.
-MINUTES = float(os.environ.get("NEARCAST_FAULTS") or 0) / 3
 
 
 class Faulty:
@@ -179,13 +177,7 @@ def test_a_driver_killed(made, tmp_path):
 
 @pytest.mark.skipif(not MINUTES, reason="takes as long as one wants: make test-faults")
 def test_drivers_killed_for_a_long_time(spark, tmp_path):
-    end = time.monotonic() + MINUTES * 60
-    seed = 0
-    while time.monotonic() < end:
-        seed += 1
-        rng = random.Random(seed)
-        folder = tmp_path / str(seed)
-        folder.mkdir()
+    for seed, rng, folder in rounds(tmp_path):
         plan = rng.choice(["trigger", "prefix", "hash", "keyword-first"])
         faulty = Faulty(spark, folder, seed, plan, rng.choice([1, 2, 4]), rng.choice([60, "5s"]))
         faulty.make_clean()
@@ -195,7 +187,6 @@ def test_drivers_killed_for_a_long_time(spark, tmp_path):
         assert faulty.process(log).wait() in (0, 3), log.read_text()
         faulty.is_clean()
         print(f"seed {seed}: {kills} kills, {plan}")  # noqa: T201 - for whoever watches
-        shutil.rmtree(folder)
 
 
 @pytest.mark.skipif(not MINUTES, reason="two more Javas to start: make test-faults")

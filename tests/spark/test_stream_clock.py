@@ -16,7 +16,6 @@ from nearcast.spark.stream_options import StreamOptions
 from nearcast.tables import Rejected, subscriptions_table
 from support.waiting import PATIENCE_S, wait_until
 
-spark_test = pytest.mark.xdist_group("spark")
 TEA = {"query": "tea", "x": 0.0, "y": 0.0, "max_distance": 5.0}
 ROWS = [{"id": 1, "kind": "topk", "k": 9, **TEA}, {"id": 2, "kind": "within", "query": "tea"}]
 
@@ -64,7 +63,6 @@ class Backlog:
         return [(each.messages, each.late, each.now > limit) for each in self.reports]
 
 
-@spark_test
 def test_a_backlog_is_worked_off_in_batches_and_nothing_of_it_is_late(spark, tmp_path):
     """Of what an hour left, each batch enters the top-k; only then the clock moves on to now."""
     backlog = Backlog(spark, tmp_path)
@@ -83,7 +81,6 @@ def test_a_backlog_is_worked_off_in_batches_and_nothing_of_it_is_late(spark, tmp
         assert set(range(5)) == {row["message_id"] for row in rows if row["rank"] and row["change"] == change}
 
 
-@spark_test
 def test_files_that_arrive_while_a_backlog_is_worked_off_belong_to_it(spark, tmp_path):
     """No batch is short because Spark looked before they came: the clock moves on when there is no file left."""
     backlog = Backlog(spark, tmp_path)

@@ -19,7 +19,6 @@ from nearcast.tables import Rejected, subscriptions_table
 from support.waiting import PATIENCE_S, join, wait_until
 
 stream_module = importlib.import_module("nearcast.spark.stream")
-spark_test = pytest.mark.xdist_group("spark")
 
 
 class Inflow:
@@ -54,7 +53,6 @@ class Inflow:
         )
 
 
-@spark_test
 def test_a_stream_can_be_stopped_by_its_own_batch(spark, tmp_path):
     """`on_batch` is called in the batch: it does not wait for the batch to end, and the stream ends behind it."""
     inflow = Inflow(spark, tmp_path)
@@ -75,7 +73,6 @@ def test_a_stream_can_be_stopped_by_its_own_batch(spark, tmp_path):
     assert [1, 2] == [each.messages for each in inflow.reports]
 
 
-@spark_test
 def test_a_batch_that_begins_while_the_stream_stops_is_refused_and_hangs_nobody(spark, tmp_path):
     """Spark waits for its thread without a limit, and that thread for our answer."""
     inflow = Inflow(spark, tmp_path)
@@ -139,7 +136,6 @@ def _field(spark, kind, name, value):
     return field.get(value)
 
 
-@spark_test
 def test_an_idle_stream_keeps_its_workers(spark, tmp_path, monkeypatch):
     """What Spark goes by when it ends idle workers moves on while no batch comes."""
     monkeypatch.setattr(stream_module, "KEEP_WARM_S", 0.2)
@@ -179,7 +175,6 @@ def test_a_stop_waits_for_no_job_that_never_ends(monkeypatch):
     join(running._keeper._thread)
 
 
-@spark_test
 def test_folders_with_a_space_in_their_names(spark, tmp_path):
     """As a URI, too, where it is written %20: Spark reads what was staged, and has its half beside ours."""
     inflow = Inflow(spark, tmp_path / "a b")
@@ -201,7 +196,6 @@ def test_folders_with_a_space_in_their_names(spark, tmp_path):
     assert (checkpoint / "spark" / "metadata").exists()
 
 
-@spark_test
 def test_a_start_without_the_half_of_spark_is_refused_and_stops_nobody(spark, tmp_path):
     inflow = Inflow(spark, tmp_path)
     inflow.arrive(1)
@@ -247,7 +241,6 @@ def test_slots_that_no_setting_promises_are_asked_for(settings):
         task_slots_in(CLUSTER, settings)
 
 
-@spark_test
 def test_a_stream_that_goes_on_asks_for_no_slots(spark, tmp_path, monkeypatch):
     """It has its partitions, whatever runs now."""
     inflow = Inflow(spark, tmp_path)

@@ -7,8 +7,6 @@ from test_spark_faults import MINUTES, N_BATCHES, Faulty
 
 from support.spark_files import contents
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.mark.skipif(not MINUTES, reason="two more Javas to start: make test-faults")
 def test_a_second_process_takes_the_stream_over(spark, tmp_path):

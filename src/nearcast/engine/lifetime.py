@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.columns import FIRST_TIME, LAST_TIME, NO_TIME, datetime_of
-from nearcast.errors import InvalidInput
-from nearcast.geo.shapes import shorten
-from nearcast.window import Window
+from nearcast.window import Window, length_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,15 +34,7 @@ class Lifetime:
             return given
         if given == "expires":
             return cls()
-        length = None
-        if isinstance(given, (str, timedelta)):
-            try:
-                length = Window.of(given).length
-            except InvalidInput:
-                length = None
-        if length is None:
-            raise InvalidInput(f"lifetime is {shorten(given)}; {_EXPECTED}", field="lifetime")
-        return cls(length)
+        return cls(length_of(given, "lifetime", _EXPECTED))
 
     def __str__(self) -> str:
         return "expires" if self.length is None else str(Window(None, self.length))

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.columns import NO_TIME, datetime_of
-from nearcast.errors import InvalidInput
-from nearcast.geo.shapes import shorten
-from nearcast.window import Window
+from nearcast.window import Window, length_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,15 +32,7 @@ class MaxAhead:
         """Return the limit that a text like "5m" or a timedelta describes; None for None and "off": no limit."""
         if given is None or isinstance(given, MaxAhead) or given == "off":
             return given if isinstance(given, MaxAhead) else None
-        length = None
-        if isinstance(given, (str, timedelta)):
-            try:
-                length = Window.of(given).length
-            except InvalidInput:
-                length = None
-        if length is None:
-            raise InvalidInput(f"max_ahead is {shorten(given)}; {_EXPECTED}", field="max_ahead")
-        return cls(length)
+        return cls(length_of(given, "max_ahead", _EXPECTED))
 
     def __str__(self) -> str:
         return str(Window(None, self.length))

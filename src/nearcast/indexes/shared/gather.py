@@ -152,9 +152,8 @@ def search_each(search_one, index, most, batch, scratch, found, n_bits, first, c
     `search_one`, inlined, writes the answers to one message from a place on and returns how many. Answers
     are written one message after the other, in order of their slots; `counts` gets how many each has.
     """
-    at = np.int64(
-        0
-    )  # a plain 0 is a type of its own to Numba, and all that is inlined would be compiled for it as well
+    # A plain 0 is a type of its own to Numba, and all that is inlined would be compiled for it as well.
+    at = np.int64(0)
     message = first
     while message < counts.size and found.slots.size - at >= most:
         n = search_one(index, batch, scratch, found, message, at)
