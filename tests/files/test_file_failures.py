@@ -53,7 +53,7 @@ def test_a_file_that_goes_between_opening_and_reading(tmp_path):
     ("name", "content"),
     [
         ("a.jsonl.gz", b"this is no gzip"),
-        ("b.jsonl.gz", gzip.compress(b'{"id": 1}\n' * 50)[:-9]),
+        ("b.jsonl.gz", gzip.compress(b'{"id": 1}\n' * 50, mtime=0)[:-9]),
         ("c.parquet", b"PAR1 and nothing more"),
     ],
 )
