@@ -37,7 +37,6 @@ from nearcast.fork_locks import watch
 from nearcast.geo import Space
 from nearcast.geo.shapes import is_number, shorten
 from nearcast.indexes import DEFAULT_INDEX, create
-from nearcast.live.registry import DEFAULT_LIVE_STORE, class_of
 from nearcast.model import (
     Delivery,
     Message,
@@ -92,8 +91,9 @@ class Hub:
 
     With a `lifetime` messages count for a while: a subscription that comes, moves or changes later is told what became
     relevant to it (`+`) and what stopped being so (`-`). "expires" lets messages live until their `expires`; a time
-    like "10m" is for those that give none. `live` names the store of live messages, "cells" or "scan". With
-    `tell_expiry` the end of a message is a `-`, too. docs/moving.md has all of it.
+    like "10m" is for those that give none. `live` names the store of live messages, "cells" or "scan", unless
+    the option `live` of the index does. With `tell_expiry` the end of a message is a `-`, too. docs/moving.md has all
+    of it.
 
     What a call delivers it returns. Only `subscribe` and `subscribe_many` return something else: what a new
     subscription finds in the window or among live messages, and how the answers of a replaced one differ, comes first
@@ -111,12 +111,11 @@ class Hub:
         window: Window | int | str | timedelta | None = None,
         max_ahead: MaxAhead | str | timedelta | None = None,
         lifetime: Lifetime | str | timedelta | None = None,
-        live: str = DEFAULT_LIVE_STORE,
+        live: str = "",
         tell_expiry: bool = False,
     ):
         if tell_expiry and lifetime is None:
             raise InvalidInput("tell_expiry needs a lifetime: without one no message expires", field="tell_expiry")
-        class_of(live)
         self.space = _space(space)
         self.max_distance = _checked_distance(max_distance)
         self.max_ahead = MaxAhead.of(max_ahead)

@@ -21,6 +21,7 @@ from nearcast import (
     Within,
 )
 from nearcast.engine import Move, step
+from nearcast.errors import UnknownIndex
 from nearcast.geo import Regions
 from nearcast.live.registry import LIVE_STORES
 from nearcast.saved_files.contents import read_signed, signed
@@ -565,3 +566,12 @@ def test_steps_that_the_clock_would_change_are_refused_by_the_engine():
         found = hub.move("s", (5, 0), at(10))
         assert [("s", "-", 1), ("t", "-", 1)] == told(found)
         assert 1 == len({d.delivery_id.split(":")[0] for d in found})
+
+
+def test_the_store_of_live_messages_is_an_option_of_the_index():
+    """`index="trigger:live=scan"` says which store is used, unless `live` does; one that there is not is refused."""
+    assert Hub(index="trigger:live=scan", lifetime="10m").stats()["live"]["store"] == "scan"
+    assert Hub(index="trigger:live=scan", live="cells", lifetime="10m").stats()["live"]["store"] == "cells"
+    for options in ({"index": "scan:live=grid"}, {"live": "grid"}):
+        with pytest.raises(UnknownIndex, match="there is no live store 'grid'; choose one of cells, scan"):
+            Hub(**options)

@@ -209,4 +209,5 @@ class CompactionRedo:
             state.topk.use_numbers(self.topk, self.index)
         if state.live is not None:
             state.live.use_terms(self.then["words"])
+            state.live.use_index(self.index)
         state.commit(torn=None, index=self.index, **self.then)

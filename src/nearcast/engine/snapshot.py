@@ -14,7 +14,7 @@ from nearcast.engine.lifetime import Lifetime
 from nearcast.engine.movers import Movers
 from nearcast.errors import IncompatibleStore, UnknownSubscription
 from nearcast.indexes import open_index
-from nearcast.live.registry import DEFAULT_LIVE_STORE, open_live_store
+from nearcast.live.registry import open_live_store
 from nearcast.request_texts import RequestTexts
 from nearcast.saved_files.contents import damaged, read_signed, signed
 from nearcast.saved_files.folder import HeadForm, open_folder, save_folder
@@ -99,7 +99,7 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
     """Return the state whose files lie in a folder, all that its kernels follow checked against its bounds."""
     index = open_index(folder / "index")
     index.topk_options = about["topk_options"]
-    length, name, tell_expiry = about.get("lifetime") or (None, DEFAULT_LIVE_STORE, False)
+    length, name, tell_expiry = about.get("lifetime") or (None, "", False)
     state = State(
         index,
         words=WordTable.open(folder / "words"),
@@ -127,6 +127,7 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
         open_keeper(state.topk, folder / "topk", state.weights)
     if state.live is not None:
         state.live = open_live_store(name, folder / "live", index.space, state.words)
+        state.live.use_index(index)
     return state
 
 

@@ -11,7 +11,7 @@ from nearcast._ids import IdTable
 from nearcast.columns import NO_TIME
 from nearcast.engine.movers import Movers
 from nearcast.errors import UnknownSubscription
-from nearcast.live.registry import DEFAULT_LIVE_STORE, live_store
+from nearcast.live.registry import live_store, store_name
 from nearcast.request_texts import RequestTexts
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.weights import TermWeights
@@ -68,8 +68,8 @@ class State:
     window: Window | None = None
     topk: Keeper | None = field(init=False, default=None)
     lifetime: Lifetime | None = None
-    #: The name of the store of live messages, where there is a lifetime.
-    live_store: str = DEFAULT_LIVE_STORE
+    #: The name of the store of live messages, where there is a lifetime; none for that of the index.
+    live_store: str = ""
     #: Whether the expiry of messages is delivered.
     tell_expiry: bool = False
     live: LiveStore | None = field(init=False, default=None)
@@ -96,8 +96,10 @@ class State:
 
             self.topk = Keeper(self.index, self.window, self.words, TopKOptions.of(self.index.topk_options))
             self.needs_totals = True
+        self.live_store = store_name(self.live_store, self.index)
         if self.lifetime is not None:
             self.live = live_store(self.live_store, self.index.space, self.words)
+            self.live.use_index(self.index)
             self.needs_totals = True
 
     @property

@@ -70,6 +70,8 @@ __all__ = ["DEFAULT_INDEX", "Index", "IndexInfo", "Matches", "available", "creat
 DEFAULT_INDEX = "trigger"
 #: A name for whichever index is best; docs/indexes.md says how that was found out, and that it is the default so far.
 AUTO = "auto"
+#: The store of live messages that goes with indexes that have none of their own.
+DEFAULT_LIVE_STORE = "cells"
 
 
 #: Modules that register indexes; imported when a name is first asked for, so that `import nearcast` stays light.
@@ -155,6 +157,8 @@ class Index(ABC):
         self._options: dict[str, Any] = {}
         #: How top-k subscriptions are kept by whoever sets their thresholds.
         self.topk_options = dict(TOPK_OPTIONS)
+        #: The name of the store of live messages that goes with it.
+        self.live_option = str(self.info.options["live"])
         self._lock = threading.RLock()
         #: What restores the state before the change under way. Methods may find notes of one that was cut short.
         self._undo = UndoLog()
@@ -270,6 +274,7 @@ class Index(ABC):
         """Return an index of the same name, options and space that holds nothing."""
         fresh = type(self)(self.space, **self._options)
         fresh.topk_options = self.topk_options
+        fresh.live_option = self.live_option
         return fresh
 
     def abandon(self) -> None:  # noqa: B027 - most indexes have no threads
@@ -290,15 +295,22 @@ _registry: dict[str, IndexInfo] = {}
 
 
 def register(
-    name: str, *, kinds: tuple[str, ...], paper: str, options: dict[str, Any] | None = None
+    name: str,
+    *,
+    kinds: tuple[str, ...],
+    paper: str,
+    options: dict[str, Any] | None = None,
+    has_live_store: bool = False,
 ) -> Callable[[AnyIndex], AnyIndex]:
     """Make an index class available under `name`; `options` maps each keyword of its constructor to its default.
 
-    An index for top-k subscriptions takes `TOPK_OPTIONS` as well, which its constructor does not see.
+    An index for top-k subscriptions takes `TOPK_OPTIONS` as well, and every index `live`, the name of a store of live
+    messages: its constructor sees neither. With `has_live_store` a store of the index's own name is the default.
     """
 
     def enter(cls: AnyIndex) -> AnyIndex:
         every = dict(options or {}) | (TOPK_OPTIONS if "topk" in kinds else {})
+        every["live"] = name if has_live_store else DEFAULT_LIVE_STORE
         cls.info = _registry[name] = IndexInfo(name, kinds, paper, every, cls)
         return cls
 
@@ -330,11 +342,13 @@ def create(spec: str, space: Space) -> Index:
         can = ", ".join(each.name for each in available())
         raise UnknownIndex(f"there is no index {name!r}; choose one of {can}")
     options = _options(info, given)
+    live = options.pop("live", info.options["live"])
     kept = {key: options.pop(key) for key in TOPK_OPTIONS if key in options and "topk" in info.kinds}
     if kept:
         TopKOptions.of(kept)  # raises `UnknownIndex` for what no top-k subscription can be kept with
     index = info.factory(space, **options)
     index.topk_options |= kept
+    index.live_option = live
     return index
 
 

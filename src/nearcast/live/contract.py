@@ -28,6 +28,8 @@ The contract, in the order a life goes:
   when they end. `IndexError` names an arrival that is not stored.
 - `reweigh(weights)` works the totals out again, under another vocabulary. `use_terms(terms)` takes the subscriptions'
   words from another table from now on.
+- `use_index(index)` names the index of the subscriptions in question, before anything else is asked, and again when
+  another takes its place. Only a store that is part of an index cares.
 - `tidy()` frees the memory of dropped messages, and of words that no message has. Words get other ids by that: to be
   called when no messages are encoded that are still to be appended.
 - `save(folder)` and `open(folder, space, terms)`: any store opens what any other saved.
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Messages, Subscriptions
     from nearcast.geo import Space
+    from nearcast.indexes import Index
     from nearcast.live.answers import RelevanceChanges, RelevantMessages
     from nearcast.text.weights import TermWeights
     from nearcast.text.words import WordTable
@@ -129,6 +132,9 @@ class LiveStore(ABC):
     @abstractmethod
     def use_terms(self, terms: WordTable) -> None:
         """Take the words of subscriptions from another table from now on; may be called again."""
+
+    def use_index(self, index: Index) -> None:  # noqa: B027 - most stores look at no index
+        """Stand on this index of the subscriptions from now on; may be called again."""
 
     @abstractmethod
     def tidy(self) -> None:
