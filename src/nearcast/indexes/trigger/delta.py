@@ -144,7 +144,7 @@ class TriggerDelta:
     def _append_circles(self, circles: NDArray[np.float64]) -> None:
         mine, needed = self.rows.circle, self.n_circles + len(circles)
         if needed > len(mine):
-            grown = np.zeros((max(needed, 2 * len(mine)), 3))  # spare room, too, holds numbers that a save accepts
+            grown = np.empty((max(needed, 2 * len(mine)), 3))
             grown[: self.n_circles] = mine[: self.n_circles]
             self.rows = self.rows._replace(circle=grown)
         self.rows.circle[self.n_circles : needed] = circles
@@ -195,7 +195,7 @@ class TriggerDelta:
 
     def taken(self, keep: NDArray[np.int64]) -> TriggerRows:
         """Return these rows, packed."""
-        return take_rows(self.rows, keep)
+        return take_rows(self.rows._replace(circle=self.rows.circle[: self.n_circles]), keep)
 
 
 @inlined
