@@ -30,7 +30,12 @@ settings.load_profile("nearcast")
 
 
 def pytest_configure(config):
-    """Let interpreted kernels divide as compiled ones do: a quotient beyond all floats is infinite, without a word."""
+    """Let processes of tests be interrupted, and interpreted kernels divide as compiled ones do: to inf, unwarned.
+
+    A shell without job control starts what runs in the background with SIGINT ignored, and children inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if IS_INTERPRETED:
         config.addinivalue_line("filterwarnings", "ignore:overflow encountered:RuntimeWarning")
 

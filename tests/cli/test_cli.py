@@ -476,11 +476,6 @@ def test_an_interrupt_leaves_nothing_half_written(tmp_path, nearcast, number, st
     folder.mkdir()
     (folder / "d.csv").write_text("old")
     files = [tmp_path / "work" / f"{name}.parquet" for name in ("subscriptions", "messages")]
-    # Kernels are compiled first: Numba may lose an interrupt while it compiles.
-    nearcast("generate", tmp_path / "few", "--subscriptions", 50, "--messages", 60)
-    few = [tmp_path / "few" / file.name for file in files]
-    warm = ("match", "--subscriptions", few[0], "--messages", few[1], "--out", tmp_path / "few.csv", "--index", "scan")
-    started(*warm).communicate()
     process = started(
         "match", "--subscriptions", files[0], "--messages", files[1], "--out", folder / "d.csv", "--index", "scan"
     )
@@ -492,6 +487,14 @@ def test_an_interrupt_leaves_nothing_half_written(tmp_path, nearcast, number, st
     assert "old" == (folder / "d.csv").read_text()
     assert "" == out
     assert "Traceback" not in err
+
+
+def test_an_interrupt_while_python_runs_text(tmp_path):
+    """An interrupt in the middle of an `exec` ends a command with the status of any other."""
+    code = "from nearcast import cli; cli.app = lambda **_: exec('raise KeyboardInterrupt'); cli.main(['version'])"
+    (tmp_path / "interrupted.py").write_text(code)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    assert 130 == subprocess.run([sys.executable, "-m", "interrupted"], env=environment, check=False).returncode
 
 
 def test_python_dash_m_runs_the_same_program():

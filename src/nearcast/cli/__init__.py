@@ -56,6 +56,9 @@ def _status(arguments: list[str]) -> int:
     try:
         return int(app(args=arguments, prog_name="nearcast", standalone_mode=False) or 0)
     except (KeyboardInterrupt, typer.Abort):
+        # Once an interrupt has passed through an `exec` of text, as in the making of a named tuple, Python ends by the
+        # signal itself, though it was caught; another `exec` makes it forget.
+        exec("")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone; pointing stdout at nothing keeps the interpreter from complaining too.
