@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from nearcast.errors import NearcastError
-from nearcast.spark.sources import COLUMNS, InputFolders, arrivals_of
+from nearcast.spark.arrivals import arrivals_of
+from nearcast.spark.sources import COLUMNS, InputFolders
 
 
 class Frame:

@@ -1,19 +1,17 @@
 """The input of a stream as one DataFrame: paths of files, rows of other sources as JSON, beats of the clock.
 
 Files are listed by Spark and read by our own readers, so that every format and every bad row is treated as in
-`nearcast match`. Rows of a DataFrame or of Kafka travel as bytes of JSON, one object a row: a record may hold anything,
-and whoever reads it rejects it. Imports pyspark when called.
+`nearcast match`. Rows of a DataFrame or of Kafka are bytes of JSON, one object a row: a record may hold anything, and
+whoever reads it rejects it (`row_reader`). Imports pyspark when called.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from nearcast.errors import InvalidInput, NearcastError
 from nearcast.pipeline.driver.pipeline import BatchSource
@@ -24,7 +22,6 @@ from nearcast.spark.session import check_opens, qualified
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from nearcast.pipeline.worker.source_reader import Kind
 
@@ -173,23 +170,35 @@ def source_frame(
 class InputFolders:
     """The folders that files arrive in, by kind of input, as Spark begins the paths of their files.
 
-    `are_all_files` tells that no other input has files: a path in none of the folders is then an error.
+    `are_all_files` tells that no other input has files: a path in none of the folders is then an error. `is_all` tells
+    that there is no other input at all, neither rows nor beats of the clock.
     """
 
     roots: Mapping[str, str]
     are_all_files: bool = True
+    is_all: bool = False
 
     @classmethod
-    def of(cls, spark: SparkSession, folders: Mapping[str, str], *, are_all_files: bool) -> InputFolders:
+    def of(
+        cls, spark: SparkSession, folders: Mapping[str, str], *, are_all_files: bool, is_all: bool = False
+    ) -> InputFolders:
         """Return folders under the names Spark has for them: links stay, what a URI leaves out is there."""
-        return cls({kind: local_path(qualified(spark, each)) for kind, each in folders.items()}, are_all_files)
+        return cls({kind: local_path(qualified(spark, each)) for kind, each in folders.items()}, are_all_files, is_all)
+
+    @property
+    def tell_all(self) -> bool:
+        """Whether the paths of files alone tell what came: all are of this host, and of one kind by their folder."""
+        roots = [f"{root.rstrip('/')}/" for root in self.roots.values()]
+        if not self.is_all or not all(root.startswith("/") for root in roots):
+            return False
+        return not any(one is not other and one.startswith(other) for one in roots for other in roots)
 
     def name_of(self, path: str, kind: str) -> str:
         """Return the path of a file relative to the folder of its kind; as it is if it lies elsewhere."""
         return path if kind not in self.roots else path.removeprefix(self.roots[kind].rstrip("/") + "/")
 
-    def gone_sources(self, paths: Iterable[str]) -> list[BatchSource]:
-        """Return the sources of files known by their paths alone: the kind is that of the deepest folder one is in."""
+    def sources_of(self, paths: Iterable[str]) -> list[BatchSource]:
+        """Return files known by their paths alone as sources that are gone; the deepest folder tells their kind."""
         found = []
         for path in paths:
             inside = [(len(root), kind) for kind, root in self.roots.items() if self.name_of(path, kind) != path]
@@ -204,89 +213,6 @@ class InputFolders:
                 )
             # Else it is a file of a DataFrame, whose rows are not ours to read.
         return found
-
-
-@dataclass(frozen=True)
-class BatchArrivals:
-    """The input of a batch: its sources, the last beat of the clock, and the arrival time of the newest.
-
-    `wall` is the wall clock when Spark began the batch, where the stream goes by it.
-    """
-
-    given: list[BatchSource]
-    beat: int | None
-    newest: float | None
-    wall: int | None = None
-
-
-def listed_files(query: StreamingQuery | None) -> list[str]:
-    """Return the paths of all files that Spark listed for the batch under way.
-
-    Spark gives no row for a file that has gone since, and says nothing of it. The plan of the batch, which only the JVM
-    holds, still names it.
-    """
-    if query is None:
-        return []
-    leaves = query._jsq.streamingQuery().lastExecution().analyzed().collectLeaves()
-    found = [leaves.apply(at) for at in range(leaves.size())]
-    relations = [leaf.relation() for leaf in found if leaf.getClass().getSimpleName() == "LogicalRelation"]
-    of_files = [each for each in relations if each.getClass().getSimpleName() == "HadoopFsRelation"]
-    names = [each.location().rootPaths().mkString("\0") for each in of_files]
-    return [local_path(path) for each in names for path in each.split("\0") if path]
-
-
-def arrivals_of(frame: DataFrame, folders: InputFolders, listed: Sequence[str] = ()) -> BatchArrivals:
-    """Collect the input of a batch; names of files are relative to the folders.
-
-    Files of `listed` that Spark gave no row for become sources as well: reading them tells that they are gone.
-    """
-    names = [*COLUMNS, *([WALL] if WALL in frame.columns else [])]
-    table = frame.select(*names).toArrow()
-    columns = {name: table.column(name).to_pylist() for name in ("kind", "source", "position", "path", "length")}
-    stamps = [each for each in table.column("arrived").to_pylist() if each is not None]
-    given: list[BatchSource] = []
-    beat: int | None = None
-    rows: dict[tuple[Kind, str], list[tuple[int, bytes | None]]] = {}
-    texts = table.column("row").to_pylist()
-    for at, kind in enumerate(columns["kind"]):
-        if kind == CLOCK:
-            beat = max(beat or 0, columns["position"][at])
-        elif columns["path"][at] is not None:
-            path = local_path(columns["path"][at])
-            given.append(BatchSource(kind, folders.name_of(path, kind), path, n_bytes=columns["length"][at]))
-        else:
-            rows.setdefault((kind, columns["source"][at]), []).append((columns["position"][at], texts[at]))
-    for (kind, source), found in rows.items():
-        size = sum(len(text or b"") for _, text in found)
-        given.append(BatchSource(kind, source, rows=_as_lines(found), n_bytes=size))
-    rowless = set(listed) - {each.path for each in given if each.path is not None}
-    given += folders.gone_sources(rowless)
-    given.sort(key=lambda each: (each.kind, each.source))
-    newest = max((stamp.timestamp() for stamp in stamps), default=None)
-    wall = max(table.column(WALL).to_pylist(), default=None) if WALL in names else None
-    return BatchArrivals(_identified(given, table), beat, newest, wall)
-
-
-def _identified(given: list[BatchSource], table: pa.Table) -> list[BatchSource]:
-    """Return the sources with the times of files, and the first and last offsets of records of a topic."""
-    paths, times = table.column("path").to_pylist(), table.column("arrived").cast(pa.timestamp("us")).cast(pa.int64())
-    modified = {local_path(path): time for path, time in zip(paths, times.to_pylist(), strict=True) if path is not None}
-    result = []
-    for each in given:
-        if each.rows is None:
-            result.append(replace(each, modified=modified.get(each.path or "")))
-        elif each.source != each.kind:  # else rows of a DataFrame, which Spark numbers anew each time
-            offsets = each.rows.column("position").to_pylist()
-            result.append(replace(each, span=f"{min(offsets)}-{max(offsets)}"))
-        else:
-            result.append(each)
-    return result
-
-
-def _as_lines(found: list[tuple[int, bytes | None]]) -> pa.Table:
-    found.sort(key=lambda each: each[0])
-    positions = pa.array([position for position, _ in found], pa.int64())
-    return pa.table({"position": positions, "line": pa.array([text for _, text in found], pa.binary())})
 
 
 def local_path(path: str) -> str:

@@ -21,13 +21,15 @@ from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.places import local_root, spark_url
 from nearcast.pipeline.store.store import Store
+from nearcast.spark.arrivals import BatchArrivals, arrivals_of, file_arrivals, listed_files
 from nearcast.spark.backlog import BacklogGauge
 from nearcast.spark.batch_gate import STOPPING, BatchGate
 from nearcast.spark.keep_warm import KEEP_WARM_S, WarmKeeper
+from nearcast.spark.row_reader import RowReader
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.session import check_opens, session, slots_of, use_checkpoint, work_off_in_batches
 from nearcast.spark.shared_folders import check_seen, is_embedded
-from nearcast.spark.sources import InputFolders, arrivals_of, listed_files, source_frame, with_wall_clock
+from nearcast.spark.sources import InputFolders, source_frame, with_wall_clock
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
 from nearcast.tables import Rejected
 from nearcast.text import Analyzer, Vocabulary
@@ -97,7 +99,7 @@ class Stream:
         pipeline = self.pipeline
         if pipeline.query_id is None and self.query is not None:
             pipeline.query_id = str(self.query.id)
-        found = arrivals_of(frame, self._folders, listed_files(self.query))
+        found = self._arrivals(frame, batch)
         complaint = self._snapshots.take()
         if complaint is not None and self._on_batch is None:
             warnings.warn(complaint, RuntimeWarning, stacklevel=2)
@@ -111,6 +113,15 @@ class Stream:
         if self._on_batch is not None:
             lag = None if found.newest is None else max(0.0, time.time() - found.newest)
             self._on_batch(BatchProgress(report, lag, complaint, self._snapshots.failures))
+
+    def _arrivals(self, frame: DataFrame, batch: int) -> BatchArrivals:
+        """Return what came with a batch; rows of it are encoded unless it was committed before."""
+        listed = None if self.query is None else listed_files(self.query)
+        if listed is not None and self._folders.tell_all:
+            return file_arrivals(self._folders, listed)
+        reader = None if self._folders.is_all else RowReader(self.pipeline.row_tasks(batch))
+        with self.pipeline.naming_winner():
+            return arrivals_of(frame, self._folders, listed or [], reader)
 
     def _keep_warm(self, spark: SparkSession) -> None:
         """Keep the workers while no batch comes."""
@@ -268,7 +279,9 @@ def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None
         check_opens(spark, options.checkpoint)
     pipeline = _pipeline(options, spark)
     frame = _frame(options, spark)
-    folders = InputFolders.of(spark, options.folders, are_all_files=options.is_cut_by_spark)
+    folders = InputFolders.of(
+        spark, options.folders, are_all_files=options.is_cut_by_spark, is_all=options.is_all_folders
+    )
     running = Stream(pipeline, folders, on_batch, _gauge(options), options.kafka)
     pipeline.query_id = _query_id(options.checkpoint)
     if pipeline.resume(lambda manifest: _check_halves(manifest, pipeline.query_id, options.checkpoint)):

@@ -118,6 +118,12 @@ class StreamOptions:
         return all(isinstance(each, (str, Path)) for each in (self.messages, self.changes) if each is not None)
 
     @property
+    def is_all_folders(self) -> bool:
+        """Tell whether folders are all there is: no topics, no DataFrames, no clock."""
+        given = [each for each in (self.messages, self.changes) if each is not None]
+        return len(self.folders) == len(given) and not self.is_by_wall
+
+    @property
     def folders(self) -> dict[str, str]:
         """The folders that files arrive in, by kind of input."""
         given = (("messages", self.messages), ("changes", self.changes))

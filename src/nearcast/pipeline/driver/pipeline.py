@@ -7,7 +7,7 @@ over a `Runner`: Spark runs the tasks in a stream, this process does in tests.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,7 +67,7 @@ SWEEP_EVERY = 8
 
 @dataclass(frozen=True)
 class BatchSource:
-    """A source of a batch: a file, or rows that came another way.
+    """A source of a batch: a file, or rows that came another way, whose `reads` tell what was read of them if it was.
 
     Of rows with the same time, those of the source whose name sorts first come first.
     """
@@ -81,6 +81,9 @@ class BatchSource:
     #: theirs: what tells this source from another of its name.
     modified: int | None = None
     span: str | None = None
+    #: What tells the content of rows that were read elsewhere from another: their number, and a digest.
+    content: str | None = None
+    reads: tuple[ReadResult, ...] = ()
     #: Whether the file was listed and had gone when it was looked at. Of a batch that was committed it may go.
     is_gone: bool = False
 
@@ -109,6 +112,14 @@ class MessageCount(NamedTuple):
 
     published: int
     late: int
+
+
+class ReadyBatch(NamedTuple):
+    """A batch that can be read: the driver's state after what goes before it, and the vocabulary it begins with."""
+
+    batch: int
+    state: DriverState
+    vocabulary: str | None
 
 
 class BatchClock(NamedTuple):
@@ -141,6 +152,8 @@ class Pipeline:
         self._state: DriverState | None = None
         #: The last batch that was begun; without a state it was not finished.
         self._begun: int | None = None
+        #: That batch, while it is to be read.
+        self._ready: ReadyBatch | None = None
         self._vocabulary: Vocabulary | None = None
         #: The Spark query this is the state of; None outside a stream.
         self.query_id: str | None = None
@@ -189,7 +202,7 @@ class Pipeline:
         """Store the subscriptions that a new stream begins with; return the rows that were not stored."""
         rejected = Rejected() if rejected is None else rejected
         self._take_over(self._check_new)
-        with self._naming_winner():
+        with self.naming_winner():
             self.manifests.sweep([], at_start=True)  # of a beginning that was interrupted
             state = begin(
                 self.store,
@@ -234,7 +247,7 @@ class Pipeline:
     def begin_from(self, prepared: str) -> None:
         """Begin a new stream with what `nearcast prepare` built."""
         self._take_over(self._check_new)
-        with self._naming_winner():
+        with self.naming_winner():
             self.manifests.sweep([], at_start=True)
             state = begin_from(Store(prepared), self.store, self.settings)
             plan = state.manifest.plan
@@ -262,7 +275,7 @@ class Pipeline:
             partitions=manifest.plan.partitions,
             window_parts=len(entries_of(manifest, self.settings.window_parts)),
         )
-        with self._naming_winner():
+        with self.naming_winner():
             self._go_on(manifest)
         return True
 
@@ -273,7 +286,7 @@ class Pipeline:
             sink.sweep(manifest.outputs)
         self._publish(manifest)
         settle(self.store, manifest)
-        self._in_the_making = None
+        self._in_the_making = self._ready = None
         self._state = DriverState.opened(self.store, self.settings, manifest)
 
     def _check_old(self, manifest: Manifest) -> None:
@@ -305,10 +318,35 @@ class Pipeline:
         there before: then the beat waits for the first batch without, lest the rest come late. `wall` is the wall clock
         as the batch was given it, in microseconds: messages may lie ahead of that, else of event time, by `max_ahead`.
         """
+        began = time.perf_counter()
+        ready = self._made_ready(batch)
+        if ready is None:
+            manifest = self.state.manifest
+            check_again(manifest, batch, given, self.store.root)
+            self._publish(manifest)
+            return None
+        state = ready.state
+        self._ready = None
+        limit = None if self._max_ahead is None else AheadLimit(self._max_ahead, wall)
+        due = max((each for each in (state.manifest.beat_due, beat) if each is not None), default=None)
+        clock = BatchClock(None, due) if is_backlog else BatchClock(due, None)
+        with self.naming_winner():
+            return self._run(ready, given, clock, limit, began)
+
+    def row_tasks(self, batch: int) -> dict[Kind, ReadTask]:
+        """Return the tasks that read rows of a batch before it is run, by kind; none if it was committed before.
+
+        Whoever runs them gives `run` what they returned, as `reads` of its sources.
+        """
+        ready = self._made_ready(batch)
+        return {} if ready is None else {kind: self._read_task(ready, kind) for kind in ("messages", "changes")}
+
+    def _made_ready(self, batch: int) -> ReadyBatch | None:
+        """Rebalance and take a new vocabulary into use, which go before a batch; None if it was committed before."""
+        if self._ready is not None and self._ready.batch == batch:
+            return self._ready
         state = self.state
         if batch <= state.manifest.batch:
-            check_again(state.manifest, batch, given, self.store.root)
-            self._publish(state.manifest)
             return None
         if batch > state.manifest.batch + 1:
             raise IncompatibleStore(
@@ -317,14 +355,13 @@ class Pipeline:
             )
         # After an error in the middle, what the driver knows is of no batch: it is found again by `resume`.
         self._state, self._begun = None, batch
-        limit = None if self._max_ahead is None else AheadLimit(self._max_ahead, wall)
-        due = max((each for each in (state.manifest.beat_due, beat) if each is not None), default=None)
-        clock = BatchClock(None, due) if is_backlog else BatchClock(due, None)
-        with self._naming_winner():
-            return self._run(state, batch, given, clock, limit)
+        with self.naming_winner():
+            state = self._rebalanced(state, batch)
+            self._ready = ReadyBatch(batch, state, self._new_vocabulary(state, batch))
+        return self._ready
 
     @contextmanager
-    def _naming_winner(self) -> Iterator[None]:
+    def naming_winner(self) -> Iterator[None]:
         """Name the driver that took the stream over, if there is one, instead of what was missed because of it."""
         try:
             yield
@@ -343,18 +380,16 @@ class Pipeline:
 
     def _run(
         self,
-        state: DriverState,
-        batch: int,
+        ready: ReadyBatch,
         given: Sequence[BatchSource],
         clock: BatchClock,
         limit: AheadLimit | None,
+        began: float,
     ) -> Report:
-        began = time.perf_counter()
+        batch, state, vocabulary = ready
         rejected = Rejected()
         identities = identities_of(given) if self.notes_sources else {}
-        state = self._rebalanced(state, batch)
-        vocabulary = self._new_vocabulary(state, batch)
-        reads = self._read(state, batch, given, vocabulary)
+        reads = self._read(ready, given)
         for each in reads:
             rejected.extend(each.rejected)
         files, batch_changes, keys, count = self._put_in_order(
@@ -397,31 +432,40 @@ class Pipeline:
         self._vocabulary = None
         return name
 
-    def _read(
-        self, state: DriverState, batch: int, given: Sequence[BatchSource], vocabulary: str | None
-    ) -> list[ReadResult]:
+    def _read_task(self, ready: ReadyBatch, kind: Kind) -> ReadTask:
+        """Return the task that reads a source of this kind; which one is still to be said."""
+        state, vocabulary = ready.state, ready.vocabulary
         needs_totals = self.settings.window is not None or bool((state.directory.kind != 0).any())
         folder = (vocabulary or state.manifest.vocabulary.folder) if needs_totals else None
         # Other weights need other keys, which homes work out during the batch: until then messages go to everybody.
         plan = state.plan_ref if self.settings.partitions > 1 and vocabulary is None else None
-        kinds = state.id_types
+        return ReadTask(
+            store=self.store,
+            settings=self.settings,
+            batch=ready.batch,
+            part=0,
+            kind=kind,
+            source=kind,
+            path=None,
+            plan=plan,
+            vocabulary=folder,
+            id_type=state.id_types[0 if kind == "changes" else 1],
+        )
+
+    def _read(self, ready: ReadyBatch, given: Sequence[BatchSource]) -> list[ReadResult]:
+        """Return what was read of all sources, in their order."""
+        waiting = [part for part, each in enumerate(given) if not each.reads]
+        found = iter(self._read_waiting(ready, {part: given[part] for part in waiting}))
+        return [result for each in given for result in (each.reads or (next(found),))]
+
+    def _read_waiting(self, ready: ReadyBatch, given: Mapping[int, BatchSource]) -> list[ReadResult]:
+        """Return what was read of sources that nobody has read yet."""
         tasks = [
-            ReadTask(
-                store=self.store,
-                settings=self.settings,
-                batch=batch,
-                part=part,
-                kind=each.kind,
-                source=each.source,
-                path=each.path,
-                plan=plan,
-                vocabulary=folder,
-                rows=each.rows,
-                id_type=kinds[0 if each.kind == "changes" else 1],
-            )
-            for part, each in enumerate(given)
+            replace(self._read_task(ready, each.kind), part=part, source=each.source, path=each.path, rows=each.rows)
+            for part, each in given.items()
         ]
-        is_small = sum(each.n_bytes for each in given) < SMALL_BYTES and all(each.rows is None for each in given)
+        sources = given.values()
+        is_small = sum(each.n_bytes for each in sources) < SMALL_BYTES and all(each.rows is None for each in sources)
         if is_small:
             try:
                 return LocalRunner().map(read_source, tasks)

@@ -73,6 +73,8 @@ def _identity(source: BatchSource) -> str:
     """Return size and time of a file that is there, or the span of positions, the number and a digest of rows."""
     if source.is_gone:
         return GONE
+    if source.content is not None:
+        return f"{source.span or ''} {source.content}".strip()
     if source.rows is not None:
         return f"{source.span or ''} {source.rows.num_rows} {_digest_of_rows(source)}".strip()
     if source.modified is None and source.path is not None and Path(source.path).is_file():
