@@ -15,21 +15,26 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import pyarrow as pa
 
-from nearcast import _arrow
 from nearcast.errors import InvalidColumns
-from nearcast.files.file_errors import ARROW_CONTENT_ERRORS, file_error
-from nearcast.files.geoparquet import with_geometries_marked
+from nearcast.files.file_errors import file_error
+from nearcast.files.parquet_rows import parquet_batches, parquet_files
 from nearcast.files.writer import DeliveryWriter
-from nearcast.geo.shapes import shorten
-from nearcast.tables.cells import is_text, plain
 from nearcast.tables.names import CELLS, JSON_CELLS, ROW_COLUMN
 from nearcast.tables.rejected_rows import Rejected
 from nearcast.tables.spaces import rename as renamed
 
-__all__ = ["READABLE", "DeliveryWriter", "read_batches", "read_lines", "read_table", "total_rows", "united"]
+__all__ = [
+    "READABLE",
+    "DeliveryWriter",
+    "read_batches",
+    "read_lines",
+    "read_row_groups",
+    "read_table",
+    "total_rows",
+    "united",
+]
 
 #: The extensions that can be read; all but .parquet also with .gz behind.
 READABLE = (".parquet", ".jsonl", ".ndjson", ".csv", ".geojson", ".geojsonl", ".geojsons")
@@ -73,6 +78,13 @@ def read_table(
     return united(list(read_batches(path, rename=rename, source=source, rejected=rejected)))
 
 
+def read_row_groups(path: FilePath, groups: range, *, source: str, rejected: Rejected) -> pa.Table:
+    """Return the rows of some row groups of a Parquet file, numbered as in the whole file."""
+    path = Path(path)
+    _check_there(path)
+    return united(list(_guarded(path, parquet_batches(path, source, 65_536, rejected, groups), {})))
+
+
 def read_lines(data: bytes, *, source: str, rejected: Rejected | None = None, id_type: type | None = None) -> pa.Table:
     """Return the rows of JSON lines that are in memory, as `read_table` does those of a file.
 
@@ -91,7 +103,7 @@ def total_rows(path: FilePath) -> int | None:
     from pyarrow import parquet
 
     try:
-        return sum(int(parquet.read_metadata(file).num_rows) for file in _parquet_files(Path(path)))
+        return sum(int(parquet.read_metadata(file).num_rows) for file in parquet_files(Path(path)))
     except (OSError, pa.ArrowException):
         return None  # reading will say what is wrong
 
@@ -158,105 +170,10 @@ def _at_least_one(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     yield from batches
 
 
-def _parquet_files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted(path.glob("*.parquet"))
-    if not files:
-        raise InvalidColumns(f"{path} is a folder without .parquet files")
-    return files
-
-
-def _read_parquet(path: Path, source: str, batch_rows: int, rejected: Rejected | None) -> Iterator[pa.Table]:
-    row, first = 0, None
-    for file in _parquet_files(path):
-        for batch in _parquet_batches(file, batch_rows):
-            numbers = _arrow.numbers(np.arange(row, row + batch.num_rows))
-            row += batch.num_rows
-            if ROW_COLUMN in batch.column_names:
-                batch = batch.drop_columns([ROW_COLUMN])
-            batch = batch.append_column(ROW_COLUMN, numbers)
-            kind = _id_kind(batch)
-            first = first or kind
-            if first and kind and first != kind:
-                batch = _without_ids_of_other_type(batch, first, source, rejected)
-            yield _with_text_only(batch, source, rejected)
-
-
-def _id_kind(table: pa.Table) -> str | None:
-    """Return what the ids of a table are; None where there are none, or of a type that no id has."""
-    if not table.num_rows or "id" not in table.column_names:
-        return None
-    kind = plain(table["id"].slice(0, 0)).type
-    return "integers" if pa.types.is_integer(kind) else "text" if is_text(kind) else None
-
-
-def _without_ids_of_other_type(table: pa.Table, expected: str, source: str, rejected: Rejected | None) -> pa.Table:
-    """Reject the rows of a file of a folder whose ids are not of the type that the first file has."""
-    for number, given in zip(table[ROW_COLUMN].to_pylist(), table["id"].to_pylist(), strict=True):
-        reason = f"id is {shorten(given)}; expected {expected}, like the first id"
-        if rejected is None:
-            raise InvalidColumns(f"{source}: row {number}: {reason}", field="id")
-        rejected.add(source, number, given, "id", reason)
-    return table.slice(0, 0).drop_columns(["id"])
-
-
-def _parquet_batches(path: Path, batch_rows: int) -> Iterator[pa.Table]:
-    from pyarrow import parquet
-
-    try:
-        file = parquet.ParquetFile(path)
-    except pa.ArrowInvalid:
-        raise InvalidColumns(f"{path} is not a Parquet file") from None
-    with file:
-        if file.metadata.num_rows == 0:
-            yield with_geometries_marked(file.schema_arrow.empty_table(), file.schema_arrow)
-        try:
-            for batch in file.iter_batches(batch_rows):
-                yield with_geometries_marked(pa.Table.from_batches([batch]), file.schema_arrow)
-        except ARROW_CONTENT_ERRORS as error:
-            raise InvalidColumns(f"{path} is damaged: {str(error).splitlines()[0]}") from None
-
-
-def _with_text_only(table: pa.Table, source: str, rejected: Rejected | None) -> pa.Table:
-    """Return the table without the rows whose text is no UTF-8: Parquet does not look, and nothing could show them."""
-    bad = np.zeros(table.num_rows, np.bool_)
-    for field, column in zip(table.schema, table.columns, strict=True):
-        if is_text(field.type) and not _is_valid(column):
-            for row, value in enumerate(column.cast(pa.large_binary()).to_pylist()):
-                if value is not None and not bad[row] and not _is_utf8(value):
-                    bad[row] = True
-                    _reject_bytes(source, table[ROW_COLUMN][row].as_py(), field.name, rejected)
-    return table.filter(pa.array(~bad)) if bad.any() else table
-
-
-def _reject_bytes(source: str, row: int, field: str, rejected: Rejected | None) -> None:
-    reason = f"the bytes of {field} are not UTF-8; write it anew"
-    if rejected is None:
-        raise InvalidColumns(f"{source}: row {row}: {reason}", field=field)
-    rejected.add(source, row, None, field, reason)
-
-
-def _is_valid(column: pa.ChunkedArray) -> bool:
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 _Read = Callable[[Path, str, int, Rejected | None], Iterator[pa.Table]]
 
 _READERS: dict[str, _Read] = {
-    ".parquet": _read_parquet,
+    ".parquet": parquet_batches,
     ".jsonl": _read_lines,
     ".ndjson": _read_lines,
     ".csv": _read_csv,

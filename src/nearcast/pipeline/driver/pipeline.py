@@ -7,9 +7,10 @@ over a `Runner`: Spark runs the tasks in a stream, this process does in tests.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow as pa
 from nearcast import engine
 from nearcast.columns import NO_TIME
 from nearcast.errors import FileMissing, IncompatibleStore, NearcastError
+from nearcast.files.parquet_rows import row_group_pieces
 from nearcast.pipeline.batch.changes import BatchChanges, SourceChanges
 from nearcast.pipeline.batch.order import AheadLimit, BatchOrder, MessageSequence, SourceTimes, put_in_order
 from nearcast.pipeline.batch.router import NamedKeys
@@ -40,6 +42,7 @@ from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.manifest_entries import BatchFiles, VocabularyEntry
+from nearcast.pipeline.store.places import is_uri
 from nearcast.pipeline.store.store import Store, StoreConflict
 from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
 from nearcast.pipeline.worker.tasks import DetectTask, StepResult, StepTask, detect_batch, held, write_snapshot
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
 
 #: Files smaller than this together are read by the driver: a job would take longer.
 SMALL_BYTES = 1 << 18
+#: A Parquet file of twice this size is read in pieces of at least that, by row groups.
+PIECE_BYTES = 1 << 26
 #: Times that workers look for a file before a batch goes on without it: as often as Spark runs a task that fails.
 _LOOKS = 4
 #: Manifests that are kept: the last one, and the one a re-run of it would begin from.
@@ -454,17 +459,24 @@ class Pipeline:
 
     def _read(self, ready: ReadyBatch, given: Sequence[BatchSource]) -> list[ReadResult]:
         """Return what was read of all sources, in their order."""
-        waiting = [part for part, each in enumerate(given) if not each.reads]
-        found = iter(self._read_waiting(ready, {part: given[part] for part in waiting}))
-        return [result for each in given for result in (each.reads or (next(found),))]
+        tasks = [[] if each.reads else self._read_tasks(ready, part, each) for part, each in enumerate(given)]
+        waiting = [each for each in given if not each.reads]
+        found = iter(self._read_waiting(waiting, [task for several in tasks for task in several]))
+        reads = [each.reads or _of_whole([next(found) for _ in tasks[part]]) for part, each in enumerate(given)]
+        return [result for each in reads for result in each]
 
-    def _read_waiting(self, ready: ReadyBatch, given: Mapping[int, BatchSource]) -> list[ReadResult]:
+    def _read_tasks(self, ready: ReadyBatch, part: int, source: BatchSource) -> list[ReadTask]:
+        """Return the tasks that read a source: one, or several that share a large Parquet file of this host."""
+        task = replace(
+            self._read_task(ready, source.kind), part=part, source=source.source, path=source.path, rows=source.rows
+        )
+        path = source.path or ""
+        is_cut = source.n_bytes >= 2 * PIECE_BYTES and path.endswith(".parquet") and not is_uri(path)
+        pieces = row_group_pieces(Path(path), PIECE_BYTES) if is_cut and source.kind == "messages" else []
+        return [replace(task, groups=piece) for piece in pieces] or [task]
+
+    def _read_waiting(self, sources: Sequence[BatchSource], tasks: list[ReadTask]) -> list[ReadResult]:
         """Return what was read of sources that nobody has read yet."""
-        tasks = [
-            replace(self._read_task(ready, each.kind), part=part, source=each.source, path=each.path, rows=each.rows)
-            for part, each in given.items()
-        ]
-        sources = given.values()
         is_small = sum(each.n_bytes for each in sources) < SMALL_BYTES and all(each.rows is None for each in sources)
         if is_small:
             try:
@@ -783,6 +795,12 @@ class Pipeline:
 
 def _of(claims: str | None, job: str) -> str | None:
     return None if claims is None else f"{claims}-{job}"
+
+
+def _of_whole(pieces: list[ReadResult]) -> list[ReadResult]:
+    """Return what was read of a source in pieces; of one with a piece that cannot be read nothing is used."""
+    bad = [each for each in pieces if each.is_unreadable]
+    return bad[:1] or pieces
 
 
 def _sources(reads: Sequence[ReadResult]) -> list[SourceTimes]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast.errors import FileMissing, InvalidColumns, with_remedy
-from nearcast.files import read_lines, read_table
+from nearcast.files import read_lines, read_row_groups, read_table
 from nearcast.files.file_errors import ARROW_CONTENT_ERRORS, fetch_error
 from nearcast.pipeline.batch.changes import SourceChanges, read_changes
 from nearcast.pipeline.batch.partition_deliveries import id_type
@@ -61,6 +61,8 @@ class ReadTask:
     id_type: str | None = None
     #: Whether a file that is not there is rejected; else the task fails, and may be tried again.
     skip_missing: bool = False
+    #: The row groups of a Parquet file that are read; None for all of it.
+    groups: range | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,9 @@ class ReadResult:
     id_type: str
     changes: SourceChanges | None
     rejected: list[RejectedRow]
-    #: Whether there was no such file.
+    #: Whether there was no such file, and whether its content could not be read at all.
     is_missing: bool = False
+    is_unreadable: bool = False
 
 
 #: Errors of malformed content. `FileUnavailable` and `StoreError` are none: the content is not to blame.
@@ -120,6 +123,7 @@ def _nothing_of(task: ReadTask, error: Exception) -> ReadResult:
         id_type="string",
         changes=None,
         rejected=list(rejected),
+        is_unreadable=True,
     )
 
 
@@ -194,7 +198,10 @@ def _table(task: ReadTask, rejected: Rejected) -> pa.Table:
     else:
         assert task.path is not None
         with fetched(task.path) as path:
-            table = read_table(path, source=task.source, rejected=rejected)
+            if task.groups is None:
+                table = read_table(path, source=task.source, rejected=rejected)
+            else:
+                table = read_row_groups(path, task.groups, source=task.source, rejected=rejected)
     return rename_known(table, task.settings.renames)
 
 
