@@ -91,7 +91,7 @@ def test_files_are_found_without_a_job(spark, tmp_path):
     for at, name in enumerate(("b.jsonl", "deep/a b.jsonl")):
         (folder / name).write_text("{}\n" * (at + 1))
         os.utime(folder / name, ns=(0, 1_700_000_000_123_456_789 + at * 10**9))
-    folders = InputFolders({"messages": str(folder)}, is_all=True)
+    folders = InputFolders({"messages": str(folder)})
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(str(folder))
     table = reader.selectExpr(
         "'messages' kind", "null source", "0 position", "path", "length", "modificationTime arrived", "null row"
@@ -108,6 +108,7 @@ def test_files_are_found_without_a_job(spark, tmp_path):
     ids=["elsewhere", "nested", "one"],
 )
 def test_folders_that_do_not_tell_all(roots):
-    assert not InputFolders(roots, is_all=True).tell_all
-    assert InputFolders({"messages": "/in", "changes": "/in2"}, is_all=True).tell_all
-    assert not InputFolders({"messages": "/in"}).tell_all
+    assert not InputFolders(roots).tell_all
+    assert InputFolders({"messages": "/in", "changes": "/in2"}).tell_all
+    assert not InputFolders({"messages": "/in"}, has_rows=True).tell_all
+    assert not InputFolders({"messages": "/in"}, has_clock=True).tell_all

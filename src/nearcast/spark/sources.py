@@ -170,26 +170,25 @@ def source_frame(
 class InputFolders:
     """The folders that files arrive in, by kind of input, as Spark begins the paths of their files.
 
-    `are_all_files` tells that no other input has files: a path in none of the folders is then an error. `is_all` tells
-    that there is no other input at all, neither rows nor beats of the clock.
+    `are_all_files` tells that no other input has files: a path in none of the folders is then an error.
+    `has_rows` and `has_clock` tell whether there are rows beside, of topics or DataFrames, and beats of the clock.
     """
 
     roots: Mapping[str, str]
     are_all_files: bool = True
-    is_all: bool = False
+    has_rows: bool = False
+    has_clock: bool = False
 
     @classmethod
-    def of(
-        cls, spark: SparkSession, folders: Mapping[str, str], *, are_all_files: bool, is_all: bool = False
-    ) -> InputFolders:
+    def of(cls, spark: SparkSession, folders: Mapping[str, str], **others: bool) -> InputFolders:
         """Return folders under the names Spark has for them: links stay, what a URI leaves out is there."""
-        return cls({kind: local_path(qualified(spark, each)) for kind, each in folders.items()}, are_all_files, is_all)
+        return cls({kind: local_path(qualified(spark, each)) for kind, each in folders.items()}, **others)
 
     @property
     def tell_all(self) -> bool:
         """Whether the paths of files alone tell what came: all are of this host, and of one kind by their folder."""
         roots = [f"{root.rstrip('/')}/" for root in self.roots.values()]
-        if not self.is_all or not all(root.startswith("/") for root in roots):
+        if self.has_rows or self.has_clock or not all(root.startswith("/") for root in roots):
             return False
         return not any(one is not other and one.startswith(other) for one in roots for other in roots)
 

@@ -99,10 +99,10 @@ class Stream:
         pipeline = self.pipeline
         if pipeline.query_id is None and self.query is not None:
             pipeline.query_id = str(self.query.id)
-        found = self._arrivals(frame, batch)
         complaint = self._snapshots.take()
         if complaint is not None and self._on_batch is None:
             warnings.warn(complaint, RuntimeWarning, stacklevel=2)
+        found = self._arrivals(frame, batch)
         is_backlog = self._gauge is not None and self._gauge.is_full(batch, found.given)
         report = pipeline.run(batch, found.given, beat=found.beat, wall=found.wall, is_backlog=is_backlog)
         if self._keeper is not None:
@@ -119,7 +119,7 @@ class Stream:
         listed = None if self.query is None else listed_files(self.query)
         if listed is not None and self._folders.tell_all:
             return file_arrivals(self._folders, listed)
-        reader = None if self._folders.is_all else RowReader(self.pipeline.row_tasks(batch))
+        reader = RowReader(self.pipeline.row_tasks(batch)) if self._folders.has_rows else None
         with self.pipeline.naming_winner():
             return arrivals_of(frame, self._folders, listed or [], reader)
 
@@ -280,7 +280,11 @@ def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None
     pipeline = _pipeline(options, spark)
     frame = _frame(options, spark)
     folders = InputFolders.of(
-        spark, options.folders, are_all_files=options.is_cut_by_spark, is_all=options.is_all_folders
+        spark,
+        options.folders,
+        are_all_files=options.is_cut_by_spark,
+        has_rows=options.has_rows,
+        has_clock=options.is_by_wall,
     )
     running = Stream(pipeline, folders, on_batch, _gauge(options), options.kafka)
     pipeline.query_id = _query_id(options.checkpoint)

@@ -118,10 +118,9 @@ class StreamOptions:
         return all(isinstance(each, (str, Path)) for each in (self.messages, self.changes) if each is not None)
 
     @property
-    def is_all_folders(self) -> bool:
-        """Tell whether folders are all there is: no topics, no DataFrames, no clock."""
-        given = [each for each in (self.messages, self.changes) if each is not None]
-        return len(self.folders) == len(given) and not self.is_by_wall
+    def has_rows(self) -> bool:
+        """Tell whether some input is rows, of a topic or a DataFrame."""
+        return any(each is not None and not _is_folder(each) for each in (self.messages, self.changes))
 
     @property
     def folders(self) -> dict[str, str]:
