@@ -19,6 +19,7 @@ from nearcast.errors import NearcastError
 from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
 from nearcast.spark.failures import in_one_line
 from nearcast.spark.gc_freeze import freeze_once
+from nearcast.spark.runner import described
 from nearcast.spark.sources import CLOCK, WALL
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class RowReader:
         from pyspark.errors import PySparkException
 
         try:
-            found = frame.mapInArrow(self._encoded, "content binary").collect()
+            with described(frame.sparkSession, f"nearcast{self._batch}: read rows"):
+                found = frame.mapInArrow(self._encoded, "content binary").collect()
         except (Py4JError, PySparkException) as error:
             raise in_one_line(error, "reading rows")  # noqa: B904 - it has its cause
         contents: list[PartContents] = [pickle.loads(row[0]) for row in found]
@@ -84,6 +86,10 @@ class RowReader:
                 raise each.error
         others = [each.others for each in contents]
         return pa.concat_tables([_OTHERS.empty_table(), *others]), [part for each in contents for part in each.parts]
+
+    @property
+    def _batch(self) -> str:
+        return "".join(f" batch {task.batch}" for task in list(self.tasks.values())[:1])
 
     def _encoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the contents of one partition, pickled; runs in a worker."""

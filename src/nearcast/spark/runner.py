@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +18,16 @@ from nearcast.spark.gc_freeze import freeze_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_DESCRIPTION = "spark.job.description"
+#: What tasks are called where people see them, unless it is their name.
+_DOING = {
+    "read_source": "read",
+    "step_batch": "step",
+    "detect_batch": "detect",
+    "answer_questions": "search the window",
+}
 
 
 class SparkRunner:
@@ -55,10 +66,31 @@ class SparkRunner:
         context = self.spark.sparkContext
         n = len(job.payloads)
         try:
-            # Half the price of a DataFrame of n rows through mapInArrow: nothing is planned.
-            return context.runJob(context.parallelize(range(n), n), job)
+            with described(self.spark, description_of(job.task, job.payloads[0])):
+                # Half the price of a DataFrame of n rows through mapInArrow: nothing is planned.
+                return context.runJob(context.parallelize(range(n), n), job)
         except (Py4JError, PySparkException) as error:
             raise in_one_line(error, job.task.__qualname__)  # noqa: B904 - it has its cause
+
+
+@contextmanager
+def described(spark: SparkSession, text: str) -> Iterator[None]:
+    """Show the jobs of this thread under a text in Spark's UI and to its listeners, meanwhile."""
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, text)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+
+
+def description_of(task: Task, payload: bytes) -> str:
+    """Return what a job does, and for which batch if it is one of a batch."""
+    given = pickle.loads(payload)
+    batch = getattr(given, "batch", getattr(getattr(given, "files", None), "batch", None))
+    doing = _DOING.get(task.__name__, task.__name__.replace("_", " ").strip())
+    return f"nearcast: {doing}" if batch is None else f"nearcast batch {batch}: {doing}"
 
 
 class _Outcome(NamedTuple):
