@@ -47,28 +47,30 @@ class SparkRunner:
         """Return what `task` returns for each payload, in the order of payloads."""
         if not payloads:
             return []
-        job = _Job(task, [pickle.dumps(payload, pickle.HIGHEST_PROTOCOL) for payload in payloads], claims, prefer)
+        contents = [pickle.dumps(payload, pickle.HIGHEST_PROTOCOL) for payload in payloads]
         if claims is not None:
             shutil.rmtree(claims, ignore_errors=True)  # of a driver that was killed
             Path(claims).mkdir(parents=True)
         try:
-            outcomes = self._outcomes(job)
+            outcomes = self._outcomes(_Job(task, contents if claims else [], claims, prefer), contents)
         finally:
             if claims is not None:
                 shutil.rmtree(claims, ignore_errors=True)
         by_payload = {outcome.payload: outcome for outcome in outcomes}
         return [by_payload[payload].result() for payload in range(len(payloads))]
 
-    def _outcomes(self, job: _Job) -> list[_Outcome]:
+    def _outcomes(self, job: _Job, contents: list[bytes]) -> list[_Outcome]:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
         context = self.spark.sparkContext
-        n = len(job.payloads)
+        n = len(contents)
+        # A task that may take any payload must know all of them; any other gets its own.
+        given = range(n) if job.payloads else contents
         try:
-            with described(self.spark, description_of(job.task, job.payloads[0])):
+            with described(self.spark, description_of(job.task, contents[0])):
                 # Half the price of a DataFrame of n rows through mapInArrow: nothing is planned.
-                return context.runJob(context.parallelize(range(n), n), job)
+                return context.runJob(context.parallelize(given, n), job)
         except (Py4JError, PySparkException) as error:
             raise in_one_line(error, job.task.__qualname__)  # noqa: B904 - it has its cause
 
@@ -110,19 +112,21 @@ class _Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class _Job:
-    """What runs in the workers; called once for each partition."""
+    """What runs in the workers; called once for each partition.
+
+    With `claims` a task takes one of all `payloads`, else the one that is given to it.
+    """
 
     task: Task
     payloads: list[bytes]
     claims: str | None
     prefer: Prefer | None
 
-    def __call__(self, rows: Iterable[int]) -> Iterator[_Outcome]:
-        for _ in rows:
-            pass
+    def __call__(self, rows: Iterable[Any]) -> Iterator[_Outcome]:
+        (given,) = rows
         payload = self._payload()
         try:
-            content, is_error = self.task(pickle.loads(self.payloads[payload])), False
+            content, is_error = self.task(pickle.loads(self.payloads[payload] if self.payloads else given)), False
         except NearcastError as error:
             if error.may_pass:
                 raise
