@@ -178,6 +178,17 @@ def test_points_change_the_setting():
     assert ["TWEETS-ODB", "TWEETS-SAN", "GN-ODB", "GN-SAN"] == names
 
 
+def test_other_measuring_functions_get_words_and_places(files):
+    """Protocols take columns with the words of both sides, and where all clients are at each timestamp."""
+    data = MovingData(TINY, files)
+    columns = data.words(7, 11)
+    assert (7, 11) == (len(columns.subscriptions), len(columns.messages))
+    assert columns.messages.terms.min() >= 0
+    times, x, y = data.places(7, 3)
+    assert ((3,), (3, 7), (3, 7)) == (times.shape, x.shape, y.shape)
+    assert (np.diff(x, axis=0) != 0).any(axis=1).all()
+
+
 SIZES = ("--subscriptions", 30, "--messages", 40)
 
 

@@ -152,8 +152,8 @@ class MovingBenchArguments:
 
 def _draw(given: MovingBenchArguments) -> dict[str, Any]:
     """Measure and draw a figure; print and return the report."""
-    from nearcast.bench.moving.figures import FIGURES
-    from nearcast.bench.moving.measurement import MovingData
+    from nearcast.bench.moving.figures import DATA_OF, FIGURES
+    from nearcast.bench.moving.measurement import MovingData, over_settings
     from nearcast.bench.moving.settings import SettingData
 
     known = {figure.name: figure for figure in FIGURES}
@@ -161,20 +161,28 @@ def _draw(given: MovingBenchArguments) -> dict[str, Any]:
         raise UsageMistake(f"--figure {given.figure}: there is no such figure; choose one of {', '.join(known)}")
     files = SettingData(data_folders(given.data))
     data = MovingData(given.setting(files), files)
-    chosen = _with_points(_sized(known[given.figure], given), given, data)
+    chosen = _sized(known[given.figure], given)
+    if chosen.measure is over_settings:
+        chosen = _with_series(_with_points(chosen, given, data), given)
+    elif given.indexes is not None:
+        raise UsageMistake(f"--figure {chosen.name} has its own indexes; leave out --indexes")
+    return draw_on(chosen, lambda: DATA_OF[chosen.measure](data), given.out, "moving", given.command())
+
+
+def _with_series(figure: Figure, given: MovingBenchArguments) -> Figure:
+    """Return a figure of the indexes that are asked for, else of those of its own that are there."""
     if given.indexes is None:
-        chosen = without_lacking("within", chosen)
-    else:
-        chosen = chosen.with_indexes(split_indexes(given.indexes, "within"))
-    return draw_on(chosen, lambda: data, given.out, "moving", given.command())
+        return without_lacking("within", figure)
+    return figure.with_indexes(split_indexes(given.indexes, "within"))
 
 
 def _sized(figure: Figure, given: MovingBenchArguments) -> Figure:
-    """Return a figure with the sizes asked for."""
+    """Return a figure with the sizes asked for; its `history`, if it has one, are the live messages."""
     n, scale = given.subscriptions or figure.subscriptions, 1.0 if given.scale is None else given.scale
-    m = given.messages or (given.subscriptions or figure.messages)
-    check_scale(given.scale, max(n, m))
-    return replace(figure, subscriptions=max(1, round(n * scale)), messages=max(1, round(m * scale)))
+    m = given.messages or (given.subscriptions if not figure.history else None) or figure.messages
+    check_scale(given.scale, max(n, m, figure.history))
+    n, m = (max(1, round(each * scale)) for each in (n, m))
+    return replace(figure, subscriptions=n, messages=m, history=round(figure.history * scale))
 
 
 def _with_points(figure: Figure, given: MovingBenchArguments, data: MovingData) -> Figure:

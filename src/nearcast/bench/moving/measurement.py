@@ -18,6 +18,11 @@ from nearcast.bench.moving.life_answers import LifeDigest
 from nearcast.bench.timing import Say, spread
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nearcast.bench.data.places import Floats
+    from nearcast.bench.encoding import EncodedWorkload
     from nearcast.bench.figures.figure import Figure, Point, Row
     from nearcast.bench.moving.settings import MovingSetting, SettingData
 
@@ -56,6 +61,14 @@ class MovingData(NamedTuple):
     def about(self) -> dict[str, object]:
         """What there is to say of the last workload that was made."""
         return self.source.about
+
+    def words(self, n: int, n_messages: int) -> EncodedWorkload:
+        """Return so many subscriptions and messages in columns; the words are those of both."""
+        return self.source.words(replace(self.setting, subscriptions=n), n_messages)
+
+    def places(self, n: int, timestamps: int) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """Return where so many objects are that move in every timestamp: times (T,), x (T, n), y (T, n)."""
+        return self.source.places(replace(self.setting, subscriptions=n, timestamps=timestamps, mobility=1.0))
 
 
 def over_settings(figure: Figure, data: MovingData, say: Say) -> Iterator[Row]:

@@ -8,17 +8,23 @@ subscriptions and messages, and 100 timestamps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearcast.bench.data.moving import REGION_AREA, MovingRecipe, moving_workload
+import numpy as np
+
+from nearcast.bench.data.moving import LIFE, REGION_AREA, MovingRecipe, moving_workload
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nearcast.bench.data.movement.movement import Movement
     from nearcast.bench.data.movement.trips import TripPlan
     from nearcast.bench.data.moving import MovingWorkload
+    from nearcast.bench.data.places import Floats
     from nearcast.bench.data.sources import DataFile
+    from nearcast.bench.encoding import EncodedWorkload
 
 #: The names of what needs no data file: generated words, a made-up town.
 SYNTHETIC, TOWN = "synthetic", "town"
@@ -42,6 +48,7 @@ class MovingSetting:
     region_area: float = REGION_AREA
     replay: str | None = None
     kind: str = "within"
+    life: int = LIFE
     seed: int = 1
 
     @property
@@ -66,6 +73,7 @@ class SettingData:
         recipe = MovingRecipe(
             setting.messages,
             kind=setting.kind,
+            life=setting.life,
             region_area=setting.region_area,
             source=self._source(setting.words),
             seed=setting.seed,
@@ -73,6 +81,27 @@ class SettingData:
         made = moving_workload(self._movement(setting), recipe)
         self.about = made.about | {"space": made.movement.space.kind}
         return made
+
+    def words(self, setting: MovingSetting, n_messages: int) -> EncodedWorkload:
+        """Return the subscriptions of a setting in columns, and so many messages that have all of their words."""
+        from nearcast.bench.encoding import EncodedWorkload
+        from nearcast.tables import Rejected, read_messages, read_subscriptions
+        from nearcast.text import Analyzer
+        from nearcast.text.words import WordTable
+
+        # One half is alive at the beginning, the other arrives in the only timestamp.
+        halves = replace(setting, messages=-(-n_messages // 2), timestamps=1, life=1)
+        made, table, analyzer, rejected = self.workload(halves), WordTable(), Analyzer(), Rejected()
+        space, said = made.movement.space, made.messages.slice(0, n_messages)
+        subscriptions = read_subscriptions(made.subscriptions, space, table, analyzer, rejected=rejected)
+        messages = read_messages(said, space, table, analyzer, add_words=True, rejected=rejected)
+        return EncodedWorkload(space, table, subscriptions, messages)
+
+    def places(self, setting: MovingSetting) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """Return the times (T,) of timestamps, and the x (T, n) and y (T, n) of all objects at them."""
+        moved = self._movement(setting)
+        places, _ = moved.dense()
+        return moved.times, np.ascontiguousarray(places[..., 0]), np.ascontiguousarray(places[..., 1])
 
     def file(self, name: str) -> Path | None:
         """Return the data file of a name, None where there is none."""
