@@ -137,8 +137,8 @@ def test_an_index_without_time_has_fewer_timestamps_and_is_compared_on_them(worl
 
 def test_an_index_that_takes_too_long_to_fill_is_skipped_with_the_reason(world, monkeypatch):
     """The row says how far it came, and has no times."""
-    monkeypatch.setattr(life, "PORTION", 50)
-    monkeypatch.setattr(measurement, "FILL_S", -1.0)
+    monkeypatch.setattr(life, "PORTIONS", (50, 50))
+    monkeypatch.setattr(measurement, "FILL_S", 0.0)
     times = measured(world, "trigger", 2, ComparedLives(world, 2))
     assert "50 of 200 messages took" in times.skipped
     row = measurement._row(times, TINY)

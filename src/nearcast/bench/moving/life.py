@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from nearcast.text import Analyzer
     from nearcast.text.words import WordTable
 
-#: Messages that go through an engine at once.
-PORTION = 1 << 14
+#: Messages that go through an engine at once: the first time, and where their deliveries fit into memory at most.
+PORTIONS = (1 << 12, 1 << 14)
 #: Messages that indexes with a cost model see first, as a sample of those to come.
 HISTORY = 5_000
 _PHASES = ("match", "append", "relocate", "difference", "drop", "other")
@@ -92,15 +92,22 @@ class LifeWorld:
         return state
 
     def publishing(self, state: State, messages: pa.Table) -> Iterator[Callable[[], list[Piece]]]:
-        """Yield calls that publish messages, no more than go through an engine at once; they are encoded before."""
+        """Yield calls that publish messages, each to be made before the next; a portion is encoded before its call."""
+        from nearcast.deliveries import MessagePortions
         from nearcast.engine import Publish, step
         from nearcast.tables import Rejected, read_messages
 
         assert state.live is not None
-        rejected = Rejected()
-        for first in range(0, messages.num_rows, PORTION):
+        rejected, portions = Rejected(), MessagePortions(*PORTIONS)
+
+        def publish(item: Publish) -> list[Piece]:
+            pieces = step(state, item)
+            portions.deliveries += sum(map(len, pieces))
+            return pieces
+
+        for first, last in portions.of(messages.num_rows):
             columns = read_messages(
-                messages.slice(first, PORTION),
+                messages.slice(first, last - first),
                 self.workload.movement.space,
                 self.words,
                 self.analyzer,
@@ -109,7 +116,7 @@ class LifeWorld:
                 rejected=rejected,
             )
             _must_be_good(rejected)
-            yield partial(step, state, Publish(columns))
+            yield partial(publish, Publish(columns))
 
     def moving(self, state: State, timestamp: int) -> Callable[[], list[Piece]]:
         """Return a call that applies the reports of a timestamp; they are read before."""
@@ -192,16 +199,15 @@ def live_through(
 
 def _fill(world: LifeWorld, state: State, limits: LifeLimits, digest: LifeDigest) -> str | None:
     """Publish the messages that are alive at the beginning; return why it was given up, if it was."""
-    began, before, done = time.perf_counter(), world.workload.messages_before(), 0
-    for publish in world.publishing(state, before):
-        digest.add(publish())
-        done += PORTION
-        taken = time.perf_counter() - began
-        if taken > limits.fill_s and done < before.num_rows:
+    began, n, taken = time.perf_counter(), world.workload.messages_before().num_rows, 0.0
+    for publish in world.publishing(state, world.workload.messages_before()):
+        if taken > limits.fill_s:
             return (
-                f"{done:,} of {before.num_rows:,} messages took {taken:,.3g} s to match and file before the first"
+                f"{state.published:,} of {n:,} messages took {taken:,.3g} s to match and file before the first"
                 f" timestamp; the limit is {limits.fill_s:g} s"
             )
+        digest.add(publish())
+        taken = time.perf_counter() - began
     digest.end_part("before the first timestamp")
     settle(state.index)
     return None
