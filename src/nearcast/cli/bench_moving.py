@@ -50,7 +50,7 @@ def moving(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="Indexes of a figure, in its order; the first is that of the table. trigger unless given.",
+            help="Of a figure, in its order, its own unless given; of the table one, trigger unless given.",
         ),
     ] = None,
     source: SourceOption = None,
