@@ -18,6 +18,7 @@ WITHOUT_KERNELS = (
     "cli",
     "deliveries.py",
     "demo",
+    "durable",
     "engine",
     "estimate",
     "explain",

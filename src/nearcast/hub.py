@@ -681,6 +681,11 @@ class Hub:
         state.waiting = []
         return hub
 
+    def count_refused(self, n: int) -> None:
+        """Count rows as rejected that were refused before they reached the hub."""
+        with self._lock:
+            self._counters.rejected += n
+
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes of the hub and its index; docs/hub.md says what each is."""
         with self._lock:

@@ -70,7 +70,7 @@ def place_at(state: State, slot: int, held: Subscriptions, place: Any) -> MovePl
     """
     space, point, extent = state.index.space, point_of(place), np.full((1, 2), np.nan)
     if point is None:
-        shape = _given_shape(place, space)
+        shape = shape_of_place(place, space)
     else:
         _check_point(*point, space)
         shape = _carried_shape(state, slot, held, *point, extent)
@@ -81,7 +81,8 @@ def place_at(state: State, slot: int, held: Subscriptions, place: Any) -> MovePl
     return MovePlaces(Regions.from_shapes([shape], space), extent, {} if text is None else {0: text})
 
 
-def _given_shape(place: Any, space: Space) -> Shape:
+def shape_of_place(place: Any, space: Space) -> Shape:
+    """Return the shape of a place that is no point; raise `InvalidRegion` if it is none."""
     is_list = isinstance(place, (Sequence, np.ndarray)) and not isinstance(place, (str, bytes))
     if place is None or is_number(place) or (is_list and len(place) != 4):
         raise InvalidRegion(

@@ -127,11 +127,12 @@ def _plain_row(value: Any, space: Space) -> dict[str, Any]:
             raise InvalidInput(f"{name} is {shorten(value[name])}; expected a number", field=name)
         row[name] = None if value[name] is None else float(value[name])
     if value.get("region") is not None:
-        row["region"] = _region_text(shape_from(value["region"], space), space)
+        row["region"] = region_text(shape_from(value["region"], space), space)
     return row
 
 
-def _region_text(shape: Shape, space: Space) -> str:
+def region_text(shape: Shape, space: Space) -> str:
+    """Return a region as the JSON that `shape_from` reads."""
     if isinstance(shape, Box):
         return json.dumps([shape.x_min, shape.y_min, shape.x_max, shape.y_max])
     return json.dumps(shape.to_geojson(space) if isinstance(shape, Circle) else shape.to_geojson())

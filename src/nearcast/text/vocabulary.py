@@ -218,20 +218,30 @@ class Vocabulary:
         return opened
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the words in order of their ids as `term`, `df` and, if any was given, `weight`, in one step."""
+        """Write the table of the words in one step."""
         import pyarrow.parquet as pq
 
+        table = self.to_table()
+        replace_file(Path(path), lambda temporary: pq.write_table(table, temporary))
+
+    def to_table(self) -> pa.Table:
+        """Return the words in order of their ids as `term`, `df` and, if any was given, `weight`."""
         columns = {"term": self.table.words(), "df": pa.array(self.df_by_term)}
         weight = self.weight_by_term
         if weight is not None:
             columns["weight"] = pa.array(weight, mask=np.isnan(weight))
-        table = pa.table(columns).replace_schema_metadata({_DOCUMENTS_KEY: str(self.documents)})
-        replace_file(Path(path), lambda temporary: pq.write_table(table, temporary))
+        return pa.table(columns).replace_schema_metadata({_DOCUMENTS_KEY: str(self.documents)})
 
     @classmethod
     def from_parquet(cls, path: str | os.PathLike[str]) -> "Vocabulary":
         """Return the vocabulary of a file as `to_parquet` writes it; InvalidColumns says what is wrong with another."""
-        return _VocabularyFile(Path(path)).read()
+        checks = _VocabularyTable(str(path))
+        return checks.read(checks.of_file())
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> "Vocabulary":
+        """Return the vocabulary of a table as `to_table` returns it; InvalidColumns says what is wrong with another."""
+        return _VocabularyTable("vocabulary").read(table)
 
 
 def _read_about(path: Path) -> dict[str, Any]:
@@ -245,14 +255,13 @@ def _read_about(path: Path) -> dict[str, Any]:
         raise unreadable_store(f"{path}: not a saved vocabulary ({error})", error) from error
 
 
-class _VocabularyFile:
-    """A Parquet file that is to become a vocabulary, checked column by column."""
+class _VocabularyTable:
+    """A table that is to become a vocabulary, checked column by column; `called` is its file, if it has one."""
 
-    def __init__(self, path: Path):
-        self._path = path
+    def __init__(self, called: str):
+        self._called = called
 
-    def read(self) -> Vocabulary:
-        table = self._table()
+    def read(self, table: pa.Table) -> Vocabulary:
         vocabulary = Vocabulary()
         vocabulary._documents = self._documents(table)
         vocabulary.table = self._words(table)
@@ -262,13 +271,13 @@ class _VocabularyFile:
         return vocabulary
 
     def _wrong(self, reason: str, field: str | None = None) -> InvalidColumns:
-        return InvalidColumns(f"{self._path}: {reason}", field=field)
+        return InvalidColumns(f"{self._called}: {reason}", field=field)
 
-    def _table(self) -> pa.Table:
+    def of_file(self) -> pa.Table:
         import pyarrow.parquet as pq
 
         try:
-            with pq.ParquetFile(self._path) as file:
+            with pq.ParquetFile(self._called) as file:
                 table = file.read(columns=["term", "df", "weight"])
                 names = file.schema_arrow.names
         except FileNotFoundError as error:
