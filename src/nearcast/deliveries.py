@@ -325,6 +325,12 @@ class Deliveries(Sequence["Delivery"]):
             self._rejected = Rejected()
         return self._rejected
 
+    def with_rejected(self, rejected: Rejected) -> Deliveries:
+        """Return the same deliveries with another list of rejected rows."""
+        same = Deliveries(self._pieces, rejected, self._published)
+        same._none = self._none
+        return same
+
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 

@@ -11,6 +11,7 @@
     ├── UnknownIndex (ValueError)      no index with that name, or an option it does not have
     ├── FileUnavailable                a file cannot be read or written for now: the disk or the network failed
     │   └── FileMissing                there is no such file, or it cannot be seen yet
+    ├── HubStopped                     a durable hub was closed, or stopped after a failed fsync: open it again
     ├── NotSupported                   defined, but this index or version does not match it yet
     └── IncompatibleStore              saved files are damaged or of another format version
         └── StoreUnavailable           saved files are missing, or cannot be read for now
@@ -122,6 +123,13 @@ class FileUnavailable(NearcastError):
 
 class FileMissing(FileUnavailable):
     """There is no such file; on a shared disk it may only not be visible yet."""
+
+
+class HubStopped(NearcastError):
+    """A durable hub takes no more calls: it was closed, or something failed after which only its log is to be trusted.
+
+    Whether the calls that were under way were stored is known when it is opened again.
+    """
 
 
 class NotSupported(NearcastError):

@@ -28,7 +28,7 @@ from nearcast.engine.moves import KnownMove, place_at, point_of
 from nearcast.engine.snapshot import open_state, save_state
 from nearcast.engine.stored_values import table_of, value_of
 from nearcast.engine.value_columns import message_columns, subscription_columns
-from nearcast.errors import InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
+from nearcast.errors import IncompatibleStore, InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
 from nearcast.estimate import Estimate, estimate
 from nearcast.estimate.inputs import check_kind, read_sample, subscription_of_table
 from nearcast.estimate.recent_messages import RecentMessages
@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 
 #: Ids that are made at a time when they are iterated over.
 _BLOCK = 4096
+#: The head of a folder that holds a durable hub.
+DURABLE_HEAD = "durable.json"
 
 
 class Hub:
@@ -185,7 +187,8 @@ class Hub:
             return self._whole().ids.slot(subscription_id) >= 0
 
     def __repr__(self) -> str:
-        return f"<Hub: {len(self):,} subscriptions on the {self.space.kind}, index {self._state.index.info.name!r}>"
+        name, index = type(self).__name__, self._state.index.info.name
+        return f"<{name}: {len(self):,} subscriptions on the {self.space.kind}, index {index!r}>"
 
     # Subscriptions
 
@@ -660,9 +663,15 @@ class Hub:
             state = self._whole()
             if any(map(len, state.waiting or [])):
                 raise ValueError("deliveries of new subscriptions are waiting; take them with poll() before saving")
-            max_ahead = None if self.max_ahead is None else self.max_ahead.length
-            counters = asdict(self._counters)
-            save_state(state, folder, max_distance=self.max_distance, max_ahead=max_ahead, counters=counters)
+            self._write(folder)
+
+    def _write(self, folder: str | Path, **more: Any) -> None:
+        """Write the state, without deliveries that wait, into a folder, and `more` into its head; the lock is held."""
+        max_ahead = None if self.max_ahead is None else self.max_ahead.length
+        counters = asdict(self._counters)
+        save_state(
+            self._whole(), folder, max_distance=self.max_distance, max_ahead=max_ahead, counters=counters, **more
+        )
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool | None = None) -> Hub:
@@ -673,13 +682,19 @@ class Hub:
         of every file with its checksum, `verify=False` does not. By default contents are compared up to 1 GiB, which
         takes about a second. Damage is `IncompatibleStore` with the name of the file.
         """
+        if Path(folder, DURABLE_HEAD).exists():
+            raise IncompatibleStore(f"{folder} holds a durable hub; open it with DurableHub.open")
         state, about = open_state(folder, verify=verify)
         hub = cls(state.index.space, index="scan", max_distance=about["max_distance"])
-        hub._state = state
-        hub.max_ahead = None if about.get("max_ahead") is None else MaxAhead(about["max_ahead"])
-        hub._counters = Counters(**about.get("counters", {}))
-        state.waiting = []
+        hub._take_over(state, about)
         return hub
+
+    def _take_over(self, state: engine.State, about: dict[str, Any]) -> None:
+        """Go on from a state that was saved, with what the head says of it."""
+        self._state = state
+        self.max_ahead = None if about.get("max_ahead") is None else MaxAhead(about["max_ahead"])
+        self._counters = Counters(**about.get("counters", {}))
+        state.waiting = []
 
     def count_refused(self, n: int) -> None:
         """Count rows as rejected that were refused before they reached the hub."""

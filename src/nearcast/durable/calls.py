@@ -118,8 +118,13 @@ def apply(hub: Hub, given: Input, *, source: str = "") -> Any:
 
     The methods are those of `Hub`, whatever a subclass makes of them. `source` names the table in rejected rows.
     """
-    method = getattr(Hub, given.call)
+    found = _called(hub, given, source)
     hub.count_refused(given.n_refused)
+    return found
+
+
+def _called(hub: Hub, given: Input, source: str) -> Any:
+    method = getattr(Hub, given.call)
     if given.call in _ARGUMENTS:
         arguments = given.arguments or _ARGUMENTS[given.call](given.table, hub.space)
         return method(hub, *arguments)

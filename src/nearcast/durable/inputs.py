@@ -11,7 +11,7 @@ The metadata of the stream's schema has the name of the call, whether it was str
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +53,10 @@ class Input:
     n_refused: int = 0
     arguments: tuple[Any, ...] | None = field(default=None, repr=False)
     threads: int | None = field(default=None, repr=False)
+
+    def with_threads(self, threads: int | None) -> Input:
+        """Return the input for this many cores, None for the default of its method."""
+        return replace(self, threads=threads)
 
 
 def encoded(given: Input) -> bytes:

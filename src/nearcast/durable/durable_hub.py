@@ -1,0 +1,381 @@
+"""`DurableHub`: a hub whose every change is on disk before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from nearcast.deliveries import Deliveries
+from nearcast.durable import calls
+from nearcast.durable.calls import apply
+from nearcast.durable.folder import DurableFolder
+from nearcast.durable.input_log import InputLog, LogEntry
+from nearcast.durable.inputs import Input, decoded, encoded
+from nearcast.durable.writer import GroupWriter
+from nearcast.engine.lifetime import Lifetime
+from nearcast.engine.snapshot import open_state
+from nearcast.errors import HubStopped, IncompatibleStore, InvalidInput, InvalidSubscription, NearcastError
+from nearcast.geo import Space
+from nearcast.geo.shapes import shorten
+from nearcast.hub import Hub
+from nearcast.indexes import DEFAULT_INDEX
+from nearcast.model import TopK
+from nearcast.tables import Rejected
+from nearcast.tables.scored_rows import NO_WINDOW
+from nearcast.tables.time_limits import MaxAhead
+from nearcast.text import Analyzer, Vocabulary
+from nearcast.text.words import WordTable
+from nearcast.window import Window
+
+if TYPE_CHECKING:
+    from nearcast._ids import Id
+    from nearcast.model import Message, Subscription
+
+#: Bytes of inputs after which a snapshot is taken.
+_SNAPSHOT_BYTES = 256 << 20
+
+
+@dataclass(eq=False)
+class LoggedCall:
+    """A call on its way through the writer: its input, the log entry, and what to call its table in rejected rows."""
+
+    given: Input
+    entry: LogEntry
+    source: str = ""
+
+
+class DurableHub(Hub):
+    """A hub in a folder: a call that returned is on disk, and survives `kill -9` and power cuts.
+
+    Every call that changes the hub is checked, logged, synced to disk (fsync) and only then made; its deliveries are
+    returned after that. Calls of several threads that wait together share one fsync. All else is as in `Hub`, whose
+    options it takes. A new folder is made; in one that holds a durable hub the options must be those it was made with.
+    `DurableHub.open` takes them from the folder. One process at a time has it open.
+
+    When it is opened, the newest sound snapshot is read and the rest of the log is applied to it again, which gives
+    the same state. Deliveries are only returned: those of a call that a crash cut off are not returned again.
+    `snapshot` writes one now; else one is written after each `snapshot_bytes` of inputs.
+
+    `publish` and `publish_many` take a `key`: a call with a key that was used before, among the last million changes,
+    does nothing. Whoever is not sure that a call came through makes it again with the same key.
+
+    A full disk is `FileUnavailable`: nothing was changed, reading goes on, and the next call tries again. Any other
+    failure of the disk stops the hub (`HubStopped`): open it again.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        space: str | Space = "earth",
+        *,
+        index: str = DEFAULT_INDEX,
+        analyzer: Analyzer | None = None,
+        vocabulary: Vocabulary | None = None,
+        max_distance: float | None = None,
+        window: Window | int | str | timedelta | None = None,
+        max_ahead: MaxAhead | str | timedelta | None = None,
+        lifetime: Lifetime | str | timedelta | None = None,
+        live: str = "",
+        tell_expiry: bool = False,
+        snapshot_bytes: int = _SNAPSHOT_BYTES,
+    ):
+        options = {
+            "index": index,
+            "max_distance": max_distance,
+            "window": window,
+            "max_ahead": max_ahead,
+            "lifetime": lifetime,
+            "live": live,
+            "tell_expiry": tell_expiry,
+        }
+        super().__init__(space, analyzer=analyzer, vocabulary=vocabulary, **options)  # type: ignore[arg-type]
+        self._snapshot_bytes = snapshot_bytes
+        self._folder = DurableFolder(path)
+        try:
+            self._begin(options, vocabulary)
+        except BaseException:
+            self._folder.release()
+            raise
+
+    def _begin(self, options: dict[str, Any], vocabulary: Vocabulary | None) -> None:
+        """Make the folder, or bring the hub to the end of its log."""
+        made = self._options(options)
+        if self._folder.is_new:
+            self._folder.create(made, self._state.vocabulary)
+        if vocabulary is None:
+            made["vocabulary"] = self._folder.options()["vocabulary"]
+        self._folder.check_options(made)
+        self._log: InputLog = self._folder.log()
+        self._sound_snapshots: list[int] = []
+        self._bytes_since = 0
+        self._is_over = self._snapshot_error = ""
+        number = self._open_snapshot(options)
+        self._replay(number)
+        self._writer: GroupWriter[LoggedCall] = GroupWriter(self._log, self._make, self._after_batch)
+
+    def _options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the options as the head of the folder has them."""
+        window, lifetime = self.window, self.lifetime
+        return {
+            "space": self.space.kind,
+            "bounds": None if self.space.bounds is None else list(self.space.bounds),
+            "index": given["index"],
+            "analyzer": self._state.analyzer.to_json(),
+            "vocabulary": self._state.vocabulary.version,
+            "max_distance": self.max_distance,
+            "window": None if window is None else [window.count, window.length],
+            "max_ahead": None if self.max_ahead is None else self.max_ahead.length,
+            "lifetime": None if lifetime is None else [lifetime.length],
+            "live": given["live"],
+            "tell_expiry": given["tell_expiry"],
+        }
+
+    # Opening
+
+    @classmethod
+    def open(cls, folder: str | Path, *, verify: bool | None = None) -> DurableHub:  # noqa: ARG003  as in `Hub`
+        """Return the durable hub of a folder, with the options it was made with. Snapshots are always verified."""
+        if not Path(folder).is_dir():
+            raise IncompatibleStore(f"there is no folder {folder}; make a durable hub with DurableHub")
+        held = DurableFolder(folder)
+        try:
+            if held.is_new:
+                raise IncompatibleStore(f"{folder} holds no durable hub; make one with DurableHub")
+            made = held.options()
+        finally:
+            held.release()
+        space = Space(made["space"], None if made["bounds"] is None else tuple(made["bounds"]))
+        return cls(
+            folder,
+            space,
+            index=made["index"],
+            analyzer=Analyzer.from_json(made["analyzer"]),
+            max_distance=made["max_distance"],
+            window=None if made["window"] is None else Window(*made["window"]),
+            max_ahead=None if made["max_ahead"] is None else MaxAhead(made["max_ahead"]),
+            lifetime=None if made["lifetime"] is None else Lifetime(*made["lifetime"]),
+            live=made["live"],
+            tell_expiry=made["tell_expiry"],
+        )
+
+    def _open_snapshot(self, options: dict[str, Any]) -> int:
+        """Take over the newest sound snapshot; return the number of its last input, 0 if the log has all of them."""
+        faults = []
+        for number in self._folder.snapshots():
+            try:
+                self._take_over(*open_state(self._folder.snapshot_path(number), verify=True))
+            except IncompatibleStore as error:
+                faults.append(str(error))
+                continue
+            self._sound_snapshots = [number]
+            break
+        else:
+            number = 0
+            super().__init__(self.space, analyzer=self._state.analyzer, vocabulary=self._folder.vocabulary(), **options)
+        if self._log.first > number + 1 or self._log.last < number:
+            raise IncompatibleStore(
+                f"{self._log.path} has inputs {self._log.first} to {self._log.last}, and the newest sound snapshot is "
+                f"that after input {number}; bring the folder back from a copy{''.join(f'. {each}' for each in faults)}"
+            )
+        return number
+
+    def _replay(self, after: int) -> None:
+        """Apply the rest of the log, without those inputs that raised an error when they came."""
+        for row in self._log.rows(after):
+            given = decoded(row.data, f"input {row.number} of {self._log.path}")
+            self._bytes_since += len(row.data)
+            if row.error is not None:
+                continue
+            try:
+                apply(self, given)
+            except NearcastError as error:  # the crash came before it could be marked
+                self._log.mark(row.number, str(error))
+            except Exception as error:
+                raise IncompatibleStore(
+                    f"input {row.number} of {self._log.path} stops the hub ({type(error).__name__}: {error}); "
+                    "report this: a version that can apply it will open the folder"
+                ) from error
+        Hub.poll(self)
+
+    # Changes
+
+    def _change(self, given: Input, *, source: str = "", key: str | None = None) -> Any:
+        """Log an input, apply it and return what its method returns; None if its key was used for it before."""
+        self._check_open()
+        if key is not None and (not isinstance(key, str) or not key or "\0" in key):
+            raise InvalidInput(f"key is {shorten(key)}; expected text", field="key")
+        return self._writer.run(LoggedCall(given, LogEntry(encoded(given), key), source))
+
+    def _check_open(self) -> None:
+        if self._is_over:
+            raise HubStopped(self._is_over)
+
+    def _make(self, call: LoggedCall) -> Any:
+        """Make a call that is on disk; in the writer's thread."""
+        if call.entry.refused is not None:
+            raise call.entry.refused
+        if call.entry.number == 0:
+            return None
+        self._bytes_since += len(call.entry.data)
+        try:
+            return apply(self, call.given, source=call.source)
+        except NearcastError as error:
+            self._log.mark(call.entry.number, str(error))
+            raise
+
+    def subscribe(self, subscription: Subscription | dict[str, Any] | Any) -> Id:
+        """Store a subscription and return its id; a known id is replaced and keeps its place in the order."""
+        value = self._subscription(subscription)
+        if isinstance(value, TopK) and self.window is None:
+            raise InvalidSubscription(NO_WINDOW, field="kind")
+        self._columns_of(value, WordTable())  # raises what is wrong with its query
+        self._change(calls.subscribe(value, self.space))
+        return value.id
+
+    def subscribe_many(
+        self,
+        subscriptions: pa.Table | Iterable[Any],
+        *,
+        threads: int | None = None,
+        source: str = "subscriptions",
+        strict: bool = False,
+    ) -> Rejected:
+        """Store many subscriptions, in one input; return the rows that were not stored, with reasons."""
+        rejected = Rejected()
+        given = calls.subscribe_many(subscriptions, self.space, source, rejected, is_strict=strict)
+        rejected.extend(self._change(given.with_threads(threads), source=source))
+        return rejected
+
+    def unsubscribe(self, subscription_id: Id) -> None:
+        """Forget a subscription; `UnknownSubscription` if there is none."""
+        with self._lock:
+            self._whole().slot(subscription_id)  # what can be no id cannot be logged
+        self._change(calls.unsubscribe(subscription_id))
+
+    def unsubscribe_many(self, ids: pa.Table | pa.Array | Iterable[Id], *, source: str = "ids") -> Rejected:
+        """Forget many subscriptions; return the ids that name none, with reasons."""
+        found: Rejected = self._change(calls.unsubscribe_many(ids), source=source)
+        return found
+
+    def move(self, subscription_id: Id, place: Any, time: datetime | str | None = None) -> Deliveries:
+        """Give a subscription another place, from now on; return what that delivers."""
+        with self._lock:
+            self._whole().slot(subscription_id)  # as above
+        found: Deliveries = self._change(calls.move(subscription_id, place, time, self.space))
+        return found
+
+    def move_many(self, moves: pa.Table | Iterable[Any], *, source: str = "moves", strict: bool = False) -> Deliveries:
+        """Give many subscriptions other places, in one input; rows that cannot be used are in `rejected`."""
+        rejected = Rejected()
+        given = calls.move_many(moves, self.space, source, rejected, is_strict=strict)
+        return _with_refused(self._change(given, source=source), rejected)
+
+    def use_vocabulary(self, vocabulary: Vocabulary) -> Deliveries:
+        """Weigh words by this vocabulary as it is now, in all subscriptions and at once."""
+        found: Deliveries = self._change(calls.use_vocabulary(vocabulary))
+        return found
+
+    def publish(self, message: Message | dict[str, Any] | Any, *, key: str | None = None) -> Deliveries:
+        """Deliver one message; return its deliveries, none for a `key` under which it was published before."""
+        found = self._change(calls.publish(message, self.space), key=key)
+        return _repeat(key) if found is None else found
+
+    def publish_many(
+        self,
+        messages: pa.Table | Iterable[Any],
+        *,
+        threads: int = 1,
+        source: str = "messages",
+        strict: bool = False,
+        key: str | None = None,
+    ) -> Deliveries:
+        """Deliver many messages in order, in one input; rows that cannot be published are in `rejected`.
+
+        Nothing is delivered for a `key` under which they were published before.
+        """
+        if not isinstance(threads, int) or threads < 1:
+            raise ValueError(f"threads is {threads!r}; expected 1 or more")
+        rejected = Rejected()
+        given = calls.publish_many(messages, self.space, source, rejected, is_strict=strict)
+        found = self._change(given.with_threads(threads), source=source, key=key)
+        return _with_refused(_repeat(key) if found is None else found, rejected)
+
+    def advance(self, time: datetime | str) -> Deliveries:
+        """Move event time forward; subscriptions that expire by then are forgotten."""
+        found: Deliveries = self._change(calls.advance(time))
+        return found
+
+    # Snapshots, and the end
+
+    def snapshot(self) -> None:
+        """Write a snapshot now, so that the next start need not replay what came before."""
+        self._check_open()
+        self._writer.run_alone(self._write_snapshot)
+
+    def _after_batch(self) -> None:
+        """Write a snapshot where it is time; one that fails, because the disk is full, is put off."""
+        if self._bytes_since < self._snapshot_bytes:
+            return
+        try:
+            self._write_snapshot()
+        except (OSError, NearcastError) as error:
+            self._bytes_since = 0
+            self._snapshot_error = str(error)
+
+    def _write_snapshot(self) -> None:
+        number = self._log.last
+        if number not in self._sound_snapshots:
+            with self._lock:
+                self._write(self._folder.snapshot_path(number), number=number)
+            self._sound_snapshots = self._folder.drop_snapshots([number, *self._sound_snapshots])
+        self._bytes_since, self._snapshot_error = 0, ""
+        if len(self._sound_snapshots) > 1:
+            self._log.trim(self._sound_snapshots[-1])
+
+    def close(self) -> None:
+        """Make the calls that wait, and let other processes open the folder; the hub takes no more changes."""
+        if not self._is_over:
+            self._is_over = f"the hub of {self._folder.path} was closed; open it again with DurableHub.open"
+            self._writer.close()
+            self._log.close(writes=not self._writer.stopped)
+            self._folder.release()
+        super().close()
+
+    def _begin_child(self) -> None:
+        """Leave the log to the parent, in a process that was forked."""
+        super()._begin_child()
+        if hasattr(self, "_writer"):
+            self._is_over = f"the hub of {self._folder.path} belongs to the process that this one was forked from"
+            self._log.abandon()
+            self._folder.release()
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts and sizes of the hub, of its index and of its log."""
+        log = {
+            "inputs": self._log.last,
+            "first_input": self._log.first,
+            "transactions": self._log.n_transactions,
+            "snapshot": max(self._sound_snapshots, default=0),
+            "snapshot_error": self._snapshot_error,
+        }
+        return {**super().stats(), "log": log}
+
+
+def _repeat(key: str | None) -> Deliveries:
+    """Return what a repeat delivers: nothing, and a warning that says so."""
+    rejected = Rejected()
+    rejected.warn(f"key {key!r} was used for the same messages before; nothing was done")
+    return Deliveries([], rejected)
+
+
+def _with_refused(found: Deliveries, refused: Rejected) -> Deliveries:
+    """Return deliveries whose rejected rows begin with those that were refused before the call was logged."""
+    rejected = Rejected()
+    rejected.extend(refused)
+    rejected.extend(found.rejected)
+    return found.with_rejected(rejected)

@@ -1,0 +1,152 @@
+"""The folder of a durable hub: its head with the options, the log, snapshots, and a lock against other processes.
+
+durable.json        the head: format and options; written last when the folder is made
+log.db, log.db-wal  the inputs, `input_log`
+snapshots/00…42/    the hub after input 42, as `Hub.save` writes it
+vocabulary.parquet  the vocabulary that the hub began with
+lock                locked while the hub is open; holds the number of the process
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nearcast._saved import replace_file, sync
+from nearcast.durable.input_log import InputLog
+from nearcast.engine.lifetime import Lifetime
+from nearcast.errors import IncompatibleStore, InvalidInput, StoreUnavailable
+from nearcast.hub import DURABLE_HEAD
+from nearcast.saved_files.contents import read_signed, signed
+from nearcast.tables.time_limits import MaxAhead
+from nearcast.text import Vocabulary
+from nearcast.window import Window
+
+_FORMAT = 1
+_LOG, _LOCK, _SNAPSHOTS, _VOCABULARY = "log.db", "lock", "snapshots", "vocabulary.parquet"
+#: What a folder may hold that was not finished.
+_OWN = {_LOG, f"{_LOG}-wal", f"{_LOG}-shm", _LOCK, _SNAPSHOTS, _VOCABULARY}
+#: The log is kept from the older one on: should the newest be damaged, that one will do.
+_KEPT_SNAPSHOTS = 2
+_WRITTEN: dict[str, Callable[[Any], object]] = {
+    "window": lambda value: Window(*value),
+    "lifetime": lambda value: Lifetime(*value),
+    "max_ahead": MaxAhead,
+}
+
+
+class DurableFolder:
+    """A folder that this process has locked; made if there is none."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        if (self.path / "hub.json").exists():
+            raise IncompatibleStore(f"{path} holds a saved hub; open it with Hub.open, or give another folder")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(self.path / _LOCK)
+
+    @property
+    def is_new(self) -> bool:
+        """Tell whether the folder holds no hub yet; `FileExistsError` if it holds anything else."""
+        if (self.path / DURABLE_HEAD).exists():
+            return False
+        others = {each.name for each in self.path.iterdir() if not each.name.startswith(f".{DURABLE_HEAD}.")} - _OWN
+        if others:
+            raise FileExistsError(f"{self.path} holds {min(others)} and no durable hub; give a new or empty folder")
+        return True
+
+    def create(self, options: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+        """Make an empty log and then the head."""
+        for name in _OWN - {_LOCK, _SNAPSHOTS}:
+            (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.path / _SNAPSHOTS, ignore_errors=True)
+        (self.path / _SNAPSHOTS).mkdir()
+        vocabulary.to_parquet(self.path / _VOCABULARY)
+        InputLog.create(self.path / _LOG)
+        head = signed({"format": _FORMAT, "options": dict(options)})
+        replace_file(self.path / DURABLE_HEAD, lambda temporary: temporary.write_bytes(head))
+        sync(self.path.parent)
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that the hub was made with."""
+        path = self.path / DURABLE_HEAD
+        head = read_signed(path.read_bytes(), str(path))
+        if head["format"] != _FORMAT:
+            raise IncompatibleStore(f"{self.path} has format {head['format']!r}, this version reads {_FORMAT}")
+        return dict(head["options"])
+
+    def check_options(self, given: Mapping[str, Any]) -> None:
+        """Refuse, by its name, an option that is not what the hub was made with."""
+        for name, made in self.options().items():
+            if given[name] != made:
+                raise InvalidInput(
+                    f"{name} is {_shown(name, given[name])}, but {self.path} was made with {_shown(name, made)}; give "
+                    "that, or use DurableHub.open, which takes the options of the folder",
+                    field=name,
+                )
+
+    def vocabulary(self) -> Vocabulary:
+        """Return the vocabulary that the hub was made with."""
+        return Vocabulary.from_parquet(self.path / _VOCABULARY)
+
+    def log(self) -> InputLog:
+        """Open the log."""
+        path = self.path / _LOG
+        if not path.exists():
+            raise IncompatibleStore(f"{path} is missing; bring it back from a copy")
+        return InputLog(path)
+
+    # Snapshots
+
+    def snapshot_path(self, number: int) -> Path:
+        """Return where the snapshot after an input lies."""
+        return self.path / _SNAPSHOTS / f"{number:020d}"
+
+    def snapshots(self) -> list[int]:
+        """Return the numbers of the inputs after which snapshots were taken, the newest first."""
+        folder = self.path / _SNAPSHOTS
+        found = [int(each.name) for each in folder.iterdir() if each.name.isdigit()] if folder.is_dir() else []
+        return sorted(found, reverse=True)
+
+    def drop_snapshots(self, sound: Iterable[int]) -> list[int]:
+        """Remove all snapshots but the newest of those that are sound; return these, the newest first."""
+        kept = sorted(sound, reverse=True)[:_KEPT_SNAPSHOTS]
+        for number in self.snapshots():
+            if number not in kept:
+                shutil.rmtree(self.snapshot_path(number), ignore_errors=True)
+        return kept
+
+    # The lock
+
+    def release(self) -> None:
+        """Let other processes open the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return an option of a head as people write it."""
+    if value is not None and name in _WRITTEN:
+        return str(_WRITTEN[name](value))
+    return repr(value)
+
+
+def _locked(path: Path) -> int:
+    """Lock a file for as long as its descriptor, which is returned, is open; a kill lets go of it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 20, 0).decode().strip() or "another"
+        os.close(descriptor)
+        raise StoreUnavailable(f"{path.parent} is in use by process {holder}; close the hub there first") from None
+    with suppress(OSError):  # it is for people, and the disk may be full
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    return descriptor

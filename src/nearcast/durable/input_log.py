@@ -1,0 +1,215 @@
+"""A write-ahead log of inputs: rows of an SQLite database in WAL mode, appended in transactions that end with an fsync.
+
+Reads and writes `log.db`. One connection writes, of one thread, in `locking_mode=EXCLUSIVE`. SQLite comes with `apsw`:
+the copy in most Pythons is older than 3.51.3, which mended a rare loss of commits when a WAL is reset.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+try:
+    import apsw
+except ImportError:
+    raise ImportError("durable hubs need apsw; install it with: pip install 'nearcast[durable]'") from None
+
+from nearcast.durable.wal_frames import WalFrames
+from nearcast.errors import FileUnavailable, IncompatibleStore, InvalidInput, StoreUnavailable
+from nearcast.saved_files.contents import damaged
+
+#: Keys are remembered for this many inputs.
+REMEMBERED_KEYS = 1_000_000
+#: Frames of the WAL after which its pages are copied into the database: about 16 MB.
+_CHECKPOINT_FRAMES = 4000
+_SCHEMA = """
+    CREATE TABLE inputs (number INTEGER PRIMARY KEY, data BLOB NOT NULL, error TEXT);
+    CREATE TABLE keys (key TEXT PRIMARY KEY, number INTEGER NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(eq=False)
+class LogEntry:
+    """An input on its way into the log; `number` is 0 until it is there, and stays 0 for a repeat."""
+
+    data: bytes
+    key: str | None = None
+    number: int = 0
+    #: Why it was not logged: its key was used for another input.
+    refused: InvalidInput | None = None
+
+
+class LogRow(NamedTuple):
+    """An input of the log, with the message of the error that it raised, if it did."""
+
+    number: int
+    data: bytes
+    error: str | None
+
+
+class InputLog:
+    """Inputs numbered from 1 on without gaps, the errors that they raised, and keys against repeats."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.n_transactions = 0
+        self._marks: dict[int, str] = {}
+        with self._opening():
+            frames = WalFrames.of(path)
+            self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+            _configure(self._connection)
+            self._check(frames)
+            self._empty_wal()
+            self.first, self.last = self._numbers()
+
+    @staticmethod
+    def create(path: Path) -> None:
+        """Make an empty log; whoever calls makes the folder durable."""
+        connection = apsw.Connection(str(path))
+        _configure(connection)
+        with connection:
+            connection.execute(_SCHEMA)
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        connection.close()
+
+    # Reading
+
+    def _check(self, frames: WalFrames) -> None:
+        """Refuse damage: of the database, and of commits in the WAL that others follow; a torn tail is cut."""
+        for (found,) in self._connection.execute("PRAGMA quick_check"):
+            if found != "ok":
+                raise damaged(str(self.path), found)
+        frames.check(self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0])
+
+    def _numbers(self) -> tuple[int, int]:
+        """Return the numbers of the first and the last input; of an empty log the next one and the one before it."""
+        ((first, last, count),) = self._connection.execute("SELECT min(number), max(number), count(*) FROM inputs")
+        if count and last - first + 1 != count:
+            raise damaged(str(self.path), f"{last - first + 1 - count} of inputs {first} to {last} are missing")
+        return (first, last) if count else (1, 0)
+
+    def _empty_wal(self) -> None:
+        """Begin another generation of the WAL: what is left of a torn tail would look like one of its commits."""
+        with suppress(apsw.FullError):  # reading goes on
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def rows(self, after: int) -> Iterator[LogRow]:
+        """Yield the inputs after a number, in order."""
+        with self._opening():
+            found = self._connection.execute(
+                "SELECT number, data, error FROM inputs WHERE number > ? ORDER BY number", (after,)
+            )
+            yield from (LogRow(*row) for row in found)
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        try:
+            yield
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            raise damaged(str(self.path), str(error)) from None
+        except (apsw.CantOpenError, apsw.IOError, apsw.BusyError) as error:
+            raise StoreUnavailable(f"{self.path} cannot be read ({error}); see to the disk, or try again") from None
+        except apsw.SQLError as error:
+            raise IncompatibleStore(f"{self.path} is no log of inputs ({error}); bring it back from a copy") from None
+
+    # Writing
+
+    def append(self, entries: Iterable[LogEntry]) -> None:
+        """Log entries in one transaction, which is on disk when this returns, and number them.
+
+        One whose key was used is left out: a repeat keeps the number 0, another input under the key is `refused`.
+        `FileUnavailable` if the disk is full: nothing was logged. Any other `apsw.Error` leaves open whether it was,
+        and must never be tried again: after a failed fsync the next one may succeed without having written.
+        """
+        entries = list(entries)
+        number = self.last
+        with self._transaction():
+            for entry in entries:
+                if entry.key is not None and not self._take_key(entry, number + 1):
+                    continue
+                number += 1
+                self._connection.execute("INSERT INTO inputs VALUES (?, ?, NULL)", (number, entry.data))
+                entry.number = number
+        self.last = number
+        self._checkpoint()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Run a transaction that begins with the marks that wait."""
+        marks, connection = dict(self._marks), self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for number, error in marks.items():
+                connection.execute("UPDATE inputs SET error = ? WHERE number = ?", (error, number))
+                connection.execute("DELETE FROM keys WHERE number = ?", (number,))
+            yield
+            connection.execute("COMMIT")
+        except apsw.FullError:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise FileUnavailable(
+                f"the disk of {self.path} is full; nothing was stored; make room and try again"
+            ) from None
+        self.n_transactions += 1
+        for number in marks:
+            del self._marks[number]
+
+    def _take_key(self, entry: LogEntry, number: int) -> bool:
+        """Note the key of an entry; tell whether it is new."""
+        digest = hashlib.blake2b(entry.data, digest_size=16).digest()
+        for (known,) in self._connection.execute("SELECT digest FROM keys WHERE key = ?", (entry.key,)):
+            if known != digest:
+                entry.refused = InvalidInput(
+                    f"key {entry.key!r} was used for other messages; give another", field="key"
+                )
+            return False
+        self._connection.execute("INSERT INTO keys VALUES (?, ?, ?)", (entry.key, number, digest))
+        return True
+
+    def mark(self, number: int, error: str) -> None:
+        """Note that an input raised an error; written with the next transaction, for replay would raise it again."""
+        self._marks[number] = error
+
+    def trim(self, number: int) -> None:
+        """Forget the inputs up to a number, and keys that are long past."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM inputs WHERE number <= ?", (number,))
+            self._connection.execute("DELETE FROM keys WHERE number <= ?", (self.last - REMEMBERED_KEYS,))
+        self.first = max(self.first, number + 1)
+
+    def _checkpoint(self) -> None:
+        """Copy the pages of a long WAL into the database, so that it begins again; a full disk puts it off."""
+        if self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0] < _CHECKPOINT_FRAMES:
+            return
+        with suppress(apsw.FullError):  # all is in the WAL, and the next transaction tries again
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def close(self, *, writes: bool = True) -> None:
+        """Close the connection; with `writes`, first write the marks that wait and empty the WAL."""
+        with suppress(apsw.Error, FileUnavailable):  # the WAL has it all
+            if writes:
+                self._finish()
+        self._connection.close()
+
+    def _finish(self) -> None:
+        if self._marks:
+            with self._transaction():
+                pass
+        self._empty_wal()
+
+    def abandon(self) -> None:
+        """Never touch the connection again, in a process that was forked: it belongs to the parent."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+
+
+def _configure(connection: Any) -> None:
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # its failures would be silent
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

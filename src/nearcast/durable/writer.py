@@ -1,0 +1,141 @@
+"""The writing thread of a durable hub: whatever waits is logged in one transaction (group commit), then made in order.
+
+A thread of its own, so that an interrupt of a caller never comes between the log and the state.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from nearcast.durable.input_log import InputLog, LogEntry
+from nearcast.errors import FileUnavailable, HubStopped, NearcastError
+
+#: Calls of one transaction.
+_MOST_TOGETHER = 1000
+#: A snapshot may fail, on a full disk, and the log is still all there is to know.
+_HARMLESS_ALONE = (NearcastError, OSError)
+
+
+class HasEntry(Protocol):
+    """A call with its entry of the log."""
+
+    entry: LogEntry
+
+
+Call = TypeVar("Call", bound=HasEntry)
+#: A call and where its answer goes; a function that is run between transactions; None: the end.
+Waiting = tuple[Any, "Future[Any]"]
+
+
+class GroupWriter(Generic[Call]):
+    """Takes calls from any thread: logs them, then lets `make` make each, and answers."""
+
+    def __init__(self, log: InputLog, make: Callable[[Call], Any], after_batch: Callable[[], None]):
+        self._log, self._make, self._after_batch = log, make, after_batch
+        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        #: Why the hub stopped, empty while it runs.
+        self.stopped = ""
+        self._closing, self._is_closed = threading.Lock(), False
+        self._thread = threading.Thread(target=self._work, name="nearcast-log", daemon=True)
+        self._thread.start()
+
+    @property
+    def n_waiting(self) -> int:
+        """Return how many calls wait for the transaction under way to end."""
+        return self._queue.qsize()
+
+    def run(self, call: Call) -> Any:
+        """Log a call, make it, and return its answer, or raise what it raised."""
+        return self._answer(call)
+
+    def run_alone(self, function: Callable[[], Any]) -> Any:
+        """Run a function in the writing thread, between two transactions."""
+        return self._answer(function)
+
+    def _answer(self, given: Any) -> Any:
+        answer: Future[Any] = Future()
+        with self._closing:
+            if self._is_closed:
+                raise HubStopped("the hub was closed; open it again")
+            self._queue.put((given, answer))
+        return answer.result()
+
+    def close(self) -> None:
+        """Make the calls that wait, and end the thread."""
+        with self._closing:
+            self._is_closed = True
+            self._queue.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        is_open = True
+        while is_open:
+            batch, alone, is_open = self._batch()
+            if batch:
+                self._take(batch)
+            if alone is not None:
+                self._run(*alone, harmless=_HARMLESS_ALONE)
+
+    def _batch(self) -> tuple[list[Waiting], Waiting | None, bool]:
+        """Return the calls that wait, up to a function that runs alone or the end."""
+        batch: list[Waiting] = []
+        waiting = self._queue.get()
+        while True:
+            if waiting is None:
+                return batch, None, False
+            if callable(waiting[0]):
+                return batch, waiting, True
+            batch.append(waiting)
+            if len(batch) == _MOST_TOGETHER:
+                return batch, None, True
+            try:
+                waiting = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, None, True
+
+    def _take(self, batch: list[Waiting]) -> None:
+        """Log calls in one transaction, and then make them one after the other."""
+        try:
+            if not self.stopped:
+                self._log.append(call.entry for call, _ in batch)
+        except FileUnavailable as error:
+            for _, answer in batch:
+                answer.set_exception(FileUnavailable(str(error)))
+            return
+        except BaseException as error:  # noqa: BLE001  whatever it was, the log may hold what the state does not
+            self._stop(error)
+        for call, answer in batch:
+            self._run(partial(self._make, call), answer)
+        if not self.stopped:
+            self._run(self._after_batch, Future(), harmless=_HARMLESS_ALONE)
+
+    def _run(
+        self,
+        function: Callable[[], Any],
+        answer: Future[Any],
+        harmless: tuple[type[Exception], ...] = (NearcastError,),
+    ) -> None:
+        """Run a function and answer with what it returns or raises; any error that is not harmless stops the hub."""
+        if self.stopped:
+            answer.set_exception(HubStopped(self.stopped))
+            return
+        try:
+            found = function()
+        except harmless as error:
+            answer.set_exception(error)
+        except BaseException as error:  # noqa: BLE001  the state may lack what the log has
+            self._stop(error)
+            answer.set_exception(HubStopped(self.stopped))
+        else:
+            answer.set_result(found)
+
+    def _stop(self, error: BaseException) -> None:
+        self.stopped = (
+            f"the hub stopped: {type(error).__name__}: {error}; close it and open it again, "
+            "then you see whether the calls under way were stored"
+        )
