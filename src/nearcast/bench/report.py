@@ -80,6 +80,12 @@ _TOPK_SIZES = {
     "insert_s": ("insert s", "{:,.2f}"),
     "join_s": ("join s", "{:,.2f}"),
 }
+_MOVING = {
+    "measure": ("", "{}"),
+    "value": ("measured", "{:,}"),
+    "unit": ("unit", "{}"),
+    "aim": ("aim with a million of each", "{}"),
+}
 _PACKAGES = ("nearcast", "numpy", "numba", "pyarrow")
 
 
@@ -167,6 +173,23 @@ def print_topk_report(report: dict[str, Any], console: Console) -> None:
     console.print()
     for columns in (_TOPK_TIMES, _TOPK_COUNTS, _TOPK_SIZES):
         print_rows(console, report["results"], columns)
+
+
+def print_moving_report(report: dict[str, Any], console: Console) -> None:
+    """Print the question, the data, and one table of what moves take and leave behind."""
+    workload, on = report["workload"], report["machine"]
+    counts = f"{workload['subscriptions']:,} subscriptions, {workload['live_messages']:,} live messages"
+    calls = f"index {workload['index']}, {workload['batch']:,} moves a call"
+    for line in (
+        workload["question"],
+        f"Data: {counts}, {workload['source']} ({workload['distribution']}); {calls}.",
+        f"Answers: {workload['checked']}.",
+        f"Machine: {on['cpu']}, {on['cores']} cores; Python {on['python']}, Numba {on['numba']}.",
+        f"Command: {workload['command']}",
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print()
+    print_rows(console, report["results"], _MOVING)
 
 
 def distance_lines(workload: dict[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ PHASES = ("match", "buffers", "searches", "thresholds", "window", "other")
 class Stopwatch:
     """Seconds of CPU time of this process by phase; a phase within another one does not count for that one.
 
-    `watch` puts it between the parts of an engine.
+    `watch` puts it between the parts of an engine with top-k subscriptions. What no other phase takes is `other`.
     """
 
-    def __init__(self) -> None:
-        self.seconds = dict.fromkeys(PHASES, 0.0)
+    def __init__(self, phases: Sequence[str] = PHASES) -> None:
+        self.seconds = dict.fromkeys(phases, 0.0)
         self._open: list[str] = []
         self._since = 0.0
 
@@ -37,7 +37,11 @@ class Stopwatch:
             (topk.messages, "append", "window"),
             (topk.messages, "drop_before", "window"),
         ):
-            setattr(owner, method, self._timed(getattr(owner, method), phase))
+            self.watch_call(owner, method, phase)
+
+    def watch_call(self, owner: Any, method: str, phase: str) -> None:
+        """Count the calls of a method of one object for a phase from now on."""
+        setattr(owner, method, self._timed(getattr(owner, method), phase))
 
     def measured(self, work: Callable[[], Any]) -> Any:
         """Return what a call returns, having timed it."""

@@ -132,15 +132,7 @@ class DataChoice:
         return {"kind": self.given.kind, "subscriptions": subscriptions, "messages": messages, "seed": self.given.seed}
 
     def _source_file(self, source: str) -> Path:
-        if Path(source).exists():
-            return Path(source)
-        folders = [self.given.data] if self.given.data is not None else _data_folders()
-        for folder in folders:
-            for path in (folder / source, folder / f"{source}.parquet"):
-                if path.is_file():
-                    return path
-        tried = " or ".join(map(str, folders))
-        raise UsageMistake(f"--source {source}: there is no such file, nor {source}.parquet in {tried}")
+        return data_file("--source", source, self.given.data)
 
 
 def _filling(window: Window, most: int | None) -> int:
@@ -154,9 +146,25 @@ def _filling(window: Window, most: int | None) -> int:
     return round(TURNS * window.length / 1e6 * GENERATED_PER_S) + 1 if most is None else max(1, most)
 
 
-def _data_folders() -> list[Path]:
-    """Return where data files may lie: beside the folder we are in, and beside the checkout we run from."""
+def data_file(option: str, name: str, data: Path | None) -> Path:
+    """Return the path of a data file that an option names; a name without a folder is looked up."""
+    if Path(name).exists():
+        return Path(name)
+    folders = data_folders(data)
+    for folder in folders:
+        for path in (folder / name, folder / f"{name}.parquet"):
+            if path.is_file():
+                return path
+    tried = " or ".join(map(str, folders))
+    raise UsageMistake(f"{option} {name}: there is no such file, nor {name}.parquet in {tried}")
+
+
+def data_folders(data: Path | None) -> list[Path]:
+    """Return where data files may lie: as given, else beside the folder we are in and the checkout we run from."""
     import nearcast
+
+    if data is not None:
+        return [data]
 
     checkout = Path(nearcast.__file__).parents[2]
     return list(dict.fromkeys(Path(base).resolve().parent / "shared" / "data" for base in (Path.cwd(), checkout)))

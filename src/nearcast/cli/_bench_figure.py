@@ -37,7 +37,7 @@ def chosen_figure(given: BenchArguments, choice: DataChoice, specs: Sequence[str
     from nearcast.bench.figures import figures_of
 
     figure = _with_sources(sized_figure(given, figures_of(given.kind)), choice)
-    figure = _without_lacking(given.kind, figure) if specs is None else figure.with_indexes(specs)
+    figure = without_lacking(given.kind, figure) if specs is None else figure.with_indexes(specs)
     _must_vary(figure)
     return figure
 
@@ -79,7 +79,7 @@ def _must_vary(figure: Figure) -> None:
     raise UsageMistake(f"--figure {figure.name} is over the option {' and '.join(options)}, which {specs} lacks")
 
 
-def _without_lacking(kind: str, figure: Figure) -> Figure:
+def without_lacking(kind: str, figure: Figure) -> Figure:
     """Leave out the series whose index, or an option of it, is not there."""
     from nearcast.indexes import available
 
@@ -118,20 +118,29 @@ def draw_figure(
 ) -> dict[str, Any]:
     """Measure a figure and write its picture and table; return the report."""
     from nearcast.bench.figures.measurement import FigureData
+
+    def data() -> FigureData:
+        return FigureData(
+            _prepared(choice.drawer(), prepare),
+            choice.given.space,
+            draw_from=lambda source: _prepared(choice.drawer_from(source), prepare),
+        )
+
+    return draw_on(figure, data, choice.given.out, choice.given.bench, command)
+
+
+def draw_on(figure: Figure, make_data: Callable[[], Any], out: Path | None, bench: str, command: str) -> dict[str, Any]:
+    """Measure a figure on the data that its measuring function takes; write and return as `draw_figure` does."""
     from nearcast.bench.figures.plot import must_be_able_to_draw, write_figure
     from nearcast.bench.report import machine
 
-    out = choice.given.out or Path()
+    out = out or Path()
     if not out.is_dir():
         raise UsageMistake(f"--out {out}: there is no such folder; make it first")
     must_be_able_to_draw()
     with StepProgress() as steps:
         steps.begin("preparing the data")
-        data = FigureData(
-            _prepared(choice.drawer(), prepare),
-            choice.given.space,
-            draw_from=lambda source: _prepared(choice.drawer_from(source), prepare),
-        )
+        data = make_data()
         rows = list(figure.measure(figure, data, steps.begin))
     sizes = {"subscriptions": figure.subscriptions, "messages": figure.messages}
     if figure.history:
@@ -144,7 +153,7 @@ def draw_figure(
         about |= {"source": f"{len(names)} data sets", "sources": names, "distribution": "of each its own"}
     about |= {"checked": figure.checked, "command": command}
     report = {"workload": about, "machine": machine(), "results": rows}
-    paths = write_figure(figure, rows, _note(report), out, f"{choice.given.bench}-{figure.name}")
+    paths = write_figure(figure, rows, _note(report), out, f"{bench}-{figure.name}")
     _print(figure, report, paths)
     return report
 
@@ -192,12 +201,15 @@ def _exceptions(report: dict[str, Any]) -> list[str]:
     from nearcast.bench.answers import is_scan
 
     lines, most = [], report["workload"]["messages"]
+    all_timestamps = report["workload"].get("timestamps", 0)
     for row in report["results"]:
         where = f"{row['series']} at {row['x']}"
         if row.get("skipped"):
             lines.append(f"Skipped: {where}: {row['skipped']}.")
         elif "skipped" in row and row["messages"] < most and not is_scan(row["index"]):
             lines.append(f"Fewer messages, for want of time: {where}, {row['messages']:,} of {most:,}.")
+        elif row.get("timestamps", all_timestamps) < all_timestamps:
+            lines.append(f"Fewer timestamps, for want of time: {where}, {row['timestamps']} of {all_timestamps}.")
     return lines
 
 

@@ -18,7 +18,7 @@ def message_table(
     lists: WordColumn, places: Floats, half: Floats | None, names: tuple[str, str], times: Rows | None = None
 ) -> pa.Table:
     """Return messages at points, or in rectangles that reach `half` to each side of them."""
-    columns: dict[str, Any] = {"id": _numbered("m", len(places)), "terms": lists.to_arrow()}
+    columns: dict[str, Any] = {"id": numbered("m", len(places)), "terms": lists.to_arrow()}
     if half is None:
         columns |= {name: places[:, axis].copy() for axis, name in enumerate(names)}
     else:
@@ -34,7 +34,7 @@ def boolean_table(queries: pa.Array, places: Floats, half: Floats, names: tuple[
     n, is_earth = len(places), names[0] == "lon"
     sides = ("west", "south", "east", "north") if is_earth else ("x_min", "y_min", "x_max", "y_max")
     corners = _corners(places, half, is_earth=is_earth)
-    columns = {"id": _numbered("s", n), "kind": _repeated("within", n), "query": queries}
+    columns = {"id": numbered("s", n), "kind": _repeated("within", n), "query": queries}
     return pa.table(columns | dict(zip(sides, corners, strict=True)))
 
 
@@ -43,7 +43,7 @@ def scored_table(
 ) -> pa.Table:
     """Return similar or top-k subscriptions, with what the recipe draws for them."""
     n = len(places)
-    columns: dict[str, Any] = {"id": _numbered("s", n), "kind": _repeated(kind, n)}
+    columns: dict[str, Any] = {"id": numbered("s", n), "kind": _repeated(kind, n)}
     columns["query"] = pc.binary_join(asked.to_arrow(), " ")
     columns |= {names[0]: places[:, 0].copy(), names[1]: places[:, 1].copy()}
     columns["text_weight"] = rng.uniform(*recipe.text_weight, n)
@@ -63,7 +63,8 @@ def _corners(places: Floats, half: Floats, *, is_earth: bool) -> tuple[Floats, F
     return low[:, 0].copy(), low[:, 1].copy(), high[:, 0].copy(), high[:, 1].copy()
 
 
-def _numbered(prefix: str, n: int) -> pa.Array:
+def numbered(prefix: str, n: int) -> pa.Array:
+    """Return `n` ids: the prefix and a number from 0 on."""
     return pc.binary_join_element_wise(prefix, pa.array(np.arange(n)).cast(pa.string()), "")
 
 

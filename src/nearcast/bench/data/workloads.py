@@ -44,7 +44,7 @@ from nearcast.bench.data.word_lists import (
 from nearcast.columns import KIND_NAMES, NO_TIME
 from nearcast.errors import InvalidColumns, InvalidInput
 
-__all__ = ["Recipe", "Workload", "drawn_from", "generated", "open_workload", "save_workload"]
+__all__ = ["Recipe", "Workload", "drawn_from", "generated", "open_workload", "save_tables", "save_workload"]
 
 VOCABULARY = 100_000
 MESSAGE_WORDS = (5, 15)
@@ -198,18 +198,22 @@ def open_workload(folder: str | os.PathLike[str]) -> Workload:
 
 def save_workload(workload: Workload, folder: str | os.PathLike[str]) -> None:
     """Write the two files of a workload; they are put in place when both are complete."""
+    save_tables(folder, dict(zip(_FILES, (workload.subscriptions, workload.messages), strict=True)), workload.about)
+
+
+def save_tables(folder: str | os.PathLike[str], tables: dict[str, pa.Table], about: dict[str, Any]) -> None:
+    """Write tables under their names into a folder, put in place when all are complete, with what is to be said."""
     import pyarrow.parquet as pq
 
     folder = Path(folder)
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    tables = (workload.subscriptions, workload.messages)
-    partial = [folder / f".{name}.{os.getpid()}.partial" for name in _FILES]
-    about = {_ABOUT_KEY: json.dumps(workload.about)}
+    partial = [folder / f".{name}.{os.getpid()}.partial" for name in tables]
+    metadata = {_ABOUT_KEY: json.dumps(about)}
     try:
-        for table, path in zip(tables, partial, strict=True):
-            pq.write_table(table.replace_schema_metadata(about), path, compression="zstd")
-        for name, path in zip(_FILES, partial, strict=True):
+        for table, path in zip(tables.values(), partial, strict=True):
+            pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd")
+        for name, path in zip(tables, partial, strict=True):
             os.replace(path, folder / name)
     finally:
         for path in partial:
