@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from nearcast.bench.data.workloads import Recipe
 
 if TYPE_CHECKING:
-    from nearcast.bench.figures.measurement import FigureData
     from nearcast.bench.timing import Say
 
 #: A series at a point: `x`, `series`, `index`, the sizes, and what the measuring function found; keys are columns.
 Row = dict[str, Any]
 SOURCE, WINDOW = "source", "window"
-Measure = Callable[["Figure", "FigureData", "Say"], Iterator[Row]]
+#: The second argument is what the function measures on: `FigureData`, or the data of another kind of figure.
+Measure = Callable[["Figure", Any, "Say"], Iterator[Row]]
 
 
 @dataclass(frozen=True)

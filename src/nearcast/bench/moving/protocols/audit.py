@@ -27,7 +27,19 @@ class TellingAudit:
         self._held = np.zeros(0, np.int64)
 
     def check(self, name: str, moment: Timestamp) -> None:
-        """Raise `AnswersDiffer` unless what these clients were told is what is relevant at a timestamp."""
+        """Take the results of a timestamp; `AnswersDiffer` unless these clients hold what is relevant at it."""
+        self.take(name, moment)
+        t = moment.number
+        expected = relevant_pairs(self._scene, self._clients, t)
+        if not np.array_equal(expected, self._held):
+            missing, extra = np.setdiff1d(expected, self._held), np.setdiff1d(self._held, expected)
+            raise AnswersDiffer(
+                f"timestamp {t}: {name} misses {len(missing)} relevant messages and holds {len(extra)} others (client,"
+                f" message: {self._pairs(missing)}, {self._pairs(extra)}); no times are reported"
+            )
+
+    def take(self, name: str, moment: Timestamp) -> None:
+        """Take the results of a timestamp; `AnswersDiffer` if one is told twice, or goes out that was not held."""
         t = moment.number
         expires = self._scene.messages.expires
         self._held = self._held[expires[self._held % self._n] > self._scene.times[t]]
@@ -39,13 +51,6 @@ class TellingAudit:
         if is_twice or not np.isin(went, self._held).all():
             raise AnswersDiffer(f"timestamp {t}: {name} tells a result twice, or what was not held went out")
         self._held = np.union1d(np.setdiff1d(self._held, went), came)
-        expected = relevant_pairs(self._scene, self._clients, t)
-        if not np.array_equal(expected, self._held):
-            missing, extra = np.setdiff1d(expected, self._held), np.setdiff1d(self._held, expected)
-            raise AnswersDiffer(
-                f"timestamp {t}: {name} misses {len(missing)} relevant messages and holds {len(extra)} others (client,"
-                f" message: {self._pairs(missing)}, {self._pairs(extra)}); no times are reported"
-            )
 
     def _pairs(self, keys: Rows) -> list[tuple[int, int]]:
         return [divmod(key, self._n) for key in keys[:3].tolist()]

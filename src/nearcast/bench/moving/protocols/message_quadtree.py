@@ -68,15 +68,15 @@ class WordQueries(NamedTuple):
         return WordQueries(start, self.word[at])
 
 
-def tree_of(messages: Messages, rows: Rows, n_words: int) -> MessageTree:
-    """Return the tree of some messages, which are points."""
+def tree_of(messages: Messages, rows: Rows, n_words: int, most: int = LEAF_MESSAGES) -> MessageTree:
+    """Return the tree of some messages, which are points; leaves have at most so many."""
     x, y = messages.box[rows, 0], messages.box[rows, 1]
     key = _morton(x, y)
     order = np.argsort(key, kind="stable")
     rows, key, x, y = rows[order], key[order], x[order], y[order]
     some = messages.take(rows)
     word_start, word, _ = distinct_words(some.term_start, some.terms)
-    child, box, leaf_start = _nodes(key, x, y)
+    child, box, leaf_start = _nodes(key, x, y, most)
     leaf = np.repeat(np.arange(len(leaf_start) - 1), np.diff(leaf_start))
     position = np.repeat(np.arange(len(rows)), np.diff(word_start))
     listed = leaf[position] * n_words + word
@@ -110,24 +110,23 @@ def _morton(x: Floats, y: Floats) -> Rows:
     return key
 
 
-def _nodes(key: Rows, x: Floats, y: Floats) -> tuple[Rows, Floats, Rows]:
+def _nodes(key: Rows, x: Floats, y: Floats, most: int) -> tuple[Rows, Floats, Rows]:
     """Return the children and the rectangle of each node, and where the messages of each leaf begin."""
-    most = 4 * BITS * (len(key) // LEAF_MESSAGES + 1) + 1
-    first, last, child = (np.zeros(most, np.int64) for _ in range(3))
-    box, leaf_start = np.empty((most, 4)), np.zeros(most + 1, np.int64)
-    level, stack = np.zeros(most, np.int64), np.zeros(_STACK, np.int64)
-    n = _split(key, x, y, first, last, level, child, box)
+    room = 4 * BITS * (len(key) // most + 1) + 1  # of the nodes of a level, so many have more messages, and children
+    first, last, child, level = (np.zeros(room, np.int64) for _ in range(4))
+    box, leaf_start, stack = np.empty((room, 4)), np.zeros(room + 1, np.int64), np.zeros(_STACK, np.int64)
+    n = _split(key, x, y, most, first, last, level, child, box)
     n_leaves = _number_leaves(child, first, last, stack, leaf_start)
     return child[:n].copy(), box[:n].copy(), leaf_start[: n_leaves + 1].copy()
 
 
 @kernel
-def _split(key, x, y, first, last, level, child, box):
+def _split(key, x, y, most, first, last, level, child, box):
     """Write the nodes, children behind their parents; return how many there are."""
     n, at = 1, 0
     last[0] = key.size
     while at < n:
-        if last[at] - first[at] > LEAF_MESSAGES and level[at] < BITS:
+        if last[at] - first[at] > most and level[at] < BITS:
             child[at] = n
             shift = 2 * (BITS - 1 - level[at])
             begin = first[at]
@@ -181,8 +180,8 @@ def _number_leaves(child, first, last, stack, leaf_start):
 class MessageForest:
     """All messages that are not over, in a few trees."""
 
-    def __init__(self, messages: Messages, n_words: int):
-        self._messages, self._n_words = messages, max(n_words, 1)
+    def __init__(self, messages: Messages, n_words: int, leaf_messages: int = LEAF_MESSAGES):
+        self._messages, self._n_words, self._leaf_messages = messages, max(n_words, 1), leaf_messages
         self._trees: list[MessageTree] = []
         self._now = np.iinfo(np.int64).min
 
@@ -206,7 +205,7 @@ class MessageForest:
     def _add(self, rows: Rows) -> None:
         rows = rows[self._messages.expires[rows] > self._now]
         if len(rows):
-            self._trees.append(tree_of(self._messages, rows, self._n_words))
+            self._trees.append(tree_of(self._messages, rows, self._n_words, self._leaf_messages))
 
     def drop(self, now: int) -> None:
         """Forget the messages that are over at this time."""

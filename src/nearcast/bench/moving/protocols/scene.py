@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearcast.columns import WITHIN
 from nearcast.errors import InvalidInput
-from nearcast.geo import CIRCLE, EARTH_RADIUS_M, Regions
+from nearcast.geo import BOX, CIRCLE, EARTH_RADIUS_M, Regions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,6 +75,21 @@ class Scene:
         width, height = (max(e.max() for e in each) - min(e.min() for e in each) if each else 0.0 for each in (xs, ys))
         return float(np.hypot(width, height))
 
+    def sample(self, n_clients: int, n_messages: int, timestamps: int) -> Scene:
+        """Return the same with the first clients, the first messages of each batch, and the first timestamps alone."""
+        steps, n = min(timestamps, len(self.times)), min(n_clients, self.n_clients)
+        batches = [self.batch(t)[:n_messages] for t in range(steps)]
+        return replace(
+            self,
+            clients=self.clients.take(np.arange(n)),
+            radius=self.radius[:n],
+            times=self.times[:steps],
+            x=np.ascontiguousarray(self.x[:steps, :n]),
+            y=np.ascontiguousarray(self.y[:steps, :n]),
+            messages=self.messages.take(np.concatenate(batches)),
+            batch_start=np.append(0, np.cumsum([len(batch) for batch in batches])),
+        )
+
     def batch(self, t: int) -> Rows:
         """Return the rows of the messages that arrive at a timestamp."""
         return np.arange(self.batch_start[t], self.batch_start[t + 1])
@@ -93,8 +108,6 @@ def circles(space: Space, x: Floats, y: Floats, radius: Floats) -> Regions:
 
 def boxes(space: Space, values: Floats) -> Regions:
     """Return rectangles as regions; `InvalidInput` for one that cannot be."""
-    from nearcast.geo import BOX
-
     return _regions(space, BOX, values)
 
 
