@@ -32,7 +32,7 @@ WITHOUT_KERNELS = (
     "warmup.py",
 )
 #: A room inside one of these that has kernels all the same.
-KERNELS_INSIDE = "bench/moving/protocols"
+KERNELS_INSIDE = "bench/moving/protocols/structures"
 #: `NEARCAST_CACHE=0` turns the compilation cache off, for the day a cluster misbehaves.
 _CACHE_ON = os.environ.get("NEARCAST_CACHE", "1") != "0"
 #: Numba's own switch, for tests: kernels are run as the Python they are written in.

@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
-from nearcast.bench.moving.protocols import message_quadtree
-from nearcast.bench.moving.protocols.cell_regions import CENTRE, WINDOW, CellRegions, Travellers, grow, within_impact
-from nearcast.bench.moving.protocols.message_quadtree import MessageForest, WordQueries
+from nearcast.bench.moving.protocols.structures import message_quadtree
+from nearcast.bench.moving.protocols.structures.cell_regions import (
+    CENTRE,
+    WINDOW,
+    CellRegions,
+    Travellers,
+    grow,
+    within_impact,
+)
+from nearcast.bench.moving.protocols.structures.message_quadtree import MessageForest, WordQueries
 from nearcast.columns import Messages
 
 pytestmark = [pytest.mark.modes, pytest.mark.small]

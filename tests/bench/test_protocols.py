@@ -10,7 +10,7 @@ from nearcast.bench.moving.protocols import PROTOCOLS, server_of
 from nearcast.bench.moving.protocols.audit import TellingAudit, digest, relevant_pairs
 from nearcast.bench.moving.protocols.index_servers import IndexServer
 from nearcast.bench.moving.protocols.server import ToldChanges
-from nearcast.bench.moving.protocols.simulation import Traffic, simulate
+from nearcast.bench.moving.protocols.simulation import SentCounts, simulate
 from nearcast.errors import InvalidInput, NotSupported, UnknownIndex
 from support.protocol_scenes import EARTH, random_scene, scene_of
 
@@ -35,7 +35,7 @@ def _audited(server):
 
 def sent(moments):
     """Return what was sent after registration."""
-    return sum((moment.traffic for moment in moments[1:]), Traffic())
+    return sum((moment.traffic for moment in moments[1:]), SentCounts())
 
 
 def told(moment):
@@ -184,7 +184,7 @@ def test_a_message_in_the_impact_region_revokes_the_safe_one(protocol):
 
     assert [(0, 3, 1)] == told(moments[1])
     assert (1, 1, 1) == (moments[1].traffic.reports, moments[1].traffic.revocations, moments[1].traffic.results)
-    assert Traffic() == moments[2].traffic
+    assert SentCounts() == moments[2].traffic
 
 
 @pytest.mark.parametrize("protocol", WITH_REGIONS)
@@ -194,7 +194,7 @@ def test_a_revocation_need_not_tell_anything(protocol):
     moments = run_all(protocol, scene_of([[(50, 50), (50, 50)]], said))
 
     assert [] == told(moments[1])
-    assert Traffic(reports=1, revocations=1, regions=1, results=0) == moments[1].traffic
+    assert SentCounts(reports=1, revocations=1, regions=1, results=0) == moments[1].traffic
 
 
 @pytest.mark.parametrize("protocol", WITH_REGIONS)

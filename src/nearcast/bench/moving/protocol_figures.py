@@ -30,7 +30,7 @@ from nearcast.bench.limits import Expectation, free_memory
 from nearcast.bench.moving.protocols import server_of
 from nearcast.bench.moving.protocols.audit import TellingAudit, digest
 from nearcast.bench.moving.protocols.scene import Scene
-from nearcast.bench.moving.protocols.simulation import Traffic, simulate
+from nearcast.bench.moving.protocols.simulation import SentCounts, simulate
 from nearcast.bench.timing import Say, spread
 from nearcast.columns import Messages
 from nearcast.errors import InvalidInput, NotSupported, UnknownIndex
@@ -59,7 +59,7 @@ _MEASURED = (
     "register_s",
     "ms_per_timestamp",
     "communication",
-    *Traffic._fields,
+    *SentCounts._fields,
     "bytes_per_subscription",
 )
 
@@ -184,12 +184,12 @@ def measure_point(scene: Scene, spec: str, expected: Expectation, known: list[in
     return dict(zip(_MEASURED, found, strict=True)) | {"skipped": None}
 
 
-def _simulated(server: ProtocolServer, spec: str, known: list[int]) -> tuple[float, list[float], Traffic]:
+def _simulated(server: ProtocolServer, spec: str, known: list[int]) -> tuple[float, list[float], SentCounts]:
     """Run a protocol while there is time; return the seconds of registration, of each timestamp, and what was sent."""
     n = server.scene.n_clients
     audit = TellingAudit(server.scene, np.unique(spread(n, min(AUDITED_CLIENTS, n))))
     seconds: list[float] = []
-    traffic, register_s, began = Traffic(), 0.0, 0.0
+    traffic, register_s, began = SentCounts(), 0.0, 0.0
     for moment in simulate(server):
         _check(spec, moment.number, digest(moment.told), known)
         is_audited = moment.number <= FEWEST or moment.number % AUDITED_EVERY == 0

@@ -16,7 +16,8 @@ quadtree of events with lists inside. What was decided here:
   region is taken to be cells + circumference × radius + π radius².
 - **Impact regions** are held in an index of the subscriptions, as the rectangles around them, and candidates are
   verified cell by cell. So the index is the same as for the other protocols, and time tells of the protocols alone.
-- **Messages** lie in a quadtree of their own (`message_quadtree`), which answers reports and finds what cuts cells.
+- **Messages** lie in a quadtree of their own (`structures.message_quadtree`), which answers reports and finds what
+  cuts cells.
 
 It wants a plane, points, and words that are all required: on the earth cells of degrees have no farthest point that is
 cheap to tell, and a map of a town is a plane.
@@ -28,10 +29,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.bench.moving.protocols.cell_regions import CellRegions, Travellers, grow, margins, within_impact
-from nearcast.bench.moving.protocols.message_quadtree import MessageForest, WordQueries
 from nearcast.bench.moving.protocols.scene import boxes, circles
 from nearcast.bench.moving.protocols.server import ImpactHits, ProtocolServer, ToldChanges
+from nearcast.bench.moving.protocols.structures.cell_regions import (
+    CellRegions,
+    Travellers,
+    grow,
+    margins,
+    within_impact,
+)
+from nearcast.bench.moving.protocols.structures.message_quadtree import MessageForest, WordQueries
 from nearcast.errors import NotSupported
 from nearcast.geo import touches
 from nearcast.indexes import create

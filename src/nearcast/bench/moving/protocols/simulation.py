@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nearcast.bench.moving.protocols.server import ProtocolServer
 
 
-class Traffic(NamedTuple):
+class SentCounts(NamedTuple):
     """What was sent: reports of places by clients; revocations, safe regions and results by the server."""
 
     reports: int = 0
@@ -29,17 +29,17 @@ class Traffic(NamedTuple):
         """All that was sent, in either direction."""
         return sum(self)
 
-    def __add__(self, other: object) -> Traffic:
-        if not isinstance(other, Traffic):
+    def __add__(self, other: object) -> SentCounts:
+        if not isinstance(other, SentCounts):
             return NotImplemented
-        return Traffic(*(ours + theirs for ours, theirs in zip(self, other, strict=True)))
+        return SentCounts(*(ours + theirs for ours, theirs in zip(self, other, strict=True)))
 
 
 class Timestamp(NamedTuple):
     """What happened at a timestamp: its number, what was sent, the results, and the server's CPU seconds."""
 
     number: int
-    traffic: Traffic
+    traffic: SentCounts
     told: ToldChanges
     seconds: float
 
@@ -70,7 +70,7 @@ def simulate(server: ProtocolServer) -> Iterator[Timestamp]:
     with clock.running():
         told = server.register(int(scene.times[0]))
     regions = int(server.has_region(everyone).sum())
-    yield Timestamp(0, Traffic(len(everyone), 0, regions, len(told.client)), told, clock.seconds)
+    yield Timestamp(0, SentCounts(len(everyone), 0, regions, len(told.client)), told, clock.seconds)
     for t in range(1, len(scene.times)):
         yield _timestamp(server, t)
 
@@ -92,5 +92,5 @@ def _timestamp(server: ProtocolServer, t: int) -> Timestamp:
     told = ToldChanges.concat([moved, entered])
     asked = np.setdiff1d(hit, left, assume_unique=True)
     regions = int(server.has_region(np.union1d(left, hit)).sum())
-    traffic = Traffic(len(left) + len(asked), len(asked), regions, len(told.client))
+    traffic = SentCounts(len(left) + len(asked), len(asked), regions, len(told.client))
     return Timestamp(t, traffic, told, clock.seconds)

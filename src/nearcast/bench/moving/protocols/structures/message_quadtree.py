@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import inlined, kernel
+from nearcast.columns import gathered
 from nearcast.text.message_words import distinct_words
 
 if TYPE_CHECKING:
@@ -62,8 +63,6 @@ class WordQueries(NamedTuple):
 
     def take(self, rows: Rows) -> WordQueries:
         """Return these rows, in this order."""
-        from nearcast.columns import gathered
-
         start, at = gathered(self.word_start, rows)
         return WordQueries(start, self.word[at])
 
