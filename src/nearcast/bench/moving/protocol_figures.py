@@ -31,7 +31,7 @@ from nearcast.bench.moving.protocols import server_of
 from nearcast.bench.moving.protocols.audit import TellingAudit, digest
 from nearcast.bench.moving.protocols.scene import Scene
 from nearcast.bench.moving.protocols.simulation import SentCounts, simulate
-from nearcast.bench.timing import Say, spread
+from nearcast.bench.timing import WARM_UP_SUBSCRIPTIONS, Say, spread
 from nearcast.columns import Messages
 from nearcast.errors import InvalidInput, NotSupported, UnknownIndex
 
@@ -49,6 +49,8 @@ Movement = tuple["NDArray[np.int64]", "NDArray[np.float64]", "NDArray[np.float64
 REGISTER_S, TIMESTAMPS_S = 60.0, 30.0
 #: The timestamps of a point, the first of which is registration, and the fewest measured however long they take.
 TIMESTAMPS, FEWEST = 21, 2
+#: Messages of each batch that a warm-up takes.
+WARM_UP_MESSAGES = 500
 #: The circle's share of the map.
 AREA_SHARE = 1e-4
 #: Clients that brute force is asked about, at every so manieth timestamp.
@@ -212,8 +214,9 @@ def _check(spec: str, at: int, told: int, known: list[int]) -> None:
 
 
 def _warm_up(scene: Scene, protocol: str, index: str) -> None:
-    """Run a small part of the scene, so that compilation is not timed."""
-    for _ in simulate(server_of(protocol, scene.sample(50, 500, 3), index or "trigger")):
+    """Run a part of the scene, so that compilation is not timed."""
+    few = scene.sample(WARM_UP_SUBSCRIPTIONS, WARM_UP_MESSAGES, FEWEST + 1)
+    for _ in simulate(server_of(protocol, few, index or "trigger")):
         pass
 
 
