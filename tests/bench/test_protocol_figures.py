@@ -3,31 +3,31 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from nearcast.bench.answers import AnswersDiffer
 from nearcast.bench.data.workloads import Recipe, generated
-from nearcast.bench.encoding import EncodedWorkload
 from nearcast.bench.figures.figure import Point, Series
 from nearcast.bench.limits import Expectation
-from nearcast.bench.moving.protocol_figures import PROTOCOL_FIGURES, ProtocolData, measure_point, run, scene_of
-from nearcast.errors import InvalidInput
-from nearcast.geo import Space
-from nearcast.tables import Rejected, read_messages, read_subscriptions
-from nearcast.text import Analyzer
-from nearcast.text.words import WordTable
+from nearcast.bench.moving.protocol_figures import (
+    PROTOCOL_FIGURES,
+    ProtocolData,
+    measure_point,
+    run,
+    scene_of,
+    with_all_words,
+)
+from nearcast.errors import InvalidColumns
 from support.protocol_scenes import random_scene
 
 pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 
-def words(n, m):
+def words(n, m, space="plane"):
     """Return subscriptions and messages of few words."""
-    workload = generated(subscriptions=n, messages=m, recipe=Recipe(subscription_words=(1, 2), message_words=(3, 6)))
-    table, analyzer, space, rejected = WordTable(), Analyzer(), Space.plane(), Rejected()
-    subscriptions = read_subscriptions(workload.subscriptions, space, table, analyzer, rejected=rejected)
-    messages = read_messages(workload.messages, space, table, analyzer, add_words=True, rejected=rejected)
-    return EncodedWorkload(space, table, subscriptions, messages)
+    recipe = Recipe(subscription_words=(1, 2), message_words=(3, 6))
+    return with_all_words(generated(subscriptions=n, messages=m, space=space, recipe=recipe))
 
 
 def movement(n, timestamps):
@@ -88,10 +88,26 @@ def test_as_many_messages_end_as_arrive():
 
 
 @pytest.mark.small
-def test_the_earth_is_refused():
-    """Protocols are measured on a plane."""
-    with pytest.raises(InvalidInput, match="on a plane"):
-        scene_of(words(1, 2)._replace(space=Space.earth()), movement(1, 2), 1, 1)
+def test_places_on_the_earth_are_scaled_onto_the_map():
+    """Words of any data go with any map, which is a plane; messages keep words that nobody wants."""
+    columns = words(1, 40, "earth")
+    scene = scene_of(columns, movement(1, 2), 10, 30)
+
+    assert columns.space.is_earth
+    assert not scene.space.is_earth
+    assert (scene.messages.terms >= 0).all()
+    assert len(scene.words) > len(scene.clients.code)
+    assert scene.x.max() >= scene.messages.box[:, 2].max()
+
+
+@pytest.mark.small
+def test_rows_that_cannot_be_used_are_named():
+    """A workload with a bad row is not measured."""
+    good = generated(subscriptions=1, messages=2)
+    bad = good.messages.set_column(good.messages.column_names.index("x"), "x", pa.array([1.0, np.nan]))
+
+    with pytest.raises(InvalidColumns, match="messages row 1, x"):
+        with_all_words(replace(good, messages=bad))
 
 
 @pytest.mark.small

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.bench.answers import AnswersDiffer
+from nearcast.bench.encoding import EncodedWorkload
 from nearcast.bench.figures.figure import Figure, Panel, Point, Row, Series
 from nearcast.bench.limits import Expectation, free_memory
 from nearcast.bench.moving.protocols import server_of
@@ -33,12 +34,13 @@ from nearcast.bench.moving.protocols.scene import Scene
 from nearcast.bench.moving.protocols.simulation import SentCounts, simulate
 from nearcast.bench.timing import WARM_UP_SUBSCRIPTIONS, Say, spread
 from nearcast.columns import Messages
-from nearcast.errors import InvalidInput, NotSupported, UnknownIndex
+from nearcast.errors import InvalidColumns, NotSupported, UnknownIndex
+from nearcast.geo import Space
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.encoding import EncodedWorkload
+    from nearcast.bench.data.workloads import Workload
     from nearcast.bench.moving.protocols.scene import Floats
     from nearcast.bench.moving.protocols.server import ProtocolServer
 
@@ -70,9 +72,9 @@ _MEASURED = (
 class ProtocolData:
     """What the figures are measured on.
 
-    `words(n, m)` returns n boolean subscriptions and m messages in columns, encoded with all words of the messages
-    (`add_words`); the places of both play no part but for how messages lie to each other, since they are scaled onto
-    the map. `movement(n, timestamps)` returns where n clients are; its box is the map. The space is a plane.
+    `words(n, m)` returns n boolean subscriptions and m messages in columns, as `with_all_words` makes them of a
+    workload. Places of messages are scaled onto the map, those of subscriptions play no part. `movement(n, timestamps)`
+    returns where n clients are, on a plane; the rectangle around all of that is the map.
     """
 
     words: Callable[[int, int], EncodedWorkload]
@@ -92,14 +94,27 @@ class ProtocolData:
         return self._last[1]
 
 
+def with_all_words(workload: Workload) -> EncodedWorkload:
+    """Return the columns of a workload, in which messages have all their words, those that nobody wants included."""
+    from nearcast.tables import Rejected, read_messages, read_subscriptions, space_of
+    from nearcast.text import Analyzer
+    from nearcast.text.words import WordTable
+
+    words, analyzer, rejected = WordTable(), Analyzer(), Rejected()
+    space = space_of([*workload.subscriptions.column_names, *workload.messages.column_names], None)
+    subscriptions = read_subscriptions(workload.subscriptions, space, words, analyzer, rejected=rejected)
+    messages = read_messages(workload.messages, space, words, analyzer, add_words=True, rejected=rejected)
+    for row in rejected:
+        raise InvalidColumns(f"the workload cannot be used: {row.source} row {row.row}, {row.field}: {row.reason}")
+    return EncodedWorkload(space, words, subscriptions, messages)
+
+
 def scene_of(columns: EncodedWorkload, movement: Movement, arrivals: int, live: int, seed: int = 1) -> Scene:
     """Return a scene of given words and movement: `live` messages at the start, `arrivals` at each further timestamp.
 
     Those of the start end one after the other, as many at each timestamp as arrive.
     """
     times, x, y = movement
-    if columns.space.is_earth:
-        raise InvalidInput("the workload lies on the earth; protocols are measured on a plane", field="space")
     box = np.array([x.min(), y.min(), x.max(), y.max()])
     batch_start = np.append(0, live + arrivals * np.arange(len(times)))
     at = np.repeat(np.arange(len(times)), np.diff(batch_start))
@@ -115,7 +130,7 @@ def scene_of(columns: EncodedWorkload, movement: Movement, arrivals: int, live: 
     }
     area = (box[2] - box[0]) * (box[3] - box[1])
     return Scene(
-        space=columns.space,
+        space=Space.plane(),
         words=columns.words,
         clients=columns.subscriptions,
         radius=np.full(len(columns.subscriptions), np.sqrt(AREA_SHARE * area / np.pi)),
