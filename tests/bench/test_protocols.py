@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from nearcast import Circle
 from nearcast.bench.answers import AnswersDiffer
 from nearcast.bench.moving.protocols import PROTOCOLS, server_of
 from nearcast.bench.moving.protocols.audit import TellingAudit, digest, relevant_pairs
@@ -12,6 +13,7 @@ from nearcast.bench.moving.protocols.index_servers import IndexServer
 from nearcast.bench.moving.protocols.server import ToldChanges
 from nearcast.bench.moving.protocols.simulation import SentCounts, simulate
 from nearcast.errors import InvalidInput, NotSupported, UnknownIndex
+from nearcast.testing.values import subscriptions_of
 from support.protocol_scenes import EARTH, random_scene, scene_of
 
 #: Those that work on the earth as well.
@@ -135,6 +137,17 @@ def test_no_messages_at_all_and_none_at_a_timestamp(protocol):
     moments = run_all(protocol, scene_of([[(0, 0), (5, 5), (9, 0)]], [[], [], []]))
 
     assert [[], [], []] == [told(each) for each in moments]
+
+
+@pytest.mark.parametrize("protocol", ON_EARTH)
+def test_queries_may_be_any(protocol):
+    """OR, NOT and phrases, over messages with words that nobody wants; Elaps alone wants plain words."""
+    scene = random_scene(8, n=4)
+    queries = ["w0 OR w1", "w0 AND NOT w1", '"w1 w2"', "NOT w0"]
+    wanted = [(query, Circle(0, 0, 1)) for query in queries]
+    scene = replace(scene, clients=subscriptions_of(wanted, scene.space, scene.words))
+
+    assert sent(run_all(protocol, scene)).results > 0
 
 
 def test_other_indexes_serve_as_well():

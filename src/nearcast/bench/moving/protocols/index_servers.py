@@ -49,7 +49,6 @@ class IndexServer(ProtocolServer):
         self.prepare(rows)
         self._append(rows)
         found = self.store.relevant(clients, self.index.weights, np.full(len(clients), now))
-        self._settle(everyone, now)
         return ToldChanges.of_entries(found.rows(), found.arrival)
 
     def prepare(self, rows: Rows) -> None:
@@ -127,6 +126,12 @@ class SafeCircleServer(IndexServer):
         super().__init__(scene, index)
         self._safe = np.zeros(scene.n_clients)
         self._longest = scene.longest
+
+    def register(self, now: int) -> ToldChanges:
+        """Insert all clients, find what is relevant, and give everyone a region."""
+        told = super().register(now)
+        self._settle(np.arange(self.scene.n_clients), now)
+        return told
 
     def outside(self, x: Floats, y: Floats) -> Rows:
         """Return the clients that are farther from their last report than their safe distance, or have none."""
