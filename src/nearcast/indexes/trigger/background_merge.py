@@ -155,9 +155,10 @@ class MergingIndex(Index):
     def _reweighed(self, component: Component) -> Component:
         if not len(component.rows.score):
             return component
-        rows = weigh_rows(component.taken(component.live_rows(self._owner)), self._weights)
+        # Joining drops circles that no row uses: places that somebody has left, and the spare room of a delta.
+        rows, geometry = join_rows([(component.taken(component.live_rows(self._owner)), component.geometry)])
         self._dead[component.number] = 0
-        return SegmentComponent(component.number, self._build(rows), component.geometry)
+        return SegmentComponent(component.number, self._build(weigh_rows(rows, self._weights)), geometry)
 
     def _merge(self, old: list[Component], owner: NDArray[np.uint8], numbering: int) -> None:
         """Build one segment of the live rows of `old`; rows that die meanwhile are left out by their owner."""
