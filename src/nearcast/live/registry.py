@@ -27,7 +27,10 @@ _CLASSES = {
 }
 LIVE_STORES = tuple(_CLASSES)
 #: The same for the stores that are part of an index, whose name they have.
-_OWN_CLASSES: dict[str, tuple[str, str]] = {}
+_OWN_CLASSES: dict[str, tuple[str, str]] = {
+    "kk-index": ("nearcast.live.papers.grid", "KkLiveStore"),
+    "ss-index": ("nearcast.live.papers.grid", "SsLiveStore"),
+}
 
 
 def live_store(name: str, space: Space, terms: WordTable) -> LiveStore:

@@ -1,0 +1,260 @@
+"""Stores of live messages in posting lists of a paper's structure, which a move reads and verifies message by message.
+
+A structure says which lists to read for each clause of a subscription that moves: `ListVisits`. Between them they hold
+every message that satisfies the clause and that one of the two regions touches alone. What they hold besides does no
+harm, for each message is verified with both whole regions: r minus the new r is no rectangle, and borders are inside.
+A message in several lists is one answer.
+
+Cells that both regions cut in the same way need no visit (`is_cut_alike`): the increments of Algorithm 6 in the AP-Tree
+paper (Wang, Zhang, Zhang, Lin, Wang: VLDB Journal 2015, section 4.2.5).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast._jit import hot_kernel, inlined
+from nearcast.columns import SIMILAR, gathered
+from nearcast.geo import ANYWHERE, BOX
+from nearcast.indexes.papers.quad.cells import FIRST, LENGTH
+from nearcast.indexes.papers.quad.tables import list_at
+from nearcast.live.cells.queries import nowhere, places_of, queries_of
+from nearcast.live.cells.search import FoundMessages, note, touched
+from nearcast.live.cells.store import CellLiveStore
+from nearcast.live.cells.verify import holds_any_before, holds_clause
+from nearcast.text.message_words import distinct_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Subscriptions
+    from nearcast.geo import Regions
+    from nearcast.live.cells.queries import LiveQueries, QueryPlaces
+    from nearcast.live.table import LiveTable
+
+#: The key of the list of all messages; the word w has the key w + 1.
+EVERY_MESSAGE = 0
+_LEAST_ROOM = 1 << 10
+
+
+class MessageLists(NamedTuple):
+    """Posting lists as kernels read them: row numbers of messages, in `number[:, 0]`.
+
+    An owner has a hash table in `slots`, from keys to lists; without any slots it has one list.
+    """
+
+    owners: NDArray[np.int32]
+    slots: NDArray[np.int32]
+    number: NDArray[np.int32]
+
+
+class ListVisits(NamedTuple):
+    """Lists to read: the one of `owner[i]` and `key[i]` for a clause of the subscription in row `query[i]`."""
+
+    query: NDArray[np.int32]
+    clause: NDArray[np.int32]
+    owner: NDArray[np.int32]
+    key: NDArray[np.int32]
+
+    @classmethod
+    def room_for(cls, n: int) -> ListVisits:
+        """Return columns for n visits."""
+        return cls(*(np.empty(n, np.int32) for _ in cls._fields))
+
+    def first(self, n: int) -> ListVisits:
+        """Return the first n."""
+        return ListVisits(*(column[:n] for column in self))
+
+
+class ListLiveStore(CellLiveStore):
+    """Keeps messages in the posting lists of a paper. A subclass has these methods:
+
+    - `_bring_up_to_date()`: file the rows behind those that are filed.
+    - `_lists()`: the lists.
+    - `_visits(subscriptions, queries, before, after)`: portions of the lists to read for subscriptions of kind
+      `within`; `before` is None if they were nowhere.
+
+    For scored subscriptions, and for safe distances, every message is tried: these papers have neither.
+    """
+
+    @abstractmethod
+    def _bring_up_to_date(self) -> None: ...
+
+    @abstractmethod
+    def _lists(self) -> MessageLists: ...
+
+    @abstractmethod
+    def _visits(
+        self, subscriptions: Subscriptions, queries: LiveQueries, before: Regions | None, after: Regions
+    ) -> Iterable[ListVisits]: ...
+
+    def _file_rows(self, n_queries: int) -> None:
+        """Leave all rows out of the segments of `cells`."""
+
+    def _searched(
+        self,
+        subscriptions: Subscriptions,
+        before: Regions | None,
+        after: Regions,
+        weights: NDArray[np.float64],
+        now: NDArray[np.int64],
+    ) -> FoundMessages:
+        """Return the messages that change, polygons taken as the boxes around them."""
+        self._bring_up_to_date()
+        queries = queries_of(subscriptions, self._state.words, weights, now)
+        old = nowhere(len(subscriptions)) if before is None else places_of(before)
+        new, pieces = places_of(after), [FoundMessages.room_for(0)]
+        for visits in self._visits(subscriptions, queries, before, after):
+            pieces += self._read(visits, queries, old, new)
+        found = _joined(pieces)
+        _, once = np.unique(found.query * (self._state.n + 1) + found.row, return_index=True)
+        found = FoundMessages(found.query[once], found.row[once], found.where[once], found.score[once])
+        scored = np.flatnonzero(subscriptions.kind == SIMILAR)
+        if not len(scored):
+            return found
+        places = None if before is None else before.take(scored)
+        others = super()._searched(subscriptions.take(scored), places, after.take(scored), weights, now[scored])
+        return _joined([found, others._replace(query=scored[others.query])])
+
+    def _read(
+        self, visits: ListVisits, queries: LiveQueries, before: QueryPlaces, after: QueryPlaces
+    ) -> list[FoundMessages]:
+        """Return the messages of some lists that change, with more room whenever there is too little."""
+        lists, place, pieces = self._lists(), np.empty((2, 4)), []
+        done, room = 0, max(_LEAST_ROOM, 2 * len(visits.query))
+        while done < len(visits.query):
+            found = FoundMessages.room_for(room)
+            done, n = read_lists(
+                self._state.table,
+                lists,
+                visits,
+                queries,
+                before,
+                after,
+                self._state.now,
+                self.space.is_earth,
+                done,
+                place,
+                found,
+            )
+            pieces.append(found.first(n))
+            room = 4 * room
+        return pieces
+
+
+def _joined(pieces: list[FoundMessages]) -> FoundMessages:
+    """Return what several searches have found."""
+    return FoundMessages(*map(np.concatenate, zip(*pieces, strict=True)))
+
+
+@hot_kernel
+def read_lists(table, lists, visits, queries, before, after, dropped, is_earth, done, place, found):
+    """Verify the messages of the lists from visit `done` on; return (next visit, how many were found).
+
+    It stops before a list that `found` has no room for. Messages with `expires` <= `dropped` do not count.
+    """
+    n = 0
+    rows = lists.slots if lists.slots.shape[0] > 0 else lists.owners
+    for visit in range(done, visits.query.size):
+        owner = visits.owner[visit]
+        k = list_at(lists.owners, lists.slots, owner, visits.key[visit]) if owner < lists.owners.shape[0] else -1
+        if k < 0:
+            continue
+        n_before, row, clause = n, np.int64(visits.query[visit]), np.int64(visits.clause[visit])
+        now = max(queries.now[row], dropped)
+        for i in range(rows[k, FIRST], rows[k, FIRST] + rows[k, LENGTH]):
+            message = np.int64(lists.number[i, 0])
+            if table.expires[message] > now:
+                where = touched(table, message, before, after, row, is_earth, place)
+                if where != 0 and _is_first_to_hold(queries, row, clause, table, message):
+                    n = note(row, message, where, 1.0, n, found)
+        if n > found.row.size:
+            return visit, n_before
+    return visits.query.size, n
+
+
+@inlined
+def _is_first_to_hold(queries, row, clause, table, message):
+    """Tell whether a message satisfies a clause of a subscription and none before it, which has found it otherwise."""
+    first, last = queries.code_start[clause], queries.code_start[clause + 1]
+    if not holds_clause(queries.code, first, last, table, message):
+        return False
+    return not holds_any_before(queries, row, clause, table, message)
+
+
+@inlined
+def is_cut_alike(before, after, row, reach_before, reach_after, cell):
+    """Tell whether two regions certainly have the same part of a cell in common with it.
+
+    `reach_before` and `reach_after` are the rectangles of the regions in whole numbers that never decrease with the
+    coordinates. `cell` is (x, y, x, y) of its first and last number: what reaches beyond it binds nothing in it.
+    """
+    if not (_is_of_boxes(before, row) and _is_of_boxes(after, row)):
+        return False
+    one, other = before.part_start[row], after.part_start[row]
+    if before.part_start[row + 1] - one == 1 and after.part_start[row + 1] - other == 1:
+        for k in range(2):
+            is_low = reach_before[one, k] < cell[k] and reach_after[other, k] < cell[k]
+            is_high = reach_before[one, 2 + k] > cell[2 + k] and reach_after[other, 2 + k] > cell[2 + k]
+            if not is_low and before.part[one, k] != after.part[other, k]:
+                return False
+            if not is_high and before.part[one, 2 + k] != after.part[other, 2 + k]:
+                return False
+        return True
+    return _covers_cell(before, row, reach_before, cell) and _covers_cell(after, row, reach_after, cell)
+
+
+@inlined
+def _is_of_boxes(places, row):
+    """Tell whether the rectangles of a region are all of it."""
+    return places.kind[row] == BOX or places.kind[row] == ANYWHERE
+
+
+@inlined
+def _covers_cell(places, row, reach, cell):
+    """Tell whether one rectangle of a region reaches beyond a cell on all sides."""
+    for p in range(places.part_start[row], places.part_start[row + 1]):
+        if reach[p, 0] < cell[0] and reach[p, 1] < cell[1] and reach[p, 2] > cell[2] and reach[p, 3] > cell[3]:
+            return True
+    return False
+
+
+# --- rows to file -----------------------------------------------------------------------------------------------
+
+
+class FiledWords(NamedTuple):
+    """The keys under which rows are listed: `key[start[i]:start[i + 1]]` for `row[i]`, EVERY_MESSAGE among them."""
+
+    row: NDArray[np.int64]
+    start: NDArray[np.int64]
+    key: NDArray[np.int32]
+
+
+def words_to_file(table: LiveTable, first: int, last: int, now: int) -> FiledWords:
+    """Return the rows from `first` to `last` that are not over, each with the keys of its words."""
+    rows = first + np.flatnonzero(table.expires[first:last] > now)
+    term_start, at = gathered(table.term_start, rows)
+    start, word, _ = distinct_words(term_start, table.term[at])
+    n = np.diff(start) + 1
+    new_start = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(n, out=new_start[1:])
+    key = np.full(int(new_start[-1]), EVERY_MESSAGE, np.int32)
+    is_word = np.ones(len(key), np.bool_)
+    is_word[new_start[:-1]] = False
+    key[is_word] = word + 1
+    return FiledWords(rows, new_start, key)
+
+
+def rectangles_of(box: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return (place, rectangle) of places, of which those across the dateline have two."""
+    crossing = np.flatnonzero(box[:, 0] > box[:, 2])
+    item = np.concatenate([np.arange(len(box)), crossing])
+    rectangle = box[item]
+    rectangle[crossing, 2] = 180.0
+    rectangle[len(box) :, 0] = -180.0
+    return item, rectangle

@@ -1,0 +1,283 @@
+"""The stores of the baselines for moving subscriptions: whatever their cells and lists leave out, nothing is missed."""
+
+import math
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_live_scripts import Play
+
+from nearcast.errors import UnknownIndex
+from nearcast.geo import Area, Box, Circle, Space
+from nearcast.indexes import create
+from nearcast.live import stored
+from nearcast.live.papers import grid
+from nearcast.live.registry import live_store, store_name
+from nearcast.query import parse
+from nearcast.testing import scripts
+from nearcast.text.words import WordTable
+from support.live_model import LiveModel
+
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
+
+#: Options with which few subscriptions and messages are in many cells.
+SMALL = {"kk-index": "cells=4", "ss-index": "cells=4"}
+GRIDS = ["kk-index", "ss-index"]
+LONG = 1000
+RAMEN = parse("ramen")
+#: Messages at the corners of the frame, so that a grid of four by four has cells of 4 by 4.
+CORNERS = [(("other",), (0.0, 0.0, 0.0, 0.0)), (("other",), (16.0, 16.0, 16.0, 16.0))]
+
+
+class IndexedModel(LiveModel):
+    """A store with the index that it is part of, which holds what was asked for."""
+
+    def __init__(self, name, space):
+        super().__init__(name, space)
+        self.new_index()
+
+    def new_index(self):
+        self.index = create(f"{self.name}:{SMALL[self.name]}", self.space)
+        self.store.use_index(self.index)
+
+    def columns(self, wanted):
+        """Return subscriptions as the index does, which gets those of its kind."""
+        columns = super().columns(wanted)
+        within = columns.take(np.flatnonzero(columns.kind == 0))
+        self.index.insert(within)
+        return columns
+
+    def other_terms(self):
+        """Give words other numbers, in the index as well."""
+        super().other_terms()
+        self.new_index()
+
+    def reopen(self, folder, name=None):
+        """Save the store and go on with what is read back."""
+        super().reopen(folder, name)
+        self.store.use_index(self.index)
+
+
+def steps(found):
+    """Return what a move of one subscription tells: + or -, and the arrival."""
+    (row,) = found
+    return [("-+"[enters], arrival) for enters, arrival, _ in row]
+
+
+def at(x, y):
+    return (x, y, x, y)
+
+
+def ramen_at(*places):
+    return [(("ramen",), place) for place in places]
+
+
+@pytest.fixture(params=SMALL)
+def name(request):
+    """Name an index and its store."""
+    return request.param
+
+
+@pytest.fixture
+def plane(name):
+    """Return an empty store on a plane."""
+    return IndexedModel(name, Space.plane())
+
+
+@pytest.fixture
+def earth(name):
+    """Return an empty store on the earth."""
+    return IndexedModel(name, Space.earth())
+
+
+@pytest.mark.parametrize("name", SMALL)
+@given(script=scripts(kinds=("within", "similar", "topk"), max_steps=12), spare=st.sampled_from([0, 1000]))
+def test_store_follows_a_script(name, script, spare):
+    """Whatever happens to a store, it answers as `scan` does, in the presence of kinds that its paper does not have."""
+    folder = Path(tempfile.mkdtemp())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored, "_SPARE_ROWS", spare)
+        patch.setattr(stored, "_SPARE_WORDS", spare)
+        patch.setattr(grid, "_FEW_ROWS", spare)
+        play = Play("scan", script, folder)
+        play.model = IndexedModel(name, script.space)
+        try:
+            play.run()
+        finally:
+            shutil.rmtree(folder)
+
+
+def test_a_store_without_its_index_answers_all_the_same(name):
+    """A store that was told of no index tries every message, or has cells of its own."""
+    model = LiveModel(name, Space.plane())
+    model.append([*CORNERS, *ramen_at(at(3.0, 3.0))], [LONG] * 3)
+    assert [("+", 6)] == steps(model.moved([(RAMEN, Box(8, 8, 9, 9))], [Box(2, 2, 5, 5)]))
+
+
+def test_own_store_goes_with_its_own_index_alone(name):
+    """A lifetime takes the store of the index's own name; another index is refused it."""
+    assert name == store_name("", create(name, Space.plane()))
+    assert "cells" == store_name("", create(f"{name}:live=cells", Space.plane()))
+    with pytest.raises(UnknownIndex):
+        store_name(name, create("iq-tree", Space.plane()))
+
+
+# --- the increments of Algorithm 6 -------------------------------------------------------------------------------
+
+
+def test_mover_comes_to_cover_a_cell_and_leaves_it(plane):
+    """Slip of Algorithm 6, which leaves out what covers a cell: it is told like any other, and so is what is inside."""
+    places = [at(x, y) for x in (5.0, 6.0, 7.0) for y in (5.0, 7.0)]
+    plane.append([*CORNERS, *ramen_at(*places)], [LONG] * 8)
+    inside, around = Box(5.5, 5.5, 6.5, 6.5), Box(3.0, 3.0, 13.0, 13.0)
+    every = [6, 9, 12, 15, 18, 21]
+    assert [("+", each) for each in every] == steps(plane.moved([(RAMEN, inside)], [around]))
+    assert [("-", each) for each in every] == steps(plane.moved([(RAMEN, around)], [inside]))
+
+
+def test_what_both_regions_hold_says_nothing(plane):
+    """Case 1: cells in both regions change nothing, those cut in the same way neither; the others tell - and +."""
+    places = [at(x, 6.0) for x in (1.0, 5.0, 9.0, 13.0)]
+    plane.append([*CORNERS, *ramen_at(*places)], [LONG] * 6)
+    assert [("-", 6), ("+", 15)] == steps(plane.moved([(RAMEN, Box(0, 5, 10, 7))], [Box(4, 5, 14, 7)]))
+    assert [] == steps(plane.moved([(RAMEN, Box(0, 5, 10, 7))], [Box(0, 5, 10, 8)]))
+
+
+def test_the_difference_of_two_regions_is_no_rectangle(plane):
+    """Slip: r minus the new r is an L; messages in either arm of it, and on the borders, are told once."""
+    places = [at(2.0, 2.0), at(2.0, 9.0), at(9.0, 2.0), at(6.0, 6.0), at(10.0, 6.0), at(6.0, 10.0)]
+    plane.append([*CORNERS, *ramen_at(*places)], [LONG] * 8)
+    told = steps(plane.moved([(RAMEN, Box(2, 2, 9, 9))], [Box(6, 6, 10, 10)]))
+    assert [("-", 6), ("-", 9), ("-", 12), ("+", 18), ("+", 21)] == told
+
+
+def test_borders_are_inside_of_cells_too(plane):
+    """Messages on the sides of regions that are sides of cells as well, and a hair beyond them."""
+    beyond = math.nextafter(8.0, 9.0)
+    plane.append([*CORNERS, *ramen_at(at(8.0, 8.0), at(beyond, 8.0), at(4.0, 8.0))], [LONG] * 5)
+    assert [("+", 6), ("+", 12)] == steps(plane.moved([(RAMEN, Box(0, 8, 3, 8))], [Box(4, 8, 8, 8)]))
+    assert [("+", 9)] == steps(plane.moved([(RAMEN, Box(4, 8, 8, 8))], [Box(4, 8, beyond, 8)]))
+
+
+def test_a_message_over_several_cells_is_told_once(plane):
+    """A box that reaches into many cells enters when one of them does, and stays while another is touched."""
+    plane.append([*CORNERS, (("ramen",), (1.0, 1.0, 11.0, 11.0))], [LONG] * 3)
+    assert [("+", 6)] == steps(plane.moved([(RAMEN, Box(12, 12, 15, 15))], [Box(2, 2, 9, 9)]))
+    assert [] == steps(plane.moved([(RAMEN, Box(2, 2, 3, 3))], [Box(10, 10, 13, 13)]))
+    assert [("-", 6)] == steps(plane.moved([(RAMEN, Box(10, 10, 13, 13))], [Box(12, 0, 13, 13)]))
+
+
+def test_dateline(earth):
+    """Regions and messages across the dateline, and cells at either end of the frame."""
+    places = [at(179.5, 0.0), at(-179.5, 0.0), (179.8, -1.0, -179.8, 1.0), at(0.0, 80.0), at(0.0, -80.0)]
+    earth.append(ramen_at(*places), [LONG] * 5)
+    assert [("+", 3), ("+", 6)] == steps(earth.moved([(RAMEN, Box(-179, -1, -178, 1))], [Box(179.9, -1, -179, 1)]))
+    assert [("-", 3), ("+", 0)] == steps(earth.moved([(RAMEN, Box(179.9, -1, -179, 1))], [Box(179, -1, -179.9, 1)]))
+    assert [("+", 0), ("+", 3), ("+", 6)] == steps(earth.moved([(RAMEN, Circle(0, 0, 9))], [Circle(180, 0, 60_000)]))
+
+
+def test_wide_region_across_the_dateline(earth):
+    """A side that stays within one cell cuts it otherwise, also where the region has two rectangles."""
+    corners = [(("other",), at(x, y)) for x in (-180.0, 180.0) for y in (-90.0, 90.0)]
+    earth.append([*corners, *ramen_at(at(1.0, 1.0))], [LONG] * 5)
+    before, after = Box(0.5, -80, -170, 80), Box(1.5, -80, -170, 80)
+    assert [("-", 12)] == steps(earth.moved([(RAMEN, before)], [after]))
+    assert [("+", 12)] == steps(earth.moved([(RAMEN, after)], [before]))
+
+
+def test_zero_area(plane):
+    """A region of one point finds the messages at it."""
+    plane.append([*CORNERS, *ramen_at(at(8.0, 8.0), at(8.0, 12.0))], [LONG] * 4)
+    assert [("-", 6), ("+", 9)] == steps(plane.moved([(RAMEN, Box(8, 8, 8, 8))], [Box(8, 12, 8, 12)]))
+    assert [("-", 9), ("+", 6)] == steps(plane.moved([(RAMEN, Circle(8, 12, 0))], [Circle(8, 8, 0)]))
+
+
+def test_all_messages_at_one_place(plane):
+    """A frame without extent has one cell for everything."""
+    plane.append(ramen_at(*[at(3.0, 3.0)] * 3), [LONG] * 3)
+    assert [("+", 0), ("+", 3), ("+", 6)] == steps(plane.moved([(RAMEN, Box(4, 4, 5, 5))], [Box(3, 3, 4, 4)]))
+
+
+def test_polygons_anywhere_and_clauses(plane):
+    """What cells and words cannot decide: edges, no region at all, OR, NOT, phrases, words that no message has."""
+    said = [(("ramen", "soup"), at(2.0, 2.0)), (("soup", "ramen"), at(9.0, 9.0)), (("tea",), at(2.0, 1.0))]
+    plane.append([*said, (("ramen",), at(9.0, 2.0))], [LONG] * 4)
+    corner = Area({"type": "Polygon", "coordinates": [[(0, 0), (10, 0), (0, 10), (0, 0)]]})
+    assert [("-", 3), ("-", 9)] == steps(plane.moved([(RAMEN, Box(0, 0, 10, 10))], [corner]))
+    assert [("+", 3), ("+", 9)] == steps(plane.moved([(RAMEN, corner)], [None]))
+    either = parse('"ramen soup" OR tea OR unheard')
+    assert [("+", 0), ("+", 6)] == steps(plane.moved([(either, Box(20, 20, 21, 21))], [Box(0, 0, 10, 10)]))
+    assert [("+", 6)] == steps(plane.moved([(parse("NOT ramen"), Box(20, 20, 21, 21))], [Box(0, 0, 10, 10)]))
+
+
+def test_word_first_used_after_the_message_came(plane):
+    """A message is in the lists of all its words, also of those that no subscription has."""
+    plane.append([*CORNERS, (("odd", "ramen"), at(5.0, 5.0))], [LONG] * 3)
+    plane.relevant([(RAMEN, Box(4, 4, 6, 6))])
+    assert [[(6, 1.0)]] == plane.relevant([(parse("odd"), Box(4, 4, 6, 6))])
+
+
+def test_messages_that_come_and_go(plane):
+    """Rows behind those that are filed are new; those that are over do not count, and go when most of them are."""
+    region, wanted = Box(4, 4, 6, 6), [(RAMEN, Box(4, 4, 6, 6))]
+    for number in range(40):
+        plane.append([*CORNERS, *ramen_at(at(5.0, 5.0), at(5.5, 5.0))], [number + 3] * 4)
+        plane.relevant(wanted)
+        plane.moved([(RAMEN, Box(8, 8, 9, 9))], [region])
+        plane.drop(number)
+        plane.store.tidy()
+
+
+# --- grids --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_grid_passes_over_what_does_not_change(name):
+    """Of the 16 cells a mover has 12 in common with its old place, cut alike: it reads the others, each once."""
+    model = IndexedModel(name, Space.plane())
+    said = ramen_at(*(at(x, y) for x in (0.0, 6.0, 10.0, 16.0) for y in (0.0, 6.0, 10.0, 16.0)))
+    model.append(said, [LONG] * 16)
+    model.relevant([(RAMEN, None)])
+    visits = visits_of(model, Box(-1, -1, 17, 17), Box(-1, -1, 11, 17))
+    assert 8 + 1 == len(visits)  # two columns of four, and the cell of what is everywhere
+    assert 16 + 1 == len(visits_of(model, None, Box(-1, -1, 17, 17)))
+    assert 1 == len(visits_of(model, Box(-1, -1, 17, 17), Box(-1, -1, 17, 17)))
+
+
+def visits_of(model, before, after):
+    """Return the lists that a mover reads."""
+    from nearcast.geo import Regions
+    from nearcast.live.cells.queries import queries_of
+
+    columns = model.columns([(RAMEN, after)])
+    queries = queries_of(columns, model.store._state.words, np.ones(9), np.zeros(1, np.int64))
+    old = None if before is None else Regions.from_shapes([before], model.space)
+    (visits,) = model.store._visits(columns, queries, old, columns.regions)
+    found = list(zip(visits.owner.tolist(), visits.key.tolist(), strict=True))
+    assert len(set(found)) == len(found)
+    return found
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_what_is_in_most_cells_is_kept_once(name):
+    """A message over more than 256 cells is in one cell that everybody looks at; so is a wide subscription."""
+    model = LiveModel(name, Space.plane())
+    model.append([*ramen_at((0.0, 0.0, 100.0, 100.0), at(0.0, 0.0), at(100.0, 100.0))], [LONG] * 3)
+    assert [("-", 3), ("+", 6)] == steps(model.moved([(RAMEN, Box(0, 0, 1, 1))], [Box(99, 99, 100, 100)]))
+    assert [("+", 0)] == steps(model.moved([(RAMEN, Box(101, 0, 102, 1))], [Box(50, 50, 51, 51)]))
+    assert len(model.store._lists().number) <= 2 * 3 + 2
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_cells_of_a_side_are_checked(name):
+    """An option that is no number of cells is refused."""
+    for cells in (0, 4097):
+        with pytest.raises(UnknownIndex, match="from 1 to 4096"):
+            create(f"{name}:cells={cells}", Space.plane())
+    store = live_store(name, Space.plane(), WordTable())
+    store.use_index(create(f"{name}:cells=7", Space.plane()))
+    assert 7 == store._cells
