@@ -6,7 +6,8 @@ from test_life import life
 pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 #: Options with which few subscriptions and messages are in many cells.
-SMALL = {"kk-index": "cells=3", "ss-index": "cells=3"}
+_LEAVES = "leaf=1,depth=6,update=0.0001"
+SMALL = {"iq+-tree": _LEAVES, "kk-index": "cells=3", "rq+-tree": _LEAVES, "ss-index": "cells=3"}
 
 
 @pytest.mark.parametrize("is_earth", [False, True], ids=["plane", "earth"])

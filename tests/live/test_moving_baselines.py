@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from test_live_scripts import Play
 
 from nearcast.errors import UnknownIndex
-from nearcast.geo import Area, Box, Circle, Space
+from nearcast.geo import Area, Box, Circle, Regions, Space
 from nearcast.indexes import create
 from nearcast.live import stored
+from nearcast.live.cells.queries import places_of, queries_of
 from nearcast.live.papers import grid
+from nearcast.live.papers.quad import mark_changed
 from nearcast.live.registry import live_store, store_name
 from nearcast.query import parse
 from nearcast.testing import scripts
@@ -25,8 +27,9 @@ from support.live_model import LiveModel
 pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 #: Options with which few subscriptions and messages are in many cells.
-SMALL = {"kk-index": "cells=4", "ss-index": "cells=4"}
-GRIDS = ["kk-index", "ss-index"]
+_LEAVES = "leaf=1,depth=6,update=0.0001"
+SMALL = {"iq+-tree": _LEAVES, "kk-index": "cells=4", "rq+-tree": _LEAVES, "ss-index": "cells=4"}
+GRIDS, QUADS = ["kk-index", "ss-index"], ["iq+-tree", "rq+-tree"]
 LONG = 1000
 RAMEN = parse("ramen")
 #: Messages at the corners of the frame, so that a grid of four by four has cells of 4 by 4.
@@ -41,8 +44,12 @@ class IndexedModel(LiveModel):
         self.new_index()
 
     def new_index(self):
+        """Take an index with a few subscriptions all over space, whose trees have small cells for these."""
         self.index = create(f"{self.name}:{SMALL[self.name]}", self.space)
         self.store.use_index(self.index)
+        side, step = (160, 40) if self.space.is_earth else (16, 2)
+        sites = [(x, y) for x in range(-side if self.space.is_earth else 0, side + 1, step) for y in range(0, 17, 4)]
+        self.columns([(RAMEN, Box(x, y, x + 0.1, y + 0.1)) for x, y in sites])
 
     def columns(self, wanted):
         """Return subscriptions as the index does, which gets those of its kind."""
@@ -250,10 +257,7 @@ def test_grid_passes_over_what_does_not_change(name):
 
 def visits_of(model, before, after):
     """Return the lists that a mover reads."""
-    from nearcast.geo import Regions
-    from nearcast.live.cells.queries import queries_of
-
-    columns = model.columns([(RAMEN, after)])
+    columns = LiveModel.columns(model, [(RAMEN, after)])  # without a change of the index
     queries = queries_of(columns, model.store._state.words, np.ones(9), np.zeros(1, np.int64))
     old = None if before is None else Regions.from_shapes([before], model.space)
     (visits,) = model.store._visits(columns, queries, old, columns.regions)
@@ -281,3 +285,156 @@ def test_cells_of_a_side_are_checked(name):
     store = live_store(name, Space.plane(), WordTable())
     store.use_index(create(f"{name}:cells=7", Space.plane()))
     assert 7 == store._cells
+
+
+# --- quadtrees ----------------------------------------------------------------------------------------------------
+
+
+#: A region without a message.
+FAR = Box(30, 30, 31, 31)
+
+
+def crowd(x, y, n):
+    """Return n subscriptions of little extent around a place, no two at the same."""
+    return [(RAMEN, Box(x + i / 50, y + i / 50, x + i / 50 + 0.01, y + i / 50 + 0.01)) for i in range(n)]
+
+
+def with_messages(name):
+    """Return a store with 100 messages, two of them wide, whose index holds subscriptions all over space."""
+    model = IndexedModel(name, Space.plane())
+    places = [at(16.0 * (i % 10) / 9, 16.0 * (i // 10) / 9) for i in range(98)]
+    wide = [(1.0, 1.0, 12.0, 3.0), (0.0, 5.0, 16.0, 6.0)]
+    said = [(("ramen",) if i % 3 else ("ramen", "odd"), place) for i, place in enumerate([*places, *wide])]
+    model.append(said, [LONG] * 100)
+    model.relevant([(RAMEN, None)])
+    return model
+
+
+def check_trees(model):
+    """Assert that every cell of the message trees has each message that reaches it, once, in the lists of its words."""
+    filed, words = model.store._filed, model.store.word_table
+    steps = filed._steps(np.array([each.place for each in model.held]))
+    trees = {
+        "": None,
+        "ramen": 1 + words.ids_of(["ramen"], add=False)[0],
+        "odd": 1 + words.ids_of(["odd"], add=False)[0],
+    }
+    for word, key in trees.items():
+        start = filed._starts(np.array([key or 0], np.int32))
+        todo = start.tolist()
+        while todo:
+            node = todo.pop()
+            level, x, y = filed.trees.cell(node).tolist()
+            cell = steps >> (16 - level)
+            reached = (cell[:, :2] <= (x, y)).all(axis=1) & (cell[:, 2:] >= (x, y)).all(axis=1)
+            expected = [i for i in np.flatnonzero(reached) if not word or word in model.held[i].tokens]
+            keys, found = filed._held(node)
+            if model.name == "iq+-tree":
+                found = found[keys == (key or 0)]
+            assert expected == sorted(found.tolist())
+            child = int(filed.trees.nodes[node, 0])
+            todo += range(child, child + 4) if child >= 0 else []
+
+
+def cells_below(trees, node):
+    """Return the cells of a tree from a node down."""
+    child = int(trees.nodes[node, 0])
+    below = [cells_below(trees, each) for each in range(child, child + 4)] if child >= 0 else []
+    return {tuple(trees.cell(node).tolist())}.union(*below)
+
+
+@pytest.mark.parametrize("name", QUADS)
+def test_messages_are_in_the_cells_of_the_index(name):
+    """A message is filed in every cell there is, also where no subscription has asked yet; once if it has two parts."""
+    model = with_messages(name)
+    index, filed = model.index, model.store._filed
+    root = index._known_roots(1 + model.terms.ids_of(["ramen"], add=False))[0]
+    start = filed._starts(1 + model.store.word_table.ids_of(["ramen"], add=False))[0]
+    expected = cells_below(index._trees, int(root))
+    assert 50 < len(expected)
+    assert expected == cells_below(filed.trees, int(start))
+    check_trees(model)
+    earth = IndexedModel(name, Space.earth())
+    earth.append(ramen_at((179.0, 0.0, -179.0, 1.0), (-46.0, 0.0, -48.0, 1.0)), [LONG] * 2)
+    earth.moved([(RAMEN, Box(10, 0, 11, 1))], [Box(170, 0, -170, 1)])
+    earth.columns([(RAMEN, Box(x, 0, x + 0.1, 0.1)) for x in np.linspace(-52.0, -45.0, 30)])
+    earth.moved([(RAMEN, Box(10, 0, 11, 1))], [Box(-46, 0, -45.9, 0.1)])
+    filed = earth.store._filed
+    assert 4 < filed.trees._n
+    for node in range(filed.trees._n):
+        listed = list(zip(*(each.tolist() for each in filed._held(node)), strict=True))
+        assert len(set(listed)) == len(listed)
+
+
+@pytest.mark.parametrize("name", QUADS)
+def test_message_is_not_lost_to_a_cell_made_later(name):
+    """Slip: messages are handed on to the cells that the index makes by dividing others, and found there."""
+    model = with_messages(name)
+    filed, n_nodes = model.store._filed, len(model.store._filed.trees)
+    model.columns(crowd(8.8, 8.8, 15))
+    near = Box(8.85, 8.85, 8.95, 8.95)
+    assert [("+", 165)] == steps(model.moved([(RAMEN, FAR)], [near]))
+    assert model.store._filed is filed
+    assert len(filed.trees) > n_nodes
+    check_trees(model)
+    assert [("-", 165)] == steps(model.moved([(RAMEN, near)], [FAR]))
+    model.append(ramen_at(at(8.9, 8.9), (8.0, 8.0, 9.0, 9.0)), [LONG] * 2)
+    assert [("+", each) for each in (165, 300, 303)] == steps(model.moved([(RAMEN, FAR)], [near]))
+    check_trees(model)
+
+
+@pytest.mark.parametrize("name", QUADS)
+def test_messages_follow_trees_that_are_built_anew(name):
+    """Slip: another frame has other cells, and all messages are filed in them."""
+    model = with_messages(name)
+    filed = model.store._filed
+    check_trees(model)
+    model.columns(crowd(100.0, 100.0, 60))
+    assert [("+", 0), ("+", 294)] == steps(model.moved([(RAMEN, FAR)], [Box(0, 0, 1, 1)]))
+    assert model.store._filed is not filed
+    check_trees(model)
+
+
+@pytest.mark.parametrize("name", QUADS)
+def test_cells_that_the_index_has_joined_keep_their_messages(name):
+    """A subscription that goes up to a joined cell finds all messages of its quarters."""
+    model = with_messages(name)
+    n_nodes = len(model.index._trees)
+    model.index.remove(np.arange(1, model.index.n_slots, dtype=np.int32))
+    told = steps(model.moved([(RAMEN, FAR)], [Box(0, 0, 2, 2)]))
+    assert len(model.index._trees) < n_nodes
+    assert [("+", each) for each in (0, 3, 30, 33, 294)] == told
+    check_trees(model)
+
+
+@pytest.mark.parametrize("name", QUADS)
+def test_quad_passes_over_what_does_not_change(name):
+    """Of the cells of its two places a mover reads those that they cut in different ways, and none if it stays."""
+    model = with_messages(name)
+    before, after = Box(-1, -1, 9, 9), Box(-1, -1, 10, 9)
+    model.columns([(RAMEN, before), (RAMEN, after)])
+    every = {*visits_of(model, None, before), *visits_of(model, None, after)}
+    assert set() < set(visits_of(model, before, after)) < every
+    assert [] == visits_of(model, before, before)
+
+
+def test_a_side_that_ends_in_a_cell_binds_it():
+    """Sides in one step, the last of a cell, are still told apart; in the cell before they bind nothing."""
+    before, after = (places_of(Regions.from_shapes([Box(0, 0, x, 9)], Space.plane())) for x in (5.5, 5.7))
+    steps, changed = np.array([[0, 0, 5, 9]], np.int32), np.empty(4, np.bool_)
+    cells = np.array([[16, 5, 3], [16, 4, 3], [15, 2, 2], [15, 1, 2]])
+    mark_changed(np.zeros(4, np.int32), cells, before, after, steps, steps, np.empty(4, np.int64), changed)
+    assert [True, False, True, False] == changed.tolist()
+
+
+@pytest.mark.parametrize("name", QUADS)
+def test_moves_build_no_trees_anew(name):
+    """Each move finds the best cells anew in the trees there are: all messages would have to be filed again."""
+    model = with_messages(name)
+    traffic = model.index.traffic
+    places = Regions.from_shapes([Box(x, 3, x + 1, 4) for x in range(10)], model.space)
+    for _ in range(10):
+        model.index.move(np.arange(10, dtype=np.int32), places)
+        assert model.index.traffic is traffic
+    model.columns(crowd(1.0, 1.0, 60))
+    assert model.index.traffic is not traffic

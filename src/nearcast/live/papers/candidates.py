@@ -3,7 +3,7 @@
 A structure says which lists to read for each clause of a subscription that moves: `ListVisits`. Between them they hold
 every message that satisfies the clause and that one of the two regions touches alone. What they hold besides does no
 harm, for each message is verified with both whole regions: r minus the new r is no rectangle, and borders are inside.
-A message in several lists is one answer.
+A message in several lists, or found for several clauses, is one answer.
 
 Cells that both regions cut in the same way need no visit (`is_cut_alike`): the increments of Algorithm 6 in the AP-Tree
 paper (Wang, Zhang, Zhang, Lin, Wang: VLDB Journal 2015, section 4.2.5).
@@ -24,7 +24,7 @@ from nearcast.indexes.papers.quad.tables import list_at
 from nearcast.live.cells.queries import nowhere, places_of, queries_of
 from nearcast.live.cells.search import FoundMessages, note, touched
 from nearcast.live.cells.store import CellLiveStore
-from nearcast.live.cells.verify import holds_any_before, holds_clause
+from nearcast.live.cells.verify import holds_clause
 from nearcast.text.message_words import distinct_words
 
 if TYPE_CHECKING:
@@ -74,16 +74,12 @@ class ListVisits(NamedTuple):
 class ListLiveStore(CellLiveStore):
     """Keeps messages in the posting lists of a paper. A subclass has these methods:
 
-    - `_bring_up_to_date()`: file the rows behind those that are filed.
-    - `_lists()`: the lists.
-    - `_visits(subscriptions, queries, before, after)`: portions of the lists to read for subscriptions of kind
-      `within`; `before` is None if they were nowhere.
+    - `_visits(subscriptions, queries, before, after)`: file the rows behind those that are filed; return portions of
+      the lists to read for subscriptions of kind `within`. `before` is None if they were nowhere.
+    - `_lists()`: the lists, once `_visits` has been called.
 
     For scored subscriptions, and for safe distances, every message is tried: these papers have neither.
     """
-
-    @abstractmethod
-    def _bring_up_to_date(self) -> None: ...
 
     @abstractmethod
     def _lists(self) -> MessageLists: ...
@@ -105,7 +101,6 @@ class ListLiveStore(CellLiveStore):
         now: NDArray[np.int64],
     ) -> FoundMessages:
         """Return the messages that change, polygons taken as the boxes around them."""
-        self._bring_up_to_date()
         queries = queries_of(subscriptions, self._state.words, weights, now)
         old = nowhere(len(subscriptions)) if before is None else places_of(before)
         new, pieces = places_of(after), [FoundMessages.room_for(0)]
@@ -165,26 +160,18 @@ def read_lists(table, lists, visits, queries, before, after, dropped, is_earth, 
         k = list_at(lists.owners, lists.slots, owner, visits.key[visit]) if owner < lists.owners.shape[0] else -1
         if k < 0:
             continue
-        n_before, row, clause = n, np.int64(visits.query[visit]), np.int64(visits.clause[visit])
+        n_before, row, clause = n, np.int64(visits.query[visit]), visits.clause[visit]
+        first, last = queries.code_start[clause], queries.code_start[clause + 1]
         now = max(queries.now[row], dropped)
         for i in range(rows[k, FIRST], rows[k, FIRST] + rows[k, LENGTH]):
             message = np.int64(lists.number[i, 0])
             if table.expires[message] > now:
                 where = touched(table, message, before, after, row, is_earth, place)
-                if where != 0 and _is_first_to_hold(queries, row, clause, table, message):
+                if where != 0 and holds_clause(queries.code, first, last, table, message):
                     n = note(row, message, where, 1.0, n, found)
         if n > found.row.size:
             return visit, n_before
     return visits.query.size, n
-
-
-@inlined
-def _is_first_to_hold(queries, row, clause, table, message):
-    """Tell whether a message satisfies a clause of a subscription and none before it, which has found it otherwise."""
-    first, last = queries.code_start[clause], queries.code_start[clause + 1]
-    if not holds_clause(queries.code, first, last, table, message):
-        return False
-    return not holds_any_before(queries, row, clause, table, message)
 
 
 @inlined

@@ -128,7 +128,8 @@ class GridLiveStore(ListLiveStore):
     def _structure_bytes(self) -> int:
         return 0 if self._grid is None else self._grid.nbytes
 
-    def _bring_up_to_date(self) -> None:
+    def _up_to_date(self) -> MessageGrid:
+        """Return the grid with all messages."""
         grid, state = self._grid, self._state
         self._grid = None  # until it is whole: one that is cut short is built anew
         if grid is not None and grid.n_rows < state.n:
@@ -136,6 +137,7 @@ class GridLiveStore(ListLiveStore):
         if grid is None or grid.is_outgrown:
             grid = MessageGrid(state.table, state.n, state.now, self._cells, is_space_first=self.is_space_first)
         self._grid = grid
+        return grid
 
     def _lists(self) -> MessageLists:
         assert self._grid is not None
@@ -144,10 +146,10 @@ class GridLiveStore(ListLiveStore):
     def _visits(
         self, subscriptions: Subscriptions, queries: LiveQueries, before: Regions | None, after: Regions
     ) -> Iterator[ListVisits]:
-        assert self._grid is not None
-        frame, n, count = self._grid.frame, self._grid.cells, self._grid.count
+        grid = self._up_to_date()
+        frame, n = grid.frame, grid.cells
         key = np.empty(len(queries.code_start) - 1, np.int32)
-        choose_keys(queries, count, key)
+        choose_keys(queries, grid.count, key)
         old, new = nowhere(len(after)) if before is None else places_of(before), places_of(after)
         areas = areas_of(frame, n, old.part), areas_of(frame, n, new.part)
         next_row, room, cell = 0, max(_LEAST_ROOM, 8 * len(after)), np.empty(4, np.int64)
