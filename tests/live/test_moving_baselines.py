@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_live_scripts import Play
+from test_torn_stores import arrive, ask, look
 
 from nearcast.errors import UnknownIndex
 from nearcast.geo import Area, Box, Circle, Regions, Space
 from nearcast.indexes import create
+from nearcast.indexes.papers.quad.entries import EntryLists
 from nearcast.live import stored
-from nearcast.live.cells.queries import places_of, queries_of
+from nearcast.live.cells.queries import nowhere, places_of, queries_of
 from nearcast.live.papers import grid
 from nearcast.live.papers.quad import mark_changed
 from nearcast.live.registry import live_store, store_name
@@ -23,6 +25,7 @@ from nearcast.query import parse
 from nearcast.testing import scripts
 from nearcast.text.words import WordTable
 from support.live_model import LiveModel
+from support.torn import Tracer
 
 pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
@@ -133,6 +136,48 @@ def test_own_store_goes_with_its_own_index_alone(name):
         store_name(name, create("iq-tree", Space.plane()))
 
 
+@pytest.mark.parametrize("call", [arrive, ask], ids=["append", "ask"])
+def test_torn_call_is_done_or_not_begun(name, call):
+    """A call that is cut short, here at every seventh line, leaves the store as before it or as after it."""
+
+    def new_model():
+        model = LiveModel(name, Space.plane())
+        said = [(("ramen", "soup", f"w{x}"), at(float(x), 0.0)) for x in range(3)]
+        model.append(said, [5, LONG, LONG])
+        ask(model)()
+        return model
+
+    model = new_model()
+    before, whole = look(model), call(model)
+    whole()
+    at_line, after = 1, look(model)
+    while True:
+        model, tracer = new_model(), Tracer(at_line)
+        ended, _ = tracer.run(call(model))
+        assert look(model) in (before, after), tracer.places
+        if ended:
+            break
+        at_line += 7
+    assert at_line > 7
+
+
+def test_append_that_cannot_file_has_stored_nothing(plane, monkeypatch):
+    """A call that raises has changed nothing; the next one files all there is."""
+    plane.append([*CORNERS, *ramen_at(at(5.0, 5.0))], [LONG] * 3)
+
+    def no_memory(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EntryLists, "add", no_memory)
+        with pytest.raises(MemoryError):
+            plane.store.append(plane._encoded(ramen_at(at(5.0, 5.0))), np.array([99]), np.array([LONG]))
+    assert 3 == len(plane.store)
+    assert [[(6, 1.0)]] == plane.relevant([(RAMEN, Box(4, 4, 6, 6))])
+    plane.append(ramen_at(at(5.5, 5.5)), [LONG])
+    assert [[(6, 1.0), (9, 1.0)]] == plane.relevant([(RAMEN, Box(4, 4, 6, 6))])
+
+
 # --- the increments of Algorithm 6 -------------------------------------------------------------------------------
 
 
@@ -228,6 +273,14 @@ def test_word_first_used_after_the_message_came(plane):
     assert [[(6, 1.0)]] == plane.relevant([(parse("odd"), Box(4, 4, 6, 6))])
 
 
+def test_nobody_asks(plane):
+    """No subscriptions get no answers, with messages and without."""
+    assert [] == plane.relevant([])
+    plane.append([*CORNERS, *ramen_at(at(5.0, 5.0))], [LONG] * 3)
+    assert [] == plane.relevant([])
+    assert [] == plane.moved([], [])
+
+
 def test_messages_that_come_and_go(plane):
     """Rows behind those that are filed are new; those that are over do not count, and go when most of them are."""
     region, wanted = Box(4, 4, 6, 6), [(RAMEN, Box(4, 4, 6, 6))]
@@ -255,12 +308,13 @@ def test_grid_passes_over_what_does_not_change(name):
     assert 1 == len(visits_of(model, Box(-1, -1, 17, 17), Box(-1, -1, 17, 17)))
 
 
-def visits_of(model, before, after):
+def visits_of(model, before, after, query=RAMEN):
     """Return the lists that a mover reads."""
-    columns = LiveModel.columns(model, [(RAMEN, after)])  # without a change of the index
+    columns = LiveModel.columns(model, [(query, after)])  # without a change of the index
     queries = queries_of(columns, model.store._state.words, np.ones(9), np.zeros(1, np.int64))
-    old = None if before is None else Regions.from_shapes([before], model.space)
-    (visits,) = model.store._visits(columns, queries, old, columns.regions)
+    old = nowhere(1) if before is None else places_of(Regions.from_shapes([before], model.space))
+    model.store._file_rows_behind()
+    (visits,) = model.store._visits(queries, old, places_of(columns.regions))
     found = list(zip(visits.owner.tolist(), visits.key.tolist(), strict=True))
     assert len(set(found)) == len(found)
     return found
@@ -405,6 +459,18 @@ def test_cells_that_the_index_has_joined_keep_their_messages(name):
     assert len(model.index._trees) < n_nodes
     assert [("+", each) for each in (0, 3, 30, 33, 294)] == told
     check_trees(model)
+
+
+def test_mover_reads_the_list_of_its_rarest_word(name):
+    """Ranked keys: of two words the one in fewer messages, and in fewer subscriptions; none if nobody says one."""
+    model = with_messages(name)
+    words = model.store.word_table
+    model.relevant([(parse("odd"), Box(1, 1, 2, 2))])
+    found = visits_of(model, None, Box(1, 1, 2, 2), parse("ramen odd"))
+    odd, ramen = (visits_of(model, None, Box(1, 1, 2, 2), parse(word)) for word in ("odd", "ramen"))
+    assert ["odd", "ramen"] == sorted(words.words().to_pylist())
+    assert odd == found != ramen
+    assert [] == visits_of(model, None, Box(1, 1, 2, 2), parse("ramen unheard"))
 
 
 @pytest.mark.parametrize("name", QUADS)

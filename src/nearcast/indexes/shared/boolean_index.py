@@ -232,7 +232,7 @@ class BooleanIndex(StoredIndex):
         self._is_built = True  # the last of all
 
     def _is_outgrown(self, n_new: int) -> bool:
-        """Tell whether the structure is to be built anew rather than take in so many more atoms."""
+        """Tell whether as many atoms have come since the structure was built, with these, as it was built of."""
         return self._n_come + n_new >= self._n_when_built
 
     def _structure_bytes(self) -> int:

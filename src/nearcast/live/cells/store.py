@@ -90,7 +90,10 @@ class CellLiveStore(StoredLife):
         now: NDArray[np.int64],
     ) -> RelevanceChanges:
         """Return what changes if subscriptions go from some places, or from nowhere, to others."""
-        found = self._searched(subscriptions, before, after, weights, now)
+        queries = queries_of(subscriptions, self._state.words, weights, now)
+        self._file_rows(len(subscriptions))
+        old = nowhere(len(subscriptions)) if before is None else places_of(before)
+        found = self._found(queries, old, places_of(after))
         if len(after.geometry) or (before is not None and len(before.geometry)):
             found = self._without_missed(found, before, after)
         if not len(found.row):
@@ -100,20 +103,6 @@ class CellLiveStore(StoredLife):
         order = np.lexsort((arrival, enters, found.query))
         start = starts_of(found.query[order], len(subscriptions))
         return RelevanceChanges(start, arrival[order], found.score[order], enters[order])
-
-    def _searched(
-        self,
-        subscriptions: Subscriptions,
-        before: Regions | None,
-        after: Regions,
-        weights: NDArray[np.float64],
-        now: NDArray[np.int64],
-    ) -> FoundMessages:
-        """Return the messages that change, polygons taken as the boxes around them."""
-        queries = queries_of(subscriptions, self._state.words, weights, now)
-        self._file_rows(len(subscriptions))
-        old = nowhere(len(subscriptions)) if before is None else places_of(before)
-        return self._found(queries, old, places_of(after))
 
     def _file_rows(self, n_queries: int) -> None:
         """Put new rows into a segment, unless they are few and tried in no time."""

@@ -1,1 +1,1 @@
-"""Stores of live messages of the papers, and of their baselines: each is part of the index whose name it has."""
+"""Live stores that are part of the papers' indexes, each of the name of its index."""

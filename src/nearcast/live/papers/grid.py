@@ -30,27 +30,23 @@ from nearcast.indexes.papers.grid.cells import areas_of, touched_cells
 from nearcast.indexes.papers.grid.index import GridIndex
 from nearcast.indexes.papers.grid.lists import GridLists
 from nearcast.indexes.papers.quad.traffic import frame_alone
-from nearcast.live.cells.queries import NO_WORD, nowhere, places_of
-from nearcast.live.papers.candidates import (
-    EVERY_MESSAGE,
+from nearcast.live.papers.visits import (
     ListLiveStore,
     ListVisits,
     MessageLists,
+    choose_keys,
     is_cut_alike,
     rectangles_of,
     words_to_file,
 )
-from nearcast.query import NOT, PHRASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from nearcast.columns import Subscriptions
-    from nearcast.geo import Regions
     from nearcast.indexes import Index
-    from nearcast.live.cells.queries import LiveQueries
+    from nearcast.live.cells.queries import LiveQueries, QueryPlaces
     from nearcast.live.table import LiveTable
 
 #: Cells along a side of the grid, where no index says otherwise.
@@ -128,8 +124,7 @@ class GridLiveStore(ListLiveStore):
     def _structure_bytes(self) -> int:
         return 0 if self._grid is None else self._grid.nbytes
 
-    def _up_to_date(self) -> MessageGrid:
-        """Return the grid with all messages."""
+    def _file_rows_behind(self) -> None:
         grid, state = self._grid, self._state
         self._grid = None  # until it is whole: one that is cut short is built anew
         if grid is not None and grid.n_rows < state.n:
@@ -137,26 +132,22 @@ class GridLiveStore(ListLiveStore):
         if grid is None or grid.is_outgrown:
             grid = MessageGrid(state.table, state.n, state.now, self._cells, is_space_first=self.is_space_first)
         self._grid = grid
-        return grid
 
     def _lists(self) -> MessageLists:
         assert self._grid is not None
         return self._grid.lists
 
-    def _visits(
-        self, subscriptions: Subscriptions, queries: LiveQueries, before: Regions | None, after: Regions
-    ) -> Iterator[ListVisits]:
-        grid = self._up_to_date()
-        frame, n = grid.frame, grid.cells
-        key = np.empty(len(queries.code_start) - 1, np.int32)
+    def _visits(self, queries: LiveQueries, before: QueryPlaces, after: QueryPlaces) -> Iterator[ListVisits]:
+        grid = self._grid
+        assert grid is not None
+        key, n = np.empty(len(queries.code_start) - 1, np.int32), grid.cells
         choose_keys(queries, grid.count, key)
-        old, new = nowhere(len(after)) if before is None else places_of(before), places_of(after)
-        areas = areas_of(frame, n, old.part), areas_of(frame, n, new.part)
-        next_row, room, cell = 0, max(_LEAST_ROOM, 8 * len(after)), np.empty(4, np.int64)
+        areas = areas_of(grid.frame, n, before.part), areas_of(grid.frame, n, after.part)
+        next_row, room, cell = 0, max(_LEAST_ROOM, 8 * len(queries.kind)), np.empty(4, np.int64)
         while next_row < len(queries.kind):
             visits = ListVisits.room_for(room)
             next_row, n_visits = fill_visits(
-                self.is_space_first, n, key, queries, old, new, *areas, next_row, cell, visits
+                self.is_space_first, n, key, queries, before, after, *areas, next_row, cell, visits
             )
             yield visits.first(n_visits)
             room = 4 * room if n_visits == 0 else room
@@ -174,31 +165,6 @@ class KkLiveStore(GridLiveStore):
 
     name = "kk-index"
     is_space_first = False
-
-
-@hot_kernel
-def choose_keys(queries, count, key):
-    """Write the key of every clause's least frequent word, `count` being by key; -1 if no message can satisfy it."""
-    for clause in range(key.size):
-        i, end = queries.code_start[clause], queries.code_start[clause + 1]
-        best = EVERY_MESSAGE
-        while i < end and best >= 0:
-            op, n = queries.code[i], 1
-            if op < 0:
-                i += 1
-                if op != NOT:
-                    n = queries.code[i]
-                    i += 1
-            if op >= 0 or op == PHRASE:
-                for k in range(i, i + n):
-                    word = queries.code[k]
-                    if word == NO_WORD or word + 1 >= count.size or count[word + 1] == 0:
-                        best = -1
-                        break
-                    if best == EVERY_MESSAGE or count[word + 1] < count[best]:
-                        best = word + 1
-            i += n
-        key[clause] = best
 
 
 @hot_kernel

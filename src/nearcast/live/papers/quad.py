@@ -10,8 +10,9 @@ What the paper leaves open was decided so:
 - The trees are a copy of the index's. A cell that the index has divided since is divided here when a subscription is in
   a cell below it, and hands its messages on: a message is never lost to a cell that was made after it came. Cells that
   the index has joined again stay. When the index has built its trees anew, all messages are filed again.
-- The word is the one that the index lists the subscription under. `rq+-tree` has a tree for each word of a message,
-  divided as the index's tree of that word, and a single cell where it has none.
+- The word is the rarest as counted by the index, the words of phrases included.
+- `rq+-tree` has a tree for each word of a message, divided as the index's tree of that word. One for a word that came
+  later, or that the index does not have, begins with a single cell.
 - Every message is also in the list of a word that all have, for subscriptions that need none.
 - Messages that are over stay in the lists until rows get other numbers.
 
@@ -29,16 +30,16 @@ from nearcast._jit import hot_kernel
 from nearcast.columns import WITHIN
 from nearcast.indexes.papers.quad.cells import CHILD, FIRST, LENGTH
 from nearcast.indexes.papers.quad.entries import EntryLists
-from nearcast.indexes.papers.quad.moving import CoveringCells, IqPlusTreeIndex, MovingQuadIndex, RqPlusTreeIndex
+from nearcast.indexes.papers.quad.moving import IqPlusTreeIndex, MovingQuadIndex, RqPlusTreeIndex
 from nearcast.indexes.papers.quad.tables import KEY, CellTables
 from nearcast.indexes.papers.quad.traffic import DEEPEST, steps_of
 from nearcast.indexes.papers.quad.walk import begin_walk, empty_stack, walk_on
-from nearcast.live.cells.queries import nowhere, places_of
-from nearcast.live.papers.candidates import (
+from nearcast.live.papers.visits import (
     EVERY_MESSAGE,
     ListLiveStore,
     ListVisits,
     MessageLists,
+    choose_keys,
     is_cut_alike,
     rectangles_of,
     words_to_file,
@@ -47,12 +48,12 @@ from nearcast.live.papers.candidates import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import Subscriptions
-    from nearcast.geo import Regions, Space
+    from nearcast.geo import Space
     from nearcast.indexes import Index
     from nearcast.indexes.papers.quad.moving import QuadLayout
     from nearcast.indexes.papers.quad.traffic import Traffic
-    from nearcast.live.cells.queries import LiveQueries
+    from nearcast.live.cells.queries import LiveQueries, QueryPlaces
+    from nearcast.live.cells.search import FoundMessages
     from nearcast.live.table import LiveTable
     from nearcast.text.words import WordTable
 
@@ -109,8 +110,8 @@ class MessageTrees:
         node, at = walked(self.trees.nodes, start[item], self._steps(rectangle))
         item = item[at]
         if len(rectangle) > len(row):
-            pair = np.unique(np.column_stack([node, item]), axis=0)
-            node, item = pair[:, 0].astype(np.int32), pair[:, 1]
+            _, once = np.unique(node.astype(np.int64) * len(row) + item, return_index=True)
+            node, item = node[once], item[once]
         self._add(node, key[item], row[item].astype(np.int32))
 
     def nodes_at(self, table: LiveTable, key: NDArray[np.int32], cell: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -273,48 +274,77 @@ class QuadLiveStore(ListLiveStore):
     def _structure_bytes(self) -> int:
         return 0 if self._filed is None else self._filed.nbytes
 
+    def _file_rows_behind(self) -> None:
+        with self._index.lock:
+            filed, state = self._filed, self._state
+            self._filed = None  # until it is whole: one that is cut short is built anew
+            if filed is None or filed.traffic is not self._index.traffic:
+                filed = self._new_trees(self._index.layout())
+            filed.add_rows(state.table, state.n, state.now)
+            self._filed = filed
+
     def _lists(self) -> MessageLists:
         assert self._filed is not None
         return self._filed.lists
 
-    def _visits(
-        self, subscriptions: Subscriptions, queries: LiveQueries, before: Regions | None, after: Regions
-    ) -> list[ListVisits]:
+    def _found(self, queries: LiveQueries, before: QueryPlaces, after: QueryPlaces) -> FoundMessages:
+        """Read the lists, and verify what they hold; the trees of the index stay the same meanwhile."""
         with self._index.lock:
-            filed = self._taken_out()
-            places = [after] if before is None else [after, before]
-            cells = [self._index.covering_cells(subscriptions.with_regions(each)) for each in places]
-        covering = CoveringCells(*map(np.concatenate, zip(*cells, strict=True)))
-        word = np.append(self._state.words.by_term, np.int32(EVERY_MESSAGE - 1))[covering.key - 1]
-        wanted = (subscriptions.kind[covering.row] == WITHIN) & ((word >= 0) | (covering.key == EVERY_MESSAGE))
-        wanted &= self._changed(filed.traffic, covering, before, after)
-        row, clause = covering.row[wanted], covering.clause[wanted].astype(np.int32)
-        key = word[wanted] + np.int32(1)
-        node = filed.nodes_at(self._state.table, key, covering.cell[wanted])
+            return super()._found(queries, before, after)
+
+    def _visits(self, queries: LiveQueries, before: QueryPlaces, after: QueryPlaces) -> list[ListVisits]:
+        filed = self._filed
+        assert filed is not None
+        key, term_key = self._keys(queries)
+        rectangles = [_clause_rectangles(queries.clause_start, places) for places in (after, before)]
+        row, clause, box = (np.concatenate(columns) for columns in zip(*rectangles, strict=True))
+        wanted = np.flatnonzero((queries.kind[row] == WITHIN) & (key[clause] >= 0))
+        item, cell = self._index.covering_cells(term_key[clause[wanted]], box[wanted])
+        row, clause = row[wanted[item]].astype(np.int32), clause[wanted[item]].astype(np.int32)
+        changed = _changed_cells(filed.traffic, row, cell, before, after)
+        row, clause, key = row[changed], clause[changed], key[clause[changed]]
+        self._filed = None  # until it is whole again: cells may be divided
+        node = filed.nodes_at(self._state.table, key, cell[changed])
         self._filed = filed
-        visit = np.unique(np.column_stack([row, clause, node, key]), axis=0)
-        return [ListVisits(*(np.ascontiguousarray(column) for column in visit.T))]
+        _, once = np.unique(clause.astype(np.int64) * len(filed.trees.nodes) + node, return_index=True)
+        return [ListVisits(row[once], clause[once], node[once], key[once])]
 
-    def _taken_out(self) -> MessageTrees:
-        """Return the trees with all messages; they are not held until they are whole again."""
-        filed, state = self._filed, self._state
-        self._filed = None
-        if filed is None or filed.traffic is not self._index.traffic:
-            filed = self._new_trees(self._index.layout())
-        filed.add_rows(state.table, state.n, state.now)
-        return filed
+    def _keys(self, queries: LiveQueries) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the key of every clause's rarest word, as counted by the index, here and in the index."""
+        n_words = len(self.word_table)
+        words = np.unique(queries.code[(queries.code >= 0) & (queries.code < n_words)])  # lengths of phrases as well
+        terms = self._as_terms(words)
+        count = np.zeros(n_words + 1, np.int64)
+        count[words + 1] = 1 + self._index.frequencies(np.maximum(terms, 0))
+        key = np.empty(len(queries.code_start) - 1, np.int32)
+        choose_keys(queries, count, key)
+        at = np.searchsorted(words, key - 1)
+        term_key = np.append(terms, np.int32(0))[np.minimum(at, len(terms))] + np.int32(1)
+        return key, np.where(key > EVERY_MESSAGE, term_key, np.int32(EVERY_MESSAGE))
 
-    def _changed(
-        self, traffic: Traffic, covering: CoveringCells, before: Regions | None, after: Regions
-    ) -> NDArray[np.bool_]:
-        """Tell which cells two regions cut in different ways."""
-        old, new = nowhere(len(after)) if before is None else places_of(before), places_of(after)
-        old_steps, new_steps = np.empty(old.part.shape, np.int32), np.empty(new.part.shape, np.int32)
-        steps_of(traffic, old.part, old_steps)
-        steps_of(traffic, new.part, new_steps)
-        changed = np.empty(len(covering.row), np.bool_)
-        mark_changed(covering.row, covering.cell, old, new, old_steps, new_steps, np.empty(4, np.int64), changed)
-        return changed
+
+def _clause_rectangles(
+    clause_start: NDArray[np.int64], places: QueryPlaces
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return (row, clause, rectangle) for each clause in each rectangle of each region."""
+    n_parts = np.diff(places.part_start)
+    count = np.diff(clause_start) * n_parts
+    row = np.repeat(np.arange(len(count)), count)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    part = places.part_start[row] + nth % n_parts[row]
+    return row, clause_start[row] + nth // n_parts[row], places.part[part]
+
+
+def _changed_cells(
+    traffic: Traffic, row: NDArray[np.int32], cell: NDArray[np.int64], before: QueryPlaces, after: QueryPlaces
+) -> NDArray[np.bool_]:
+    """Tell which cells, of these rows, two regions cut in different ways."""
+    old_steps, new_steps = np.empty(before.part.shape, np.int32), np.empty(after.part.shape, np.int32)
+    steps_of(traffic, before.part, old_steps)
+    steps_of(traffic, after.part, new_steps)
+    changed = np.empty(len(row), np.bool_)
+    mark_changed(row, cell, before, after, old_steps, new_steps, np.empty(4, np.int64), changed)
+    return changed
 
 
 class IqPlusLiveStore(QuadLiveStore):
@@ -334,6 +364,7 @@ class RqPlusLiveStore(QuadLiveStore):
     index_class = RqPlusTreeIndex
 
     def _new_trees(self, layout: QuadLayout) -> MessageTrees:
+        self._state.words.follow()
         return TreesOfWords(layout, self._state.words.by_term)
 
 

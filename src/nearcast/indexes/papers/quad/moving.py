@@ -19,20 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.indexes import register
-from nearcast.indexes.papers.keyword_first import rarest_words
 from nearcast.indexes.papers.quad.index import QUAD_OPTIONS
 from nearcast.indexes.papers.quad.iq import IqTreeIndex
 from nearcast.indexes.papers.quad.rq import RqTreeIndex
 from nearcast.indexes.papers.quad.traffic import Traffic, steps_of
 from nearcast.indexes.papers.quad.tree import WHOLE_FRAME, QuadItems, QuadTrees
 from nearcast.indexes.papers.quad.words import RankedKeyIndex
-from nearcast.indexes.shared.atoms import AtomStore
-from nearcast.indexes.shared.clause_rows import expanded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from nearcast.columns import Subscriptions
 
 #: Moves after which trees are built anew: so many of each atom, and so many more.
 _MOVES_OF_EACH, _MOVES_AT_LEAST = 10, 10_000
@@ -44,19 +39,6 @@ class QuadLayout(NamedTuple):
     traffic: Traffic
     trees: QuadTrees
     root_of: NDArray[np.int32] | None
-
-
-class CoveringCells(NamedTuple):
-    """The cells that cover subscriptions, one for each clause, rectangle and cell.
-
-    Row `row[i]` has in its clause `clause[i]`, counted over all rows, the word of `key[i]`, and is in the cell
-    `cell[i]`: level, x, y.
-    """
-
-    row: NDArray[np.int32]
-    clause: NDArray[np.int64]
-    key: NDArray[np.int32]
-    cell: NDArray[np.int64]
 
 
 class MovingQuadIndex(RankedKeyIndex):
@@ -84,25 +66,27 @@ class MovingQuadIndex(RankedKeyIndex):
             traffic, roots = self.traffic, self._root_of_keys()
             return QuadLayout(traffic, self._trees.without_lists(), None if roots is None else roots.copy())
 
-    def covering_cells(self, subscriptions: Subscriptions) -> CoveringCells:
-        """Return the best cells for subscriptions, whether they are held or not."""
-        store, clause = AtomStore(), expanded(subscriptions).clause
-        store.add(subscriptions)
-        atoms, columns = np.arange(len(store), dtype=np.int32), store.arrays
-        row = columns.row[: len(store)]
+    def frequencies(self, terms: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return in how many atoms terms were when the trees were built, 0 for those that came later."""
         with self._lock:
-            traffic, steps = self.traffic, np.empty((len(atoms), 4), np.int32)
-            steps_of(traffic, columns.box[: len(atoms)], steps)
-            key = rarest_words(columns, atoms, self._count) + np.int32(1)
+            count = np.append(self._count, 0)
+            return count[np.minimum(terms, len(count) - 1)]
+
+    def covering_cells(
+        self, key: NDArray[np.int32], box: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return (item, cell): the best cells, as level, x and y, for rectangles under keys, whether held or not."""
+        with self._lock:
+            traffic, steps = self.traffic, np.empty((len(box), 4), np.int32)
+            steps_of(traffic, box, steps)
             start = self._known_roots(key)
-            has_tree = np.flatnonzero(start >= 0)
-            items = QuadItems(steps[has_tree], key[has_tree], self._chances(atoms[has_tree], key[has_tree]))
+            has_tree, others = np.flatnonzero(start >= 0), np.flatnonzero(start < 0)
+            items = QuadItems(steps[has_tree], key[has_tree], self._chances(key[has_tree], key[has_tree]))
             node, item = self._trees.assigned(start[has_tree], WHOLE_FRAME, items, traffic)
             cell = self._trees.cells(node)
-        others = np.flatnonzero(start < 0)  # a tree that is not there is one cell
-        at = np.concatenate([has_tree[item], others])
+        # A tree that is not there is one cell.
         cell = np.concatenate([cell, np.zeros((len(others), 3), np.int64)])
-        return CoveringCells(row[at], subscriptions.clause_start[row[at]] + clause[at], key[at], cell)
+        return np.concatenate([has_tree[item], others]), cell
 
     def _is_outgrown(self, n_new: int) -> bool:
         n_gone = sum(map(len, self._gone))

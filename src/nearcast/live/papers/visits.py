@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, inlined
-from nearcast.columns import SIMILAR, gathered
+from nearcast.columns import SIMILAR, TOPK, gathered
 from nearcast.geo import ANYWHERE, BOX
 from nearcast.indexes.papers.quad.cells import FIRST, LENGTH
 from nearcast.indexes.papers.quad.tables import list_at
-from nearcast.live.cells.queries import nowhere, places_of, queries_of
+from nearcast.live.cells.queries import NO_WORD
 from nearcast.live.cells.search import FoundMessages, note, touched
 from nearcast.live.cells.store import CellLiveStore
 from nearcast.live.cells.verify import holds_clause
+from nearcast.query import NOT, PHRASE
 from nearcast.text.message_words import distinct_words
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.columns import Subscriptions
-    from nearcast.geo import Regions
+    from nearcast.columns import Messages
     from nearcast.live.cells.queries import LiveQueries, QueryPlaces
     from nearcast.live.table import LiveTable
 
@@ -74,47 +74,50 @@ class ListVisits(NamedTuple):
 class ListLiveStore(CellLiveStore):
     """Keeps messages in the posting lists of a paper. A subclass has these methods:
 
-    - `_visits(subscriptions, queries, before, after)`: file the rows behind those that are filed; return portions of
-      the lists to read for subscriptions of kind `within`. `before` is None if they were nowhere.
-    - `_lists()`: the lists, once `_visits` has been called.
+    - `_file_rows_behind()`: file the rows behind those that are filed.
+    - `_visits(queries, before, after)`: portions of the lists to read, of filed rows, for subscriptions of kind
+      `within`.
+    - `_lists()`: the lists.
 
     For scored subscriptions, and for safe distances, every message is tried: these papers have neither.
     """
 
     @abstractmethod
-    def _lists(self) -> MessageLists: ...
+    def _file_rows_behind(self) -> None: ...
 
     @abstractmethod
-    def _visits(
-        self, subscriptions: Subscriptions, queries: LiveQueries, before: Regions | None, after: Regions
-    ) -> Iterable[ListVisits]: ...
+    def _visits(self, queries: LiveQueries, before: QueryPlaces, after: QueryPlaces) -> Iterable[ListVisits]: ...
+
+    @abstractmethod
+    def _lists(self) -> MessageLists: ...
+
+    def append(self, messages: Messages, arrival: NDArray[np.int64], expires: NDArray[np.int64]) -> None:
+        """Store messages, and file them at once: that is part of what an arrival costs in the paper."""
+        mark = self.mark()
+        super().append(messages, arrival, expires)
+        try:
+            self._file_rows_behind()
+        except BaseException:
+            self.rewind(mark)
+            raise
 
     def _file_rows(self, n_queries: int) -> None:
         """Leave all rows out of the segments of `cells`."""
 
-    def _searched(
-        self,
-        subscriptions: Subscriptions,
-        before: Regions | None,
-        after: Regions,
-        weights: NDArray[np.float64],
-        now: NDArray[np.int64],
-    ) -> FoundMessages:
-        """Return the messages that change, polygons taken as the boxes around them."""
-        queries = queries_of(subscriptions, self._state.words, weights, now)
-        old = nowhere(len(subscriptions)) if before is None else places_of(before)
-        new, pieces = places_of(after), [FoundMessages.room_for(0)]
-        for visits in self._visits(subscriptions, queries, before, after):
-            pieces += self._read(visits, queries, old, new)
+    def _found(self, queries: LiveQueries, before: QueryPlaces, after: QueryPlaces) -> FoundMessages:
+        """Read the lists, and verify what they hold."""
+        self._file_rows_behind()
+        pieces = [FoundMessages.room_for(0)]
+        for visits in self._visits(queries, before, after):
+            pieces += self._read(visits, queries, before, after)
         found = _joined(pieces)
         _, once = np.unique(found.query * (self._state.n + 1) + found.row, return_index=True)
         found = FoundMessages(found.query[once], found.row[once], found.where[once], found.score[once])
-        scored = np.flatnonzero(subscriptions.kind == SIMILAR)
-        if not len(scored):
+        is_scored = queries.kind == SIMILAR
+        if not is_scored.any():
             return found
-        places = None if before is None else before.take(scored)
-        others = super()._searched(subscriptions.take(scored), places, after.take(scored), weights, now[scored])
-        return _joined([found, others._replace(query=scored[others.query])])
+        scored = queries._replace(kind=np.where(is_scored, queries.kind, np.uint8(TOPK)))
+        return _joined([found, super()._found(scored, before, after)])
 
     def _read(
         self, visits: ListVisits, queries: LiveQueries, before: QueryPlaces, after: QueryPlaces
@@ -172,6 +175,31 @@ def read_lists(table, lists, visits, queries, before, after, dropped, is_earth, 
         if n > found.row.size:
             return visit, n_before
     return visits.query.size, n
+
+
+@hot_kernel
+def choose_keys(queries, count, key):
+    """Write the key of every clause's rarest word, `count` being by key; -1 if it has a word that none counts."""
+    for clause in range(key.size):
+        i, end = queries.code_start[clause], queries.code_start[clause + 1]
+        best = EVERY_MESSAGE
+        while i < end and best >= 0:
+            op, n = queries.code[i], 1
+            if op < 0:
+                i += 1
+                if op != NOT:
+                    n = queries.code[i]
+                    i += 1
+            if op >= 0 or op == PHRASE:
+                for k in range(i, i + n):
+                    word = queries.code[k]
+                    if word == NO_WORD or word + 1 >= count.size or count[word + 1] == 0:
+                        best = -1
+                        break
+                    if best == EVERY_MESSAGE or count[word + 1] < count[best]:
+                        best = word + 1
+            i += n
+        key[clause] = best
 
 
 @inlined
