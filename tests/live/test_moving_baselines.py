@@ -1,6 +1,7 @@
 """The stores of the baselines for moving subscriptions: whatever their cells and lists leave out, nothing is missed."""
 
 import math
+import random
 import shutil
 import tempfile
 from pathlib import Path
@@ -12,17 +13,19 @@ from hypothesis import strategies as st
 from test_live_scripts import Play
 from test_torn_stores import arrive, ask, look
 
+from contract.worlds import PLANE, random_region, random_said, random_wanted
 from nearcast.errors import UnknownIndex
 from nearcast.geo import Area, Box, Circle, Regions, Space
 from nearcast.indexes import create
 from nearcast.indexes.papers.quad.entries import EntryLists
+from nearcast.indexes.shared import stored_index
 from nearcast.live import stored
 from nearcast.live.cells.queries import nowhere, places_of, queries_of
 from nearcast.live.papers import grid
 from nearcast.live.papers.quad import mark_changed
 from nearcast.live.registry import live_store, store_name
 from nearcast.query import parse
-from nearcast.testing import scripts
+from nearcast.testing import IndexActor, scripts
 from nearcast.text.words import WordTable
 from support.live_model import LiveModel
 from support.torn import Tracer
@@ -494,13 +497,26 @@ def test_a_side_that_ends_in_a_cell_binds_it():
 
 
 @pytest.mark.parametrize("name", QUADS)
-def test_moves_build_no_trees_anew(name):
-    """Each move finds the best cells anew in the trees there are: all messages would have to be filed again."""
-    model = with_messages(name)
-    traffic = model.index.traffic
-    places = Regions.from_shapes([Box(x, 3, x + 1, 4) for x in range(10)], model.space)
-    for _ in range(10):
-        model.index.move(np.arange(10, dtype=np.int32), places)
-        assert model.index.traffic is traffic
-    model.columns(crowd(1.0, 1.0, 60))
-    assert model.index.traffic is not traffic
+def test_moves_build_no_trees_anew(name, monkeypatch):
+    """Moves find the best cells anew in the trees there are, also when rows that they left behind are dropped.
+
+    If trees were built anew, all messages would have to be filed again.
+    """
+    monkeypatch.setattr(stored_index, "_SPARE_ROWS", 10)
+    rng = random.Random(5)
+    moving, scan = (IndexActor(create(spec, PLANE)) for spec in (f"{name}:{SMALL[name]}", "scan"))
+    wanted, said = random_wanted(rng, PLANE, 40), random_said(rng, PLANE, 20)
+    for actor in (moving, scan):
+        actor.insert(wanted)
+    assert scan.match(said) == moving.match(said)
+    traffic, trees = moving.index.traffic, moving.index._trees
+    for number in range(9):
+        slots, regions = rng.sample(range(40), 30), [random_region(rng, PLANE) for _ in range(30)]
+        for actor in (moving, scan):
+            actor.move(slots, regions)
+        assert number % 3 or scan.match(said) == moving.match(said)
+    assert len(moving.index._slot_of) < 40 + 9 * 30
+    assert moving.index.traffic is traffic
+    assert moving.index._trees is trees
+    moving.insert(random_wanted(rng, PLANE, 50))
+    assert moving.index.traffic is not traffic

@@ -21,7 +21,7 @@ Space: 4 bytes for each cell and word a message is in, and as much room; 21 to 4
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -63,7 +63,7 @@ _LEAST_ROOM = 1 << 12
 _NO_SLOTS = np.empty((0, 4), np.int32)
 
 
-class MessageTrees:
+class MessageTrees(ABC):
     """Posting lists in the cells of quadtrees, over the first `n_rows` rows of a table. A subclass says where they are:
 
     - `_starts(key)`: the tree of each key, made if there is none.

@@ -57,6 +57,11 @@ class EntryLists:
             more[: self._used] = self.arrays.number[: self._used]
             self.arrays = _arrays(more)
 
+    def renumber(self, number: NDArray[np.int32]) -> None:
+        """Give every atom the number that `number` has for it; room that no list uses may hold anything."""
+        atom = self.arrays.number[: self._used, ATOM]
+        atom[:] = number[np.clip(atom, 0, len(number) - 1)]
+
     @property
     def nbytes(self) -> int:
         """Return the size of all entries, room included."""

@@ -25,6 +25,7 @@ from nearcast.indexes.papers.quad.rq import RqTreeIndex
 from nearcast.indexes.papers.quad.traffic import Traffic, steps_of
 from nearcast.indexes.papers.quad.tree import WHOLE_FRAME, QuadItems, QuadTrees
 from nearcast.indexes.papers.quad.words import RankedKeyIndex
+from nearcast.indexes.shared.atoms import AtomStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,8 +70,10 @@ class MovingQuadIndex(RankedKeyIndex):
     def frequencies(self, terms: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return in how many atoms terms were when the trees were built, 0 for those that came later."""
         with self._lock:
-            count = np.append(self._count, 0)
-            return count[np.minimum(terms, len(count) - 1)]
+            known = np.flatnonzero(terms < len(self._count))
+            found = np.zeros(len(terms), np.int64)
+            found[known] = self._count[terms[known]]
+            return found
 
     def covering_cells(
         self, key: NDArray[np.int32], box: NDArray[np.float64]
@@ -87,6 +90,26 @@ class MovingQuadIndex(RankedKeyIndex):
         # A tree that is not there is one cell.
         cell = np.concatenate([cell, np.zeros((len(others), 3), np.int64)])
         return np.concatenate([has_tree[item], others]), cell
+
+    def _pack(self) -> None:
+        """Drop the rows that no longer count, and give their atoms the new numbers in the trees as they are.
+
+        Every move leaves a row behind; trees that are built anew would have all live messages filed again.
+        """
+        if not self._is_sparse or not self._is_built or not self._is_store_whole:
+            super()._pack()
+            return
+        self._bring_up_to_date()
+        kept = self._store.of_rows(self._row_of[self._row_of >= 0])
+        super()._pack()
+        self._is_built = False  # until it is: a change that is cut short is made up for by building anew
+        number, store = np.zeros(len(self._store), np.int32), AtomStore()
+        number[kept] = np.arange(len(kept), dtype=np.int32)
+        store.add(self._table())
+        self._entries.renumber(number)
+        self._store, self._gone, self._n_seen = store, [], len(store)
+        self._is_built = True
+        self._is_store_whole = True  # the last of all
 
     def _is_outgrown(self, n_new: int) -> bool:
         n_gone = sum(map(len, self._gone))
