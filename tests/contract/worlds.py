@@ -30,6 +30,8 @@ VARIANTS = (
     "fast:threshold=1,grid=16",
     *(f"{name}:min_entries=1,max_entries=3" for name in ("spatial-first", "ir-tree", "rt-tree", "rt+-tree")),
     "rt++-tree:min_entries=2,max_entries=4",
+    *(f"{name}:leaf=2,depth=5,update=0.0001" for name in ("iq+-tree", "rq+-tree")),
+    *(f"{name}:cells=5" for name in ("ss-index", "kk-index")),
 )
 
 WORDS = [f"w{i}" for i in range(30)]

@@ -79,6 +79,7 @@ _MODULES = (
     "nearcast.indexes.papers.ap_tree",
     "nearcast.indexes.papers.ciq",
     "nearcast.indexes.papers.fast",
+    "nearcast.indexes.papers.grid",
     "nearcast.indexes.papers.inverted",
     "nearcast.indexes.papers.ir_similar",
     "nearcast.indexes.papers.ir_tree",

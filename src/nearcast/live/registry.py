@@ -27,7 +27,12 @@ _CLASSES = {
 }
 LIVE_STORES = tuple(_CLASSES)
 #: The same for the stores that are part of an index, whose name they have.
-_OWN_CLASSES: dict[str, tuple[str, str]] = {}
+_OWN_CLASSES: dict[str, tuple[str, str]] = {
+    "iq+-tree": ("nearcast.live.papers.quad", "IqPlusLiveStore"),
+    "kk-index": ("nearcast.live.papers.grid", "KkLiveStore"),
+    "rq+-tree": ("nearcast.live.papers.quad", "RqPlusLiveStore"),
+    "ss-index": ("nearcast.live.papers.grid", "SsLiveStore"),
+}
 
 
 def live_store(name: str, space: Space, terms: WordTable) -> LiveStore:

@@ -188,14 +188,14 @@ def _try(table, message, trigger, queries, before, after, row, is_earth, scratch
             if has_word(table, message, queries.word[scratch.order[k]]):
                 return n
         return _try_score(table, message, queries, before, after, row, is_earth, n, found)
-    where = _touched(table, message, before, after, row, is_earth, scratch.walk.place)
+    where = touched(table, message, before, after, row, is_earth, scratch.walk.place)
     if where == 0:
         return n
     if not holds_clause(queries.code, queries.code_start[trigger], queries.code_start[trigger + 1], table, message):
         return n
     if holds_any_before(queries, row, trigger, table, message):
         return n
-    return _note(row, message, where, 1.0, n, found)
+    return note(row, message, where, 1.0, n, found)
 
 
 @inlined
@@ -205,14 +205,14 @@ def _try_unfiled(table, message, queries, before, after, row, now, is_earth, wal
         return n
     if queries.kind[row] == SIMILAR:
         return _try_score(table, message, queries, before, after, row, is_earth, n, found)
-    where = _touched(table, message, before, after, row, is_earth, walk.place)
+    where = touched(table, message, before, after, row, is_earth, walk.place)
     if where == 0 or not holds_any_before(queries, row, queries.clause_start[row + 1], table, message):
         return n
-    return _note(row, message, where, 1.0, n, found)
+    return note(row, message, where, 1.0, n, found)
 
 
 @inlined
-def _touched(table, message, before, after, row, is_earth, place):
+def touched(table, message, before, after, row, is_earth, place):
     """Return at which places a region touches a message, 0 also where it does so at both: nothing changes then.
 
     A polygon at both may still be told apart by its edges.
@@ -240,11 +240,11 @@ def _try_score(table, message, queries, before, after, row, is_earth, n, found):
     now_is = there >= queries.threshold[row]
     if was == now_is:
         return n
-    return _note(row, message, AFTER if now_is else BEFORE, there if now_is else here, n, found)
+    return note(row, message, AFTER if now_is else BEFORE, there if now_is else here, n, found)
 
 
 @inlined
-def _note(row, message, where, score, n, found):
+def note(row, message, where, score, n, found):
     """Write what was found, if there is room; return how many there are."""
     if n < found.row.size:
         found.query[n], found.row[n], found.where[n], found.score[n] = row, message, where, score
