@@ -27,7 +27,9 @@ _CLASSES = {
 }
 LIVE_STORES = tuple(_CLASSES)
 #: The same for the stores that are part of an index, whose name they have.
-_OWN_CLASSES: dict[str, tuple[str, str]] = {}
+_OWN_CLASSES: dict[str, tuple[str, str]] = {
+    "ap+-tree": ("nearcast.live.papers.ap_plus_tree", "APPlusTreeLiveStore"),
+}
 
 
 def live_store(name: str, space: Space, terms: WordTable) -> LiveStore:

@@ -26,8 +26,8 @@ NODES, SLOTS, CUTS, LINES, ENTRIES, REGIONS = range(6)
 #: Bits of STATE below the offset: may words, may space part what is here?
 BY_SPACE, BY_WORDS, OFFSET_SHIFT = 1, 2, 2
 NO_CHILD = -1
-#: The column of `ApTreeArrays.region` behind the four corners.
-COPIES = 4
+#: The columns of `ApTreeArrays.region` behind the four corners.
+COPIES, GRIDS = 4, 5
 ROOT = 0
 #: Beyond this a number is infinite in an entry.
 _LARGEST = 3e38
@@ -40,7 +40,7 @@ class ApTreeArrays(NamedTuple):
 
     Every node has KIND, SIZE (how many atoms came here), STATE (the number of words already used on the way, and by
     what it may be parted) and the `region[PLACE]` of the cell it is in: x_min, y_min, x_max, y_max, borders included,
-    and how many entries the grids above have made of an atom on average.
+    how many entries the grids above have made of an atom on average, and how many grids these are.
 
     - A leaf owns the entries FIRST to FIRST + COUNT and has room for ROOM; above AUX of them it is to be parted.
     - A keyword node has COUNT cuts: cut i has the ranks `cut[AUX + i]`, first and last, and the child
@@ -85,7 +85,7 @@ def empty_tree(region: NDArray[np.float64], n_entries: int, limit: int) -> ApTre
     """Return a tree that is one empty leaf over this region, with room for so many entries."""
     tree = ApTreeArrays(
         node=np.zeros((64, 8), np.int32),
-        region=np.zeros((64, 5)),
+        region=np.zeros((64, 6)),
         child=np.zeros(64, np.int32),
         built=np.zeros(64, np.int32),
         expected=np.zeros(64, np.float32),
@@ -205,9 +205,10 @@ def describe_child(tree, parent, k, child, copies):
     else:
         place = tree.used[REGIONS]
         tree.used[REGIONS], new[PLACE] = place + 1, place
-        for c in range(5):
+        for c in range(6):
             tree.region[place, c] = tree.region[row[PLACE], c]
         tree.region[place, COPIES] *= copies
+        tree.region[place, GRIDS] += 1.0
         _narrow(tree, place, 0, row[AUX], row[COUNT] - 1, k // row[ROOM])
         _narrow(tree, place, 1, row[AUX] + row[COUNT] - 1, row[ROOM] - 1, k % row[ROOM])
 

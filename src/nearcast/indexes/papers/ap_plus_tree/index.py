@@ -1,0 +1,130 @@
+"""The index `ap+-tree` as the registry knows it: an AP-Tree whose slots also hold live messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.indexes import Matches, register
+from nearcast.indexes.papers.ap_plus_tree.message_lists import LiveMessageRows, TreeMessageLists
+from nearcast.indexes.papers.ap_plus_tree.observed_moves import ObservedMoves
+from nearcast.indexes.papers.ap_tree.index import APTreeIndex, at_least
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Messages, Subscriptions
+    from nearcast.geo import Space
+    from nearcast.indexes.papers.ap_tree.model import CostModel
+    from nearcast.indexes.papers.ap_tree.moving import Motion
+
+_SECTION = "AP-Tree (VLDB Journal 2015), section 4"
+
+
+@register(
+    "ap+-tree",
+    kinds=("within",),
+    paper=f"{_SECTION}: moving subscriptions",
+    options={**{name: value for name, value in APTreeIndex.info.options.items() if name != "live"}, "duplicates": 32},
+    has_live_store=True,
+)
+class APPlusTreeIndex(APTreeIndex):
+    """A tree that parts moving subscriptions by words or by space, and files live messages along the same paths.
+
+    >>> from nearcast.geo import Space
+    >>> len(APPlusTreeIndex(Space.plane()))
+    0
+    """
+
+    #: Cuts stay as they were made: a message was filed by those that it met.
+    widens_cuts = False
+
+    def __init__(self, space: Space, duplicates: int = 32, **options: Any):
+        at_least(self.info.name, "duplicates", duplicates, 1)
+        self._lists, self._moves = TreeMessageLists(duplicates), ObservedMoves(space)
+        super().__init__(space, **options)
+        self._options = {**self._options, "duplicates": duplicates}
+
+    # Live messages
+
+    def announce(self, rows: LiveMessageRows | None) -> None:
+        """Take rows as those that live, to be filed with the next batch that is matched or by the next question."""
+        self._lists.rows = rows
+
+    def forget_messages(self) -> None:
+        """Forget all rows that were filed; it may run at any time."""
+        self._lists.rows = None
+        self._lists.forget()
+
+    def candidates(
+        self, rows: LiveMessageRows, queries: Any, before: Any, after: Any
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return pairs of a query and a row that may match at one of two places only, each once.
+
+        `queries` has the clauses, with words of the messages; `before` and `after` have rectangles by query.
+        """
+        with self._lock:
+            self._undo.roll_back()
+            self._bring_up_to_date()
+            self._rank_later_words()
+            self._lists.rows = rows
+            self._lists.file(self._tree, self._rank)
+            return self._lists.candidates(self._tree, self._rank, queries, before, after)
+
+    def match(self, messages: Messages, *, threads: int = 1) -> Matches:
+        """Search every message; one core whatever `threads` says. Messages that live are filed by the way."""
+        with self._lock:
+            found = super().match(messages, threads=threads)
+            self._lists.file(self._tree, self._rank)
+            self._moves.see_messages(len(messages))
+        return found
+
+    # Subscriptions that move
+
+    def insert(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
+        """Store subscriptions in new slots."""
+        with self._lock:
+            slots = super().insert(subscriptions)
+            self._moves.begin(slots, subscriptions.regions)
+        return slots
+
+    def replace(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
+        """Store other subscriptions under these slots, or the same at other places."""
+        with self._lock:
+            super().replace(slots, subscriptions)
+            self._moves.report(slots, subscriptions.regions)
+
+    def renumber(self) -> NDArray[np.int32]:
+        """Number the live slots anew and return the old ones."""
+        with self._lock:
+            old = super().renumber()
+            self._moves.renumber(old)
+        return old
+
+    def _model_of(self, rank: NDArray[np.int32]) -> CostModel:
+        return super()._model_of(rank)._replace(motion=self._motion())
+
+    def _motion(self) -> Motion:
+        slot_of = np.require(self._slot_of, requirements=["C", "W"])
+        return self._moves.motion(slot_of, len(self._rows_by_slot), float(self._divergence))
+
+    # The structure
+
+    def _build(self, atoms: NDArray[np.int32]) -> None:
+        self._lists.forget()
+        super()._build(atoms)
+
+    def _rebuild(self, nodes: NDArray[np.int64]) -> None:
+        self._model = self._model._replace(motion=self._motion())
+        taken = self._lists.taken(self._tree, nodes)
+        super()._rebuild(nodes)
+        self._lists.hand_on(self._tree, self._rank, taken)
+
+    def _compact(self) -> None:
+        before = self._tree
+        super()._compact()
+        self._lists.follow(before, self._tree)
+
+    def _bytes(self) -> int:
+        return super()._bytes() + self._lists.nbytes + self._moves.nbytes
