@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nearcast._jit import hot_kernel
 from nearcast.columns import SIMILAR
 from nearcast.indexes.papers.ap_plus_tree import APPlusTreeIndex, LiveMessageRows
-from nearcast.live.cells.search import FoundMessages, try_message
+from nearcast.live.cells.search import FoundMessages
 from nearcast.live.cells.store import CellLiveStore
+from nearcast.live.papers.candidates import try_candidates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,13 +82,3 @@ class APPlusTreeLiveStore(CellLiveStore):
             found,
         )
         return found.first(n)
-
-
-@hot_kernel
-def try_candidates(table, query, row, queries, before, after, dropped, is_earth, walk, found):
-    """Find the candidates that are relevant at one of two places only; return how many."""
-    n = 0
-    for i in range(query.size):
-        now = max(queries.now[query[i]], dropped)
-        n = try_message(table, row[i], queries, before, after, query[i], now, is_earth, walk, n, found)
-    return n

@@ -12,8 +12,10 @@ tree and reads the lists of those cells alone that the two cut otherwise. The st
 | `filing` | 4.2.4 | a message into its lists, the limit of duplicates |
 | `walk` | 4.2.5 | Algorithms 6 and 7, lazy deletion |
 | `message_lists` | 4.2.3 | both, and how lists follow a tree that changes |
-| `observed_moves` | 4.3.1 | velocities and update intervals |
+| `moving_tree`, `observed_moves` | 4.3.1 | a tree that knows velocities and update intervals |
 | `ap_tree/moving` | 4.3.1 | the cost of moves (Eq. 7 to 15), Algorithm 8 |
+
+`ap+k-tree` and `ap+s-tree` (section 5.2.2) are the same tree with messages apart, in `live/papers/ap_plus_variants`.
 
 Options: those of `ap-tree`, and `duplicates`, the copies that a message may have. A message with a place that two
 rectangles make up may have that many for each.
@@ -35,7 +37,7 @@ What differs from the paper, and why:
 - The arrival rate is that of all messages, for every node.
 """
 
-from nearcast.indexes.papers.ap_plus_tree.index import APPlusTreeIndex
+from nearcast.indexes.papers.ap_plus_tree.index import APPlusKTreeIndex, APPlusSTreeIndex, APPlusTreeIndex
 from nearcast.indexes.papers.ap_plus_tree.message_lists import LiveMessageRows
 
-__all__ = ["APPlusTreeIndex", "LiveMessageRows"]
+__all__ = ["APPlusKTreeIndex", "APPlusSTreeIndex", "APPlusTreeIndex", "LiveMessageRows"]

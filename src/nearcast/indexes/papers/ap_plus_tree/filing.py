@@ -87,8 +87,13 @@ def file_below(tree, lists, table, rank_of_word, rows, done, start, limit, scrat
 def _file(tree, lists, table, rank_of_word, row, start, limit, scratch):
     """Enter a row in all lists it goes to; return whether there was room, without which nothing is changed."""
     n = _find_targets(tree, table, rank_of_word, row, start, limit - lists.copies[row], scratch)
-    held, target = lists.held, scratch.target
-    need = 0
+    return enter_in_all(lists, scratch.target, n, row)
+
+
+@inlined
+def enter_in_all(lists, target, n, row):
+    """Append a row to the first n lists that are named; return whether there was room, else what is needed is noted."""
+    held, need = lists.held, 0
     for i in range(n):
         if held[target[i], COUNT_HELD] == held[target[i], ROOM_HELD]:
             need += max(2 * held[target[i], ROOM_HELD], _LEAST_ROOM)
@@ -96,12 +101,12 @@ def _file(tree, lists, table, rank_of_word, row, start, limit, scratch):
         lists.need[0] = need
         return False
     for i in range(n):
-        _enter(lists, target[i], row)
+        _enter_row(lists, target[i], row)
     return True
 
 
 @inlined
-def _enter(lists, at, row):
+def _enter_row(lists, at, row):
     """Append a row to a list, unless it is the last one there: a message of two rectangles can come twice."""
     held, member = lists.held, lists.member
     first, count = held[at, FIRST_HELD], held[at, COUNT_HELD]

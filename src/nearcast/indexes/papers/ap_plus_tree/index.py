@@ -1,4 +1,7 @@
-"""The index `ap+-tree` as the registry knows it: an AP-Tree whose slots also hold live messages."""
+"""The index `ap+-tree` as the registry knows it: an AP-Tree whose slots also hold live messages.
+
+`ap+k-tree` and `ap+s-tree` are its tree of subscriptions alone. Their live messages are in stores of the same names.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +11,24 @@ import numpy as np
 
 from nearcast.indexes import Matches, register
 from nearcast.indexes.papers.ap_plus_tree.message_lists import LiveMessageRows, TreeMessageLists
-from nearcast.indexes.papers.ap_plus_tree.observed_moves import ObservedMoves
-from nearcast.indexes.papers.ap_tree.index import APTreeIndex, at_least
+from nearcast.indexes.papers.ap_plus_tree.moving_tree import SECTION, TREE_OPTIONS, MovingAPTreeIndex
+from nearcast.indexes.papers.ap_tree.index import at_least
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import Messages, Subscriptions
+    from nearcast.columns import Messages
     from nearcast.geo import Space
-    from nearcast.indexes.papers.ap_tree.model import CostModel
-    from nearcast.indexes.papers.ap_tree.moving import Motion
-
-_SECTION = "AP-Tree (VLDB Journal 2015), section 4"
 
 
 @register(
     "ap+-tree",
     kinds=("within",),
-    paper=f"{_SECTION}: moving subscriptions",
-    options={**{name: value for name, value in APTreeIndex.info.options.items() if name != "live"}, "duplicates": 32},
+    paper=f"{SECTION}: moving subscriptions",
+    options={**TREE_OPTIONS, "duplicates": 32},
     has_live_store=True,
 )
-class APPlusTreeIndex(APTreeIndex):
+class APPlusTreeIndex(MovingAPTreeIndex):
     """A tree that parts moving subscriptions by words or by space, and files live messages along the same paths.
 
     >>> from nearcast.geo import Space
@@ -42,7 +41,7 @@ class APPlusTreeIndex(APTreeIndex):
 
     def __init__(self, space: Space, duplicates: int = 32, **options: Any):
         at_least(self.info.name, "duplicates", duplicates, 1)
-        self._lists, self._moves = TreeMessageLists(duplicates), ObservedMoves(space)
+        self._lists = TreeMessageLists(duplicates)
         super().__init__(space, **options)
         self._options = {**self._options, "duplicates": duplicates}
 
@@ -77,37 +76,7 @@ class APPlusTreeIndex(APTreeIndex):
         with self._lock:
             found = super().match(messages, threads=threads)
             self._lists.file(self._tree, self._rank)
-            self._moves.see_messages(len(messages))
         return found
-
-    # Subscriptions that move
-
-    def insert(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
-        """Store subscriptions in new slots."""
-        with self._lock:
-            slots = super().insert(subscriptions)
-            self._moves.begin(slots, subscriptions.regions)
-        return slots
-
-    def replace(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
-        """Store other subscriptions under these slots, or the same at other places."""
-        with self._lock:
-            super().replace(slots, subscriptions)
-            self._moves.report(slots, subscriptions.regions)
-
-    def renumber(self) -> NDArray[np.int32]:
-        """Number the live slots anew and return the old ones."""
-        with self._lock:
-            old = super().renumber()
-            self._moves.renumber(old)
-        return old
-
-    def _model_of(self, rank: NDArray[np.int32]) -> CostModel:
-        return super()._model_of(rank)._replace(motion=self._motion())
-
-    def _motion(self) -> Motion:
-        slot_of = np.require(self._slot_of, requirements=["C", "W"])
-        return self._moves.motion(slot_of, len(self._rows_by_slot), float(self._divergence))
 
     # The structure
 
@@ -116,7 +85,6 @@ class APPlusTreeIndex(APTreeIndex):
         super()._build(atoms)
 
     def _rebuild(self, nodes: NDArray[np.int64]) -> None:
-        self._model = self._model._replace(motion=self._motion())
         taken = self._lists.taken(self._tree, nodes)
         super()._rebuild(nodes)
         self._lists.hand_on(self._tree, self._rank, taken)
@@ -127,4 +95,26 @@ class APPlusTreeIndex(APTreeIndex):
         self._lists.follow(before, self._tree)
 
     def _bytes(self) -> int:
-        return super()._bytes() + self._lists.nbytes + self._moves.nbytes
+        return super()._bytes() + self._lists.nbytes
+
+
+@register(
+    "ap+k-tree",
+    kinds=("within",),
+    paper=f"{SECTION}: live messages apart, by words first",
+    options=TREE_OPTIONS,
+    has_live_store=True,
+)
+class APPlusKTreeIndex(MovingAPTreeIndex):
+    """The tree of `ap+-tree` without messages, for a store that parts these by words first."""
+
+
+@register(
+    "ap+s-tree",
+    kinds=("within",),
+    paper=f"{SECTION}: live messages apart, by space first",
+    options=TREE_OPTIONS,
+    has_live_store=True,
+)
+class APPlusSTreeIndex(MovingAPTreeIndex):
+    """The tree of `ap+-tree` without messages, for a store that parts these by space first."""

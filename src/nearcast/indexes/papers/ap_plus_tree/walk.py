@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 #: The four cases of Algorithm 6, and places in a tally of cells.
 CUT_ALIKE, ONLY_OLD, CUT_OTHERWISE, ONLY_NEW = range(4)
 #: A cell that neither rectangle touches.
-_NEITHER = -1
-_OLD, _NEW = 0, 1
+NEITHER = -1
+OLD, NEW = 0, 1
 
 
 class TreeWalkScratch(NamedTuple):
@@ -124,35 +124,37 @@ def _walk_parts(tree, lists, table, query, n_words, before, after, dropped, scra
     n_old = before.part_start[query + 1] - before.part_start[query]
     n_new = after.part_start[query + 1] - after.part_start[query]
     if n_old == 1 and n_new == 1:
-        _write_rectangle(before, before.part_start[query], scratch.rectangle, _OLD)
-        _write_rectangle(after, after.part_start[query], scratch.rectangle, _NEW)
-        skips_alike = _is_its_box(before, query) and _is_its_box(after, query)
+        write_rectangle(before, before.part_start[query], scratch.rectangle, OLD)
+        write_rectangle(after, after.part_start[query], scratch.rectangle, NEW)
+        skips_alike = is_its_box(before, query) and is_its_box(after, query)
         return _walk(tree, lists, table, query, n_words, skips_alike, dropped, scratch, found, n)
     for part in range(before.part_start[query], before.part_start[query + 1]):
-        _write_rectangle(before, part, scratch.rectangle, _OLD)
-        _write_nowhere(scratch.rectangle, _NEW)
+        write_rectangle(before, part, scratch.rectangle, OLD)
+        write_nowhere(scratch.rectangle, NEW)
         n = _walk(tree, lists, table, query, n_words, False, dropped, scratch, found, n)
     for part in range(after.part_start[query], after.part_start[query + 1]):
-        _write_nowhere(scratch.rectangle, _OLD)
-        _write_rectangle(after, part, scratch.rectangle, _NEW)
+        write_nowhere(scratch.rectangle, OLD)
+        write_rectangle(after, part, scratch.rectangle, NEW)
         n = _walk(tree, lists, table, query, n_words, False, dropped, scratch, found, n)
     return n
 
 
 @inlined
-def _is_its_box(places, query):
+def is_its_box(places, query):
     """Tell whether a region is the rectangle around it."""
     return places.kind[query] == BOX or places.kind[query] == ANYWHERE
 
 
 @inlined
-def _write_rectangle(places, part, rectangle, which):
+def write_rectangle(places, part, rectangle, which):
+    """Write a part of a region as the old or the new rectangle."""
     for k in range(4):
         rectangle[which, k] = places.part[part, k]
 
 
 @inlined
-def _write_nowhere(rectangle, which):
+def write_nowhere(rectangle, which):
+    """Write a rectangle that touches nothing."""
     for k in range(2):
         rectangle[which, k], rectangle[which, k + 2] = np.inf, -np.inf
 
@@ -170,7 +172,7 @@ def _walk(tree, lists, table, query, n_words, skips_alike, dropped, scratch, fou
     while depth > 0:
         depth -= 1
         at = stack[depth]
-        n = _read(lists, table, at, query, dropped, found, n)
+        n = read_list(lists, table, at, query, dropped, found, n)
         node = tree.child[at - 1] if at > 0 else ROOT
         if node == NO_CHILD or tree.node[node, KIND] == LEAF:
             continue
@@ -183,7 +185,7 @@ def _walk(tree, lists, table, query, n_words, skips_alike, dropped, scratch, fou
 
 
 @inlined
-def _read(lists, table, at, query, dropped, found, n):
+def read_list(lists, table, at, query, dropped, found, n):
     """Note the messages of a list as candidates, and take out those that are dropped."""
     held, member = lists.held, lists.member
     first = held[at, FIRST_HELD]
@@ -229,11 +231,11 @@ def _push_cells(tree, node, skips_alike, scratch, tally, depth):
     for which in range(2):
         for i in range(span[which, 0], span[which, 2] + 1):
             for j in range(span[which, 1], span[which, 3] + 1):
-                if which == _NEW and span[0, 0] <= i <= span[0, 2] and span[0, 1] <= j <= span[0, 3]:
+                if which == NEW and span[0, 0] <= i <= span[0, 2] and span[0, 1] <= j <= span[0, 3]:
                     continue
                 _write_cell(tree, line, columns, rows, i, j, outer, scratch.cell)
                 case = case_of(scratch.rectangle, scratch.cell, skips_alike)
-                if case == _NEITHER:
+                if case == NEITHER:
                     continue
                 tally[case] += 1
                 if case != CUT_ALIKE:
@@ -262,8 +264,8 @@ def case_of(rectangle, cell, skips_alike):
     """
     touches_old = touches_new = is_alike = True
     for k in range(2):
-        old_low, old_high = max(rectangle[_OLD, k], cell[k]), min(rectangle[_OLD, k + 2], cell[k + 2])
-        new_low, new_high = max(rectangle[_NEW, k], cell[k]), min(rectangle[_NEW, k + 2], cell[k + 2])
+        old_low, old_high = max(rectangle[OLD, k], cell[k]), min(rectangle[OLD, k + 2], cell[k + 2])
+        new_low, new_high = max(rectangle[NEW, k], cell[k]), min(rectangle[NEW, k + 2], cell[k + 2])
         touches_old = touches_old and old_low <= old_high
         touches_new = touches_new and new_low <= new_high
         is_alike = is_alike and old_low == new_low and old_high == new_high
@@ -271,4 +273,4 @@ def case_of(rectangle, cell, skips_alike):
         return CUT_ALIKE if is_alike and skips_alike else CUT_OTHERWISE
     if touches_old:
         return ONLY_OLD
-    return ONLY_NEW if touches_new else _NEITHER
+    return ONLY_NEW if touches_new else NEITHER
