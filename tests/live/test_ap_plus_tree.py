@@ -34,12 +34,20 @@ SMALL = "ap+-tree:fan_out=4,leaf=2"
 NEVER = 1000
 
 
+class EncodingModel(LiveModel):
+    """Keeps the messages that it has encoded last."""
+
+    def _encoded(self, said):
+        self.encoded = super()._encoded(said)
+        return self.encoded
+
+
 class TreeLife:
     """An index and its store of live messages; whatever the store answers is compared with `indexes.scan`."""
 
     def __init__(self, spec, space=PLANE):
         self.space, self.index = space, create(spec, space)
-        self.model = LiveModel(self.index.info.name, space)
+        self.model = EncodingModel(self.index.info.name, space)
         self.model.store.use_index(self.index)
 
     def insert(self, wanted):
@@ -50,7 +58,7 @@ class TreeLife:
         """Store messages (tokens, place), and match them."""
         ends = [expires] * len(said) if isinstance(expires, int) else expires
         self.model.append(said, ends)
-        self.index.match(self.model._encoded(said))
+        self.index.match(self.model.encoded)
 
     def move(self, slots, shapes, now=None):
         """Move subscriptions; return by row the (enters, arrival) that this changes, checked."""
@@ -154,7 +162,9 @@ VARIANTS = ["ap+k-tree:fan_out=4,leaf=2", "ap+s-tree:fan_out=4,leaf=2"]
 SPECS = [SMALL, *VARIANTS, "ap+-tree:fan_out=9,leaf=3,priority=space,share=0", "ap+-tree:fan_out=3,leaf=1,duplicates=4"]
 
 
-@pytest.mark.parametrize(("spec", "space"), zip(SPECS, [EARTH, PLANE, EARTH, EARTH, PLANE], strict=True), ids=SPECS)
+@pytest.mark.parametrize(
+    ("spec", "space"), list(zip(SPECS, [EARTH, PLANE, EARTH, EARTH, PLANE], strict=True)), ids=SPECS
+)
 def test_a_long_life(spec, space, monkeypatch):
     """Subscriptions come, go and move, words are new, messages arrive and end: moves tell what `scan` tells."""
     monkeypatch.setattr(ap_tree, "_LITTLE_WASTE", 50)
@@ -446,14 +456,34 @@ def test_expired_messages_leave_the_lists_that_are_read():
 # --- the store ------------------------------------------------------------------------------------------------------
 
 
-def test_messages_are_filed_as_they_are_matched():
-    """Nothing is left to do for the first move after a batch."""
+@pytest.mark.parametrize("spec", [*SPECS[:1], *SPECS[3:]])
+def test_messages_are_filed_as_they_are_matched(spec, monkeypatch):
+    """The descent that finds who wants a message files it; nothing is left to do after it, or for the next move."""
+    rng, held = random.Random(6), TreeLife(spec)
+    held.insert(random_wanted(rng, PLANE, 40))
+    held.publish([])
+    said = [(tuple(tokens), place) for tokens, place in random_said(rng, PLANE, 70)]
+    scan = create("scan", PLANE)
+    scan.insert(held.index.subscriptions(np.arange(40, dtype=np.int32)))
+    held.model.append(said, [NEVER] * len(said))
+    with monkeypatch.context() as patch:
+        patch.setattr(held.index._lists, "file", lambda *_: None)
+        found = held.index.match(held.model.encoded)
+    assert scan.match(held.model.encoded) == found
+    assert held.lists.copies[: len(said)].all()
+    held.lists.used[FILED] = len(said)
+    check_lists(held)
+
+
+def test_messages_that_are_not_all_to_live_are_filed_after_the_match():
+    """The batch that is matched is another one than that which is stored."""
     held, _ = town(BY_SPACE)
     said = [(("tea",), point(0.5, 0.5))]
     held.model.append(said, [NEVER])
     assert 0 == held.lists.used[FILED]
-    held.index.match(held.model._encoded(said))
+    held.index.match(held.model._encoded([*said, *said]))
     assert 1 == held.lists.used[FILED]
+    check_lists(held)
 
 
 def test_a_store_that_is_put_back_makes_the_tree_forget():

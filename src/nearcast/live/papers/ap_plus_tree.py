@@ -52,7 +52,7 @@ class APPlusTreeLiveStore(CellLiveStore):
         """Store messages; the index files them with the batch in which they are matched."""
         super().append(messages, arrival, expires)
         if self._index is not None:
-            self._index.announce(self._live_rows())
+            self._index.announce(self._live_rows(), messages)
 
     def _rows_renumbered(self) -> None:
         super()._rows_renumbered()

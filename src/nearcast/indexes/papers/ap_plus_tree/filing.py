@@ -65,10 +65,12 @@ class FilingScratch(NamedTuple):
 def file_rows(tree, lists, table, rank_of_word, first, last, dropped, limit, scratch):
     """File new rows, in order; return the first that there is no room for, or `last`.
 
-    Rows that are dropped, with `expires` <= `dropped`, are passed over. `used[FILED]` counts the rows that are done.
+    Rows that have copies, and those dropped, with `expires` <= `dropped`, are passed over. `used[FILED]` counts the
+    rows that are done.
     """
     for row in range(first, last):
-        if table.expires[row] > dropped and not _file(tree, lists, table, rank_of_word, row, 0, limit, scratch):
+        is_new = table.expires[row] > dropped and lists.copies[row] == 0
+        if is_new and not _file(tree, lists, table, rank_of_word, row, 0, limit, scratch):
             return row
         lists.used[FILED] = row + 1
     return last

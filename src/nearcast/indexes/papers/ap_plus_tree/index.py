@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Messages
     from nearcast.geo import Space
+    from nearcast.indexes.shared.boolean_index import BooleanBatch, FoundAtoms
+
+_NO_ROW = -1
 
 
 @register(
@@ -42,18 +45,25 @@ class APPlusTreeIndex(MovingAPTreeIndex):
     def __init__(self, space: Space, duplicates: int = 32, **options: Any):
         at_least(self.info.name, "duplicates", duplicates, 1)
         self._lists = TreeMessageLists(duplicates)
+        #: Messages that are to be filed when they are matched; the row of the first of those that are being matched.
+        self._announced: Messages | None = None
+        self._first_row = _NO_ROW
         super().__init__(space, **options)
         self._options = {**self._options, "duplicates": duplicates}
 
     # Live messages
 
-    def announce(self, rows: LiveMessageRows | None) -> None:
-        """Take rows as those that live, to be filed with the next batch that is matched or by the next question."""
+    def announce(self, rows: LiveMessageRows, messages: Messages) -> None:
+        """Take rows as those that live, the last of which are these messages, in their order.
+
+        They are filed while these are matched, else after the next match or by the next question.
+        """
         self._lists.rows = rows
+        self._announced = messages
 
     def forget_messages(self) -> None:
         """Forget all rows that were filed; it may run at any time."""
-        self._lists.rows = None
+        self._announced = self._lists.rows = None
         self._lists.forget()
 
     def candidates(
@@ -72,11 +82,25 @@ class APPlusTreeIndex(MovingAPTreeIndex):
             return self._lists.candidates(self._tree, self._rank, queries, before, after)
 
     def match(self, messages: Messages, *, threads: int = 1) -> Matches:
-        """Search every message; one core whatever `threads` says. Messages that live are filed by the way."""
+        """Search every message; one core whatever `threads` says. Messages that were announced are filed by the way."""
         with self._lock:
+            rows = self._lists.rows
+            is_announced = rows is not None and messages is self._announced
+            self._first_row = rows.n - len(messages) if rows is not None and is_announced else _NO_ROW
             found = super().match(messages, threads=threads)
+            self._announced, self._first_row = None, _NO_ROW
             self._lists.file(self._tree, self._rank)
         return found
+
+    def _match_chunk(self, messages: Messages, rows: NDArray[np.int32]) -> Any:
+        self._chunk_rows = rows + np.int64(self._first_row)
+        return super()._match_chunk(messages, rows)
+
+    def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
+        if self._first_row == _NO_ROW:
+            return super()._search(batch, first, found)
+        scratch = self._scratch_of(batch)
+        return self._lists.search(self._tree, self._rank, self._atoms, batch, first, found, scratch, self._chunk_rows)
 
     # The structure
 

@@ -9,6 +9,7 @@ import numpy as np
 from nearcast.indexes.papers.ap_plus_tree.filing import FilingScratch, file_below, file_rows
 from nearcast.indexes.papers.ap_plus_tree.layout import (
     FILED,
+    MEMBERS,
     NO_RANK,
     empty_lists,
     lists_of_nodes,
@@ -17,6 +18,7 @@ from nearcast.indexes.papers.ap_plus_tree.layout import (
     taken_below,
     with_room,
 )
+from nearcast.indexes.papers.ap_plus_tree.search import DescentScratch, search_and_file
 from nearcast.indexes.papers.ap_plus_tree.walk import CandidateMessages, TreeWalkScratch, find_candidates
 from nearcast.indexes.papers.ap_tree.layout import DEAD, KIND, SLOTS
 
@@ -24,9 +26,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.indexes.papers.ap_tree.layout import ApTreeArrays
+    from nearcast.indexes.papers.ap_tree.search import ApTreeScratch
+    from nearcast.indexes.shared.atoms import Atoms
+    from nearcast.indexes.shared.boolean_index import BooleanBatch, FoundAtoms
     from nearcast.text.message_words import MessageWords
 
 _LEAST_FOUND = 1 << 10
+#: Room for members that a search makes for each message; one that needs more is filed after the search.
+_USUAL_ROOM = 16
 
 
 class LiveMessageRows(NamedTuple):
@@ -54,6 +61,7 @@ class TreeMessageLists:
         self.arrays, self.tally = empty_lists(), np.zeros(4, np.int64)
         self._rank_of_word, self._ranks_are_of = np.empty(0, np.int32), (0, 0, 0, 0)
         self._filing, self._walking = FilingScratch.new(64, limit), TreeWalkScratch.new(64, 64)
+        self._descent = DescentScratch.new(64, limit)
 
     @property
     def nbytes(self) -> int:
@@ -77,6 +85,29 @@ class TreeMessageLists:
             file_rows(tree, self.arrays, rows.table, by_word, first, rows.n, rows.dropped, self.limit, scratch)
             self._make_room(tree, rows)
         self.arrays = packed(self.arrays)
+
+    def search(
+        self,
+        tree: ApTreeArrays,
+        rank: NDArray[np.int32],
+        atoms: Atoms,
+        batch: BooleanBatch,
+        first: int,
+        found: FoundAtoms,
+        scratch: ApTreeScratch,
+        rows: NDArray[np.int64],
+    ) -> int:
+        """Search messages, and file them as these rows by the way; return the first that is not done."""
+        assert self.rows is not None
+        self.arrays.need[0] = _USUAL_ROOM * len(rows)
+        self._make_room(tree, self.rows)
+        if len(tree.child) >= len(self._descent.stack):
+            self._descent = DescentScratch.new(len(tree.child) + len(tree.child) // 4, self.limit)
+        return int(
+            search_and_file(
+                tree, rank, atoms, batch, first, found, scratch, self.arrays, rows, self.limit, self._descent
+            )
+        )
 
     def _make_room(self, tree: ApTreeArrays, rows: LiveMessageRows) -> None:
         self.arrays = with_room(self.arrays, int(tree.used[SLOTS]) + 1, rows.n)
@@ -105,7 +136,7 @@ class TreeMessageLists:
 
     def taken(self, tree: ApTreeArrays, nodes: NDArray[np.int64]) -> list[tuple[int, int, NDArray[np.int32]]]:
         """Empty the lists of nodes that are about to be built anew; return (node, list, rows) of each."""
-        if self.rows is None or not self.arrays.used[FILED]:
+        if self.rows is None or not self.arrays.used[MEMBERS]:
             return []
         live = np.unique(nodes[tree.node[nodes, KIND] != DEAD])
         self._make_room(tree, self.rows)

@@ -16,7 +16,7 @@ from nearcast.indexes.papers.ap_tree.model import model_of
 from nearcast.indexes.papers.ap_tree.order import ranked_words, ranks_by_frequency, with_later_words
 from nearcast.indexes.papers.ap_tree.regrowth import compacted, messages_in, regrown
 from nearcast.indexes.papers.ap_tree.sample import MessageSampler, no_sample, sample_of
-from nearcast.indexes.papers.ap_tree.search import scratch_for, search_tree
+from nearcast.indexes.papers.ap_tree.search import ApTreeScratch, scratch_for, search_tree
 from nearcast.indexes.papers.keyword_first import count_words
 from nearcast.indexes.shared.boolean_index import BooleanBatch, BooleanIndex, FoundAtoms
 
@@ -197,9 +197,14 @@ class APTreeIndex(BooleanIndex):
             self._rank = rank  # the last of all: its length says that the others are done
 
     def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
+        scratch = self._scratch_of(batch)
+        return int(search_tree(self._tree, self._rank, self._atoms, batch, first, found, scratch))
+
+    def _scratch_of(self, batch: BooleanBatch) -> ApTreeScratch:
+        """Return scratch for a search, for which all words have ranks by then."""
         self._rank_later_words()
         self._scratch = scratch_for(len(batch.word), int(self._tree.used[NODES]), self._scratch)
-        return int(search_tree(self._tree, self._rank, self._atoms, batch, first, found, self._scratch))
+        return self._scratch
 
     def _bytes(self) -> int:
         sample = self._sample
