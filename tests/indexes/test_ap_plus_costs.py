@@ -135,10 +135,10 @@ def test_velocity_and_interval_come_from_reports():
     """A timestamp ends when a subscription reports for the second time; who is silent has an interval of two then."""
     moves = ObservedMoves(PLANE)
     both, first = np.array([0, 1], np.int32), np.array([0], np.int32)
-    moves.begin(both, boxes((0, 0), (5, 5)))
-    moves.report(both, boxes((1, 0), (5, 7)))
-    moves.report(first, boxes((3, 0)))
-    moves.report(both, boxes((3, 3), (5, 1)))
+    moves.note(both, boxes((0, 0), (5, 5)))
+    moves.note(both, boxes((1, 0), (5, 7)))
+    moves.note(first, boxes((3, 0)))
+    moves.note(both, boxes((3, 3), (5, 1)))
     moves.see_messages(30)
     motion = moves.motion(both, 2, 0.001)
     assert [[0.0, 3.0], [0.0, -3.0]] == motion.velocity.tolist()
@@ -149,23 +149,24 @@ def test_velocity_and_interval_come_from_reports():
 def test_the_dateline_is_no_distance():
     """From 179.5 to -179.5 degrees it is one degree."""
     moves, slots = ObservedMoves(EARTH), np.array([0], np.int32)
-    moves.begin(slots, Regions.from_shapes([Box(179.0, 0, 180.0, 1)], EARTH))
-    moves.report(slots, Regions.from_shapes([Box(-180.0, 0, -179.0, 1)], EARTH))
+    moves.note(slots, Regions.from_shapes([Box(179.0, 0, 180.0, 1)], EARTH))
+    moves.note(slots, Regions.from_shapes([Box(-180.0, 0, -179.0, 1)], EARTH))
     assert [[1.0, 0.0]] == moves.motion(slots, 1, 0.001).velocity.tolist()
 
 
 def test_places_without_an_end_have_no_velocity():
     """A subscription that listened everywhere, or was read from files, has come from nowhere."""
     moves, slots = ObservedMoves(PLANE), np.array([0, 1], np.int32)
-    moves.begin(slots[:1], Regions.anywhere(1))
-    moves.report(slots, boxes((1, 1), (2, 2)))
+    moves.note(slots[:1], Regions.anywhere(1))
+    moves.motion(slots, 2, 0.001)  # the second is known, but was never seen
+    moves.note(slots, boxes((1, 1), (2, 2)))
     assert [[0.0, 0.0], [0.0, 0.0]] == moves.motion(slots, 2, 0.001).velocity.tolist()
 
 
 def test_slots_keep_their_motion_when_they_are_renumbered():
     moves, slots = ObservedMoves(PLANE), np.array([0, 1, 2], np.int32)
-    moves.begin(slots, boxes((0, 0), (0, 0), (0, 0)))
-    moves.report(slots, boxes((1, 0), (2, 0), (3, 0)))
+    moves.note(slots, boxes((0, 0), (0, 0), (0, 0)))
+    moves.note(slots, boxes((1, 0), (2, 0), (3, 0)))
     moves.renumber(np.array([0, 2], np.int32))
     assert [[1.0, 0.0], [3.0, 0.0]] == moves.motion(slots[:2], 2, 0.001).velocity.tolist()
 

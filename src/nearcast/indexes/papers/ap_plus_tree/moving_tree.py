@@ -13,7 +13,7 @@ from nearcast.indexes.papers.ap_tree.index import APTreeIndex
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import Messages, Subscriptions
+    from nearcast.columns import Messages
     from nearcast.geo import Space
     from nearcast.indexes.papers.ap_tree.model import CostModel
     from nearcast.indexes.papers.ap_tree.moving import Motion
@@ -37,25 +37,16 @@ class MovingAPTreeIndex(APTreeIndex):
             self._moves.see_messages(len(messages))
         return found
 
-    def insert(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
-        """Store subscriptions in new slots."""
-        with self._lock:
-            slots = super().insert(subscriptions)
-            self._moves.begin(slots, subscriptions.regions)
-        return slots
-
-    def replace(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
-        """Store other subscriptions under these slots, or the same at other places."""
-        with self._lock:
-            super().replace(slots, subscriptions)
-            self._moves.report(slots, subscriptions.regions)
-
     def renumber(self) -> NDArray[np.int32]:
         """Number the live slots anew and return the old ones."""
         with self._lock:
-            old = super().renumber()
-            self._moves.renumber(old)
-        return old
+            self._undo.roll_back()
+            self._moves.renumber(np.flatnonzero(self._row_of >= 0))
+            return super().renumber()
+
+    def _rows_added(self, first: int, last: int) -> None:
+        super()._rows_added(first, last)
+        self._moves.note(self._slot_of[first:last], self._pieces[-1].regions)
 
     def _model_of(self, rank: NDArray[np.int32]) -> CostModel:
         return super()._model_of(rank)._replace(motion=self._motion())

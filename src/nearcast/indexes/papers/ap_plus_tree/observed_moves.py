@@ -47,20 +47,26 @@ class ObservedMoves:
         """Count messages."""
         self._n_messages += n
 
-    def begin(self, slots: NDArray[np.int32], regions: Regions) -> None:
-        """Note where new subscriptions are."""
-        self._fit(int(slots.max(initial=-1)) + 1)
-        place, velocity, interval, reported = self._arrays()
-        place[slots], velocity[slots], interval[slots], reported[slots] = _centres(regions), 0.0, 0.0, _NEVER
+    def note(self, slots: NDArray[np.int32], regions: Regions) -> None:
+        """Note where subscriptions are, new ones and those that have moved."""
+        is_new = slots >= len(self._columns["place"])
+        centres = _centres(regions)
+        self._fit(int(slots.max(initial=-1)) + 1)  # each column by itself: one that was cut short is made up for here
+        self._begin(slots[is_new], centres[is_new])
+        self._report(slots[~is_new], centres[~is_new])
 
-    def report(self, slots: NDArray[np.int32], regions: Regions) -> None:
+    def _begin(self, slots: NDArray[np.int32], centres: NDArray[np.float64]) -> None:
+        """Note where new subscriptions are."""
+        place, velocity, interval, reported = self._arrays()
+        place[slots], velocity[slots], interval[slots], reported[slots] = centres, 0.0, 0.0, _NEVER
+
+    def _report(self, slots: NDArray[np.int32], centres: NDArray[np.float64]) -> None:
         """Note where subscriptions have moved to, each once; a velocity is that since the last report."""
-        self._fit(int(slots.max(initial=-1)) + 1)
         place, velocity, interval, reported = self._arrays()
         if (reported[slots] == self.timestamp).any():
             self.timestamp += 1
         since = np.maximum(self.timestamp - reported[slots], 1)
-        is_first, centres = reported[slots] == _NEVER, _centres(regions)
+        is_first = reported[slots] == _NEVER
         way = centres - place[slots]
         if self._is_earth:
             way[:, 0] = (way[:, 0] + 180.0) % 360.0 - 180.0
@@ -69,7 +75,7 @@ class ObservedMoves:
         interval[slots] = np.where(is_first, 1.0, np.where(known > 0.0, 0.5 * (known + since), since))
         place[slots], reported[slots] = centres, self.timestamp
 
-    def renumber(self, old: NDArray[np.int32]) -> None:
+    def renumber(self, old: NDArray[np.int64]) -> None:
         """Give the slots new numbers, 0 upwards in the order of these."""
         self._fit(int(old.max(initial=-1)) + 1)
         self._columns = {name: GrowableColumn(column.values[old]) for name, column in self._columns.items()}
