@@ -24,6 +24,7 @@ from nearcast.indexes.papers.ap_tree.layout import (
     ROOT,
     SPACE,
 )
+from nearcast.indexes.shared import stored_index
 from nearcast.live.registry import LIVE_STORES
 from nearcast.query import parse
 from support.live_model import LiveModel
@@ -326,6 +327,29 @@ def test_a_rebuilt_node_hands_its_messages_on(monkeypatch):
         held.current(first)
     assert done["_rebuild"], "no part was built anew"
     assert done["_compact"], "no waste was collected"
+
+
+def test_moves_do_not_build_the_tree_anew(monkeypatch):
+    """However many rows they leave behind: when these are dropped the tree stays, with its messages."""
+    monkeypatch.setattr(stored_index, "_SPARE_ROWS", 0)
+    held = TreeLife("ap+-tree:fan_out=4,leaf=2,rebuild=never")
+    slots = held.insert([(parse(f"w{i % 3} OR v"), Box(i, 0, i + 1, 1)) for i in range(30)])
+    held.publish([((f"w{i % 3}",), point(i + 0.5, 0.5)) for i in range(40)])
+    done = {"_build": 0, "_rows_renumbered": 0}
+    for name in done:
+        monkeypatch.setattr(held.index, name, counted(held.index, name, done))
+    for turn in range(1, 6):
+        held.move(slots[:20], [Box((i + turn) % 40, 0, (i + turn) % 40 + 1, 1) for i in range(20)])
+        held.index.remove(np.array(held.insert([(parse("w1 x"), None)]), np.int32))
+        held.publish([(("w1",), point(turn + 0.5, 0.5))])
+        check_lists(held)
+        held.current(slots)
+    assert 0 == done["_build"]
+    assert 2 <= done["_rows_renumbered"], "no rows were dropped"
+    said = held.model._encoded([((f"w{i % 3}", "v"), point(i + 0.5, 0.5)) for i in range(40)])
+    scan = create("scan", PLANE)
+    scan.insert(held.index.subscriptions(np.array(slots, np.int32)))
+    assert scan.match(said) == held.index.match(said)
 
 
 def counted(owner, name, done):

@@ -9,6 +9,8 @@ import numpy as np
 from nearcast.indexes import Matches
 from nearcast.indexes.papers.ap_plus_tree.observed_moves import ObservedMoves
 from nearcast.indexes.papers.ap_tree.index import APTreeIndex
+from nearcast.indexes.papers.ap_tree.regrowth import renumber_atoms
+from nearcast.indexes.shared.atoms import AtomStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,6 +45,31 @@ class MovingAPTreeIndex(APTreeIndex):
             self._undo.roll_back()
             self._moves.renumber(np.flatnonzero(self._row_of >= 0))
             return super().renumber()
+
+    def _is_outgrown(self, n_new: int) -> bool:
+        """Tell whether there are twice as many atoms as the tree was built of; those that only move do not count."""
+        n_gone = sum(len(atoms) for atoms in self._gone)
+        return self._n_in_structure + n_new - n_gone >= 2 * self._n_when_built
+
+    def _pack(self) -> None:
+        """Drop the rows that no longer count, and give their atoms the new numbers in the tree as it is.
+
+        Every move leaves a row behind. Building the tree anew each time would cost more than the moves.
+        """
+        if not self._is_sparse or not self._is_built or not self._is_store_whole:
+            super()._pack()
+            return
+        self._bring_up_to_date()
+        kept = self._store.of_rows(self._row_of[self._row_of >= 0])
+        super()._pack()
+        self._is_built = False  # until it is: a change that is cut short is made up for by building anew
+        number, store = np.zeros(len(self._store), np.int32), AtomStore()
+        number[kept] = np.arange(len(kept), dtype=np.int32)
+        store.add(self._table())
+        renumber_atoms(self._tree, number, store.arrays)
+        self._store, self._gone, self._n_seen = store, [], len(store)
+        self._is_built = True
+        self._is_store_whole = True  # the last of all
 
     def _rows_added(self, first: int, last: int) -> None:
         super()._rows_added(first, last)

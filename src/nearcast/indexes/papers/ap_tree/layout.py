@@ -31,6 +31,8 @@ COPIES, GRIDS = 4, 5
 ROOT = 0
 #: Beyond this a number is infinite in an entry.
 _LARGEST = 3e38
+#: Where in the `source` of an entry the place of its first word begins.
+SOURCE_SHIFT = 16
 #: Atoms with so many words are not plain: 15 bits do not tell how many they are.
 _MANY_WORDS = 32_767
 
@@ -232,7 +234,7 @@ def write_entry(tree, entry, atoms, atom):
     tree.signature[entry] = bits
     n, end = atoms.n_words[atom], atoms.code_start[atom + 1]
     is_plain = atoms.shape[atom] == NO_SHAPE and n == end - first and n < _MANY_WORDS
-    tree.source[entry] = (first << 16) | (min(n, _MANY_WORDS) << 1) | (1 if is_plain else 0)
+    tree.source[entry] = (first << SOURCE_SHIFT) | (min(n, _MANY_WORDS) << 1) | (1 if is_plain else 0)
     for k in range(2):
         tree.rectangle[entry, k] = rounded_down(atoms.box[atom, k])
         tree.rectangle[entry, k + 2] = -rounded_down(-atoms.box[atom, k + 2])

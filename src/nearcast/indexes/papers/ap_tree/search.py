@@ -17,6 +17,7 @@ from nearcast.indexes.papers.ap_tree.layout import (
     NO_CHILD,
     ROOM,
     ROOT,
+    SOURCE_SHIFT,
     cut_index,
     line_index,
     rounded_down,
@@ -156,7 +157,7 @@ def verify_entry(tree, entry, atoms, batch, message, part, n_places, scratch, fo
     atom, source = tree.atom[entry], tree.source[entry]
     if not _surely_overlaps(tree.rectangle, entry, scratch.inner) and not _overlaps(atoms.box, atom, batch.place, part):
         return at
-    first = source >> 16
+    first = source >> SOURCE_SHIFT
     for i in range(first, first + ((source >> 1) & 32767)):
         if batch.has[atoms.code[i]] == 0:
             return at
