@@ -1,12 +1,16 @@
 """The stores `ap+k-tree` and `ap+s-tree` by their lists; calls of these and of `ap+-tree` that are cut short."""
 
+import random
+
 import numpy as np
 import pytest
 
 from contract.worlds import PLANE, point
-from nearcast.geo import Box
+from nearcast import Box, Hub, Within
+from nearcast.engine import upkeep
 from nearcast.indexes import available, create
 from nearcast.indexes.papers.ap_plus_tree.layout import COUNT_HELD
+from nearcast.live import stored
 from nearcast.live.papers.cell_postings import _EVERYWHERE, _list_of
 from nearcast.live.registry import store_name
 from nearcast.query import parse
@@ -156,3 +160,53 @@ def test_torn_call_is_done_or_not_begun(name, call):
         model, tracer = torn_model(name), DeepTracer(at)
         tracer.run(call(model))
         assert look(model) in (before, after), tracer.places
+
+
+# --- hubs -----------------------------------------------------------------------------------------------------------
+
+
+class HubPair:
+    """A hub and its twin, which tries every message; what they tell is the same."""
+
+    def __init__(self, spec):
+        twin = Hub("plane", index="scan", live="scan", lifetime="8s")
+        self.hubs, self.n_told = [Hub("plane", index=spec, lifetime="8s"), twin], 0
+
+    def both(self, verb, *given):
+        """Call a method of both."""
+        told = []
+        for hub in self.hubs:
+            found = getattr(hub, verb)(*given)
+            found = hub.poll() if verb in ("subscribe", "unsubscribe") else found
+            told.append([(each.subscription_id, each.message_id, each.change) for each in found])
+        assert told[1] == told[0]
+        self.n_told += len(told[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hub_lives_as_one_that_tries_every_message(name, monkeypatch, tmp_path):
+    """Words go out of use and get other numbers, messages end, rows are dropped, all is saved and opened."""
+    monkeypatch.setattr(upkeep, "SPARE_WORDS", 0)
+    monkeypatch.setattr(stored, "_SPARE_ROWS", 4)
+    rng, pair = random.Random(8), HubPair(f"{name}:fan_out=4,leaf=2")
+    indexes = [pair.hubs[0]._state.index]
+    for turn in range(50):
+        words = [f"w{2 * turn + rng.randrange(6)}" for _ in range(3)]
+        query = rng.choice(["{} OR {}", "{}", "{} AND NOT {}", '"{} {}"']).format(*words)
+        x, y = rng.randrange(9), rng.randrange(9)
+        pair.both("subscribe", Within(turn, query, Box(x, y, x + 3, y + 3)))
+        if turn >= 8:
+            pair.both("unsubscribe", turn - 8)
+        time, places = f"2026-01-01T00:00:{turn:02d}Z", [(rng.uniform(0, 12), rng.uniform(0, 12)) for _ in range(9)]
+        texts = [f"{words[i % 3]} {rng.choice(words)}" for i in range(4)]
+        said = [{"id": 10 * turn + i, "text": texts[i], "x": places[i][0], "y": places[i][1]} for i in range(4)]
+        pair.both("publish_many", [each | {"time": time} for each in said])
+        movers = range(max(0, turn - 7), turn + 1, 2)
+        pair.both("move_many", [{"id": id_, "x": x, "y": y} for id_, (x, y) in zip(movers, places[4:], strict=False)])
+        if pair.hubs[0]._state.index is not indexes[-1]:
+            indexes.append(pair.hubs[0]._state.index)
+        if turn == 40:
+            pair.hubs[0].save(tmp_path / "hub")
+            pair.hubs[0] = Hub.open(tmp_path / "hub")
+    assert 3 < len(indexes), "no word was forgotten"
+    assert 100 < pair.n_told
