@@ -269,18 +269,31 @@ def test_a_cell_beyond_the_first_subscriptions_has_no_end():
 
 
 def test_a_word_between_cuts_is_found():
-    """No cut has it: whoever asks for it reads what came to the node, and later its own place in the dummy cut."""
+    """Below `a` there are cuts for `x` and `z` alone: who asks for `a y` reads all that came there, then the dummy."""
+    held = TreeLife("ap+-tree:fan_out=8,leaf=1,priority=keyword,rebuild=never")
+    often = {"a x": 3, "x": 3, "a z": 3, "z": 1, "y": 5, "a": 3}  # so a, x, y, z rank in this order
+    held.insert([(parse(words), None) for words, n in often.items() for _ in range(n)])
+    held.publish([(("a", "y"), point(0, 0)), (("a", "y", "z"), point(0, 0)), (("a", "x"), point(0, 0))])
+    ranks = [held.index._rank[held.model.terms.ids_of([word], add=False)[0]] for word in "axyz"]
+    assert sorted(ranks) == ranks
+    (between,) = held.insert([(parse("a y"), None)])
+    assert [[0, 3]] == held.current([between])
+    held.publish([(("y", "a"), point(0, 0))])
+    check_lists(held)
+    assert [[0, 3, 9]] == held.current([between])
+
+
+def test_a_word_behind_all_cuts_is_found():
+    """No subscription had it when the cuts were made."""
     held = TreeLife("ap+-tree:fan_out=2,leaf=1,priority=keyword,rebuild=never")
-    words = ["a", "c", "e", "g"]
-    held.model.terms.ids_of(["a", "b", "c", "d", "e", "f", "g"], add=True)
-    held.insert([(parse(word), None) for word in words for _ in range(3)])
+    held.insert([(parse(word), None) for word in "aceg" for _ in range(3)])
     held.publish([(("b",), point(0, 0)), (("b", "e"), point(0, 0)), (("e", "never said"), point(0, 0))])
     assert KEYWORD == held.tree.node[ROOT, KIND]
-    between, later = held.insert([(parse("b"), None), (parse('"never said"'), None)])
-    assert [[0, 3], []] == held.current([between, later])
+    behind, later = held.insert([(parse("b"), None), (parse('"never said"'), None)])
+    assert [[0, 3], []] == held.current([behind, later])
     held.publish([(("d", "b", "never", "said"), point(0, 0))])
     check_lists(held)
-    assert [[0, 3, 9], [9]] == held.current([between, later])
+    assert [[0, 3, 9], [9]] == held.current([behind, later])
 
 
 def test_a_word_first_used_after_the_message_came():
