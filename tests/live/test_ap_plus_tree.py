@@ -10,7 +10,7 @@ from engine.test_life import life
 from nearcast.geo import Box, Circle, Regions
 from nearcast.indexes import create
 from nearcast.indexes.papers.ap_plus_tree.layout import COUNT_HELD, FILED, FIRST_HELD
-from nearcast.indexes.papers.ap_plus_tree.walk import CUT_ALIKE, CUT_OTHERWISE, ONLY_NEW, ONLY_OLD
+from nearcast.indexes.papers.ap_plus_tree.walk import CUT_ALIKE, CUT_OTHERWISE, ONLY_NEW, ONLY_OLD, READ
 from nearcast.indexes.papers.ap_tree import index as ap_tree
 from nearcast.indexes.papers.ap_tree.layout import (
     AUX,
@@ -392,26 +392,19 @@ def test_copies_of_a_message_are_limited():
 # --- moves ----------------------------------------------------------------------------------------------------------
 
 
-def found_by(held, slot, before, after):
-    """Return how many candidates a move has, repeats counted, and the cells of each case."""
-    index, rows = held.index, []
-    once = index._lists.candidates.__globals__["_once"]
-    index._lists.candidates.__globals__["_once"] = lambda *found: rows.append(len(found[1])) or once(*found)
-    try:
-        held.move([slot], [before])
-        rows.clear()
-        held.move([slot], [after])
-    finally:
-        index._lists.candidates.__globals__["_once"] = once
-    return sum(rows), index._lists.tally.tolist()
+def tally_of(held, slot, before, after):
+    """Return what a move between two places met: cells by case, and candidates, repeats counted."""
+    held.move([slot], [before])
+    held.move([slot], [after])
+    return held.index._lists.tally.tolist()
 
 
 def test_ancestors_lists_are_read_once():
     """A message that stays with the root is a candidate once for a move, though the move meets many leaves."""
     held, slots = town(f"{BY_SPACE},duplicates=1")
     held.publish([(("tea",), point(0.5, 0.5)), (("tea",), point(80.5, 80.5))])
-    n, tally = found_by(held, slots[0], Box(0, 0, 90, 90), Box(1, 1, 91, 91))
-    assert 2 == n
+    tally = tally_of(held, slots[0], Box(0, 0, 90, 90), Box(1, 1, 91, 91))
+    assert 2 == tally[READ]
     assert tally[CUT_OTHERWISE] + tally[ONLY_OLD] + tally[ONLY_NEW] > 2
 
 
@@ -427,11 +420,19 @@ def grid_town():
 def test_the_four_cases():
     """A cell that old and new region cut alike is left out; of the others only those are read that one of them cuts."""
     held, slot = grid_town()
-    n, tally = found_by(held, slot, Box(0.2, 0.2, 2.8, 2.8), Box(0.2, 0.2, 3.8, 2.8))
+    tally = tally_of(held, slot, Box(0.2, 0.2, 2.8, 2.8), Box(0.2, 0.2, 3.8, 2.8))
     assert tally[CUT_ALIKE] >= 4, tally
     assert tally[ONLY_OLD] == 0 < tally[ONLY_NEW]
-    assert n <= 25 - tally[CUT_ALIKE]
+    assert tally[READ] <= 25 - tally[CUT_ALIKE]
     assert [[(0, 3 * 15), (0, 3 * 16), (0, 3 * 17)]] == held.move([slot], [Box(0.2, 0.2, 2.8, 2.8)])
+    back = held.index._lists.tally.tolist()
+    assert tally[CUT_ALIKE] == back[CUT_ALIKE]
+    assert (tally[ONLY_NEW], tally[ONLY_OLD]) == (back[ONLY_OLD], back[ONLY_NEW])
+    away = tally_of(held, slot, Box(0.2, 0.2, 1.8, 1.8), Box(3.2, 3.2, 4.8, 4.8))
+    assert 0 == away[CUT_ALIKE] == away[CUT_OTHERWISE]
+    assert min(away[ONLY_OLD], away[ONLY_NEW]) >= 4
+    aside = tally_of(held, slot, Box(0.2, 0.2, 0.4, 0.4), Box(0.3, 0.3, 0.6, 0.6))
+    assert 1 == aside[CUT_OTHERWISE] == sum(aside[:READ])
 
 
 def test_a_mover_that_comes_to_cover_a_node_and_stops():
@@ -441,8 +442,8 @@ def test_a_mover_that_comes_to_cover_a_node_and_stops():
     assert [[(1, each) for each in everything]] == held.move([slot], [Box(-9, -9, 9, 9)])
     held.publish([])
     assert [everything] == held.current([slot])
-    n, _ = found_by(held, slot, Box(-9, -9, 9, 9), Box(-8, -9, 9, 9))
-    assert n < 25, "cells that both regions hold are read"
+    tally = tally_of(held, slot, Box(-9, -9, 9, 9), Box(-8, -9, 9, 9))
+    assert tally[READ] < 25, "cells that both regions hold are read"
     assert [[(0, each) for each in everything if each < 15]] == held.move([slot], [Box(1.0, -9, 9, 9)])
     held.publish([])
     assert [[each for each in everything if each >= 15]] == held.current([slot])

@@ -150,7 +150,7 @@ class CellPostings:
         arrays, next_query, room = self.file(table, n, n_words, dropped), 0, _LEAST_FOUND
         pieces, scratch = [np.empty(0, np.int64)], PostingScratch.new(0)
         while next_query < len(queries.kind):
-            tally = np.zeros(4, np.int64)
+            tally = np.zeros(5, np.int64)
             found = CandidateMessages(np.empty(room, np.int64), np.empty(room, np.int64), tally)
             next_query, n_found = _find(
                 arrays, table, queries, before, after, dropped, words_first, next_query, scratch, found

@@ -57,8 +57,8 @@ class TreeMessageLists:
     def __init__(self, limit: int):
         self.limit = limit
         self.rows: LiveMessageRows | None = None
-        #: The lists, and the cells that the last question met, by case.
-        self.arrays, self.tally = empty_lists(), np.zeros(4, np.int64)
+        #: The lists, and what the last question met, as `CandidateMessages` counts it.
+        self.arrays, self.tally = empty_lists(), np.zeros(5, np.int64)
         self._rank_of_word, self._ranks_are_of = np.empty(0, np.int32), (0, 0, 0, 0)
         self._filing, self._walking = FilingScratch.new(64, limit), TreeWalkScratch.new(64, 64)
         self._descent = DescentScratch.new(64, limit)
@@ -177,7 +177,7 @@ class TreeMessageLists:
         if most >= len(self._walking.rank) or len(tree.child) >= len(self._walking.stack):
             self._walking = TreeWalkScratch.new(max(64, 2 * most), len(tree.child) + len(tree.child) // 4)
         room, next_query, n_queries = max(_LEAST_FOUND, 2 * len(queries.kind)), 0, len(queries.kind)
-        self.tally = np.zeros(4, np.int64)
+        self.tally = np.zeros(5, np.int64)
         pieces = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         while next_query < n_queries:
             found = CandidateMessages(np.empty(room, np.int64), np.empty(room, np.int64), self.tally)

@@ -39,8 +39,8 @@ from nearcast.indexes.papers.ap_tree.order import insert_ascending
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: The four cases of Algorithm 6, and places in a tally of cells.
-CUT_ALIKE, ONLY_OLD, CUT_OTHERWISE, ONLY_NEW = range(4)
+#: The four cases of Algorithm 6. They are places in a tally of cells, which also has the candidates that were read.
+CUT_ALIKE, ONLY_OLD, CUT_OTHERWISE, ONLY_NEW, READ = range(5)
 #: A cell that neither rectangle touches.
 NEITHER = -1
 OLD, NEW = 0, 1
@@ -75,7 +75,7 @@ class TreeWalkScratch(NamedTuple):
 class CandidateMessages(NamedTuple):
     """Pairs of a query and a message that may change: rows of the queries, and of the table of messages.
 
-    `tally` counts the cells of each of the four cases.
+    `tally` counts the cells of each of the four cases, and the candidates, repeats included.
     """
 
     query: NDArray[np.int64]
@@ -202,6 +202,7 @@ def read_list(lists, table, at, query, dropped, found, n):
         n += 1
         i += 1
     held[at, COUNT_HELD] = end - first
+    found.tally[READ] += end - first
     return n
 
 
