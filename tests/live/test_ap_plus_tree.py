@@ -432,7 +432,7 @@ def test_the_four_cases():
     assert 0 == away[CUT_ALIKE] == away[CUT_OTHERWISE]
     assert min(away[ONLY_OLD], away[ONLY_NEW]) >= 4
     aside = tally_of(held, slot, Box(0.2, 0.2, 0.4, 0.4), Box(0.3, 0.3, 0.6, 0.6))
-    assert 1 == aside[CUT_OTHERWISE] == sum(aside[:READ])
+    assert 1 <= aside[CUT_OTHERWISE] == sum(aside[:READ])
 
 
 def test_a_mover_that_comes_to_cover_a_node_and_stops():
