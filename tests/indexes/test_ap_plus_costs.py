@@ -38,16 +38,14 @@ def boxes(*places):
     return Regions.from_shapes([Box(x, y, x + 1, y + 1) for x, y in places], PLANE)
 
 
-def members(places, velocity, interval=1.0, messages=1.0, threshold=0.001):
+def members(places, velocity, interval=1.0):
     """Return as many atoms as there are places, with their motion."""
     held = actor("ap+-tree")
     held.insert([(parse("tea"), Box(x, y, x, y)) for x, y in places])
     held.match([])
     n = len(places)
     given = np.broadcast_to(np.array(velocity, float), (n, 2)).copy()
-    motion = Motion(
-        np.arange(n, dtype=np.int32), given, np.full(n, float(interval)), np.array([float(messages)]), threshold
-    )
+    motion = Motion(np.arange(n, dtype=np.int32), given, np.full(n, float(interval)), np.ones(1), 0.001)
     return np.arange(n, dtype=np.int32), held.index._atoms, motion
 
 
@@ -110,7 +108,7 @@ def test_algorithm_8_ends():
     """Who stands still never lets anything be built anew; a few that go round look no further than Tmax."""
     atoms, columns, motion = members([(i % 10, i % 7) for i in range(300)], (0.0, 0.0))
     assert np.inf == rebuild_interval(atoms, REGION, columns, motion, 16)
-    assert 0.0 == moving_penalty(atoms, REGION, 1, 5, columns, motion, 16, 4)
+    assert 0.0 == moving_penalty(atoms, REGION, 1, 5, 1.0, columns, motion, 16, 4)
     motion.velocity[0] = 1e-9, 0.0
     assert MOST_TIMESTAMPS == rebuild_interval(atoms, REGION, columns, motion, 16)
 
@@ -124,8 +122,8 @@ def test_penalties_are_shared_by_the_messages_of_a_timestamp():
 
 
 def _penalty_of(places, messages):
-    atoms, columns, motion = members(places, (2.0, 0.0), messages=messages)
-    return atoms, REGION, 2, 5, columns, motion, 16, 4
+    atoms, columns, motion = members(places, (2.0, 0.0))
+    return atoms, REGION, 2, 5, messages, columns, motion, 16, 4
 
 
 # --- what is observed ---------------------------------------------------------------------------------------------
@@ -198,6 +196,16 @@ def test_subscriptions_that_hurry_are_not_parted_by_space():
     held.index._is_built = False
     assert {KEYWORD} == kinds(held) & {KEYWORD, SPACE}
     assert SPACE in kinds(crowd(spec.replace("ap+", "ap"))[0])
+
+
+def test_messages_make_up_for_moves():
+    """The same hurry is worth it where so many messages come that a grid spares each of them more than moves cost."""
+    held, slots = crowd("ap+-tree:fan_out=4,leaf=8,rebuild=never")
+    for turn in range(1, 3):
+        held.move(slots, [Box((i + 9 * turn) % 20, i // 20, (i + 9 * turn) % 20 + 0.5, i // 20 + 0.5) for i in slots])
+    held.index._moves.see_messages(10**9)
+    held.index._is_built = False
+    assert SPACE in kinds(held)
 
 
 def test_nodes_know_how_many_grids_are_above_them():

@@ -34,7 +34,7 @@ What differs from the paper, and why:
 - Old region less new region is no rectangle: candidates are verified with whole regions, borders inside.
 - Reports have no times here. A timestamp ends when a subscription reports for the second time in it.
 - T' in the cost of location updates is left out, see `ap_tree/moving`; Eq. 11 is 0 below θp.
-- The arrival rate is that of all messages, for every node.
+- The arrival rate of a node is the share of all messages that comes to its region, whatever their words.
 """
 
 from nearcast.indexes.papers.ap_plus_tree.index import APPlusKTreeIndex, APPlusSTreeIndex, APPlusTreeIndex

@@ -11,7 +11,8 @@ node is parted by space; cuts do not care where a subscription is (Eq. 14, 15):
   negative below θp members, where it is 0 in truth.
 
 Eq. 7 multiplies by the messages of a timestamp. Here everything else is divided by them instead: so a leaf costs its
-entries, as in `model`, and a tree whose subscriptions stand still is an AP-Tree.
+entries, as in `model`, and a tree whose subscriptions stand still is an AP-Tree. Of all messages those count that come
+to the node's region; which of them have the words that lead to the node is not known.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ def no_motion() -> Motion:
 
 
 @kernel
-def moving_penalty(members, region, n_path, n_words, atoms, motion, fan_out, leaf):
+def moving_penalty(members, region, n_path, n_words, n_messages, atoms, motion, fan_out, leaf):
     """Return what Eq. 15 adds to the cost of a grid, for each message: Cslu and Circ.
 
-    The path to the node has `n_path` nodes, itself included; its members have `n_words` distinct words.
+    The path to the node has `n_path` nodes, itself included; its members have `n_words` distinct words, and
+    `n_messages` come to its region in a timestamp.
     """
     if motion.velocity.shape[0] == 0:
         return 0.0
@@ -62,7 +64,7 @@ def moving_penalty(members, region, n_path, n_words, atoms, motion, fan_out, lea
     timestamps = rebuild_interval(members, region, atoms, motion, fan_out)
     if timestamps < np.inf:
         cost += rebuild_cost(members.size, n_words, fan_out, leaf) / timestamps
-    return cost / max(motion.messages[0], 1.0)
+    return cost / n_messages
 
 
 @kernel
