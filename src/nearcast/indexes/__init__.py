@@ -76,6 +76,7 @@ DEFAULT_LIVE_STORE = "cells"
 
 #: Modules that register indexes; imported when a name is first asked for, so that `import nearcast` stays light.
 _MODULES = (
+    "nearcast.indexes.papers.ap_plus_tree",
     "nearcast.indexes.papers.ap_tree",
     "nearcast.indexes.papers.ciq",
     "nearcast.indexes.papers.fast",

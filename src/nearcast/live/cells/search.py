@@ -98,7 +98,7 @@ def search_rows(table, segments, tail, queries, before, after, dropped, is_earth
             for at in range(segments.segment.shape[0]):
                 n = _search_segment(table, segments, at, queries, before, after, row, now, is_earth, scratch, n, found)
             for message in range(tail[0], tail[1]):
-                n = _try_unfiled(table, message, queries, before, after, row, now, is_earth, scratch.walk, n, found)
+                n = try_message(table, message, queries, before, after, row, now, is_earth, scratch.walk, n, found)
             if n > found.row.size:
                 return row, n_before
     return queries.kind.size, n
@@ -199,8 +199,8 @@ def _try(table, message, trigger, queries, before, after, row, is_earth, scratch
 
 
 @inlined
-def _try_unfiled(table, message, queries, before, after, row, now, is_earth, walk, n, found):
-    """Test a message that is in no segment."""
+def try_message(table, message, queries, before, after, row, now, is_earth, walk, n, found):
+    """Test a message of which nothing is known, such as one in no segment."""
     if table.expires[message] <= now:
         return n
     if queries.kind[row] == SIMILAR:
