@@ -155,13 +155,12 @@ def move(state: State, item: Move) -> list[Piece]:
     clock = clock_of(state, item, len(slots))
     expiry = _told_before(state, slots, clock, item)
     movers, before = _reported(state, slots, item, places, clock), state.movers.of(slots)
-    after = held.with_regions(places.regions)
     is_bare = not state.has_steps and item.steps is None and not places.texts
     if is_bare and movers.tobytes() == before.tobytes():
-        state.index.replace(slots, after)  # there is nothing else to change
+        state.index.move(slots, places.regions)  # there is nothing else to change
         return []
     state.torn = StoringUndo.before(state, item.ids[:0], slots, held)
-    state.index.replace(slots, after)
+    state.index.move(slots, places.regions)
     state.movers.put(slots, movers)
     for row, text in places.texts.items():
         state.texts.put_one(int(slots[row]), text)
@@ -171,6 +170,7 @@ def move(state: State, item: Move) -> list[Piece]:
         events = state.topk.look_again(slots[topk], state.weights)
         pieces = pieces_of(state, events.at_steps(topk[events.step]), state.vocabulary.version, item.steps)
     if state.live is not None:
+        after = held.with_regions(places.regions)
         pieces = joined(tell_moves(state, slots, held, after, clock, item.steps), pieces)
         pieces = with_expiry(expiry, pieces)
     now = int(clock[-1]) if len(clock) else state.now
