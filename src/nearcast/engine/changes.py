@@ -167,7 +167,7 @@ def move(state: State, item: Move) -> list[Piece]:
     pieces: list[Piece] = []
     topk = np.flatnonzero(held.kind == TOPK)
     if state.topk is not None and len(topk):
-        events = state.topk.look_again(slots[topk], state.weights)
+        events = state.topk.move(slots[topk], state.weights)
         pieces = pieces_of(state, events.at_steps(topk[events.step]), state.vocabulary.version, item.steps)
     if state.live is not None:
         after = held.with_regions(places.regions)
