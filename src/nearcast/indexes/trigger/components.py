@@ -100,10 +100,6 @@ class SegmentComponent:
         """Return the rows whose slot this component still owns."""
         return np.flatnonzero(owner[self.segment.rows.slot] == self.number)
 
-    def one_row(self, row: int) -> tuple[TriggerRows, int]:
-        """Return a table with this row, and its number there."""
-        return self.segment.rows, row
-
     def taken(self, keep: NDArray[np.int64]) -> TriggerRows:
         """Return these rows, packed."""
         return take_rows(self.segment.rows, keep)
@@ -201,10 +197,6 @@ class DeltaComponent:
         """Return the rows that count."""
         live: NDArray[np.int64] = self.delta.live_rows()
         return np.asarray(live[owner[self.delta.rows.slot[live]] == self.number], np.int64)
-
-    def one_row(self, row: int) -> tuple[TriggerRows, int]:
-        """Return a table with this row, and its number there."""
-        return self.delta.rows, row
 
     def taken(self, keep: NDArray[np.int64]) -> TriggerRows:
         """Return these rows, packed."""

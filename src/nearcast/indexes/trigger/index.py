@@ -419,20 +419,22 @@ class TriggerIndex(MergingIndex):
 
     def _standing(self, slots: NDArray[np.int32]) -> Subscriptions:
         """Return what these slots of other kinds hold."""
-        if len(slots) == 1 and (alone := self._alone(slots)) is not None:
+        if self._mobile is not None and len(slots) and (self._owner[slots] == MOBILE).all():
+            alone = self._mobile.subscriptions(slots)
+        else:
+            alone = self._alone(slots) if len(slots) == 1 else None
+        if alone is not None:
             return alone
         ascending = np.sort(slots)
         found = subscriptions_of(*join_rows(self._pieces(slots)), ascending)
         return found.take(np.searchsorted(ascending, slots))
 
     def _alone(self, slots: NDArray[np.int32]) -> Subscriptions | None:
-        """Return what one slot holds, if that is a boolean subscription of one row."""
+        """Return what one slot holds that is not mobile, if that is a boolean subscription of one row."""
         holder = self._component_of(int(slots[0]))
+        assert not isinstance(holder, MobileComponent)
         rows = holder.rows_of_slots(slots)
-        if len(rows) != 1:
-            return None
-        table, row = holder.one_row(int(rows[0]))
-        return subscription_of_row(table, holder.geometry, row, slots)
+        return subscription_of_row(holder.rows, holder.geometry, int(rows[0]), slots) if len(rows) == 1 else None
 
     def _component_of(self, slot: int) -> Component:
         """Return the component that owns a live slot, which is of no moving subscription."""

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.geo import CIRCLE
+from nearcast import _arrow
+from nearcast.columns import Subscriptions
+from nearcast.geo import ANYWHERE, BOX, CIRCLE, Regions
 from nearcast.indexes.trigger.mobile.lists import CELL, COUNT, N_ENTRIES, N_HEADS, N_LISTS
 from nearcast.indexes.trigger.mobile.rows import (
     CODE_DEAD,
@@ -27,7 +29,6 @@ from nearcast.indexes.trigger.rows import SCORE_COLUMNS, TriggerRows, mark_rest,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.geo import Regions
     from nearcast.indexes.shared.undo import UndoLog
     from nearcast.indexes.trigger.places import Places
     from nearcast.indexes.trigger.scratch import TriggerBatch, TriggerScratch
@@ -156,10 +157,6 @@ class MobileComponent:
         """Return all rows."""
         return np.flatnonzero(self.held.slot[: self.held.tally[N_ROWS]] != _NONE)
 
-    def one_row(self, row: int) -> tuple[TriggerRows, int]:
-        """Return a table with this row, and its number there."""
-        return self.taken(np.array([row])), 0
-
     def taken(self, keep: NDArray[np.int64]) -> TriggerRows:
         """Return these rows, packed."""
         held = self.held
@@ -181,6 +178,19 @@ class MobileComponent:
             circle=held.circle[keep[circles]],
             score=np.empty((0, SCORE_COLUMNS)),
         )
+
+    def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions | None:
+        """Return what these slots hold, if each has one row; else None."""
+        held, n = self.held, len(slots)
+        row = held.first_row[slots].astype(np.int64)
+        if (row == _NONE).any() or (held.next_row[row] != _NONE).any():
+            return None
+        rows = self.taken(row)
+        kind = np.where(rows.shape >= 0, CIRCLE, np.where(np.isneginf(rows.part[:, 0]), ANYWHERE, BOX))
+        shape = np.where(rows.shape >= 0, rows.shape // 2, _NONE).astype(np.int32)
+        starts = np.arange(n + 1)
+        regions = Regions(kind.astype(np.uint8), starts, rows.part, shape, rows.circle, _NO_POLYGONS)
+        return Subscriptions.of(starts, rows.code_start, rows.code, regions, ids=_arrow.numbers(slots))
 
     def triggers(self, rows: NDArray[np.int64]) -> list[int]:
         """Return the triggers of these rows."""
