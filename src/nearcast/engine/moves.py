@@ -13,7 +13,7 @@ import numpy as np
 
 from nearcast.columns import WITHIN
 from nearcast.errors import InvalidRegion, InvalidSubscription
-from nearcast.geo import Area, Box, Circle, Regions, Shape, Space, shape_from
+from nearcast.geo import BOX, Area, Box, Circle, Regions, Shape, Space, shape_from
 from nearcast.geo.shapes import check_position, finite_number, is_number, shorten
 from nearcast.tables.requests import is_cut
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nearcast.columns import Subscriptions
     from nearcast.engine.state import State
 
+_MOST = float(np.finfo(np.float64).max)
 NOWHERE = "the subscription listens anywhere and has no place to move; give it a region"
 POLYGON_STAYS = "a polygon cannot follow a point; move it to another polygon"
 
@@ -72,6 +73,8 @@ def place_at(state: State, slot: int, held: Subscriptions, place: Any) -> MovePl
     `held` is what the index holds at the slot. Raises `InvalidInput` if it cannot go there.
     """
     space, point, extent = state.index.space, point_of(place), np.full((1, 2), np.nan)
+    if point is not None and (box := _carried_box(state, slot, held, *point, extent)) is not None:
+        return MovePlaces(box, extent, {})
     if point is None:
         shape = _given_shape(place, space)
     else:
@@ -82,6 +85,28 @@ def place_at(state: State, slot: int, held: Subscriptions, place: Any) -> MovePl
     shape.check(space)
     text = _text_at(state, slot, shape, space)
     return MovePlaces(Regions.from_shapes([shape], space), extent, {} if text is None else {0: text})
+
+
+def _carried_box(
+    state: State, slot: int, held: Subscriptions, x: float, y: float, extent: NDArray[np.float64]
+) -> Regions | None:
+    """Return the box of a subscription whose centre goes to (x, y), if it is one that crosses no border of the earth.
+
+    This is what nearly every single move is, and needs no shape to be made.
+    """
+    base = held.regions
+    if held.kind[0] != WITHIN or not held.clause_start[1] or len(base.part) != 1 or base.kind[0] != BOX:
+        return None
+    if state.texts.is_json(slot):  # it may hold another region
+        return None
+    x_min, y_min, x_max, y_max = base.part[0].tolist()
+    width, height = state.movers.extent(slot) or (x_max - x_min, y_max - y_min)
+    west, south, east, north = x - width / 2, y - height / 2, x + width / 2, y + height / 2
+    most_x, most_y = (180.0, 90.0) if state.index.space.is_earth else (_MOST, _MOST)
+    if not (-most_x <= west and east <= most_x and -most_y <= south and north <= most_y and width < 2 * most_x):
+        return None
+    extent[0] = width, height
+    return Regions.of_one_part(BOX, np.array([[west, south, east, north]]))
 
 
 def _given_shape(place: Any, space: Space) -> Shape:

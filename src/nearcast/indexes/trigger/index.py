@@ -176,6 +176,11 @@ class TriggerIndex(MergingIndex):
         with self._lock:
             self._begin_change()
             slots = self._alive(slots)
+            mobile = self._mobile
+            if mobile is not None and (self._owner[slots] == MOBILE).all() and not len(regions.geometry):
+                with self._undo:  # nothing but its rows changes, and no merge can be due
+                    mobile.move(slots, regions, self._popularity, self._undo)
+                return
             with self._undo:
                 self._note_state()
                 others = self._move_in_place(slots, regions)
@@ -188,9 +193,6 @@ class TriggerIndex(MergingIndex):
         """Move what is mobile, or becomes so; return which slots do not."""
         owner, is_other = self._owner[slots], regions.kind == POLYGON
         is_other |= owner == MOVING
-        if (owner == MOBILE).all() and not is_other.any():
-            self._mobile_part().move(slots, regions, self._popularity, self._undo)
-            return np.empty(0, np.int64)
         here = np.flatnonzero(~is_other & (owner == MOBILE))
         if len(here):
             self._mobile_part().move(slots[here], regions.take(here), self._popularity, self._undo)

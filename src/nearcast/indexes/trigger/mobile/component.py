@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import _arrow
-from nearcast.columns import Subscriptions
+from nearcast.columns import NO_TIME, WITHIN, Subscriptions
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, Regions
 from nearcast.indexes.trigger.mobile.lists import CELL, COUNT, N_ENTRIES, N_HEADS, N_LISTS
 from nearcast.indexes.trigger.mobile.rows import (
@@ -37,6 +37,7 @@ _NONE = -1
 #: The number that marks the slots of this component.
 MOBILE = 253
 _NO_POLYGONS = np.empty(0, object)
+_NO_CIRCLE = np.full((1, 3), np.nan)
 _LEAST_ROWS = 64
 #: Up to so many cells' worth of rows space is not cut: a message then asks one cell only.
 _SMALL = 4
@@ -182,6 +183,8 @@ class MobileComponent:
     def subscriptions(self, slots: NDArray[np.int32]) -> Subscriptions | None:
         """Return what these slots hold, if each has one row; else None."""
         held, n = self.held, len(slots)
+        if n == 1:
+            return self._subscription(slots)
         row = held.first_row[slots].astype(np.int64)
         if (row == _NONE).any() or (held.next_row[row] != _NONE).any():
             return None
@@ -192,6 +195,27 @@ class MobileComponent:
         regions = Regions(kind.astype(np.uint8), starts, rows.part, shape, rows.circle, _NO_POLYGONS)
         return Subscriptions.of(starts, rows.code_start, rows.code, regions, ids=_arrow.numbers(slots))
 
+    def _subscription(self, slots: NDArray[np.int32]) -> Subscriptions | None:
+        """Do for one slot what `subscriptions` does, without what only pays for many."""
+        held = self.held
+        row = int(held.first_row[slots[0]])
+        if row == _NONE or held.next_row[row] != _NONE:
+            return None
+        code, part = held.code[held.code_first[row] : held.code_last[row]].copy(), held.part[row : row + 1].copy()
+        if held.shape[row] >= 0:
+            regions = Regions.of_one_part(CIRCLE, part, circle=held.circle[row : row + 1].copy())
+        else:
+            regions = Regions.of_one_part(ANYWHERE if part[0, 0] == -np.inf else BOX, part)
+        return Subscriptions(
+            ids=_arrow.numbers(slots),
+            kind=np.array([WITHIN], np.uint8),
+            clause_start=np.array([0, 1]),
+            code_start=np.array([0, len(code)]),
+            code=code,
+            regions=regions,
+            expires=np.array([NO_TIME]),
+        )
+
     def triggers(self, rows: NDArray[np.int64]) -> list[int]:
         """Return the triggers of these rows."""
         terms: list[int] = self.held.term[rows].tolist()
@@ -201,6 +225,8 @@ class MobileComponent:
 
     def move(self, slots: NDArray[np.int32], regions: Regions, popularity: NDArray[np.int32], undo: UndoLog) -> None:
         """Give slots that are here other regions, none of them a polygon."""
+        if len(slots) == 1 and self._has_moved(int(slots[0]), regions, undo):
+            return
         rows, owner = self._rows_and_owners(slots)
         held, is_circle = self.held, regions.kind == CIRCLE
         n_parts = np.diff(regions.part_start)
@@ -218,6 +244,23 @@ class MobileComponent:
         clauses = self.taken(rows[~kept])
         self.drop(slots[again], undo)
         self.enter(slots[again], clauses, regions.take(again), popularity, undo)
+
+    def _has_moved(self, slot: int, regions: Regions, undo: UndoLog) -> bool:
+        """Move one slot of one row, without what only pays for many; False if it is not so simple."""
+        held = self.held
+        row = int(held.first_row[slot])
+        if row == _NONE or held.next_row[row] != _NONE or len(regions.part) != 1:
+            return False
+        was_circle, is_circle = held.shape[row] >= 0, len(regions.circle) == 1
+        if was_circle != is_circle or held.sides[row] != 1:
+            return False
+        rows, part = np.array([row]), held.part[row : row + 1].copy()
+        undo.call(
+            self._put_regions, rows, _RowRegions(part, held.circle[row : row + 1].copy() if was_circle else _NO_CIRCLE)
+        )
+        self._put_regions(rows, _RowRegions(regions.part, regions.circle if is_circle else _NO_CIRCLE))
+        self._n_moved += 1
+        return True
 
     def _place(self, rows: NDArray[np.int64], owner: NDArray[np.int64], regions: Regions, undo: UndoLog) -> None:
         """Give rows the rectangle and the circle of their slots; these have as many rectangles as before."""
