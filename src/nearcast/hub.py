@@ -309,7 +309,7 @@ class Hub:
                 points=None if point is None else np.array([point]),
                 times=None if moment == NO_TIME else np.array([moment]),
                 text=None if point is not None else placement.texts.get(0),
-                known=KnownMove(slots, held, placement),
+                known=KnownMove(slots, held, placement, state.movers.of(slots)),
             )
             if clock := clock_item(state, moment):
                 step(state, clock)

@@ -38,6 +38,7 @@ from nearcast.live.cells.walk import (
     push_cells,
     push_children,
     write_cell,
+    write_discs,
     write_parts,
 )
 
@@ -120,6 +121,9 @@ def _search_segment(table, segments, at, queries, before, after, row, now, is_ea
             radius = reach(queries, row, scratch.order, trigger, n_words)
             if radius < 0.0:
                 break
+            if before.kind[row] != NOWHERE:
+                # What is farther from both places than anything is near to has the same score at both.
+                radius = min(radius, queries.max_distance[row])
             is_all = trigger == n_words
             first = 0 if is_all else scratch.low[trigger]
             last = segments.segment[at, N_POSITIONS] if is_all else scratch.high[trigger]
@@ -138,12 +142,12 @@ def _walk(
     queries, before, after, row, now, is_earth, scratch, n, found,
 ):  # fmt: skip
     """Go down the cells of one list, class by class, and try the messages that remain."""
-    stack, walk, is_scored = scratch.walk.stack, scratch.walk, queries.kind[row] == SIMILAR
+    stack, walk = scratch.walk.stack, scratch.walk
     for kind in range(N_CLASSES):
         position = segments.segment[at, CLASS_FIRST + kind + 1]
         end = first_position(segments, is_all, first, last, position)
         depth = 0
-        if end - first > FEW and kind != NO_CELL and not is_scored and write_parts(before, after, row, walk.rectangle):
+        if end - first > FEW and kind != NO_CELL and _has_bounds(queries, before, after, row, radius, is_earth, walk):
             depth = push_cells(segments, at, kind, is_all, first, end, walk)
         elif end > first:
             depth = push(stack, 0, 0, 0, 0, 0, first, end)
@@ -164,6 +168,14 @@ def _walk(
                 if table.expires[message] > now:
                     n = _try(table, message, trigger, queries, before, after, row, is_earth, scratch, n, found)
     return n
+
+
+@inlined
+def _has_bounds(queries, before, after, row, radius, is_earth, walk):
+    """Write a small rectangle around all that can matter, and tell whether there is one."""
+    if queries.kind[row] == SIMILAR:
+        return write_discs(is_earth, before, after, row, radius, walk.rectangle)
+    return write_parts(before, after, row, walk.rectangle)
 
 
 @inlined
