@@ -48,5 +48,7 @@ def _marked(ids: Any) -> Any:
     if not pa.types.is_union(ids.type):
         return pc.binary_join_element_wise(":", ids.cast(pa.string()), "")
     integers, texts = _marked(ids.field(0)), _marked(ids.field(1))
-    place = _arrow.array_of(ids.offsets) + np.where(_arrow.array_of(ids.type_codes) == 0, 0, len(integers))
+    here = slice(ids.offset, ids.offset + len(ids))  # `type_codes` and `offsets` do not know of a slice
+    codes, places = (np.frombuffer(each, np.int8) for each in ids.buffers()[1:3])
+    place = places.view(np.int32)[here] + np.where(codes[here] == 0, 0, len(integers))
     return pa.concat_arrays([integers, texts]).take(_arrow.numbers(place))
