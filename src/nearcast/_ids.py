@@ -185,18 +185,11 @@ class IdSnapshot(NamedTuple):
             return _mixed(is_integer, self._integers(slots[is_integer]), self.keys(slots[~is_integer]))
         if kinds == INTEGERS:
             return self._integers(slots)
-        return self._dictionary(slots) if dictionaries and self._may_repeat(len(slots)) else self.keys(slots)
-
-    def _may_repeat(self, n: int) -> bool:
-        """Tell whether numbering the keys of n slots, which takes time by all keys, is worth trying."""
-        return len(self.start) <= 8 * n
-
-    def _dictionary(self, slots: NDArray[np.int32]) -> pa.Array:
-        """Return the ids of slots, all text, as a dictionary; as they are where it would not be much shorter."""
-        codes, keys = _arrow.numbered(self.key_of_slot[slots], len(self.start) - 1)
-        if 2 * len(keys) > len(slots):
-            return self.keys(slots)
-        return _arrow.dictionary(codes, self._texts(keys))
+        keys = self.key_of_slot[slots]
+        if not dictionaries or not _arrow.repeats(_arrow.numbers(keys)):
+            return self._texts(keys)
+        coded = _arrow.numbers(keys).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(coded.indices, self._texts(_arrow.array_of(coded.dictionary)), safe=False)
 
     def keys(self, slots: NDArray[np.int32]) -> pa.Array:
         """Return the keys of many slots: ids as text, integers behind their mark."""
@@ -210,9 +203,10 @@ class IdSnapshot(NamedTuple):
     def _gathered(self, keys: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """Return keys by number, end to end: where each begins, and the bytes."""
         offsets = np.zeros(len(keys) + 1, np.int64)
-        np.cumsum(self.start[keys + 1] - self.start[keys], out=offsets[1:])
+        first = np.empty(len(keys), np.int64)
+        _measure_keys(self.start, keys, first, offsets)
         content = np.empty(int(offsets[-1]), np.uint8)
-        copy_spans(self.blob, self.start[keys], offsets, content)
+        copy_spans(self.blob, first, offsets, content)
         return offsets, content
 
     def _integers(self, slots: NDArray[np.int32]) -> pa.Array:
@@ -404,6 +398,15 @@ def _with_room(column: NDArray[np.int32], n: int) -> NDArray[np.int32]:
     grown = np.full(n if not len(column) else max(n, len(column) * 3 // 2), _NO_SLOT, np.int32)
     grown[: len(column)] = column
     return grown
+
+
+@kernel
+def _measure_keys(start, keys, first, offsets):
+    """Write where each key begins, and where it ends when all lie end to end; `start` is read once a key."""
+    for i in range(keys.size):
+        at = start[keys[i]]
+        first[i] = at
+        offsets[i + 1] = offsets[i] + start[keys[i] + 1] - at
 
 
 @kernel

@@ -421,7 +421,7 @@ class Deliveries(Sequence["Delivery"]):
         return f"<Deliveries: {len(self):,}>"
 
     def tables(
-        self, rows: int = 1 << 20, *, delivery_ids: bool = False, dictionaries: bool = False
+        self, rows: int = 1 << 17, *, delivery_ids: bool = False, dictionaries: bool = False
     ) -> Iterator[pa.Table]:
         """Yield the deliveries as tables of at most this many rows, one table at least.
 

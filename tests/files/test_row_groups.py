@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from nearcast import _arrow
 from nearcast.files import DeliveryWriter, row_groups
 from nearcast.files.row_groups import RowGroups
 from nearcast.tables.names import DELIVERY_SCHEMA
@@ -56,7 +57,7 @@ def written(path, tables):
 def test_the_same_rows_make_the_same_bytes(tmp_path, monkeypatch, n_subscriptions):
     """However they are cut, whether texts come as dictionaries or not, and whatever else is in those."""
     monkeypatch.setattr(row_groups, "ROWS", 64)
-    monkeypatch.setattr(row_groups, "_SAMPLE", 20)
+    monkeypatch.setattr(_arrow, "_SAMPLE", 20)
     table = deliveries(500, n_subscriptions)
     whole = written(tmp_path / "whole.parquet", [table])
     for seed in range(12):

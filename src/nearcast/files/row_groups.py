@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nearcast import _arrow
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 #: Rows in a group.
 ROWS = 1 << 17
-#: A column of text is a dictionary where its first rows, this many, have at most 3/4 as many values.
-_SAMPLE = 1 << 14
 
 
 class RowGroups:
@@ -81,33 +78,32 @@ def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 def _with_form(field: pa.Field, column: pa.ChunkedArray) -> pa.Field:
     """Return a field, of text as a dictionary where the values of its first group repeat, else as plain values."""
     kind = _arrow.value_type(field.type)
-    if not pa.types.is_string(kind):
-        return field.with_type(kind)
-    sample = column.slice(0, _SAMPLE)
-    if pa.types.is_dictionary(field.type):
-        n_values = len(pc.unique(sample.chunk(0).indices))
-    else:
-        n_values = pc.count_distinct(sample, mode="all").as_py()
-    return field.with_type(pa.dictionary(pa.int32(), kind) if 4 * n_values <= 3 * len(sample) else kind)
+    is_coded = pa.types.is_string(kind) and _arrow.repeats(column.chunk(0))
+    return field.with_type(pa.dictionary(pa.int32(), kind) if is_coded else kind)
 
 
 def _ordered(column: pa.Array) -> pa.Array:
     """Return a dictionary array whose values are those that occur, in that order; other arrays as they are."""
     if not pa.types.is_dictionary(column.type):
         return column
-    codes, n_values = _arrow.array_of(column.indices, null=-1), len(column.dictionary)
-    if _are_ordered(codes, n_values):
+    values = column.dictionary
+    if len(values) == 1 and not column.null_count:
         return column
+    codes = _arrow.array_of(column.indices, null=-1)
+    first, n = _span(codes)
+    if (first, n) == (0, len(values)):
+        return column
+    if n:  # as in a slice of what was ordered
+        return _arrow.dictionary(codes - np.int32(first), values.slice(first, n))
     is_given = codes >= 0
-    fresh, used = _arrow.numbered(codes[is_given], n_values)
+    fresh, used = _arrow.numbered(codes[is_given], len(values))
     ordered = np.zeros(len(codes), np.int32)
     ordered[is_given] = fresh
-    return _arrow.dictionary(ordered, column.dictionary.take(_arrow.numbers(used)), is_given)
+    return _arrow.dictionary(ordered, values.take(_arrow.numbers(used)), is_given)
 
 
-def _are_ordered(codes: NDArray[np.int32], n_values: int) -> bool:
-    """Tell whether each code that occurs first is the next, and all occur; -1 is no code."""
-    if n_values == 1:
-        return bool((codes == 0).any())
+def _span(codes: NDArray[np.int32]) -> tuple[int, int]:
+    """Return the lowest code and how many there are, if each that occurs first is the next; 0 if not, or one is -1."""
     top = np.maximum.accumulate(codes)
-    return bool(top[-1] == n_values - 1 and codes[0] <= 0 and (codes[1:] <= top[:-1] + 1).all())
+    is_ordered = codes.min() == codes[0] >= 0 and (codes[1:] <= top[:-1] + 1).all()
+    return int(codes[0]), int(top[-1] - codes[0]) + 1 if is_ordered else 0
