@@ -25,7 +25,7 @@ from nearcast.spark.backlog import BacklogGauge
 from nearcast.spark.batch_gate import STOPPING, BatchGate
 from nearcast.spark.keep_warm import KEEP_WARM_S, WarmKeeper
 from nearcast.spark.runner import SparkRunner
-from nearcast.spark.session import check_opens, session, slots_of, use_checkpoint, work_off_in_batches
+from nearcast.spark.session import check_opens, refuse_connect, session, slots_of, use_checkpoint, work_off_in_batches
 from nearcast.spark.shared_folders import check_seen, is_embedded
 from nearcast.spark.sources import InputFolders, arrivals_of, listed_files, source_frame, with_wall_clock
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
@@ -236,6 +236,7 @@ def stream(
     partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
     all of them.
     """
+    refuse_connect(messages, subscriptions, changes, spark)
     options = StreamOptions(
         messages=messages,
         subscriptions=subscriptions,

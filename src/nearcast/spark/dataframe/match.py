@@ -26,6 +26,7 @@ from nearcast.spark.dataframe import frames, stored_index
 from nearcast.spark.dataframe.matcher import MatchMessages, MatchRoutedMessages, RouteMessages
 from nearcast.spark.dataframe.stored_index import IndexFolder, PlanPlacement, TermEncoding
 from nearcast.spark.runner import SparkRunner
+from nearcast.spark.session import refuse_connect
 from nearcast.spark.shared_folders import check_seen, is_embedded
 from nearcast.tables import Rejected, read_messages, read_subscriptions
 from nearcast.text import Analyzer, Vocabulary
@@ -73,6 +74,7 @@ def match(
     depends on how the messages are partitioned. With `delivery_ids` there is that column, too. `time` is that of the
     message. A subscription that `expires` gets messages with an earlier `time` and those without.
     """
+    refuse_connect(messages, subscriptions)
     resolved = frames.space_of_frames(messages, subscriptions, space)
     read = frames.message_columns(messages, resolved)
     columns = frames.subscription_columns(subscriptions, resolved)
@@ -101,6 +103,7 @@ def match_against(subscriptions: DataFrame, **options: Any) -> Callable[[DataFra
 
 def rejected_messages(messages: DataFrame, *, space: str | Space | None = None) -> DataFrame:
     """Return the messages that `match` cannot use: their `seq`, `id`, the `field` to blame and the `reason`."""
+    refuse_connect(messages)
     resolved = frames.space_of_frames(messages, None, space)
     return frames.message_columns(messages, resolved).mapInArrow(frames.RejectedRows(resolved), frames.REJECTED_SCHEMA)
 
