@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow, engine
-from nearcast._delivery_ids import delivery_id
 from nearcast._ids import first_times, listed_ids
 from nearcast.columns import NO_TIME, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
+from nearcast.delivery_ids import delivery_id
 from nearcast.engine import Advance, Move, Publish, Subscribe, Unsubscribe, UseVocabulary, step
 from nearcast.engine.life import relevant_now
 from nearcast.engine.lifetime import Lifetime

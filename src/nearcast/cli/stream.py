@@ -19,6 +19,7 @@ from nearcast.cli._console import UsageMistake, complain, leave_if_told, stderr
 from nearcast.cli._inputs import check_max_distance, need_window, renames_from, window_of
 from nearcast.cli._kafka_options import kafka_options_in
 from nearcast.cli._options import (
+    DeliveryIdsOption,
     JsonOption,
     MapOption,
     MaxDistanceOption,
@@ -112,6 +113,7 @@ def stream(
     skip_missing_files: Annotated[
         bool, typer.Option("--skip-missing-files", help="Go on without files that are gone, and reject them.")
     ] = False,
+    delivery_ids: DeliveryIdsOption = False,
     master: Annotated[str | None, typer.Option(help="Spark master; else all cores of this machine.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Work off what is there, then end.")] = False,
     strict: StrictOption = False,
@@ -162,6 +164,7 @@ class StreamArguments:
     kafka_options: Path | None
     rebalance_above: float | None
     skip_missing_files: bool
+    delivery_ids: bool
     master: str | None
     once: bool
     strict: bool
@@ -226,6 +229,7 @@ def _start(given: StreamArguments, subscriptions: pa.Table | str, show: _BatchDi
         kafka_options=given.kafka,
         rebalance_above=given.rebalance_above,
         skip_missing_files=given.skip_missing_files,
+        delivery_ids=given.delivery_ids,
         spark=session(given.master),
         on_batch=show.add,
     )

@@ -71,6 +71,7 @@ class StreamOptions:
     kafka_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     rebalance_above: float | None = None
     skip_missing_files: bool = False
+    delivery_ids: bool = False
 
     def __post_init__(self) -> None:
         if self.clock not in (None, "event", "wall"):
