@@ -155,7 +155,8 @@ def test_other_indexes_serve_as_well():
     scene = random_scene(6)
 
     for name in PROTOCOLS:
-        assert [told(m) for m in run_all(name, scene, "ap-tree:live=scan")] == [told(m) for m in run_all(name, scene, "scan")]
+        one, other = (run_all(name, scene, index) for index in ("ap-tree:live=scan", "scan"))
+        assert [told(moment) for moment in one] == [told(moment) for moment in other]
 
 
 # --- safe regions -------------------------------------------------------------------------------------------------
