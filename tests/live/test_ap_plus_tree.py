@@ -9,7 +9,8 @@ from contract.worlds import EARTH, PLANE, point, random_query, random_region, ra
 from engine.test_life import life
 from nearcast.geo import Box, Circle, Regions
 from nearcast.indexes import create
-from nearcast.indexes.papers.ap_plus_tree.layout import COUNT_HELD, FILED, FIRST_HELD
+from nearcast.indexes.papers.ap_plus_tree import layout, message_lists
+from nearcast.indexes.papers.ap_plus_tree.layout import COUNT_HELD, FILED, FIRST_HELD, MEMBERS
 from nearcast.indexes.papers.ap_plus_tree.walk import CUT_ALIKE, CUT_OTHERWISE, ONLY_NEW, ONLY_OLD, READ
 from nearcast.indexes.papers.ap_tree import index as ap_tree
 from nearcast.indexes.papers.ap_tree.layout import (
@@ -547,6 +548,20 @@ def test_another_index_takes_over():
     assert 0 == old._lists.arrays.used[FILED]
     assert [[0]] == held.current(slots[:1])
     assert 1 == held.lists.used[FILED]
+
+
+def test_waste_of_lists_is_collected(monkeypatch):
+    """Lists that grow leave their old place behind; it is not kept for ever, and nothing is lost by that."""
+    for module in (layout, message_lists):
+        monkeypatch.setattr(module, "LITTLE_WASTE", 8)
+    held, slots = town(BY_SPACE)
+    for _ in range(40):
+        held.publish([(("tea",), point(10.0 * i + 0.5, 10.0 * i + 0.5)) for i in range(9)])
+    check_lists(held)
+    total = int(held.lists.held[:, COUNT_HELD].sum())
+    assert 360 == total
+    assert held.lists.used[MEMBERS] <= 4 * total + 8
+    assert [40] == [len(row) for row in held.current(slots[:1])]
 
 
 def test_size_counts_the_lists():
