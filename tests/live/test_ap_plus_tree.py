@@ -324,6 +324,21 @@ def test_a_leaf_that_is_parted_hands_its_messages_on():
     held.current([*slots, *new])
 
 
+def test_a_message_of_many_words_is_handed_on():
+    """It was filed by a search, and is longer than any that was filed otherwise."""
+    held = TreeLife("ap+-tree:fan_out=4,leaf=4,rebuild=never")
+    words = [f"w{i}" for i in range(150)]
+    first = held.insert([(parse(" ".join(words)), None), (parse(" OR ".join(words[:5])), None)])
+    held.publish([])
+    held.publish([(tuple(words), point(0.5, 0.5))])
+    held.index._n_when_built = 1000
+    new = held.insert([(parse(words[i]), Box(i, 0, i + 1, 1)) for i in range(20)])
+    held.publish([])
+    assert LEAF != held.tree.node[ROOT, KIND]
+    check_lists(held)
+    assert [[0], [0], [0], []] == held.current([*first, *new[:1], *new[2:3]])
+
+
 def test_a_rebuilt_node_hands_its_messages_on(monkeypatch):
     """Subscriptions drift, a part is built anew, waste is collected: messages of before are where they belong."""
     monkeypatch.setattr(ap_tree, "_LITTLE_WASTE", 5)

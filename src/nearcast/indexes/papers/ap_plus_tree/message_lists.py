@@ -87,7 +87,7 @@ class TreeMessageLists:
         self._make_room(tree, rows)
         while self.arrays.used[FILED] < rows.n:
             first = int(self.arrays.used[FILED])
-            scratch = self._scratch_for(rows.table.term_start[first : rows.n + 1])
+            scratch = self._scratch_for(rows.table, np.arange(first, rows.n))
             file_rows(tree, self.arrays, rows.table, by_word, first, rows.n, rows.dropped, self.limit, scratch)
             self._make_room(tree, rows)
         self._pack()
@@ -124,9 +124,9 @@ class TreeMessageLists:
     def _make_room(self, tree: ApTreeArrays, rows: LiveMessageRows) -> None:
         self.arrays = with_room(self.arrays, int(tree.used[SLOTS]) + 1, rows.n)
 
-    def _scratch_for(self, starts: NDArray[np.int64]) -> FilingScratch:
-        """Return scratch for messages whose words begin here; the longest that was ever filed is known before."""
-        longest = int(np.diff(starts).max(initial=0))
+    def _scratch_for(self, table: Any, rows: NDArray[Any]) -> FilingScratch:
+        """Return scratch for messages as long as these."""
+        longest = int((table.term_start[rows + 1] - table.term_start[rows]).max(initial=0))
         if longest >= len(self._filing.rank):
             self._filing = FilingScratch.new(2 * longest, self.limit)
         return self._filing
@@ -166,11 +166,10 @@ class TreeMessageLists:
             if self.rows is None or not len(rows) or tree.node[node, KIND] == DEAD:
                 continue
             by_word, done = self._ranks(self.rows.words, rank), 0
+            scratch = self._scratch_for(self.rows.table, rows)
             while done < len(rows):
                 self._make_room(tree, self.rows)
-                done = file_below(
-                    tree, self.arrays, self.rows.table, by_word, rows, done, start, self.limit, self._filing
-                )
+                done = file_below(tree, self.arrays, self.rows.table, by_word, rows, done, start, self.limit, scratch)
         self._pack()
 
     def follow(self, before: ApTreeArrays, after: ApTreeArrays) -> None:
