@@ -9,7 +9,8 @@ from contract.worlds import EARTH, PLANE, point, random_query, random_region, ra
 from engine.test_life import life
 from nearcast.geo import Box, Circle, Regions
 from nearcast.indexes import create
-from nearcast.indexes.papers.ap_plus_tree.layout import COUNT_HELD, FILED, FIRST_HELD
+from nearcast.indexes.papers.ap_plus_tree import layout, message_lists
+from nearcast.indexes.papers.ap_plus_tree.layout import COUNT_HELD, FILED, FIRST_HELD, MEMBERS
 from nearcast.indexes.papers.ap_plus_tree.walk import CUT_ALIKE, CUT_OTHERWISE, ONLY_NEW, ONLY_OLD, READ
 from nearcast.indexes.papers.ap_tree import index as ap_tree
 from nearcast.indexes.papers.ap_tree.layout import (
@@ -323,6 +324,21 @@ def test_a_leaf_that_is_parted_hands_its_messages_on():
     held.current([*slots, *new])
 
 
+def test_a_message_of_many_words_is_handed_on():
+    """It was filed by a search, and is longer than any that was filed otherwise."""
+    held = TreeLife("ap+-tree:fan_out=4,leaf=4,rebuild=never")
+    words = [f"w{i}" for i in range(150)]
+    first = held.insert([(parse(" ".join(words)), None), (parse(" OR ".join(words[:5])), None)])
+    held.publish([])
+    held.publish([(tuple(words), point(0.5, 0.5))])
+    held.index._n_when_built = 1000
+    new = held.insert([(parse(words[i]), Box(i, 0, i + 1, 1)) for i in range(20)])
+    held.publish([])
+    assert LEAF != held.tree.node[ROOT, KIND]
+    check_lists(held)
+    assert [[0], [0], [0], []] == held.current([*first, *new[:1], *new[2:3]])
+
+
 def test_a_rebuilt_node_hands_its_messages_on(monkeypatch):
     """Subscriptions drift, a part is built anew, waste is collected: messages of before are where they belong."""
     monkeypatch.setattr(ap_tree, "_LITTLE_WASTE", 5)
@@ -547,6 +563,20 @@ def test_another_index_takes_over():
     assert 0 == old._lists.arrays.used[FILED]
     assert [[0]] == held.current(slots[:1])
     assert 1 == held.lists.used[FILED]
+
+
+def test_waste_of_lists_is_collected(monkeypatch):
+    """Lists that grow leave their old place behind; it is not kept for ever, and nothing is lost by that."""
+    for module in (layout, message_lists):
+        monkeypatch.setattr(module, "LITTLE_WASTE", 8)
+    held, slots = town(BY_SPACE)
+    for _ in range(40):
+        held.publish([(("tea",), point(10.0 * i + 0.5, 10.0 * i + 0.5)) for i in range(9)])
+    check_lists(held)
+    total = int(held.lists.held[:, COUNT_HELD].sum())
+    assert 360 == total
+    assert held.lists.used[MEMBERS] <= 4 * total + 8
+    assert [40] == [len(row) for row in held.current(slots[:1])]
 
 
 def test_size_counts_the_lists():

@@ -38,7 +38,7 @@ MEMBERS, FILED = range(2)
 #: The rank of a word that no subscription has: above all others.
 NO_RANK = np.iinfo(np.int32).max
 #: Members that may be waste beside as many as count.
-_LITTLE_WASTE = 4096
+LITTLE_WASTE = 4096
 
 
 class MessageListArrays(NamedTuple):
@@ -85,7 +85,7 @@ def packed(lists: MessageListArrays) -> MessageListArrays:
     """Return the lists without waste, where it is the greater part of them."""
     count = lists.held[:, COUNT_HELD]
     total = int(count.sum())
-    if lists.used[MEMBERS] <= 2 * total + _LITTLE_WASTE:
+    if lists.used[MEMBERS] <= 2 * total + LITTLE_WASTE:
         return lists
     first = np.cumsum(count) - count
     at = np.arange(total) + np.repeat(lists.held[:, FIRST_HELD] - first, count)

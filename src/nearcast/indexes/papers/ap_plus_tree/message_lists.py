@@ -9,6 +9,7 @@ import numpy as np
 from nearcast.indexes.papers.ap_plus_tree.filing import FilingScratch, file_below, file_rows
 from nearcast.indexes.papers.ap_plus_tree.layout import (
     FILED,
+    LITTLE_WASTE,
     MEMBERS,
     NO_RANK,
     empty_lists,
@@ -62,6 +63,7 @@ class TreeMessageLists:
         self._rank_of_word, self._ranks_are_of = np.empty(0, np.int32), (0, 0, 0, 0)
         self._filing, self._walking = FilingScratch.new(64, limit), TreeWalkScratch.new(64, 64)
         self._descent = DescentScratch.new(64, limit)
+        self._n_when_packed = 0
 
     @property
     def nbytes(self) -> int:
@@ -70,21 +72,31 @@ class TreeMessageLists:
 
     def forget(self) -> None:
         """Leave all lists empty: rows, words or slots are others than before."""
-        self.arrays = empty_lists()
+        self.arrays, self._n_when_packed = empty_lists(), 0
 
     def file(self, tree: ApTreeArrays, rank: NDArray[np.int32]) -> None:
         """File the rows that are new."""
-        rows = self.rows
-        if rows is None or self.arrays.used[FILED] >= rows.n:
+        rows, filed = self.rows, int(self.arrays.used[FILED])
+        if rows is None or filed >= rows.n:
+            return
+        if len(self.arrays.copies) >= rows.n and self.arrays.copies[filed : rows.n].all():
+            self.arrays.used[FILED] = rows.n  # the search has filed them
+            self._pack()
             return
         by_word = self._ranks(rows.words, rank)
         self._make_room(tree, rows)
         while self.arrays.used[FILED] < rows.n:
             first = int(self.arrays.used[FILED])
-            scratch = self._scratch_for(rows.table.term_start[first : rows.n + 1])
+            scratch = self._scratch_for(rows.table, np.arange(first, rows.n))
             file_rows(tree, self.arrays, rows.table, by_word, first, rows.n, rows.dropped, self.limit, scratch)
             self._make_room(tree, rows)
-        self.arrays = packed(self.arrays)
+        self._pack()
+
+    def _pack(self) -> None:
+        """Drop waste, where lists have doubled since the last time."""
+        if self.arrays.used[MEMBERS] > 2 * self._n_when_packed + LITTLE_WASTE:
+            self.arrays = packed(self.arrays)
+            self._n_when_packed = int(self.arrays.used[MEMBERS])
 
     def search(
         self,
@@ -112,9 +124,9 @@ class TreeMessageLists:
     def _make_room(self, tree: ApTreeArrays, rows: LiveMessageRows) -> None:
         self.arrays = with_room(self.arrays, int(tree.used[SLOTS]) + 1, rows.n)
 
-    def _scratch_for(self, starts: NDArray[np.int64]) -> FilingScratch:
-        """Return scratch for messages whose words begin here; the longest that was ever filed is known before."""
-        longest = int(np.diff(starts).max(initial=0))
+    def _scratch_for(self, table: Any, rows: NDArray[Any]) -> FilingScratch:
+        """Return scratch for messages as long as these."""
+        longest = int((table.term_start[rows + 1] - table.term_start[rows]).max(initial=0))
         if longest >= len(self._filing.rank):
             self._filing = FilingScratch.new(2 * longest, self.limit)
         return self._filing
@@ -154,12 +166,11 @@ class TreeMessageLists:
             if self.rows is None or not len(rows) or tree.node[node, KIND] == DEAD:
                 continue
             by_word, done = self._ranks(self.rows.words, rank), 0
+            scratch = self._scratch_for(self.rows.table, rows)
             while done < len(rows):
                 self._make_room(tree, self.rows)
-                done = file_below(
-                    tree, self.arrays, self.rows.table, by_word, rows, done, start, self.limit, self._filing
-                )
-        self.arrays = packed(self.arrays)
+                done = file_below(tree, self.arrays, self.rows.table, by_word, rows, done, start, self.limit, scratch)
+        self._pack()
 
     def follow(self, before: ApTreeArrays, after: ApTreeArrays) -> None:
         """Keep the lists under the slots that a compacted tree has."""
