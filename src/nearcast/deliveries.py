@@ -201,7 +201,7 @@ class ChangeDeliveries:
         slots, times, enters = self.slots[here], self.times[here], self.enters[here]
         kinds = self.id_kinds(first, last) if kinds is None else kinds
         steps, arrivals, causes = self.steps[here], self.message_numbers[here], self.cause_ids[here]
-        none: Any = None
+        none: Any = None  # which NumPy's types do not allow for
         is_caused = np.not_equal(causes, none)
         columns = (
             self.ids.column(slots, kinds.subscriptions, dictionaries=dictionaries),

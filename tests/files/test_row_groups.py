@@ -77,6 +77,18 @@ def test_groups_have_one_size_and_wait_for_no_more(monkeypatch):
     assert list(groups.rest()) == []
 
 
+def test_many_small_tables_do_not_pile_up(tmp_path):
+    """Calls that deliver a row each, as those of a match with changes: tables wait for their group in few pieces."""
+    table, groups = deliveries(3000, 40), RowGroups()
+    for at in range(table.num_rows):
+        assert list(groups.add(table.slice(at, 1))) == []
+        assert len(groups._waiting) <= 512
+    (group,) = groups.rest()
+    assert group.cast(table.schema).equals(table)
+    rows = (table.slice(at, 1) for at in range(table.num_rows))
+    assert written(tmp_path / "rows.parquet", rows) == written(tmp_path / "whole.parquet", [table])
+
+
 def chunks_of(path):
     group = pq.read_metadata(path).row_group(0)
     return {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Rows in a group.
 ROWS = 1 << 17
+#: Tables that wait to become a group, at most: a table of one row takes kilobytes.
+_TABLES = 512
 
 
 class RowGroups:
@@ -35,6 +37,8 @@ class RowGroups:
             return
         self._waiting.append(table)
         self._rows += table.num_rows
+        if len(self._waiting) > _TABLES:
+            self._waiting = [_in_one_chunk(self._united())]
         while self._rows >= ROWS:
             whole = self._united()
             rest = whole.slice(ROWS)
@@ -53,11 +57,15 @@ class RowGroups:
 
     def _group(self, rows: pa.Table) -> pa.Table:
         """Return rows in one chunk, each column of text in the form that it has in this file."""
-        rows = rows.unify_dictionaries().combine_chunks()
+        rows = _in_one_chunk(rows)
         if self.schema is None:
             self.schema = pa.schema([_with_form(field, rows.column(at)) for at, field in enumerate(rows.schema)])
         columns = [_ordered(column.chunk(0)) for column in _as_schema(rows, self.schema).columns]
         return pa.table(columns, schema=self.schema)
+
+
+def _in_one_chunk(table: pa.Table) -> pa.Table:
+    return table.unify_dictionaries().combine_chunks()
 
 
 def _as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
