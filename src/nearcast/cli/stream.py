@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast.cli._console import UsageMistake, complain, leave_if_told, stderr
-from nearcast.cli._inputs import check_max_distance, need_window, renames_from, window_of
+from nearcast.cli._inputs import check_max_distance, lifetime_of, need_window, renames_from, window_of
 from nearcast.cli._kafka_options import kafka_options_in
 from nearcast.cli._options import (
     JsonOption,
+    LifetimeOption,
     MapOption,
     MaxDistanceOption,
     SpaceName,
@@ -76,6 +77,10 @@ def stream(
     window_mode: Annotated[
         WindowModeName, typer.Option(help="Hold the window in every part, or divide it where it outgrows a machine.")
     ] = WindowModeName.SHARED,
+    lifetime: LifetimeOption = None,
+    tell_expiry: Annotated[
+        bool, typer.Option("--tell-expiry", help="With --lifetime: deliver the end of a message as a -.")
+    ] = False,
     plan: Annotated[
         str, typer.Option(help="How subscriptions are spread: trigger, hash, location, keyword, prefix, space-first, …")
     ] = "trigger",
@@ -148,6 +153,8 @@ class StreamArguments:
     changes: str | None
     window: str | None
     window_mode: WindowModeName
+    lifetime: str | None
+    tell_expiry: bool
     plan: str
     partitions: int | None
     trigger: str
@@ -170,6 +177,9 @@ class StreamArguments:
     def __post_init__(self) -> None:
         check_max_distance(self.max_distance)
         window_of(self.window)
+        lifetime_of(self.lifetime)
+        if self.tell_expiry and self.lifetime is None:
+            raise UsageMistake("--tell-expiry needs --lifetime: without it no message expires")
         _every(self.trigger)
         _check_max_ahead(self.max_ahead)
         self.kafka  # noqa: B018 - which refuses a file that is none
@@ -210,6 +220,8 @@ def _start(given: StreamArguments, subscriptions: pa.Table | str, show: _BatchDi
         changes=given.changes,
         window=window_of(given.window),
         window_mode=given.window_mode.value,
+        lifetime=lifetime_of(given.lifetime),
+        tell_expiry=given.tell_expiry,
         plan=given.plan,
         partitions=given.partitions,
         trigger=_every(given.trigger),

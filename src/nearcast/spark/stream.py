@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from nearcast.engine.lifetime import Lifetime
     from nearcast.geo import Space
 #: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
 SNAPSHOT_EVERY = 20
@@ -190,6 +191,8 @@ def stream(
     changes: str | Path | DataFrame | None = None,
     window: Window | int | str | timedelta | None = None,
     window_mode: WindowMode = "shared",
+    lifetime: Lifetime | str | timedelta | None = None,
+    tell_expiry: bool = False,
     plan: str = "trigger",
     partitions: int | None = None,
     trigger: str = "1 seconds",
@@ -233,6 +236,9 @@ def stream(
     With the `window_mode` "partitioned" the messages of the window are divided over as many parts as there are
     partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
     all of them.
+
+    `lifetime` and `tell_expiry` are those of `Hub`: messages live, and moves tell what came in and went out. Every
+    partition holds all messages that live.
     """
     options = StreamOptions(
         messages=messages,
@@ -242,6 +248,8 @@ def stream(
         changes=changes,
         window=window,
         window_mode=window_mode,
+        lifetime=lifetime,
+        tell_expiry=tell_expiry,
         plan=plan,
         partitions=partitions,
         trigger=trigger,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from nearcast._ids import IdTable
 from nearcast._saved import save_array
 from nearcast.columns import NO_TIME
-from nearcast.geo import BOX, CIRCLE, Regions
+from nearcast.geo import BOX, Regions
 from nearcast.pipeline.batch.changes import SUBSCRIBE, UNSUBSCRIBE
 from nearcast.saved_files.arrays import SavedArrays
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nearcast._ids import Id
     from nearcast.columns import Subscriptions
     from nearcast.pipeline.batch.changes import BatchChanges
+    from nearcast.tables.moves import Moves
 
 _COLUMNS: dict[str, Any] = {
     "number": np.int64,
@@ -31,11 +32,13 @@ _COLUMNS: dict[str, Any] = {
     #: The kind of region, and how high a box is: that decides where its centre can go.
     "shape": np.uint8,
     "height": np.float64,
+    #: The time of its last report of a place: an older one is late.
+    "reported": np.int64,
 }
 
 
 class Directory:
-    """A table of all subscriptions in flat arrays, 70 bytes each.
+    """A table of all subscriptions in flat arrays, 78 bytes each.
 
     A place is the row of a subscription here; places of those that went are used again.
     """
@@ -131,9 +134,22 @@ class Directory:
                     self.add(pa.array([id_]), home=changes.home[row : row + 1], **columns)
                 else:
                     self.set(np.array([place]), **columns)
-            elif not changes.moves.is_point[changes.at[row]]:
-                shape, height = shapes_of(changes.moves.regions.take([changes.at[row]]))
-                self.set(np.array([place]), shape=shape, height=height)
+            else:
+                rows = np.array([row])
+                self.note_moves(
+                    np.array([place]), changes.moves.take(changes.at[rows]), changes.time[rows], changes.clock[rows]
+                )
+
+    def note_moves(
+        self, places: NDArray[np.int64], moves: Moves, time: NDArray[np.int64], clock: NDArray[np.int64]
+    ) -> None:
+        """Note moves to other places at these event times, each subscription once; without a time, one is of now."""
+        reported = np.where(time == NO_TIME, clock, time)
+        self.set(places, reported=np.maximum(self._columns["reported"][places], reported))
+        given = np.flatnonzero(~moves.is_point)
+        if len(given):
+            shape, height = shapes_of(moves.regions.take(given))
+            self.set(places[given], shape=shape, height=height)
 
     def _new_place(self) -> int:
         if self._free:
@@ -181,9 +197,13 @@ class Directory:
 def described(subscriptions: Subscriptions) -> dict[str, NDArray[Any]]:
     """Return the columns of a directory that follow from subscriptions alone."""
     shape, height = shapes_of(subscriptions.regions)
-    # A query that contradicts itself may go anywhere, as in a hub: nobody need know where nothing matches.
-    shape = np.where(np.diff(subscriptions.clause_start) == 0, CIRCLE, shape).astype(np.uint8)
-    return {"expires": subscriptions.expires, "kind": subscriptions.kind, "shape": shape, "height": height}
+    return {
+        "expires": subscriptions.expires,
+        "kind": subscriptions.kind,
+        "shape": shape,
+        "height": height,
+        "reported": np.full(len(subscriptions), NO_TIME),
+    }
 
 
 def shapes_of(regions: Regions) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:

@@ -92,7 +92,7 @@ def begin(
         directory=names["directory"],
         directory_batch=BEFORE,
         partitions=tuple(PartitionEntry(name, BEFORE) for name in snapshots),
-        next_step=len(columns) if settings.window is not None else 0,
+        next_step=len(columns) if settings.has_steps else 0,
         id_types=id_types,
         counts={"subscriptions": len(columns), "rejected": len(rejected)},
     )
@@ -113,7 +113,8 @@ def begin_from(prepared: Store, store: Store, settings: PipelineSettings) -> Dri
     manifest = manifests.last()
     if manifest is None:
         raise InvalidInput(f"{prepared.root} holds no partitions; prepare subscriptions along with the messages")
-    manifests.check(manifest, settings.fingerprint())
+    told = {"tell_expiry": manifest.fingerprint.get("tell_expiry")}  # which makes no difference to what was built
+    manifests.check(manifest, {**settings.fingerprint(), **told})
     manifests.verify(manifest)
     # Under the epoch of this driver: another one may be about to begin with the same files.
     names = {name: with_epoch(name, store.epoch) for name in sorted(manifests.files_in_use(manifest))}

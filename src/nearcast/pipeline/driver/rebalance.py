@@ -203,7 +203,7 @@ def rebalanced(
         settings=settings,
         batch=manifest.batch,
         vocabulary=manifest.vocabulary.folder,
-        window=exports[0] if settings.window is not None else None,
+        window=exports[0] if settings.has_steps else None,
         next_step=manifest.next_step,
         now=state.now,
         published=manifest.counts.get("messages", 0),

@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from nearcast import _arrow, engine
 from nearcast.columns import TOPK, WITHIN, Messages
+from nearcast.deliveries import ChangeDeliveries
 from nearcast.engine.moves import Extent, moved_row
 from nearcast.engine.snapshot import open_files, save_files
 from nearcast.geo import Regions
 from nearcast.indexes import create
-from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, groups_of
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, groups_at_ticks
 from nearcast.pipeline.batch.partition_deliveries import PartitionDeliveries
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.pipeline.copies.candidates import Candidates
@@ -69,6 +70,8 @@ class Partition:
             analyzer=settings.analyzer,
             vocabulary=vocabulary,
             window=settings.window,
+            lifetime=settings.lifetime,
+            tell_expiry=settings.tell_expiry,
             renumbers=False,
         )
         state.by_slot = {
@@ -100,7 +103,7 @@ class Partition:
     def open(cls, number: int, settings: PipelineSettings, folder: Path) -> Partition:
         """Return what was saved; subscriptions are mapped, not copied."""
         state = open_files(folder / "state")
-        state.renumbers = False
+        state.renumbers, state.tell_expiry = False, settings.tell_expiry
         detector = Detector.open(folder / "detector", settings.space, settings.index)
         return cls(number, settings, state, detector).with_window_elsewhere()
 
@@ -126,18 +129,23 @@ class Partition:
         rows = np.empty(0, np.int64) if recorded is not None else inputs.routed(self.number, router, own)
         if state.topk is not None:
             state.topk.forget_words(state.weights)
+        if state.live is not None:
+            state.live.tidy()
         messages = inputs.segment.messages_for(state)
         masks = inputs.masks(router) if router.plan.has_copies and recorded is None else None
         reach = self._reach(is_known_elsewhere=masks is not None) if recorded is None else None
         matcher = PartitionMatcher(self.number, state, rows, masks, recorded, found, len(inputs), reach)
         deliveries: list[PartitionDeliveries] = []
         done = 0
-        for group in groups_of(changes, mine, inputs.position):
+        for group in groups_at_ticks(changes, mine, inputs.position, with_ticks=self.settings.tells_ticks):
             assert changes is not None
-            last = int(np.searchsorted(inputs.position, changes.position[group[0]]))
+            last = int(np.searchsorted(inputs.position, changes.position[group.row]))
             deliveries += self._publish(messages, matcher, done, last)
             done = last
-            deliveries += self._change(changes, stored, group)
+            if group.is_tick:
+                deliveries += self._tick(changes, group.row)
+            if len(group.rows):
+                deliveries += self._change(changes, stored, group.rows)
         deliveries += self._publish(messages, matcher, done, len(messages))
         deliveries += self._end(inputs)
         keys = Keys.concat([own, self._grown_keys(router)])
@@ -151,12 +159,14 @@ class Partition:
     def _publish(
         self, messages: Messages, matcher: PartitionMatcher, first: int, last: int
     ) -> list[PartitionDeliveries]:
-        """Publish the messages `first` to `last`: without a window, only those that come here."""
+        """Publish the messages `first` to `last`: without a window and a lifetime, only those that come here."""
         if first == last:
             return []
-        if self.state.topk is not None:
+        if self.state.has_steps:
             part = messages.part(first, last)
-            return self._named(engine.step(self.state, engine.Publish(part, match=matcher.from_row(first))))
+            return self._named_after_expiry(
+                engine.step(self.state, engine.Publish(part, match=matcher.from_row(first)))
+            )
         rows = matcher.rows[np.searchsorted(matcher.rows, first) : np.searchsorted(matcher.rows, last)]
         if not len(rows):
             return []
@@ -164,18 +174,38 @@ class Partition:
         return self._named(engine.step(self.state, engine.Publish(part, match=matcher.of_rows(rows))))
 
     def _named(self, pieces: list[Piece]) -> list[PartitionDeliveries]:
+        if self.state.live is not None:
+            pieces = [self._of_home(piece) for piece in pieces]
         number = self.state.by_slot["number"]
         return [PartitionDeliveries(piece, number[_slots(piece)]) for piece in pieces]
+
+    def _named_after_expiry(self, pieces: list[Piece]) -> list[PartitionDeliveries]:
+        """Return what messages or time delivered; in each step the expiry of messages goes before everything else."""
+        named = self._named(pieces)
+        if self.state.tell_expiry:
+            for piece, number in named:
+                if isinstance(piece, ChangeDeliveries):
+                    expiry = np.flatnonzero((piece.ranks == 0) & ~_has_cause(piece))
+                    number[expiry] = np.arange(len(expiry)) - len(expiry)
+        return named
+
+    def _of_home(self, piece: Piece) -> Piece:
+        """Return deliveries without those of copies that no message caused: the home of each tells them."""
+        if not isinstance(piece, ChangeDeliveries):
+            return piece
+        is_mine = self.state.by_slot["home"][piece.slots] == self.number
+        if is_mine.all():
+            return piece
+        return piece.take(np.flatnonzero(is_mine | _has_cause(piece)))
 
     def _end(self, inputs: BatchInputs) -> list[PartitionDeliveries]:
         """Bring the clock to where the batch ends."""
         state, files = self.state, inputs.files
         deliveries: list[PartitionDeliveries] = []
-        if files.beat is not None and state.topk is not None:
-            engine.step(state, engine.CountFrom(files.next_step - 1))
-            deliveries = self._named(engine.step(state, engine.Advance(files.beat)))
+        if files.beat is not None and state.has_steps:
+            deliveries = self._advance(files.next_step - 1, files.beat)
         elif state.topk is None:
-            engine.step(state, engine.Advance(files.now))
+            self._bring_clock(files.next_step - 1, files.now)
         engine.step(state, engine.CountFrom(files.next_step))
         engine.renumber_if_sparse(state)
         return deliveries
@@ -192,9 +222,9 @@ class Partition:
         self, changes: BatchChanges, stored: Subscriptions | None, group: NDArray[np.int64]
     ) -> list[PartitionDeliveries]:
         """Apply changes of one kind to subscriptions that differ."""
-        if self.state.topk is None:
-            engine.step(self.state, engine.Advance(int(changes.clock[group[0]])))
         op = int(changes.op[group[0]])
+        if self.state.live is None or op != MOVE:
+            self._bring_clock(int(changes.step[group[0]]), int(changes.clock[group[0]]))
         if op == SUBSCRIBE:
             assert stored is not None
             return self._subscribe(changes, stored, group)
@@ -258,8 +288,37 @@ class Partition:
             return []
         moves = moves.take(here)
         moved = ids.take(_arrow.numbers(here))
-        item = engine.Move(moved, moves.regions, changes.step[group[here]], moves.points())
+        rows = group[here]
+        item = engine.Move(
+            moved,
+            moves.regions,
+            changes.step[rows],
+            moves.points(),
+            times=changes.time[rows],
+            clock=changes.clock[rows],
+        )
         return self._named(engine.step(self.state, item))
+
+    # Time
+
+    def _tick(self, changes: BatchChanges, row: int) -> list[PartitionDeliveries]:
+        """Move event time as a report does, which may be that of another partition's subscription."""
+        step = int(changes.step[row]) - self.settings.has_clock_steps
+        return self._advance(step, int(changes.clock[row]))
+
+    def _advance(self, step: int, time: int) -> list[PartitionDeliveries]:
+        """Move event time in the step of this number."""
+        engine.step(self.state, engine.CountFrom(step))
+        return self._named_after_expiry(engine.step(self.state, engine.Advance(time)))
+
+    def _bring_clock(self, step: int, time: int) -> None:
+        """Bring event time to where it is at a step, which tells nothing: what it tells was told when it moved."""
+        state = self.state
+        if state.live is None and state.topk is None:
+            engine.step(state, engine.Advance(time))
+        elif state.live is not None and time > state.now:
+            self._advance(step, time)
+            engine.step(state, engine.CountFrom(step))
 
     # Keys and thresholds
 
@@ -358,6 +417,11 @@ class Partition:
             slots[state.by_slot["copies"][slots] & ~np.uint64(1 << self.number) != 0] if self.number < 64 else slots[:0]
         )
         return state.by_slot["number"][slots], state.topk.thresholds(slots)
+
+
+def _has_cause(piece: ChangeDeliveries) -> NDArray[np.bool_]:
+    """Tell which deliveries a message caused."""
+    return np.fromiter((cause is not None for cause in piece.cause_ids), np.bool_, len(piece))
 
 
 def _slots(piece: Piece) -> NDArray[np.int32]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
+from nearcast.live.registry import open_live_store
 from nearcast.pipeline.batch.inputs import BatchInputs, read_inputs
 from nearcast.pipeline.batch.partition_deliveries import count, keyed, net, schema_of, tables
 from nearcast.pipeline.batch.router import NamedKeys, PlanRef, Router, router_of
@@ -205,7 +206,9 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     if known.detected < batch:
         follow(known.partition, inputs)
     known.version = known.detected = batch
-    deliveries = net([*deliveries, *outcome.deliveries])
+    deliveries = [*deliveries, *outcome.deliveries]
+    if task.ref.settings.lifetime is None:
+        deliveries = net(deliveries)
     schema = schema_of(*task.id_types)
     made = keyed(deliveries, schema) if task.with_keys else tables(deliveries, schema)
     output = task.stager.stage(batch, number, made)
@@ -257,7 +260,7 @@ def write_snapshot(task: SnapshotTask) -> str:
 
 @dataclass(frozen=True)
 class ExportTask:
-    """Task: export the subscriptions of a partition for a rebalance, and with `with_window` the window."""
+    """Task: export the subscriptions of a partition for a rebalance; `with_window` with window and live messages."""
 
     ref: PartitionRef
     plan: PlanRef
@@ -276,6 +279,8 @@ def export_partition(task: ExportTask) -> str:
         pickles.write(folder / SHARE, share_of(known.partition))
         if task.with_window and state.topk is not None:
             save_window(state.topk, folder / WINDOW)
+        if task.with_window and state.live is not None:
+            state.live.save(folder / LIVE)
 
     name = ref.store.unique("exports", known.version, ref.number)
     ref.store.put_folder(name, write)
@@ -284,14 +289,15 @@ def export_partition(task: ExportTask) -> str:
 
 
 #: In the folder of an export.
-SHARE, WINDOW = "share.pickle", "window"
+SHARE, WINDOW, LIVE = "share.pickle", "window", "live"
 
 
 @dataclass(frozen=True)
 class BuildTask:
     """Task: build a partition of the subscriptions in a file.
 
-    `window` is the export with the window they look at, `next_step`, `now` and `published` are where the stream is.
+    `window` is the export with the window and the live messages they look at, `next_step`, `now` and `published` are
+    where the stream is.
     """
 
     store: Store
@@ -313,9 +319,13 @@ def build_partition(task: BuildTask) -> str:
     partition = Partition.empty(task.number, task.settings, Vocabulary.open(task.store.local(task.vocabulary)))
     state = partition.state
     if task.window is not None:
-        assert state.topk is not None
-        open_window(state.topk, task.store.local(task.window) / WINDOW, state.weights)
-        partition.with_window_elsewhere()
+        export = task.store.local(task.window)
+        if state.topk is not None:
+            open_window(state.topk, export / WINDOW, state.weights)
+            partition.with_window_elsewhere()
+        if state.live is not None:
+            state.live = open_live_store(state.live_store, export / LIVE, state.index.space, state.words)
+            state.live.use_index(state.index)
     state.now, state.next_step, state.published = task.now, task.next_step, task.published
     share = pickles.read(task.store.local(task.subscriptions))
     assert isinstance(share, Share)
