@@ -1,132 +1,17 @@
 """Messages that live and subscriptions that move in a stream, without Spark: what a hub tells, step by step."""
 
-import random
+from datetime import datetime
 
-import pyarrow.parquet as pq
 import pytest
 
-from nearcast import Hub, Vocabulary
-from nearcast.engine.lifetime import Lifetime
+from nearcast import Hub
+from nearcast.columns import microseconds_of
 from nearcast.errors import IncompatibleStore
-from nearcast.geo import Space
 from nearcast.pipeline.batch.router import router_of
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.driver.rebalance import ask
-from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.settings import PipelineSettings
-from nearcast.pipeline.sinks import sink_of
-from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker import tasks
-from nearcast.pipeline.worker.tasks import forget_all
-from nearcast.tables import Rejected, subscriptions_table
-from nearcast.window import Window
-from support.life_streams import MovingWorld, fed, values_of
-from support.streams import COLUMNS, moment, write_files
-
-KINDS = ("within", "similar", "topk")
-
-
-class LivingStream:
-    """A pipeline over files in a folder, which may be started anew and fail in the middle of a batch."""
-
-    def __init__(self, folder, settings, rows):
-        self.folder, self.settings = folder, settings
-        self.store = Store(str(folder / "K"))
-        self.pipeline = self.opened()
-        table = subscriptions_table(rows, settings.space, rejected=Rejected())
-        assert not len(self.pipeline.begin(table, Vocabulary().snapshot()))
-
-    def opened(self):
-        return Pipeline(self.store, self.settings, LocalRunner(), sink_of(str(self.folder / "out"), self.store))
-
-    def start_anew(self):
-        forget_all()
-        self.pipeline = self.opened()
-        assert self.pipeline.resume()
-
-    def run(self, batch, files):
-        """Return the report of a batch, and its deliveries by part."""
-        folder = self.folder / f"batch-{batch}"
-        folder.mkdir(exist_ok=True)
-        paths = write_files(folder, files)
-        kinds = {name: "messages" if name.startswith("messages") else "changes" for name in files}
-        report = self.pipeline.run(batch, [BatchSource(kinds[name], name, str(path)) for name, path in paths.items()])
-        parts = [pq.read_table(path) for path in sorted((self.folder / "out").glob(f"part-{batch:08d}-*"))]
-        return report, [[values_of(row) for row in part.to_pylist()] for part in parts]
-
-    def fail(self, batch, files):
-        """Fail when some partitions have run the batch and others have not."""
-        self.pipeline.runner = Failing()
-        with pytest.raises(RuntimeError, match="out of luck"):
-            self.run(batch, files)
-        self.start_anew()
-
-
-class Failing(LocalRunner):
-    def map(self, task, payloads, **more):
-        super().map(task, payloads[:1], **more)
-        raise RuntimeError("out of luck")
-
-
-def settings_of(plan, partitions, lifetime, *, window=None, tell_expiry=False, earth=False, parts=0):
-    return PipelineSettings(
-        Space.earth() if earth else Space.plane(),
-        plan=plan,
-        partitions=partitions,
-        window=None if window is None else Window.of(window),
-        window_parts=parts,
-        lifetime=Lifetime.of(lifetime),
-        tell_expiry=tell_expiry,
-    )
-
-
-def rows_of(deliveries):
-    return [tuple(getattr(each, name) for name in COLUMNS) for each in deliveries]
-
-
-def check(folder, seed, settings, *, batches=6, size=10, faults=0.0, reweigh=0.0, rebalance=None):
-    """Compare a stream with a hub: every row, in the order of each subscription and of steps."""
-    earth = settings.space.is_earth
-    rng = random.Random(seed)
-    world = MovingWorld(seed, kinds=KINDS if settings.window else KINDS[:2], earth=earth)
-    ids = list(range(1, 11))
-    first = [world.subscription(id_) for id_ in ids[:7]]
-    hub = Hub(
-        "earth" if earth else "plane",
-        window=settings.window,
-        lifetime=settings.lifetime,
-        tell_expiry=settings.tell_expiry,
-    )
-    oracle, stream = fed(hub, first), LivingStream(folder, settings, first)
-    rejected = 0
-    for batch in range(batches):
-        files = world.batch(rng.randint(0, size), rng.choice([0, 3, size]), ids)
-        told = []
-        if rebalance is not None and batch == batches // 2:
-            ask(stream.store, stream.pipeline.state.manifest, *rebalance)
-        if rng.random() < faults:
-            stream.start_anew()
-            if files:
-                stream.fail(batch, files)
-        if rng.random() < reweigh:
-            words = Vocabulary()
-            words.learn_tokens([[f"w{i}"] for i in range(8) for _ in range(rng.choice([1, 2, 9]))])
-            stream.pipeline.use_vocabulary(words)
-            told = list(hub.use_vocabulary(words))
-        expected = rows_of(oracle.run(files, told))
-        if rng.random() < faults:
-            forget_all()
-        report, parts = stream.run(batch, files)
-        rejected += report.rejected
-        delivered = [row for part in parts for row in part]
-        assert sorted(expected, key=str) == sorted(delivered, key=str), f"batch {batch}"
-        for part in parts:
-            places = [expected.index(row) for row in part]
-            assert sorted(places) == places, f"batch {batch}: order"
-    assert oracle.rejected == rejected
-    assert stream.pipeline.state.manifest.next_step == hub._state.next_step
-    return stream, hub
-
+from support.life_streams import KINDS, LivingStream, MovingWorld, check, fed, rows_of, settings_of
+from support.streams import moment
 
 #: Every plan on one partition or three, with every kind of window, and expiry told or not: pairs of these.
 STREAMS = [
@@ -180,6 +65,19 @@ def test_no_answer_depends_on_where_batches_are_cut(tmp_path):
 def as_files(rows):
     names = dict.fromkeys(name for name, _ in rows)
     return {name: [row for other, row in rows if other == name] for name in names}
+
+
+def test_a_beat_of_the_wall_clock_is_a_step_that_tells_what_ends(tmp_path):
+    """As `Hub.advance` is; a batch without rows counts it as well."""
+    first = [{"id": 1, "query": "tea"}, {"id": 2, "query": "tea", "x": 0.0, "y": 0.0, "radius": 1.0}]
+    hub = Hub("plane", lifetime="10s", tell_expiry=True)
+    oracle, stream = fed(hub, first), LivingStream(tmp_path, settings_of("trigger", 2, "10s", tell_expiry=True), first)
+    row = {"id": 5, "text": "tea", "x": 0.5, "y": 0.0, "time": moment(0)}
+    for batch, (files, seconds) in enumerate([({"messages-a": [row]}, 3), ({}, 9), ({}, 10), ({}, 11)]):
+        expected = rows_of([*oracle.run(files), *hub.advance(moment(seconds))])
+        _, parts = stream.run(batch, files, beat=microseconds_of(datetime.fromisoformat(moment(seconds))))
+        assert expected == sorted((row for part in parts for row in part), key=lambda each: each[0])
+        assert hub._state.next_step == stream.pipeline.state.manifest.next_step
 
 
 def test_snapshots_hold_the_messages_that_live(tmp_path):

@@ -112,7 +112,7 @@ def stream(
         typer.Option(metavar="FILE", help="Options for Kafka, a line each: kafka.security.protocol=SASL_SSL."),
     ] = None,
     rebalance_above: Annotated[
-        float | None, typer.Option(min=1.0, help="Spread anew when the busiest part has so many times the mean load.")
+        float | None, typer.Option(min=1.0, help="Spread anew when load, or the ways of movers, grew so many times.")
     ] = None,
     skip_missing_files: Annotated[
         bool, typer.Option("--skip-missing-files", help="Go on without files that are gone, and reject them.")

@@ -228,7 +228,7 @@ def stream(
     make a batch at most. `kafka_options` are options of Spark's connector for Kafka under its names, such as
     "kafka.security.protocol", for all topics of the stream. `sample` are messages that a new plan is balanced by.
     `rebalance_above` spreads subscriptions anew when the busiest partition has had so many times the mean load for a
-    while.
+    while, or when they have moved so far that messages go to so many times as many partitions.
 
     A file that cannot be read for now is tried as often as Spark tries a task; then the stream ends, with nothing of
     the batch committed. With `skip_missing_files` it goes on without a file that is gone, which becomes a rejected row.

@@ -189,6 +189,13 @@ def groups_of(
     return np.split(mine, starts[1:])
 
 
+def runs_of_moves(op: NDArray[np.uint8]) -> list[NDArray[np.int64]]:
+    """Return the rows of changes in order: moves that follow each other together, each other change by itself."""
+    is_move = op == MOVE
+    ends = np.flatnonzero(~(is_move[1:] & is_move[:-1])) + 1
+    return [run for run in np.split(np.arange(len(op)), ends) if len(run)]
+
+
 class ChangeGroup(NamedTuple):
     """Changes of a partition that are applied at once, none where event time alone moves; `row` is where they stand."""
 

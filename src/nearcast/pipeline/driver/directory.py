@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from nearcast import _arrow
 from nearcast._ids import IdTable
 from nearcast._saved import save_array
 from nearcast.columns import NO_TIME
 from nearcast.geo import BOX, Regions
-from nearcast.pipeline.batch.changes import SUBSCRIBE, UNSUBSCRIBE
+from nearcast.pipeline.batch.changes import MOVE, UNSUBSCRIBE, runs_of_moves
 from nearcast.saved_files.arrays import SavedArrays
 
 if TYPE_CHECKING:
@@ -120,32 +121,32 @@ class Directory:
 
     def follow(self, changes: BatchChanges) -> None:
         """Replay the changes of a batch that were registered before a restart."""
-        ids = changes.ids.to_pylist()
-        subscriptions = changes.subscriptions.subscriptions
-        for row, (op, id_) in enumerate(zip(changes.op.tolist(), ids, strict=True)):
-            place = self.place(id_, int(changes.clock[row]))
-            if op == UNSUBSCRIBE:
-                self.remove(np.array([place]))
-            elif op == SUBSCRIBE:
-                at = int(changes.at[row])
-                columns = described(subscriptions.take(np.array([at])))
-                columns["copies"] = np.zeros(1, np.uint64) if changes.copies is None else changes.copies[row : row + 1]
-                if place < 0:
-                    self.add(pa.array([id_]), home=changes.home[row : row + 1], **columns)
-                else:
-                    self.set(np.array([place]), **columns)
+        for rows in runs_of_moves(changes.op):
+            if changes.op[rows[0]] == MOVE:
+                places = self.places(changes.ids.take(_arrow.numbers(rows))).astype(np.int64)
+                self.note_moves(places, changes.moves.take(changes.at[rows]), changes.time[rows], changes.clock[rows])
             else:
-                rows = np.array([row])
-                self.note_moves(
-                    np.array([place]), changes.moves.take(changes.at[rows]), changes.time[rows], changes.clock[rows]
-                )
+                self._follow_one(changes, int(rows[0]))
+
+    def _follow_one(self, changes: BatchChanges, row: int) -> None:
+        """Replay a subscription that was stored or removed."""
+        id_ = changes.ids[row].as_py()
+        place = self.place(id_, int(changes.clock[row]))
+        if changes.op[row] == UNSUBSCRIBE:
+            self.remove(np.array([place]))
+            return
+        columns = described(changes.subscriptions.subscriptions.take(changes.at[row : row + 1]))
+        columns["copies"] = np.zeros(1, np.uint64) if changes.copies is None else changes.copies[row : row + 1]
+        if place < 0:
+            self.add(pa.array([id_]), home=changes.home[row : row + 1], **columns)
+        else:
+            self.set(np.array([place]), **columns)
 
     def note_moves(
         self, places: NDArray[np.int64], moves: Moves, time: NDArray[np.int64], clock: NDArray[np.int64]
     ) -> None:
-        """Note moves to other places at these event times, each subscription once; without a time, one is of now."""
-        reported = np.where(time == NO_TIME, clock, time)
-        self.set(places, reported=np.maximum(self._columns["reported"][places], reported))
+        """Note moves to other places at these event times, in order; without a time, one is of now."""
+        np.maximum.at(self._columns["reported"], places, np.where(time == NO_TIME, clock, time))
         given = np.flatnonzero(~moves.is_point)
         if len(given):
             shape, height = shapes_of(moves.regions.take(given))

@@ -19,11 +19,11 @@ from nearcast.pipeline.batch.partition_deliveries import id_type
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.pipeline.batch.router import Router
 from nearcast.pipeline.driver.directory import Directory, described
-from nearcast.pipeline.driver.state import DriverState, new_line
+from nearcast.pipeline.driver.state import DriverState, plan_entry
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.local_place import CONTENTS
 from nearcast.pipeline.store.manifest import Manifest, Manifests
-from nearcast.pipeline.store.manifest_entries import PartitionEntry, PlanEntry, VocabularyEntry
+from nearcast.pipeline.store.manifest_entries import PartitionEntry, VocabularyEntry
 from nearcast.pipeline.store.store import with_epoch
 from nearcast.pipeline.worker.share import Share
 from nearcast.pipeline.worker.tasks import BuildTask, build_partition
@@ -87,7 +87,7 @@ def begin(
     id_types = (id_type(columns.ids.type) if len(columns) else None, None)
     manifest = Manifest(
         BEFORE,
-        plan=PlanEntry(spec, partitions, names["plan"], (), new_line()),
+        plan=plan_entry(spec, names["plan"], router),
         vocabulary=VocabularyEntry(vocabulary.version, names["vocabulary"]),
         directory=names["directory"],
         directory_batch=BEFORE,

@@ -40,7 +40,7 @@ from nearcast.pipeline.driver.window_rounds import (
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest, Manifests
-from nearcast.pipeline.store.manifest_entries import BatchFiles, VocabularyEntry
+from nearcast.pipeline.store.manifest_entries import BatchFiles, PlanEntry, VocabularyEntry
 from nearcast.pipeline.store.store import Store, StoreConflict
 from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
 from nearcast.pipeline.worker.tasks import DetectTask, StepResult, StepTask, detect_batch, held, write_snapshot
@@ -62,6 +62,8 @@ SMALL_BYTES = 1 << 18
 _LOOKS = 4
 #: Manifests that are kept: the last one, and the one a re-run of it would begin from.
 KEPT_MANIFESTS = 2
+#: How many times the keys that it needs a partition may have in the routes, and as many more in any case.
+SPARE_KEYS, FEW_KEYS = 1.25, 64
 #: Batches between two looks for files that are no longer needed.
 SWEEP_EVERY = 8
 
@@ -362,13 +364,13 @@ class Pipeline:
             state, batch, reads, rejected, clock.beat, vocabulary, limit
         )
         results, asked = self._match(state, files)
-        growth = self._grow(state, batch, results, keys)
+        plan = self._grow(state, files, results, keys)
         outputs = [each.output for each in results if each.output is not None]
         outputs += self._staged_rejected(batch, rejected)
         seconds = time.perf_counter() - began
         report = replace(_report(files, results, batch_changes, count, len(rejected), seconds), asked=asked)
         manifest = replace(
-            self._manifest(state, files, results, report, outputs, growth),
+            self._manifest(state, files, results, report, outputs, plan),
             sources=sources_after(state.manifest, batch, identities),
             last_sources=identities,
             beat_due=clock.due,
@@ -591,6 +593,7 @@ class Pipeline:
     def _match(self, state: DriverState, files: BatchFiles) -> tuple[list[StepResult], QuestionCount]:
         refs = [state.partition_ref(number) for number in range(self.settings.partitions)]
         plan = state.plan_ref
+        spare = _spare_keys(state)
         candidates: tuple[str, ...] = ()
         claims = None if self._claims is None else f"{self._claims}/{files.batch:08d}"
         # With another vocabulary homes see all messages themselves.
@@ -609,6 +612,7 @@ class Pipeline:
                 stager=stager,
                 id_types=kinds,
                 with_keys=self.with_keys,
+                spare_keys=spare[ref.number],
             )
             for ref in refs
         ]
@@ -616,16 +620,22 @@ class Pipeline:
         self.store.delete(candidates)
         return results
 
-    def _grow(self, state: DriverState, batch: int, results: Sequence[StepResult], placed: Keys) -> list[str]:
-        """Add the keys that partitions need from now on, and those of copies placed in this batch, to the routes."""
+    def _grow(self, state: DriverState, files: BatchFiles, results: Sequence[StepResult], placed: Keys) -> PlanEntry:
+        """Add the keys that partitions need from now on, and those of copies placed in this batch, to the routes.
+
+        Return the plan after that.
+        """
         router = state.router
-        keys = Keys.concat([each.keys.into(router.plan) for each in results if each.keys is not None])
+        growth = [] if files.growth is None else [files.growth]
         if router.plan.has_copies:
             router.routes.add(placed)
-        if not len(keys.word):
-            return []
-        router.routes.add(keys)
-        return [self._put("growth", batch, NamedKeys.of(keys, router.plan).write)]
+        found = [each.keys for each in results if each.keys is not None]
+        whole = tuple(number for each in found for number in each.whole)
+        if found:
+            keys = Keys.concat([each.into(router.plan) for each in found])
+            router.grow(keys, whole)
+            growth.append(self._put("growth", files.batch, NamedKeys.of(keys, router.plan, whole).write))
+        return state.plan_after(growth, whole)
 
     def _manifest(
         self,
@@ -634,7 +644,7 @@ class Pipeline:
         results: Sequence[StepResult],
         report: Report,
         outputs: list[Output],
-        growth: list[str],
+        plan: PlanEntry,
     ) -> Manifest:
         last = state.manifest
         partitions = state.partitions_after([each.delta for each in results])
@@ -653,7 +663,6 @@ class Pipeline:
         vocabulary = last.vocabulary
         if files.vocabulary is not None:
             vocabulary = VocabularyEntry(state.vocabulary.version, files.vocabulary)
-        keys = [files.growth] if files.growth is not None else []
         return replace(
             last,
             batch=files.batch,
@@ -661,7 +670,7 @@ class Pipeline:
             next_step=files.next_step,
             now=None if files.now == NO_TIME else files.now,
             partitions=partitions,
-            plan=state.plan_after([*keys, *growth]),
+            plan=plan,
             directory=directory,
             directory_batch=directory_batch,
             vocabulary=vocabulary,
@@ -757,6 +766,13 @@ class Pipeline:
             return False
         self.state.snapshots = snapshots
         return True
+
+
+def _spare_keys(state: DriverState) -> list[int]:
+    """Return how many keys each partition may add to the routes before it names those that it still needs."""
+    plan = state.manifest.plan
+    counts = zip(plan.needed, state.router.routes.counts(), strict=True)
+    return [int(needed * SPARE_KEYS) + FEW_KEYS - held for needed, held in counts]
 
 
 def _of(claims: str | None, job: str) -> str | None:

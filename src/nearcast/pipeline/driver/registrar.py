@@ -15,7 +15,7 @@ from nearcast.engine.move_items import why_after_end
 from nearcast.engine.moves import NOWHERE, POLYGON_STAYS, are_points, does_not_fit, why_late
 from nearcast.engine.state import NEVER
 from nearcast.geo import ANYWHERE, BOX, POLYGON, Regions
-from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, SourceChanges
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, SourceChanges, runs_of_moves
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.pipeline.driver.directory import described
 from nearcast.plans import Keys, Placement, Plan
@@ -129,14 +129,12 @@ class Registrar:
         placed = self._placed(pending)
         done = RegisteredRows(len(rows))
         ids = pending.ids.to_pylist()
-        is_move = pending.op[rows] == MOVE
-        run_ends = np.flatnonzero(~(is_move[1:] & is_move[:-1])) + 1
-        for run in np.split(np.arange(len(rows)), run_ends):
-            if len(run) and is_move[run[0]]:
+        for run in runs_of_moves(pending.op[rows]):
+            at = int(run[0])
+            if pending.op[rows[at]] == MOVE:
                 self._move_run(pending, order, run, clock, limit, done)
             else:
-                for at in run.tolist():
-                    self._register_one(pending, order, at, ids[rows[at]], clock, placed, done)
+                self._register_one(pending, order, at, ids[rows[at]], clock, placed, done)
         kept = np.flatnonzero(done.stands)
         chosen = rows[kept]
         has_copies = self.plan.has_copies

@@ -10,19 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow, engine
-from nearcast.columns import TOPK, WITHIN, Messages
+from nearcast.columns import TOPK, Messages
 from nearcast.deliveries import ChangeDeliveries
-from nearcast.engine.moves import Extent, moved_row
 from nearcast.engine.snapshot import open_files, save_files
-from nearcast.geo import Regions
 from nearcast.indexes import create
 from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, groups_at_ticks
 from nearcast.pipeline.batch.partition_deliveries import PartitionDeliveries
-from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.copies.detector import Detector
 from nearcast.pipeline.divided_window.remote_window import RemoteWindow, use_remote_window
 from nearcast.pipeline.worker.batch_matcher import PartitionDelta, PartitionMatcher
+from nearcast.pipeline.worker.partition_keys import PLACED_BELOW, PartitionKeys
 from nearcast.plans import Keys
 from nearcast.text import Vocabulary
 
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     from nearcast.pipeline.batch.router import Router
     from nearcast.pipeline.settings import PipelineSettings
 
-#: A top-k subscription is placed as if its threshold were this much lower: it may fall so far before it needs more.
-PLACED_BELOW = 0.8
 _NEVER_PLACED = 0.0
 
 
@@ -48,6 +44,8 @@ class BatchOutcome:
     delta: PartitionDelta
     keys: Keys
     routed: int
+    #: Whether these keys are all that the partition needs, in place of those it had.
+    has_all_keys: bool = False
 
 
 class Partition:
@@ -116,16 +114,19 @@ class Partition:
         *,
         recorded: PartitionDelta | None = None,
         found: Candidates | None = None,
+        spare_keys: int = 0,
     ) -> BatchOutcome:
         """Apply the changes and match the messages of a batch, in order.
 
         With `recorded`, what an earlier run of the same batch noted, nobody is searched for and no delivery counts.
-        `found` are top-k subscriptions that messages concern by what the detectors of other partitions say.
+        `found` are top-k subscriptions that messages concern by what the detectors of other partitions say. When more
+        than `spare_keys` are to be added to the routes, all that are needed are named instead.
         """
         state, changes = self.state, inputs.changes
         mine = np.empty(0, np.int64) if changes is None else changes.of_partition(self.number)
         stored = None if changes is None else changes.subscriptions.into(state.words)
-        own = self._keys_of(changes, mine, router) if changes is not None else Keys.none()
+        needs = PartitionKeys(self.number, state, router)
+        own = Keys.none() if changes is None or recorded is not None else needs.of_changes(changes, mine)
         rows = np.empty(0, np.int64) if recorded is not None else inputs.routed(self.number, router, own)
         if state.topk is not None:
             state.topk.forget_words(state.weights)
@@ -148,13 +149,15 @@ class Partition:
                 deliveries += self._change(changes, stored, group.rows)
         deliveries += self._publish(messages, matcher, done, len(messages))
         deliveries += self._end(inputs)
-        keys = Keys.concat([own, self._grown_keys(router)])
+        keys = Keys.concat([own, self._keys_of_fallen(needs)])
         if inputs.vocabulary is not None:
-            keys = Keys.concat([keys, self._reweighed_keys(router)])
+            keys = Keys.concat([keys, needs.of_scored()])
+        keys = needs.without_known(keys)
+        has_all_keys = recorded is None and needs.can_shrink and len(keys.word) > spare_keys
         delta = matcher.delta(self._thresholds_of_copies())
         if self.remote_window is not None:
             delta = replace(delta, answers=self.remote_window.used)
-        return BatchOutcome(deliveries, delta, keys, len(rows))
+        return BatchOutcome(deliveries, delta, needs.of_all() if has_all_keys else keys, len(rows), has_all_keys)
 
     def _publish(
         self, messages: Messages, matcher: PartitionMatcher, first: int, last: int
@@ -320,85 +323,19 @@ class Partition:
             self._advance(step, time)
             engine.step(state, engine.CountFrom(step))
 
-    # Keys and thresholds
+    # Thresholds
 
-    def _keys_of(self, changes: BatchChanges, mine: NDArray[np.int64], router: Router) -> Keys:
-        """Return the routing keys of subscriptions that change here; with copies, the driver has added them."""
-        rows = mine[changes.home[mine] == self.number]
-        if router.plan.has_copies or router.routes.is_everywhere or not len(rows):
-            return Keys.none()
-        wanted = self._as_changed(changes, rows)
-        return Keys.concat([self._placed_keys(each.into(router.plan.words), router, None) for each in wanted])
-
-    def _as_changed(self, changes: BatchChanges, rows: NDArray[np.int64]) -> list[PortableSubscriptions]:
-        """Return the subscriptions of these changes as each change leaves them."""
-        stored = rows[changes.op[rows] == SUBSCRIBE]
-        result = [changes.subscriptions.take(changes.at[stored])] if len(stored) else []
-        latest: dict[int, PortableSubscriptions] = {}
-        extents: dict[int, Extent | None] = {}
-        moved = set(changes.number[rows[changes.op[rows] == MOVE]].tolist())
-        for row in rows[np.isin(changes.number[rows], list(moved))].tolist():
-            number, at = int(changes.number[row]), int(changes.at[row])
-            if changes.op[row] == SUBSCRIBE:
-                latest[number], extents[number] = changes.subscriptions.take(np.array([at])), None
-                continue
-            if number not in extents:
-                extents[number] = self.state.movers.extent(self.state.ids.slot(changes.ids[row].as_py()))
-            before = latest.get(number) or self._held(changes, row)
-            if changes.op[row] != MOVE or before is None:
-                continue
-            shape, extent = changes.moves.regions.shape_of(at), None
-            if changes.moves.is_point[at]:
-                x, y = changes.moves.point[at].tolist()
-                shape, extent = moved_row(before.subscriptions, 0, x, y, self.settings.space, extents[number])
-            extents[number] = extent
-            regions = Regions.from_shapes([shape], self.settings.space)
-            latest[number] = replace(before, subscriptions=before.subscriptions.with_regions(regions))
-            result.append(latest[number])
-        return result
-
-    def _held(self, changes: BatchChanges, row: int) -> PortableSubscriptions | None:
-        """Return the stored version of the subscription that a change refers to."""
-        slot = self.state.ids.slot(changes.ids[row].as_py())
-        if slot < 0:
-            return None
-        return PortableSubscriptions.of(self.state.index.subscriptions(np.array([slot], np.int32)), self.state.words)
-
-    def _placed_keys(
-        self, subscriptions: Subscriptions, router: Router, thresholds: NDArray[np.float64] | None
-    ) -> Keys:
-        home = np.full(len(subscriptions), self.number, np.int32)
-        weights = self.state.weights.of_table(router.plan.words, 0)
-        return router.plan.keys(subscriptions, home, weights, thresholds)
-
-    def _grown_keys(self, router: Router) -> Keys:
+    def _keys_of_fallen(self, needs: PartitionKeys) -> Keys:
         """Return the keys of top-k subscriptions whose threshold fell below the one they were placed with."""
-        state = self.state
-        if state.topk is None or router.routes.is_everywhere or not len(state.topk):
+        topk = self.state.topk
+        if topk is None or not len(topk) or needs.has_everything:
             return Keys.none()
-        slots = state.topk.slots()
-        theta = state.topk.thresholds(slots)
-        fallen = slots[theta < state.by_slot["placed"][slots]]
+        slots = topk.slots()
+        fallen = slots[topk.thresholds(slots) < self.state.by_slot["placed"][slots]]
         if not len(fallen):
             return Keys.none()
-        placed = PLACED_BELOW * state.topk.thresholds(fallen)
-        self.note(fallen, placed=placed)
-        subscriptions = PortableSubscriptions.of(state.index.subscriptions(fallen), state.words).into(router.plan.words)
-        return self._placed_keys(subscriptions, router, placed)
-
-    def _reweighed_keys(self, router: Router) -> Keys:
-        """Return the keys of all scored subscriptions at home here, as words weigh now."""
-        state = self.state
-        if router.routes.is_everywhere or not state.n_weighed:
-            return Keys.none()
-        slots = state.ids.in_use()
-        slots = slots[state.by_slot["home"][slots] == self.number]
-        subscriptions = state.index.subscriptions(slots)
-        scored = np.flatnonzero(subscriptions.kind != WITHIN)
-        if not len(scored):
-            return Keys.none()
-        carried = PortableSubscriptions.of(subscriptions.take(scored), state.words)
-        return self._placed_keys(carried.into(router.plan.words), router, state.by_slot["placed"][slots[scored]])
+        self.note(fallen, placed=PLACED_BELOW * topk.thresholds(fallen))
+        return needs.of_slots(fallen)
 
     def _reach(self, *, is_known_elsewhere: bool) -> NDArray[np.float64] | None:
         """Return by holder the score from which matching messages are routed here, or detected by copies."""

@@ -165,6 +165,8 @@ class StepTask:
     id_types: tuple[str, str]
     #: Whether staged rows carry the numbers that put them in order among those of other partitions.
     with_keys: bool = False
+    #: How many keys it may add to the routes; beyond that it names all that it needs, in place of those it has.
+    spare_keys: int = 0
     #: What was asked and answered in earlier runs of this batch, where the window is divided.
     rounds: tuple[QuestionRound, ...] = ()
 
@@ -200,7 +202,8 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     if remote is not None:
         remote.begin_batch(answers_of(store, number, task.rounds, by_time=remote.by_time))
     deliveries = [] if inputs.vocabulary is None else known.partition.use_vocabulary(inputs.vocabulary)
-    outcome = known.partition.run(inputs, router, found=_candidates(store, task.candidates, number))
+    candidates = _candidates(store, task.candidates, number)
+    outcome = known.partition.run(inputs, router, found=candidates, spare_keys=task.spare_keys)
     if remote is not None and remote.questions:
         return _waiting(store, batch, number, remote)  # and the state is forgotten: it is of no batch
     if known.detected < batch:
@@ -213,7 +216,9 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     made = keyed(deliveries, schema) if task.with_keys else tables(deliveries, schema)
     output = task.stager.stage(batch, number, made)
     delta = pickles.put(store, "deltas", batch, number, outcome.delta)
-    keys = NamedKeys.of(outcome.keys, router.plan) if len(outcome.keys.word) else None
+    keys = None
+    if len(outcome.keys.word) or outcome.has_all_keys:
+        keys = NamedKeys.of(outcome.keys, router.plan, (number,) if outcome.has_all_keys else ())
     _keep(task.ref, known)
     seconds = time.perf_counter() - began
     return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds)
