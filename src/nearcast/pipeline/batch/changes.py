@@ -205,14 +205,13 @@ class ChangeGroup(NamedTuple):
 
 
 def groups_at_ticks(
-    changes: BatchChanges | None, mine: NDArray[np.int64], position: NDArray[np.int64], *, with_ticks: bool
+    changes: BatchChanges | None, mine: NDArray[np.int64], position: NDArray[np.int64], ticks: NDArray[np.int64]
 ) -> list[ChangeGroup]:
-    """Return groups of changes in order; `with_ticks` one begins wherever a report, of any partition, moves time."""
+    """Return groups of changes in order; one begins at each of these reports, of any partition, that move time."""
     groups = groups_of(changes, mine, position)
-    if changes is None or not with_ticks or not changes.is_tick.any():
+    if not len(ticks):
         return [ChangeGroup(int(rows[0]), rows) for rows in groups]
-    ticks = np.flatnonzero(changes.is_tick)
     parts = [part for rows in groups for part in np.split(rows, np.searchsorted(rows, ticks)) if len(part)]
-    found = {int(row): ChangeGroup(int(row), np.empty(0, np.int64), is_tick=True) for row in ticks.tolist()}
-    found |= {int(rows[0]): ChangeGroup(int(rows[0]), rows, bool(changes.is_tick[rows[0]])) for rows in parts}
+    found = {row: ChangeGroup(row, np.empty(0, np.int64), is_tick=True) for row in ticks.tolist()}
+    found |= {int(rows[0]): ChangeGroup(int(rows[0]), rows, int(rows[0]) in found) for rows in parts}
     return [found[row] for row in sorted(found)]

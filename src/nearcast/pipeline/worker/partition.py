@@ -138,7 +138,7 @@ class Partition:
         matcher = PartitionMatcher(self.number, state, rows, masks, recorded, found, len(inputs), reach)
         deliveries: list[PartitionDeliveries] = []
         done = 0
-        for group in groups_at_ticks(changes, mine, inputs.position, with_ticks=self.settings.tells_ticks):
+        for group in groups_at_ticks(changes, mine, inputs.position, self._ticks(inputs)):
             assert changes is not None
             last = int(np.searchsorted(inputs.position, changes.position[group.row]))
             deliveries += self._publish(messages, matcher, done, last)
@@ -303,6 +303,26 @@ class Partition:
         return self._named(engine.step(self.state, item))
 
     # Time
+
+    def _ticks(self, inputs: BatchInputs) -> NDArray[np.int64]:
+        """Return the reports by which time tells something here: those that slide the window, or let a message end."""
+        state, changes = self.state, inputs.changes
+        if changes is None or state.live is None or not self.settings.tells_ticks:
+            return np.empty(0, np.int64)
+        ticks = np.flatnonzero(changes.is_tick)
+        if self.settings.has_clock_steps:
+            return ticks
+        assert state.lifetime is not None
+        given = inputs.segment.messages
+        clock = given.time if given.clock is None else given.clock
+        ends = np.sort(
+            np.append(
+                state.live.expires(state.live.expired(inputs.files.now)),
+                state.lifetime.ends(given.time, given.expires, clock),
+            )
+        )
+        n_over = np.searchsorted(ends, np.append(state.now, changes.clock[ticks]), side="right")
+        return ticks[np.diff(n_over) > 0]
 
     def _tick(self, changes: BatchChanges, row: int) -> list[PartitionDeliveries]:
         """Move event time as a report does, which may be that of another partition's subscription."""
