@@ -167,7 +167,7 @@ class Oracle:
                 self.hub.unsubscribe(row["id"])
                 return []
             place = (row["lon"], row["lat"]) if "lon" in row else (row["x"], row["y"])
-            return list(self.hub.move(row["id"], place))
+            return list(self.hub.move(row["id"], place, row.get("time")))
         except NearcastError:
             self.rejected += 1
             return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -171,7 +172,9 @@ def move(state: State, item: Move) -> list[Piece]:
     topk = np.flatnonzero(held.kind == TOPK)
     if state.topk is not None and len(topk):
         events = state.topk.move(slots[topk], state.weights)
-        pieces = pieces_of(state, events.at_steps(topk[events.step]), state.vocabulary.version, item.steps)
+        events = events.at_steps(topk[events.step])
+        pieces = pieces_of(state, events, state.vocabulary.version, item.steps)
+        pieces = [replace(piece, times=clock[events.step]) for piece in pieces]
     if state.live is not None:
         after = held.with_regions(places.regions)
         pieces = joined(tell_moves(state, slots, held, after, clock, item.steps), pieces)
@@ -190,7 +193,7 @@ def _told_before(
     state: State, slots: NDArray[np.int32], clock: NDArray[np.int64], item: Move
 ) -> list[ChangeDeliveries]:
     """Return what the clock tells before a move; `ValueError` if it changes something between two rows of it."""
-    if state.live is None or not len(clock) or clock[-1] < next_event(state):
+    if state.live is None or not len(clock) or clock[-1] < max(next_event(state), state.now + 1):
         return []
     if len(slots) == 1:
         return told_expiry(state, clock, np.array([state.next_step]) if item.steps is None else item.steps)

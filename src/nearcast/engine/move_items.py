@@ -138,7 +138,7 @@ def untimely_reports(
         found = _from_future(state, placed, max_ahead) | found
     if state.live is not None and times.max(initial=NO_TIME) >= state.next_expiry:
         over = np.flatnonzero(~are_alive(state, slots, times)).tolist()
-        found = {row: _why_after_end(int(times[row])) for row in over} | found
+        found = {row: why_after_end(int(times[row])) for row in over} | found
     return sorted(found.items())
 
 
@@ -152,7 +152,8 @@ def _from_future(state: State, times: NDArray[np.int64], max_ahead: MaxAhead) ->
     return {row: max_ahead.why(int(times[row]), state.now) for row in ahead}
 
 
-def _why_after_end(time: int) -> str:
+def why_after_end(time: int) -> str:
+    """Return why a report is refused that comes after the end of its subscription."""
     return f"time is {datetime_of(time)}, when the subscription has expired already; leave it out"
 
 

@@ -26,15 +26,20 @@ def late_reports(state: State, slots: NDArray[np.int32], times: NDArray[np.int64
 
 def why_late_report(state: State, slot: int, time: int) -> str:
     """Return why a report of a place is refused."""
-    last = int(state.movers.of(np.array([slot]))["time"][0])
+    return why_late(time, int(state.movers.of(np.array([slot]))["time"][0]))
+
+
+def why_late(time: int, last: int) -> str:
+    """Return why a report of a place is refused whose subscription has reported at `last`."""
     return f"time is {datetime_of(time)}, and the subscription reported at {datetime_of(last)} already; leave it out"
 
 
 def clock_of(state: State, item: Move, n: int) -> NDArray[np.int64]:
     """Return event time at each of the n reports of a move: with a lifetime the largest so far, else what it is."""
-    if state.live is None or item.times is None:
+    times = item.times if item.clock is None else item.clock
+    if state.live is None or times is None:
         return np.full(n, state.now)
-    clock: NDArray[np.int64] = np.maximum.accumulate(np.maximum(item.times, state.now))
+    clock: NDArray[np.int64] = np.maximum.accumulate(np.maximum(times, state.now))
     return clock
 
 

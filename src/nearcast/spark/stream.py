@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from nearcast.engine.lifetime import Lifetime
     from nearcast.geo import Space
 #: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
 SNAPSHOT_EVERY = 20
@@ -201,6 +202,8 @@ def stream(
     changes: str | Path | DataFrame | None = None,
     window: Window | int | str | timedelta | None = None,
     window_mode: WindowMode = "shared",
+    lifetime: Lifetime | str | timedelta | None = None,
+    tell_expiry: bool = False,
     plan: str = "trigger",
     partitions: int | None = None,
     trigger: str = "1 seconds",
@@ -238,7 +241,7 @@ def stream(
     make a batch at most. `kafka_options` are options of Spark's connector for Kafka under its names, such as
     "kafka.security.protocol", for all topics of the stream. `sample` are messages that a new plan is balanced by.
     `rebalance_above` spreads subscriptions anew when the busiest partition has had so many times the mean load for a
-    while.
+    while, or when they have moved so far that messages go to so many times as many partitions.
 
     A file that cannot be read for now is tried as often as Spark tries a task; then the stream ends, with nothing of
     the batch committed. With `skip_missing_files` it goes on without a file that is gone, which becomes a rejected row.
@@ -246,6 +249,9 @@ def stream(
     With the `window_mode` "partitioned" the messages of the window are divided over as many parts as there are
     partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
     all of them.
+
+    `lifetime` and `tell_expiry` are those of `Hub`: messages live, and moves tell what came in and went out. Every
+    partition holds all messages that live.
     """
     refuse_connect(messages, subscriptions, changes, spark)
     options = StreamOptions(
@@ -256,6 +262,8 @@ def stream(
         changes=changes,
         window=window,
         window_mode=window_mode,
+        lifetime=lifetime,
+        tell_expiry=tell_expiry,
         plan=plan,
         partitions=partitions,
         trigger=trigger,

@@ -20,13 +20,13 @@ from nearcast.errors import IncompatibleStore, InvalidInput
 from nearcast.pipeline.batch.router import Router
 from nearcast.pipeline.batch.segments import MessageSegment, concat
 from nearcast.pipeline.driver.first_state import SAMPLE, build
-from nearcast.pipeline.driver.state import DriverState, new_line
+from nearcast.pipeline.driver.state import DriverState, plan_entry
 from nearcast.pipeline.driver.window_rounds import batches_of_window
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.checkpoint_report import state_of
 from nearcast.pipeline.store.manifest import Manifests
-from nearcast.pipeline.store.manifest_entries import LoadBalance, PartitionEntry, PlanEntry, RebalanceNote
-from nearcast.pipeline.worker.partition import PLACED_BELOW
+from nearcast.pipeline.store.manifest_entries import LoadBalance, PartitionEntry, RebalanceNote
+from nearcast.pipeline.worker.partition_keys import PLACED_BELOW
 from nearcast.pipeline.worker.share import Share
 from nearcast.pipeline.worker.tasks import SHARE, BuildTask, ExportTask, export_partition, held
 from nearcast.plans import learn, parse_spec
@@ -108,11 +108,11 @@ def waiting(store: Store) -> RebalanceRequest | None:
 
 
 def wanted(store: Store, manifest: Manifest, above: float | None) -> RebalanceRequest | None:
-    """Return the request to meet before the next batch: one that was left, or our own if the load is uneven."""
+    """Return the request to meet before the next batch: one that was left, or our own if that saves work."""
     request = waiting(store)
     if request is not None and request.id != _last_met(manifest):
         return request
-    if above is not None and is_uneven(manifest.balance, above):
+    if above is not None and (is_uneven(manifest.balance, above) or is_scattered(manifest, above)):
         return RebalanceRequest(f"load-{manifest.batch}")
     return None
 
@@ -150,6 +150,17 @@ def is_uneven(balance: LoadBalance | None, above: float) -> bool:
         return False
     mean = sum(balance.seconds) / len(balance.seconds)
     return mean > 0.0 and max(balance.seconds) > above * mean
+
+
+def is_scattered(manifest: Manifest, above: float) -> bool:
+    """Tell whether keys lead to `above` times as many partitions as at first: movers have gone far from their homes.
+
+    As for the load, some batches go by between two rebalances.
+    """
+    plan, balance = manifest.plan, manifest.balance
+    if balance is None or balance.batches < _TRUSTED_AFTER:
+        return False
+    return plan.spread > above * plan.spread_at_first
 
 
 # --- rebalancing ------------------------------------------------------------------------------------------------
@@ -203,7 +214,7 @@ def rebalanced(
         settings=settings,
         batch=manifest.batch,
         vocabulary=manifest.vocabulary.folder,
-        window=exports[0] if settings.window is not None else None,
+        window=exports[0] if settings.has_steps else None,
         next_step=manifest.next_step,
         now=state.now,
         published=manifest.counts.get("messages", 0),
@@ -217,7 +228,7 @@ def rebalanced(
     manifest = replace(
         manifest,
         partitions=tuple(PartitionEntry(name, batch) for name in snapshots),
-        plan=PlanEntry(spec, partitions, folder, (), new_line()),
+        plan=plan_entry(spec, folder, router),
         directory=directory,
         directory_batch=batch,
         batches=batches_of_window(manifest),

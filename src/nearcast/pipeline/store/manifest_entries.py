@@ -92,6 +92,11 @@ class PlanEntry(_ManifestEntry):
     folder: str
     growth: tuple[str, ...]
     line: str
+    #: How many keys each partition had when it last had no more than it needs.
+    needed: tuple[int, ...] = ()
+    #: How many partitions a key led to on average when subscriptions were placed, and does now.
+    spread_at_first: float = 0.0
+    spread: float = 0.0
 
 
 @dataclass(frozen=True)
