@@ -251,7 +251,8 @@ def test_moves_cut_short_at_every_line(is_left, monkeypatch):
             life.mine.settle()
             if before != life.mine.index.match(messages):
                 break  # it was made, and interrupted when it was about to return
-            check_index(life.mine.index)
+            if n_torn % 8 == 0:
+                check_index(life.mine.index)
         life.mine.index.move(slots, columns)
         life.twin.index.move(slots, columns)
         life.live |= {slot: moved(life.live[slot], r) for slot, r in zip(slots.tolist(), regions, strict=True)}

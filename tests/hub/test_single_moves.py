@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from nearcast import Hub, Message, Within
+from nearcast import Hub, Message, Within, request_texts
 from nearcast.errors import InvalidInput
 from nearcast.geo import Box, Circle
 
@@ -61,3 +61,16 @@ def test_single_moves_and_tables_lead_to_the_same_places(space):
         assert list(many.publish(message)) == list(one.publish(message))
 
     assert n_refused > 3
+
+
+def test_texts_that_hold_a_region_do_not_pile_up(monkeypatch):
+    """What a subscription's text said before a move is forgotten, however often it moves."""
+    monkeypatch.setattr(request_texts, "_SPARE_BYTES", 1000)
+    hub = Hub()
+    hub.subscribe(Within(0, "tea NOT tea", region=Box(0, 0, 1, 1)))
+    for i in range(60):
+        hub.move(0, (i / 60, 1.0))
+        hub.move_many([{"id": 0, "lon": i / 60, "lat": 2.0}])
+
+    assert hub.stats()["text_bytes"] < 4000
+    assert Box(59 / 60 - 0.5, 1.5, 59 / 60 + 0.5, 2.5) == hub.get(0).region

@@ -397,7 +397,7 @@ class TriggerIndex(MergingIndex):
         return merged(self._match_standing(messages, totals, threads), moving)
 
     def _match_standing(self, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
-        components = [c for c in self._components if c.n_rows or isinstance(c, SegmentComponent)]
+        components = [c for c in self._components if c.n_rows]
         is_scored = any(c.has_scored for c in components)
         held = IndexView(components, self._owner, self._next_slot, self._n_terms, self._weights, is_scored)
         return self._matcher.match(held, messages, totals, threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,8 @@ MOBILE = 253
 _NO_POLYGONS = np.empty(0, object)
 _NO_CIRCLE = np.full((1, 3), np.nan)
 _LEAST_ROWS = 64
+#: Cells have this share of the rows that those of segments have: lists in no order have no blocks to be skipped.
+_FINER = 4
 #: Up to so many cells' worth of rows space is not cut: a message then asks one cell only.
 _SMALL = 4
 #: A few, where space is not cut: more entries than any list has.
@@ -66,7 +69,7 @@ class MobileComponent:
     has_scored = False
 
     def __init__(self, *, leaf_rows: int, few: int, is_earth: bool):
-        self._leaf_rows, self._few, self._is_earth = leaf_rows, few, is_earth
+        self._leaf_rows, self._few, self._is_earth = max(1, leaf_rows // _FINER), few, is_earth
         self.held = self._room_for(_LEAST_ROWS, 0, 0, np.empty((0, 4)))
         self._scratch = MobileScratch.new()
         #: How many rows there were when space was cut, and how many moved since somebody looked at how full cells are.
@@ -370,9 +373,8 @@ class MobileComponent:
         """Return the same rows in new arrays, with space cut by where they are."""
         rows = self.live_rows(np.empty(0, np.uint8))
         saved = self._saved(rows)
-        fresh = MobileComponent(leaf_rows=self._leaf_rows, few=self._few, is_earth=self._is_earth)
-        n, n_slots = len(rows), len(self.held.first_row)
-        fresh.held = fresh._room_for(n + n // 4, n_slots, len(saved.code) * 5 // 4, saved.part)
+        fresh, n, n_slots = copy.copy(self), len(rows), len(self.held.first_row)
+        fresh.held = self._room_for(n + n // 4, n_slots, len(saved.code) * 5 // 4, saved.part)
         fresh._put_rows(saved.slot, saved)
         return fresh.held
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, inlined
+from nearcast.indexes.trigger.places import EVERYWHERE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,11 +32,15 @@ _SIZE_CLASSES = 32
 class CellLists(NamedTuple):
     """The lists. `bucket` has the first list of each chain, `head` the lists, `free_slab` the first slab of each size.
 
+    The lists of a cell are chained in a region of 2^`region_bits` buckets, so that a search of one cell finds them in
+    the processor's cache; those of the cell that is everywhere in all buckets.
+
     Entry e has a rectangle and a signature as those of a segment, and belongs to `link[e]`, which is at `at[link[e]]`.
     A free slab has the next one of its size in `link`, at its first place.
     """
 
     bucket: NDArray[np.int32]
+    region_bits: NDArray[np.int64]
     head: NDArray[np.int32]
     rectangle: NDArray[np.uint64]
     signature: NDArray[np.uint64]
@@ -45,12 +50,12 @@ class CellLists(NamedTuple):
     tally: NDArray[np.int64]
 
     @classmethod
-    def room_for(cls, n_lists: int, n_places: int, n_links: int) -> CellLists:
-        """Return no lists, with room for so many, for entries and for links to them."""
+    def room_for(cls, n_lists: int, n_places: int, n_links: int, n_cells: int) -> CellLists:
+        """Return no lists in so many cells, with room for so many, for entries and for links to them."""
         tally = np.zeros(_TALLY_FIELDS, np.int64)
         tally[FREE_HEAD] = NONE
         return cls(
-            bucket=np.full(_n_buckets(n_lists), NONE, np.int32),
+            **_buckets(n_lists, n_cells),
             head=np.zeros((n_lists, _HEAD_COLUMNS), np.int32),
             rectangle=np.zeros(n_places, np.uint64),
             signature=np.zeros(n_places, np.uint64),
@@ -71,7 +76,8 @@ class CellLists(NamedTuple):
         )
         if len(grown.head) <= len(self.bucket):
             return grown
-        grown = grown._replace(bucket=np.full(_n_buckets(len(grown.head)), NONE, np.int32))
+        n_regions = len(self.bucket) >> int(self.region_bits[0])
+        grown = grown._replace(**_buckets(len(grown.head), n_regions))
         chain_again(self.bucket, grown)
         return grown
 
@@ -85,14 +91,20 @@ def longer(column: NDArray, n: int) -> NDArray:
     return grown
 
 
-def _n_buckets(n_lists: int) -> int:
-    return 1 << max(4, (n_lists - 1).bit_length())
+def _buckets(n_lists: int, n_cells: int) -> dict[str, NDArray]:
+    """Return empty buckets for so many lists, in a region for each cell."""
+    for_cells, for_lists = (n_cells - 1).bit_length(), max(4, (n_lists - 1).bit_length())
+    bits = max(for_cells, for_lists)
+    return {"bucket": np.full(1 << bits, NONE, np.int32), "region_bits": np.array([bits - for_cells])}
 
 
 @inlined
 def _bucket_of(lists, term, cell):
-    mixed = (np.int64(term) + 2) * 2654435769 + np.int64(cell) * 2246822519
-    return (mixed >> 13) & (lists.bucket.size - 1)
+    mixed = ((np.int64(term) + 2) * 2654435769) >> 13
+    if cell == EVERYWHERE:
+        return mixed & (lists.bucket.size - 1)
+    bits = lists.region_bits[0]
+    return (np.int64(cell) << bits) + (mixed & ((1 << bits) - 1))
 
 
 @inlined

@@ -92,7 +92,7 @@ class MobileRows(NamedTuple):
             sides=np.zeros(n, np.uint8),
             list_of=np.zeros((n, MOST_CELLS), np.int32),
             n_cells=np.zeros(n, np.uint8),
-            lists=CellLists.room_for(n, 2 * n, MOST_CELLS * n),
+            lists=CellLists.room_for(n, 2 * n, MOST_CELLS * n, len(places.origin)),
             places=places,
             few=np.array([few]),
             earth=np.array([is_earth], np.uint8),
