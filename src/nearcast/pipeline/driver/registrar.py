@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast.columns import NO_TIME, WITHIN, Subscriptions
-from nearcast.engine.move_items import why_after_end
 from nearcast.engine.move_columns import are_points
+from nearcast.engine.move_items import why_after_end
 from nearcast.engine.move_times import why_late
 from nearcast.engine.moves import NOWHERE, POLYGON_STAYS, does_not_fit
 from nearcast.engine.state import NEVER
