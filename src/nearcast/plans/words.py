@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Of the 32-bit FNV hash, which is the same in every process.
 _FNV_START, _FNV_PRIME, _FNV_MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
+#: Words that no rank was learned for rank from here on, by a hash below the second number.
+FIRST_UNRANKED, _HASHES = 1 << 40, 1 << 20
 
 
 class Postings(NamedTuple):
@@ -132,6 +134,27 @@ class Owners:
             new = np.empty(len(self._words) - len(self._all), np.int32)
             _hash_owners(blob, start, len(self._all), self._owners, new)
             self._all = np.concatenate([self._all, new])
+        return self._all
+
+
+class WordRanks:
+    """The rank of every word of a table: as learned, where that is not negative, else by a hash of its text."""
+
+    def __init__(self, words: WordTable, learned: NDArray[np.int64]):
+        self._words = words
+        self.learned = np.ascontiguousarray(learned, np.int64)
+        self._all = np.empty(0, np.int64)
+
+    def by_word(self) -> NDArray[np.int64]:
+        """Return the rank of every word there is now."""
+        known = len(self._all)
+        if known < len(self._words):
+            blob, start = self._words.arrays()
+            new = np.empty(len(self._words) - known, np.int32)
+            _hash_owners(blob, start, known, _HASHES, new)
+            self._all = np.concatenate([self._all, FIRST_UNRANKED + new.astype(np.int64)])
+            ranked = np.flatnonzero(self.learned >= 0)
+            self._all[ranked] = self.learned[ranked]
         return self._all
 
 

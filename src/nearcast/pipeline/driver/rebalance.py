@@ -193,7 +193,10 @@ def rebalanced(
     weights = TermWeights(words, state.vocabulary).of_table(words, 0)
     thresholds = PLACED_BELOW * share.thresholds
     sample = _recent_messages(store, manifest, words)
-    plan = learn(spec, partitions, settings.space, words, columns, sample, weights, thresholds=thresholds)
+    window = None if settings.window is None else settings.window.count
+    plan = learn(
+        spec, partitions, settings.space, words, columns, sample, weights, thresholds=thresholds, window=window
+    )
     placement = plan.place(columns, share.number, weights, thresholds)
     router = Router.of(plan, placement)
     _move_homes(state.directory, share, placement)
