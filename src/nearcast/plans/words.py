@@ -1,4 +1,4 @@
-"""Words cut into sets of about the same cost (Algorithm 4 of the Skype paper), and who owns a word."""
+"""Words cut into sets of about the same cost (Algorithm 4 of the Skype paper), who owns a word, and its rank."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ class Postings(NamedTuple):
         return Postings(self.start, name[self.word])
 
 
-def cut_words(wanted: Postings, said: Postings | None, frequency: NDArray[np.int64], sets: int) -> NDArray[np.int32]:
+def cut_words(wanted: Postings, said: Postings, frequency: NDArray[np.int64], sets: int) -> NDArray[np.int32]:
     """Return the set of each word: sets of neighbours in the order of frequency, of about the same cost (Algorithm 4).
 
-    The cost of a set is the subscriptions with a word in it times the messages with one (Eq. 16); the subscriptions
-    alone if `said` is None. Words are ordered by falling `frequency`, then by how many subscriptions have them.
+    The cost of a set is the subscriptions with a word in it times the messages with one (Eq. 16). Words are ordered by
+    falling `frequency`, then by how many subscriptions have them.
     """
     words = len(frequency)
     order = np.lexsort((np.arange(words), -wanted.frequency(words), -frequency))
     rank = np.empty(words, np.int32)
     rank[order] = np.arange(words, dtype=np.int32)
-    cuts = cut_ranks(wanted.renamed(rank), None if said is None else said.renamed(rank), words, sets)
+    cuts = cut_ranks(wanted.renamed(rank), said.renamed(rank), words, sets)
     return (np.searchsorted(cuts, rank, side="right")).astype(np.int32)
 
 
-def cut_ranks(wanted: Postings, said: Postings | None, words: int, sets: int) -> NDArray[np.int64]:
+def cut_ranks(wanted: Postings, said: Postings, words: int, sets: int) -> NDArray[np.int64]:
     """Return where each set but the first begins, for words that are numbered in order."""
     cuts: list[int] = []
 
@@ -81,7 +81,7 @@ def cut_ranks(wanted: Postings, said: Postings | None, words: int, sets: int) ->
     return np.array(cuts, np.int64)
 
 
-def _best_split(wanted: Postings, said: Postings | None, first: int, last: int, one: int, other: int) -> int:
+def _best_split(wanted: Postings, said: Postings, first: int, last: int, one: int, other: int) -> int:
     """Return the word with which the second of two sets, for `one` and `other` partitions, begins."""
     if last - first < 2:
         return last
@@ -94,12 +94,12 @@ def _best_split(wanted: Postings, said: Postings | None, first: int, last: int, 
     return first + 1 + int(np.lexsort((fewest, nearest, uneven))[0])
 
 
-def _counts(rows: Postings | None, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _counts(rows: Postings, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return for each cut behind a word of the range how many rows have a word of the range before it, and after.
 
     Ones where there are no words at all, so that the other side decides.
     """
-    if rows is None or not len(rows.word):
+    if not len(rows.word):
         return (np.ones(last - first - 1, np.int64),) * 2
     lowest, highest = np.zeros(last - first, np.int64), np.zeros(last - first, np.int64)
     _count_ends(rows.start, rows.word, first, last, lowest, highest)

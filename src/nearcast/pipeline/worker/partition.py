@@ -18,11 +18,13 @@ from nearcast.indexes import create
 from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, groups_of
 from nearcast.pipeline.batch.partition_deliveries import PartitionDeliveries
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
+from nearcast.pipeline.batch.router import Router, encoded
 from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.copies.detector import Detector
 from nearcast.pipeline.divided_window.remote_window import RemoteWindow, use_remote_window
 from nearcast.pipeline.worker.batch_matcher import PartitionDelta, PartitionMatcher
 from nearcast.plans import Keys
+from nearcast.plans.measure import count_pairs
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from nearcast.columns import Subscriptions
     from nearcast.deliveries import Piece
     from nearcast.pipeline.batch.inputs import BatchInputs
-    from nearcast.pipeline.batch.router import Router
     from nearcast.pipeline.settings import PipelineSettings
 
 #: A top-k subscription is placed as if its threshold were this much lower: it may fall so far before it needs more.
@@ -326,6 +327,22 @@ class Partition:
         self.note(fallen, placed=placed)
         subscriptions = PortableSubscriptions.of(state.index.subscriptions(fallen), state.words).into(router.plan.words)
         return self._placed_keys(subscriptions, router, placed)
+
+    def count_needed(self, inputs: BatchInputs, router: Router) -> tuple[int, int]:
+        """Count pairs of a message and a top-k subscription that keys bring together: as thresholds are, and as placed.
+
+        Routes are made for the second; placed again, subscriptions would need the first.
+        """
+        state = self.state
+        if state.topk is None or not len(state.topk):
+            return 0, 0
+        slots, messages = state.topk.slots(), encoded(inputs.segment, router.plan)
+        carried = PortableSubscriptions.of(state.index.subscriptions(slots), state.words).into(router.plan.words)
+        weights = self.state.weights.of_table(router.plan.words, 0)
+        placed = state.by_slot["placed"][slots]
+        risen = np.maximum(placed, PLACED_BELOW * state.topk.thresholds(slots))
+        counts = [count_pairs(router.plan, carried, weights, messages, each) for each in (risen, placed)]
+        return counts[0], counts[1]
 
     def _reweighed_keys(self, router: Router) -> Keys:
         """Return the keys of all scored subscriptions at home here, as words weigh now."""

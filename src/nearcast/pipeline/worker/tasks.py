@@ -166,6 +166,8 @@ class StepTask:
     with_keys: bool = False
     #: What was asked and answered in earlier runs of this batch, where the window is divided.
     rounds: tuple[QuestionRound, ...] = ()
+    #: Whether to count what the thresholds after the batch need.
+    counts_needed: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,8 @@ class StepResult:
     deliveries: int
     routed: int
     seconds: float
+    #: What the thresholds after it need, and what routes are made for, where that was asked for.
+    needed: tuple[int, int] | None = None
 
 
 def step_batch(task: StepTask) -> StepResult | OpenQuestions:
@@ -211,9 +215,10 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     output = task.stager.stage(batch, number, made)
     delta = pickles.put(store, "deltas", batch, number, outcome.delta)
     keys = NamedKeys.of(outcome.keys, router.plan) if len(outcome.keys.word) else None
+    needed = known.partition.count_needed(inputs, router) if task.counts_needed else None
     _keep(task.ref, known)
     seconds = time.perf_counter() - began
-    return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds)
+    return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds, needed)
 
 
 def _waiting(store: Store, batch: int, number: int, remote: RemoteWindow) -> OpenQuestions:
