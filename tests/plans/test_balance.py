@@ -179,11 +179,13 @@ def test_pieces_are_consecutive_and_of_like_load():
 
 
 def test_partitions_are_shared_out_by_load():
-    """Each of two loads has partitions of its own; where one is nothing, or there is one partition, all go to one."""
+    """Each of two loads has partitions of its own; one that is too small to fill one of a few has none."""
     assert shared_out((1.0, 3.0), 8) == (2, 6)
-    assert shared_out((1.0, 1000.0), 8) == (1, 7)
-    assert shared_out((0.0, 5.0), 8) == (0, 8)
-    assert shared_out((5.0, 0.0), 8) == (8, 0)
+    assert shared_out((1.0, 1000.0), 8) == (0, 8)
+    assert shared_out((1000.0, 1.0), 8) == (8, 0)
+    assert shared_out((1.0, 1000.0), 32) == (1, 31)
+    assert shared_out((0.0, 5.0), 32) == (0, 32)
+    assert shared_out((5.0, 0.0), 32) == (32, 0)
     assert shared_out((5.0, 1.0), 1) == (1, 0)
 
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from nearcast.plans.grid import Grid
 
 
+#: How much more than the mean a partition may have because two kinds of load do not share partitions.
+_UNEVEN = 1.1
+
+
 def cut_evenly(places: NDArray[np.int64], load: NDArray[np.float64], pieces: int) -> NDArray[np.int64]:
     """Return the places where all pieces but the first begin: at most `pieces` of about the same load."""
     order = np.lexsort(places.T[::-1])
@@ -35,11 +39,11 @@ def cut_evenly(places: NDArray[np.int64], load: NDArray[np.float64], pieces: int
 
 
 def shared_out(loads: tuple[float, float], partitions: int) -> tuple[int, int]:
-    """Share partitions out between two loads so that neither has much more in each of its own; none for no load."""
-    if loads[0] <= 0.0 or loads[1] <= 0.0 or partitions < 2:
-        return (partitions, 0) if loads[0] > loads[1] else (0, partitions)
+    """Share partitions out between two loads, each with its own; where that cannot be even, the larger load has all."""
     first = np.arange(1, partitions)
     busiest = np.maximum(loads[0] / first, loads[1] / (partitions - first))
+    if min(loads) <= 0.0 or not len(first) or busiest.min() > _UNEVEN * sum(loads) / partitions:
+        return (partitions, 0) if loads[0] > loads[1] else (0, partitions)
     chosen = int(first[busiest.argmin()])
     return chosen, partitions - chosen
 

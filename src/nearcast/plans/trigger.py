@@ -4,14 +4,14 @@ Narrow subscriptions, whose shapes are all small, live by place, as their messag
 their partitions. Wide ones have partitions of their own. They are ordered by the words they need, the most frequent
 first, and the order is cut into pieces (`pieces`): those that share the words of many messages are neighbours, and a
 word that more subscriptions need than a partition can serve is cut by the next ones. What is alike to the last word is
-cut by a hash of its number. Where one partition is all there is, it has both.
+cut by a hash of its number.
 
 Partitions have like loads. The messages that its subscriptions take in cost a partition far more than those it looks
 at in vain. The list of a top-k subscription takes in about twice k messages of a window, whatever its words, unless
-fewer have one; of others it is the messages that meet their keys. Half of a load is the same for each.
+fewer have one; of others it is the messages that meet their keys. A part of each load is the same for all.
 
-What there was nothing to learn from is spread over all partitions: narrow subscriptions by cell, wide ones by a hash of
-a word, those that need none by number.
+What there was nothing to learn from, or too little for partitions of its own, is spread over all partitions: narrow
+subscriptions by cell, wide ones by a hash of a word, those that need none by number.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _CELLS = 256
 _MOST_CELLS = 32
 #: Messages that the list of a top-k subscription takes in while the window moves on by its length, as a multiple of k.
 _LISTED = 2.0
-#: The share of a load that is the same for each.
-_ALIKE = 0.5
+#: The part of a load that is the same for all.
+_ALIKE = 0.3
 #: Subscriptions and messages that the order is cut by.
 _TRIED_SUBSCRIPTIONS, _TRIED_MESSAGES = 20_000, 1_000
 #: Words of a subscription that say where it stands in the order, and the rank of none.
@@ -146,7 +146,8 @@ class TriggerPlan(Plan):
         points, is_narrow = self._narrow(subscriptions, keyed)
         loads = float(load[is_narrow].sum()), float(load[~is_narrow].sum())
         narrow, wide = shared_out(loads, self.partitions)
-        rank = _ranks(needs.word[~is_narrow[needs.row]], self._frequency)
+        # Without partitions of their own wide subscriptions are spread, as those of new words are.
+        rank = _ranks(needs.word[~is_narrow[needs.row]], self._frequency) if wide else self._layout.rank
         tree = cut_space(points[is_narrow], said, max(narrow, 1), self.space)
         layout = _Layout(tree, narrow, rank, self._layout.cuts, False)
         self._use(layout)
