@@ -4,9 +4,8 @@ import random
 
 import pyarrow.parquet as pq
 import pytest
-from nearcast._delivery_ids import delivery_id
 
-from nearcast import Hub, Vocabulary
+from nearcast import Hub, Vocabulary, delivery_id
 from nearcast.engine.lifetime import Lifetime
 from nearcast.geo import Space
 from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline

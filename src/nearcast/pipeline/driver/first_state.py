@@ -62,7 +62,8 @@ def begin(
     weights = TermWeights(words, vocabulary)
     messages = _sample(sample, settings, words)
     spec, partitions = settings.plan, settings.partitions
-    plan = learn(spec, partitions, settings.space, words, columns, messages, weights.of_table(words, 0))
+    window = None if settings.window is None else settings.window.count
+    plan = learn(spec, partitions, settings.space, words, columns, messages, weights.of_table(words, 0), window=window)
     numbers = np.arange(len(columns))
     placement = plan.place(columns, numbers, weights.of_table(words, 0))
     router = Router.of(plan, placement)

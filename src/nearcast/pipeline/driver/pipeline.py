@@ -27,7 +27,15 @@ from nearcast.pipeline.batch.router import NamedKeys
 from nearcast.pipeline.divided_window.window_part import write_part
 from nearcast.pipeline.driver.first_state import begin, begin_from
 from nearcast.pipeline.driver.identity import forget_claims, this_driver
-from nearcast.pipeline.driver.rebalance import balance_after, carried_out, recent_after, settle, wanted
+from nearcast.pipeline.driver.rebalance import (
+    balance_after,
+    carried_out,
+    counts_needed,
+    needed_share,
+    recent_after,
+    settle,
+    wanted,
+)
 from nearcast.pipeline.driver.registrar import PendingChanges, Registrar
 from nearcast.pipeline.driver.source_identity import check_again, identities_of, sources_after
 from nearcast.pipeline.driver.state import DriverState, Snapshots
@@ -658,7 +666,7 @@ class Pipeline:
             detects = [DetectTask(ref, plan, files, deltas) for ref in refs]
             candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
         kinds = (state.id_types[0] or "string", state.id_types[1] or "string")
-        stager = self.sink.stager
+        stager, is_counted = self.sink.stager, counts_needed(state, files)
         steps = [
             StepTask(
                 ref=ref,
@@ -669,6 +677,7 @@ class Pipeline:
                 id_types=kinds,
                 with_keys=self.with_keys,
                 spare_keys=spare[ref.number],
+                counts_needed=is_counted,
             )
             for ref in refs
         ]
@@ -737,7 +746,7 @@ class Pipeline:
             outputs=tuple(outputs),
             counts=counts,
             load=tuple(report.load),
-            balance=balance_after(last.balance, [each.seconds for each in results]),
+            balance=balance_after(last.balance, [each.seconds for each in results], needed_share(results)),
             seconds=round(report.seconds, 4),
         )
 

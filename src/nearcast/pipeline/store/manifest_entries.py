@@ -109,10 +109,14 @@ class VocabularyEntry(_ManifestEntry):
 
 @dataclass(frozen=True)
 class LoadBalance(_ManifestEntry):
-    """The moving average of the seconds a batch takes in each partition, and over how many batches."""
+    """The moving average of the seconds a batch takes in each partition, and over how many batches.
+
+    `needed` is the share of what routes are made for that the thresholds after the last batch need, where counted.
+    """
 
     seconds: tuple[float, ...]
     batches: int
+    needed: float | None = None
 
 
 @dataclass(frozen=True)

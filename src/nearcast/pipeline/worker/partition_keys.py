@@ -14,7 +14,9 @@ from nearcast.engine.moves import Extent, moved_row
 from nearcast.geo import Regions
 from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
+from nearcast.pipeline.batch.router import encoded
 from nearcast.plans import Keys
+from nearcast.plans.measure import count_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from nearcast.columns import Subscriptions
     from nearcast.engine import State
     from nearcast.pipeline.batch.changes import BatchChanges
+    from nearcast.pipeline.batch.inputs import BatchInputs
     from nearcast.pipeline.batch.router import Router
 
 #: A top-k subscription is placed as if its threshold were this much lower: it may fall so far before it needs more.
@@ -42,6 +45,21 @@ class PartitionKeys:
     def can_shrink(self) -> bool:
         """Tell whether all keys that are needed may stand in place of those in the routes."""
         return not (self.has_everything or self._router.plan.has_copies)
+
+    def count_needed(self, inputs: BatchInputs) -> tuple[int, int]:
+        """Count pairs of a message and a top-k subscription that keys bring together: as thresholds are, and as placed.
+
+        Routes are made for the second; placed again, subscriptions would need the first.
+        """
+        state, plan = self._state, self._router.plan
+        if state.topk is None or not len(state.topk):
+            return 0, 0
+        slots, messages = state.topk.slots(), encoded(inputs.segment, plan)
+        carried = PortableSubscriptions.of(state.index.subscriptions(slots), state.words).into(plan.words)
+        weights, placed = state.weights.of_table(plan.words, 0), state.by_slot["placed"][slots]
+        risen = np.maximum(placed, PLACED_BELOW * state.topk.thresholds(slots))
+        needed, routed = (count_pairs(plan, carried, weights, messages, each) for each in (risen, placed))
+        return needed, routed
 
     # Of subscriptions that are stored
 

@@ -29,6 +29,7 @@ from nearcast.pipeline.store.state_cache import StateCache
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.batch_matcher import PartitionDelta
 from nearcast.pipeline.worker.partition import Partition
+from nearcast.pipeline.worker.partition_keys import PartitionKeys
 from nearcast.text import Vocabulary
 from nearcast.topk.saved_keeper import open_window, save_window
 
@@ -169,6 +170,8 @@ class StepTask:
     spare_keys: int = 0
     #: What was asked and answered in earlier runs of this batch, where the window is divided.
     rounds: tuple[QuestionRound, ...] = ()
+    #: Whether to count what the thresholds after the batch need.
+    counts_needed: bool = False
 
 
 @dataclass(frozen=True)
@@ -189,6 +192,8 @@ class StepResult:
     deliveries: int
     routed: int
     seconds: float
+    #: What the thresholds after it need, and what routes are made for, where that was asked for.
+    needed: tuple[int, int] | None = None
 
 
 def step_batch(task: StepTask) -> StepResult | OpenQuestions:
@@ -219,9 +224,10 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     keys = None
     if len(outcome.keys.word) or outcome.has_all_keys:
         keys = NamedKeys.of(outcome.keys, router.plan, (number,) if outcome.has_all_keys else ())
+    needed = PartitionKeys(number, known.partition.state, router).count_needed(inputs) if task.counts_needed else None
     _keep(task.ref, known)
     seconds = time.perf_counter() - began
-    return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds)
+    return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds, needed)
 
 
 def _waiting(store: Store, batch: int, number: int, remote: RemoteWindow) -> OpenQuestions:
