@@ -6,7 +6,15 @@ import pytest
 from contract.worlds import PLANE
 from nearcast.geo import Box, Regions
 from nearcast.indexes import create
-from nearcast.indexes.trigger.mobile.lists import N_PLACES, NONE
+from nearcast.indexes.trigger.mobile.lists import (
+    N_PLACES,
+    NONE,
+    CellLists,
+    append_entry,
+    list_of,
+    places_to_shrink,
+    remove_entry,
+)
 from nearcast.query import parse
 from nearcast.testing import IndexActor, check_index
 
@@ -35,26 +43,18 @@ def test_one_list_of_all_movers_grows(is_single):
     check_index(actor.index)
 
 
-def with_spare_places(mobile, n):
-    """Leave room for so many more places in the arena, and no slab to use again."""
-    lists = mobile.held.lists
-    last = int(lists.tally[N_PLACES]) + n
-    short = {name: getattr(lists, name)[:last].copy() for name in ("rectangle", "signature", "link")}
-    lists.free_slab[:] = NONE
-    mobile.held = mobile.held._replace(lists=lists._replace(**short))
-
-
-@pytest.mark.modes
 @pytest.mark.small
-def test_a_list_that_shrinks_takes_no_room_from_the_one_that_grows():
-    """Leaving a list may move it to a smaller slab, before the entry goes to one that needs a larger slab."""
-    actor, slots = movers("trigger:leaf_rows=2,few=0", 40)
-    actor.index.move(slots, at(*range(40)))  # by which space is cut
-    rng, mobile = np.random.default_rng(1), actor.index._mobile
-    for _ in range(300):
-        with_spare_places(mobile, int(rng.integers(0, 17)))
-        to = [1, 20, 38][rng.integers(3)]
-        for slot in rng.permutation(slots[:14])[: rng.integers(1, 5)].tolist():
-            actor.index.move(np.array([slot], np.int32), at(to))
+def test_it_is_known_what_a_list_takes_that_shrinks():
+    """A move keeps room for it: leaving a list may put that into a smaller slab before another one grows."""
+    lists = CellLists.room_for(4, 200, 40)
+    for link in range(33):
+        append_entry(lists, 7, 1, np.uint64(0), np.uint64(0), link)
+    lists.free_slab[:] = NONE
+    taken = 0
+    for link in range(32):
+        each, before, expected = list_of(lists, 7, 1), int(lists.tally[N_PLACES]), places_to_shrink(lists, 0)
+        remove_entry(lists, each, int(lists.at[link]))
 
-            assert mobile.held.lists.tally[N_PLACES] <= len(mobile.held.lists.link)
+        assert int(lists.tally[N_PLACES]) - before <= expected
+        taken += expected
+    assert taken == 32 + 16 + 8 + 4 + 2
