@@ -233,8 +233,11 @@ def test_more_objects_than_a_file_has_go_the_same_ways(tmp_path):
     ("columns", "reason"),
     [
         ({"obj": [1], "lon": [1.0], "lat": [1.0]}, r"a replay needs obj, ts \(or time\)"),
-        ({"obj": [1], "ts": [1.5], "lon": [1.0], "lat": [1.0]}, "column ts is double; expected times"),
-        ({"obj": pa.array([], pa.int64()), "ts": pa.array([], pa.timestamp("us")), "x": [], "y": []}, "has no rows"),
+        ({"obj": [1], "ts": [1.5], "lon": [1.0], "lat": [1.0]}, "column ts is of type double; expected timestamps"),
+        (
+            {"obj": pa.array([], pa.int64()), "ts": pa.array([], pa.timestamp("us")), "x": [], "y": []},
+            "has no row with obj",
+        ),
     ],
 )
 def test_files_that_are_no_trajectories_are_refused(tmp_path, columns, reason):

@@ -231,7 +231,7 @@ class TriggerIndex(MergingIndex):
         self._undo.roll_back()
         self._raise_merge_error()
         if not self._free_numbers:
-            # 254 components at once: changes have outrun the merger, so this change waits for it.
+            # 253 components at once: changes have outrun the merger, so this change waits for it.
             self._merge_all_due()
 
     def _note_state(self) -> None:

@@ -263,6 +263,8 @@ class MobileComponent:
         )
         self._put_regions(rows, _RowRegions(regions.part, regions.circle if is_circle else _NO_CIRCLE))
         self._n_moved += 1
+        if self._n_moved >= self.n_rows:
+            self._cut_again_if_due(undo)
         return True
 
     def _place(self, rows: NDArray[np.int64], owner: NDArray[np.int64], regions: Regions, undo: UndoLog) -> None:

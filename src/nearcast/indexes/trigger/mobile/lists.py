@@ -139,6 +139,13 @@ def places_needed(lists, term, cell):
 
 
 @inlined
+def places_to_shrink(lists, each):
+    """Return how many new places of the arena one entry less of a list may take: those of a smaller slab."""
+    size_class, left = lists.head[each, SIZE_CLASS], lists.head[each, COUNT] - 1
+    return 1 << (size_class - 1) if size_class > 1 and left <= 1 << (size_class - 2) else 0
+
+
+@inlined
 def append_entry(lists, term, cell, rectangle, signature, link):
     """Append an entry to the list of a term in a cell; return the list. There must be room."""
     head, each = lists.head, list_of(lists, term, cell)

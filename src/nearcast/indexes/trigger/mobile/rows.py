@@ -22,6 +22,7 @@ from nearcast.indexes.trigger.mobile.lists import (
     list_of,
     longer,
     places_needed,
+    places_to_shrink,
     remove_entry,
 )
 from nearcast.indexes.trigger.places import EVERYWHERE, Places, cells_of, empty_stack, rectangle_word
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 #: ever used and is not used any more.
 N_ROWS, FREE_ROW, N_LIVE, CODE_USED, CODE_DEAD = range(5)
 _TALLY_FIELDS = 5
+#: Places that the arena gets in addition at least; a large one gets a quarter more.
+_MORE_PLACES = 64
 
 
 class MobileRows(NamedTuple):
@@ -122,11 +125,11 @@ class MobileRows(NamedTuple):
         return grown._replace(code=longer(self.code, int(self.tally[CODE_USED]) + n_code))
 
     def with_more_lists(self) -> MobileRows:
-        """Return the same rows with more room for lists and entries."""
-        lists = self.lists
-        n_lists, n_places = lists.tally[N_HEADS] + MOST_CELLS, lists.tally[N_PLACES]
-        wanted = n_lists if n_lists > len(lists.head) else 0
-        return self._replace(lists=lists.with_room(int(wanted), int(n_places) + len(lists.link) // 4 + 64, 0))
+        """Return the same rows with more room: for lists where it lacks for these, else for entries."""
+        lists, n_lists = self.lists, int(self.lists.tally[N_HEADS]) + MOST_CELLS
+        if n_lists > len(lists.head):
+            return self._replace(lists=lists.with_room(n_lists, 0, 0))
+        return self._replace(lists=lists.with_room(0, len(lists.link) + _MORE_PLACES, 0))
 
 
 #: Columns by row, `slot` and `circle` apart.
@@ -170,7 +173,7 @@ def enter_rows(rows, new, first, scratch):
     for i in range(first, new.slot.size):
         x_min, y_min, x_max, y_max = new.part[i, 0], new.part[i, 1], new.part[i, 2], new.part[i, 3]
         n_cells = _cells_for(rows, new.term[i], x_min, y_min, x_max, y_max, scratch)
-        if not _has_room(rows, new.term[i], n_cells, scratch):
+        if not _has_room(rows, new.term[i], n_cells, 0, scratch):
             return i
         row = tally[FREE_ROW]
         if row != NONE:
@@ -226,7 +229,7 @@ def place_rows(rows, which, part, circle, first, scratch):
                 rows.lists.rectangle[place] = rectangle_word(rows.places, scratch.cells[k], x_min, y_min, x_max, y_max)
             _write_region(rows, row, part, circle, i)
             continue
-        if not _has_room(rows, rows.term[row], n_cells, scratch):
+        if not _has_room(rows, rows.term[row], n_cells, _places_to_leave(rows, row), scratch):
             return i
         _take_off_lists(rows, row)
         _write_region(rows, row, part, circle, i)
@@ -295,9 +298,18 @@ def _are_its_cells(rows, row, n_cells, scratch):
 
 
 @inlined
-def _has_room(rows, term, n_cells, scratch):
-    lists = rows.lists
+def _places_to_leave(rows, row):
+    """Return how many new places of the arena it may take to take a row off its lists."""
     needed = 0
+    for k in range(rows.n_cells[row]):
+        needed += places_to_shrink(rows.lists, np.int64(rows.list_of[row, k]))
+    return needed
+
+
+@inlined
+def _has_room(rows, term, n_cells, needed, scratch):
+    """Tell whether there is room for one more entry in each of the cells, beside so many places needed before."""
+    lists = rows.lists
     for k in range(n_cells):
         needed += places_needed(lists, term, scratch.cells[k])
     return lists.tally[N_PLACES] + needed <= lists.link.size and lists.tally[N_HEADS] + n_cells <= lists.head.shape[0]
