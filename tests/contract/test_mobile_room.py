@@ -46,7 +46,7 @@ def test_one_list_of_all_movers_grows(is_single):
 @pytest.mark.small
 def test_it_is_known_what_a_list_takes_that_shrinks():
     """A move keeps room for it: leaving a list may put that into a smaller slab before another one grows."""
-    lists = CellLists.room_for(4, 200, 40)
+    lists = CellLists.room_for(4, 200, 40, 8)
     for link in range(33):
         append_entry(lists, 7, 1, np.uint64(0), np.uint64(0), link)
     lists.free_slab[:] = NONE
