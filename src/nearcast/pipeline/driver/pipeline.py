@@ -355,7 +355,7 @@ class Pipeline:
         Whoever runs them gives `run` what they returned, as `reads` of its sources.
         """
         ready = self._made_ready(batch)
-        return {} if ready is None else {kind: self._read_task(ready, kind) for kind in ("messages", "changes")}
+        return {} if ready is None else self._tasks_by_kind(ready)
 
     def _made_ready(self, batch: int) -> ReadyBatch | None:
         """Rebalance and take a new vocabulary into use, which go before a batch; None if it was committed before."""
@@ -448,43 +448,36 @@ class Pipeline:
         self._vocabulary = None
         return name
 
-    def _read_task(self, ready: ReadyBatch, kind: Kind) -> ReadTask:
-        """Return the task that reads a source of this kind; which one is still to be said."""
+    def _tasks_by_kind(self, ready: ReadyBatch) -> dict[Kind, ReadTask]:
+        """Return the task that reads a source of each kind; which source is still to be said."""
         state, vocabulary = ready.state, ready.vocabulary
         needs_totals = self.settings.has_steps or bool((state.directory.kind != 0).any())
         folder = (vocabulary or state.manifest.vocabulary.folder) if needs_totals else None
         # Other weights need other keys, which homes work out during the batch: until then messages go to everybody.
         plan = state.plan_ref if self.settings.partitions > 1 and vocabulary is None else None
-        return ReadTask(
+        messages = ReadTask(
             store=self.store,
             settings=self.settings,
             batch=ready.batch,
             part=0,
-            kind=kind,
-            source=kind,
+            kind="messages",
+            source="messages",
             path=None,
             plan=plan,
             vocabulary=folder,
-            id_type=state.id_types[0 if kind == "changes" else 1],
+            id_type=state.id_types[1],
         )
+        changes = replace(messages, kind="changes", source="changes", id_type=state.id_types[0])
+        return {"messages": messages, "changes": changes}
 
     def _read(self, ready: ReadyBatch, given: Sequence[BatchSource]) -> list[ReadResult]:
         """Return what was read of all sources, in their order."""
-        tasks = [[] if each.reads else self._read_tasks(ready, part, each) for part, each in enumerate(given)]
+        by_kind = self._tasks_by_kind(ready)
+        tasks = [[] if each.reads else _tasks_of(each, part, by_kind[each.kind]) for part, each in enumerate(given)]
         waiting = [each for each in given if not each.reads]
         found = iter(self._read_waiting(waiting, [task for several in tasks for task in several]))
         reads = [each.reads or _of_whole([next(found) for _ in tasks[part]]) for part, each in enumerate(given)]
         return [result for each in reads for result in each]
-
-    def _read_tasks(self, ready: ReadyBatch, part: int, source: BatchSource) -> list[ReadTask]:
-        """Return the tasks that read a source: one, or several that share a large Parquet file of this host."""
-        task = replace(
-            self._read_task(ready, source.kind), part=part, source=source.source, path=source.path, rows=source.rows
-        )
-        path = source.path or ""
-        is_cut = source.n_bytes >= 2 * PIECE_BYTES and path.endswith(".parquet") and not is_uri(path)
-        pieces = row_group_pieces(Path(path), PIECE_BYTES) if is_cut and source.kind == "messages" else []
-        return [replace(task, groups=piece) for piece in pieces] or [task]
 
     def _read_waiting(self, sources: Sequence[BatchSource], tasks: list[ReadTask]) -> list[ReadResult]:
         """Return what was read of sources that nobody has read yet."""
@@ -842,6 +835,15 @@ def _spare_keys(state: DriverState) -> list[int]:
 
 def _of(claims: str | None, job: str) -> str | None:
     return None if claims is None else f"{claims}-{job}"
+
+
+def _tasks_of(source: BatchSource, part: int, task: ReadTask) -> list[ReadTask]:
+    """Return the tasks that read a source: one, or several that share a large Parquet file of this host."""
+    task = replace(task, part=part, source=source.source, path=source.path, rows=source.rows)
+    path = source.path or ""
+    is_cut = source.n_bytes >= 2 * PIECE_BYTES and path.endswith(".parquet") and not is_uri(path)
+    pieces = row_group_pieces(Path(path), PIECE_BYTES) if is_cut and source.kind == "messages" else []
+    return [replace(task, groups=piece) for piece in pieces] or [task]
 
 
 def _of_whole(pieces: list[ReadResult]) -> list[ReadResult]:

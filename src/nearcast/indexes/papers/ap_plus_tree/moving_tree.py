@@ -10,7 +10,7 @@ from nearcast.indexes import Matches
 from nearcast.indexes.papers.ap_plus_tree.observed_moves import ObservedMoves
 from nearcast.indexes.papers.ap_tree.index import APTreeIndex
 from nearcast.indexes.papers.ap_tree.regrowth import renumber_atoms
-from nearcast.indexes.shared.atoms import AtomStore
+from nearcast.indexes.shared.moving_atoms import MovingAtomsIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
     from nearcast.indexes.papers.ap_tree.model import CostModel
     from nearcast.indexes.papers.ap_tree.moving import Motion
+    from nearcast.indexes.shared.atoms import Atoms
 
 #: The options of `ap-tree`, which all of these take.
 TREE_OPTIONS = {name: value for name, value in APTreeIndex.info.options.items() if name != "live"}
 SECTION = "AP-Tree (VLDB Journal 2015), section 4"
 
 
-class MovingAPTreeIndex(APTreeIndex):
+class MovingAPTreeIndex(MovingAtomsIndex, APTreeIndex):
     """A tree that parts subscriptions by words or by space, with penalties for grids in which these move."""
 
     def __init__(self, space: Space, **options: Any):
@@ -51,25 +52,8 @@ class MovingAPTreeIndex(APTreeIndex):
         n_gone = sum(len(atoms) for atoms in self._gone)
         return self._n_in_structure + n_new - n_gone >= 2 * self._n_when_built
 
-    def _pack(self) -> None:
-        """Drop the rows that no longer count, and give their atoms the new numbers in the tree as it is.
-
-        Every move leaves a row behind. Building the tree anew each time would cost more than the moves.
-        """
-        if not self._is_sparse or not self._is_built or not self._is_store_whole:
-            super()._pack()
-            return
-        self._bring_up_to_date()
-        kept = self._store.of_rows(self._row_of[self._row_of >= 0])
-        super()._pack()
-        self._is_built = False  # until it is: a change that is cut short is made up for by building anew
-        number, store = np.zeros(len(self._store), np.int32), AtomStore()
-        number[kept] = np.arange(len(kept), dtype=np.int32)
-        store.add(self._table())
-        renumber_atoms(self._tree, number, store.arrays)
-        self._store, self._gone, self._n_seen = store, [], len(store)
-        self._is_built = True
-        self._is_store_whole = True  # the last of all
+    def _renumber_atoms(self, number: NDArray[np.int32], atoms: Atoms) -> None:
+        renumber_atoms(self._tree, number, atoms)
 
     def _rows_added(self, first: int, last: int) -> None:
         super()._rows_added(first, last)

@@ -25,10 +25,12 @@ from nearcast.indexes.papers.quad.rq import RqTreeIndex
 from nearcast.indexes.papers.quad.traffic import Traffic, steps_of
 from nearcast.indexes.papers.quad.tree import WHOLE_FRAME, QuadItems, QuadTrees
 from nearcast.indexes.papers.quad.words import RankedKeyIndex
-from nearcast.indexes.shared.atoms import AtomStore
+from nearcast.indexes.shared.moving_atoms import MovingAtomsIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.indexes.shared.atoms import Atoms
 
 #: Moves after which trees are built anew: so many of each atom, and so many more.
 _MOVES_OF_EACH, _MOVES_AT_LEAST = 10, 10_000
@@ -42,7 +44,7 @@ class QuadLayout(NamedTuple):
     root_of: NDArray[np.int32] | None
 
 
-class MovingQuadIndex(RankedKeyIndex):
+class MovingQuadIndex(MovingAtomsIndex, RankedKeyIndex):
     """Tells in which cells subscriptions are, or would be, for whoever keeps messages in the same cells."""
 
     @abstractmethod
@@ -91,25 +93,8 @@ class MovingQuadIndex(RankedKeyIndex):
         cell = np.concatenate([cell, np.zeros((len(others), 3), np.int64)])
         return np.concatenate([has_tree[item], others]), cell
 
-    def _pack(self) -> None:
-        """Drop the rows that no longer count, and give their atoms the new numbers in the trees as they are.
-
-        Every move leaves a row behind; trees that are built anew would have all live messages filed again.
-        """
-        if not self._is_sparse or not self._is_built or not self._is_store_whole:
-            super()._pack()
-            return
-        self._bring_up_to_date()
-        kept = self._store.of_rows(self._row_of[self._row_of >= 0])
-        super()._pack()
-        self._is_built = False  # until it is: a change that is cut short is made up for by building anew
-        number, store = np.zeros(len(self._store), np.int32), AtomStore()
-        number[kept] = np.arange(len(kept), dtype=np.int32)
-        store.add(self._table())
+    def _renumber_atoms(self, number: NDArray[np.int32], atoms: Atoms) -> None:
         self._entries.renumber(number)
-        self._store, self._gone, self._n_seen = store, [], len(store)
-        self._is_built = True
-        self._is_store_whole = True  # the last of all
 
     def _is_outgrown(self, n_new: int) -> bool:
         n_gone = sum(map(len, self._gone))

@@ -288,15 +288,20 @@ def _overlaps(tree_box, node, box, query):
 @inlined
 def _list_of(tree, leaf, word):
     """Return the list of a word in a leaf, -1 where there is none."""
-    low, high = tree.list_start[leaf], tree.list_start[leaf + 1]
+    return _place_of(tree.list_word, tree.list_start[leaf], tree.list_start[leaf + 1], word)
+
+
+@inlined
+def _place_of(words, low, high, word):
+    """Return where a word stands in ascending ones from `low` to `high`, -1 if it is not there."""
     end = high
     while low < high:
         middle = (low + high) // 2
-        if tree.list_word[middle] < word:
+        if words[middle] < word:
             low = middle + 1
         else:
             high = middle
-    return low if low < end and tree.list_word[low] == word else -1
+    return low if low < end and words[low] == word else -1
 
 
 @inlined
@@ -308,14 +313,6 @@ def _is_wanted(tree, position, queries, query, box, now):
     if y < box[query, 1] or y > box[query, 3]:
         return False
     for i in range(queries.word_start[query] + 1, queries.word_start[query + 1]):
-        low, high = tree.word_start[position], tree.word_start[position + 1]
-        end = high
-        while low < high:
-            middle = (low + high) // 2
-            if tree.word[middle] < queries.word[i]:
-                low = middle + 1
-            else:
-                high = middle
-        if low == end or tree.word[low] != queries.word[i]:
+        if _place_of(tree.word, tree.word_start[position], tree.word_start[position + 1], queries.word[i]) < 0:
             return False
     return True
