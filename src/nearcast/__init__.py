@@ -9,6 +9,7 @@
 """
 
 from nearcast.deliveries import Deliveries
+from nearcast.delivery_ids import delivery_id
 from nearcast.errors import (
     FileMissing,
     FileUnavailable,
@@ -62,5 +63,6 @@ __all__ = [
     "Vocabulary",
     "Within",
     "__version__",
+    "delivery_id",
     "parse",
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,6 +46,51 @@ def times(microseconds: NDArray[np.int64], is_given: NDArray[np.bool_]) -> pa.Ar
     valid = pa.py_buffer(np.packbits(is_given, bitorder="little"))
     content = pa.py_buffer(np.ascontiguousarray(microseconds))
     return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(microseconds), [valid, content])
+
+
+def dictionary(codes: NDArray[np.int32], values: pa.Array, is_given: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return a dictionary array over the same memory: `values[codes]`, null where not given."""
+    valid = None if is_given is None else pa.py_buffer(np.packbits(is_given, bitorder="little"))
+    content = pa.py_buffer(np.ascontiguousarray(codes, np.int32))
+    indices = pa.Array.from_buffers(pa.int32(), len(codes), [valid, content])
+    return pa.DictionaryArray.from_arrays(indices, values, safe=False)
+
+
+def numbered(keys: NDArray[Any], n: int) -> tuple[NDArray[np.int32], NDArray[Any]]:
+    """Number the distinct of some keys, all in 0 ≤ key < n, as they come; return a number for each key, and them."""
+    at = np.arange(len(keys), dtype=np.int32)
+    first = np.empty(n, np.int32)
+    first[keys[::-1]] = at[::-1]  # of equal keys the last that is written counts
+    first = first[keys]
+    is_first = first == at
+    return (np.cumsum(is_first, dtype=np.int32) - np.int32(1))[first], keys[is_first]
+
+
+#: So many rows of a column tell whether its values repeat.
+_SAMPLE = 1 << 14
+
+
+def repeats(column: pa.Array) -> bool:
+    """Tell whether a dictionary makes a column shorter: its first rows have at most 3/4 as many values, null being one.
+
+    Of a dictionary array in which no value stands twice, the codes are looked at.
+    """
+    sample = column.slice(0, _SAMPLE)
+    sample = sample.indices if pa.types.is_dictionary(column.type) else sample
+    return bool(4 * pc.count_distinct(sample, mode="all").as_py() <= 3 * len(sample))
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a column of this type, also where it is a dictionary."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def plain(column: Any) -> Any:
+    """Return a column, or a table of columns, with values in place of codes of a dictionary."""
+    if isinstance(column, pa.Table):
+        types = [field.with_type(value_type(field.type)) for field in column.schema]
+        return column.cast(pa.schema(types)) if types != list(column.schema) else column
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def array_of(column: pa.Array | pa.ChunkedArray, null: float = 0) -> NDArray[Any]:

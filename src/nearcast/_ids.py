@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from numbers import Integral
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -75,7 +76,7 @@ def keys_of(ids: pa.Array) -> pa.Array:
 
 def kinds_of(ids: Iterable[Any]) -> Kinds:
     """Return the kinds of ids among these values; None is none."""
-    return Kinds(not isinstance(id_, str) for id_ in ids if id_ is not None)
+    return Kinds(not issubclass(kind, str) for kind in set(map(type, ids)) if kind is not NoneType)
 
 
 def id_type(kinds: Kinds) -> pa.DataType:
@@ -165,8 +166,7 @@ class IdSnapshot(NamedTuple):
         """Return the ids of slots."""
         if len(slots) <= _FEW:
             return [self.value(slot) for slot in slots.tolist()]
-        offsets, content = self._gathered(slots)
-        keys = _decoded(offsets, content)
+        keys = _decoded(*self._gathered(self.key_of_slot[slots]))
         return list(keys) if self.kinds == TEXTS else [id_of(key) for key in keys]
 
     def kinds_of(self, slots: NDArray[np.int32]) -> Kinds:
@@ -175,26 +175,38 @@ class IdSnapshot(NamedTuple):
             return self.kinds
         return Kinds(np.unique(self._is_integer(slots)).tolist())
 
-    def column(self, slots: NDArray[np.int32], kinds: Kinds) -> pa.Array:
-        """Return the ids of slots as a column of the type of these kinds."""
+    def column(self, slots: NDArray[np.int32], kinds: Kinds, *, dictionaries: bool = False) -> pa.Array:
+        """Return the ids of slots as a column of the type of these kinds.
+
+        With `dictionaries` texts that repeat are a dictionary, made from the bytes of the keys that occur.
+        """
         if kinds == BOTH:
             is_integer = self._is_integer(slots)
             return _mixed(is_integer, self._integers(slots[is_integer]), self.keys(slots[~is_integer]))
-        return self._integers(slots) if kinds == INTEGERS else self.keys(slots)
+        if kinds == INTEGERS:
+            return self._integers(slots)
+        keys = self.key_of_slot[slots]
+        if not dictionaries or not _arrow.repeats(_arrow.numbers(keys)):
+            return self._texts(keys)
+        coded = _arrow.numbers(keys).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(coded.indices, self._texts(_arrow.array_of(coded.dictionary)), safe=False)
 
     def keys(self, slots: NDArray[np.int32]) -> pa.Array:
         """Return the keys of many slots: ids as text, integers behind their mark."""
-        offsets, content = self._gathered(slots)
-        large = pa.LargeStringArray.from_buffers(len(slots), pa.py_buffer(offsets), pa.py_buffer(content))
+        return self._texts(self.key_of_slot[slots])
+
+    def _texts(self, keys: NDArray[np.int32]) -> pa.Array:
+        offsets, content = self._gathered(keys)
+        large = pa.LargeStringArray.from_buffers(len(keys), pa.py_buffer(offsets), pa.py_buffer(content))
         return large.cast(pa.string())
 
-    def _gathered(self, slots: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """Return the keys of slots end to end: where each begins, and the bytes."""
-        keys = self.key_of_slot[slots]
+    def _gathered(self, keys: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return keys by number, end to end: where each begins, and the bytes."""
         offsets = np.zeros(len(keys) + 1, np.int64)
-        np.cumsum(self.start[keys + 1] - self.start[keys], out=offsets[1:])
+        first = np.empty(len(keys), np.int64)
+        _measure_keys(self.start, keys, first, offsets)
         content = np.empty(int(offsets[-1]), np.uint8)
-        copy_spans(self.blob, self.start[keys], offsets, content)
+        copy_spans(self.blob, first, offsets, content)
         return offsets, content
 
     def _integers(self, slots: NDArray[np.int32]) -> pa.Array:
@@ -386,6 +398,15 @@ def _with_room(column: NDArray[np.int32], n: int) -> NDArray[np.int32]:
     grown = np.full(n if not len(column) else max(n, len(column) * 3 // 2), _NO_SLOT, np.int32)
     grown[: len(column)] = column
     return grown
+
+
+@kernel
+def _measure_keys(start, keys, first, offsets):
+    """Write where each key begins, and where it ends when all lie end to end; `start` is read once a key."""
+    for i in range(keys.size):
+        at = start[keys[i]]
+        first[i] = at
+        offsets[i + 1] = offsets[i] + start[keys[i] + 1] - at
 
 
 @kernel

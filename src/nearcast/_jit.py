@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,6 +32,8 @@ WITHOUT_KERNELS = (
     "testing",
     "warmup.py",
 )
+#: A room inside one of these that has kernels all the same.
+KERNELS_INSIDE = "bench/moving/protocols/structures"
 #: `NEARCAST_CACHE=0` turns the compilation cache off, for the day a cluster misbehaves.
 _CACHE_ON = os.environ.get("NEARCAST_CACHE", "1") != "0"
 #: Numba's own switch, for tests: kernels are run as the Python they are written in.
@@ -73,12 +75,17 @@ def _source_key() -> str:
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(_SOURCES.rglob("*.py")):
         name = path.relative_to(_SOURCES)
-        if name.parts[0] in WITHOUT_KERNELS:
+        if is_without_kernels(name):
             continue
         digest.update(name.as_posix().encode())
         digest.update(path.read_bytes())
     digest.update(f"{_numba().__version__} {_numba().config.BOUNDSCHECK}".encode())
     return digest.hexdigest()
+
+
+def is_without_kernels(name: PurePath) -> bool:
+    """Tell whether a source, named from the package on, holds no kernel and nothing that one uses."""
+    return name.parts[0] in WITHOUT_KERNELS and not name.is_relative_to(KERNELS_INSIDE)
 
 
 def kernel(function: F) -> F:

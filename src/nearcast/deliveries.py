@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast._delivery_ids import delivery_id, delivery_ids
-from nearcast._ids import MIXED_IDS, Kinds, as_kinds, ids_column, kinds_of
+from nearcast._ids import MIXED_IDS, Kinds, as_kinds, id_type, ids_column, kinds_of
 from nearcast.columns import NO_TIME, datetime_of
+from nearcast.delivery_ids import delivery_id, with_delivery_ids
 from nearcast.errors import NotSupported
 from nearcast.tables.names import DELIVERY_SCHEMA
 
@@ -87,27 +87,41 @@ class MatchDeliveries:
             _messages_at([steps[row] for row in at], published),
         )
 
-    def to_table(self, first: int = 0, last: int | None = None, kinds: IdKinds | None = None) -> pa.Table:
-        """Return the deliveries from `first` to `last` as a table, its ids of the types of `kinds`."""
+    def to_table(
+        self, first: int = 0, last: int | None = None, kinds: IdKinds | None = None, *, dictionaries: bool = False
+    ) -> pa.Table:
+        """Return the deliveries from `first` to `last` as a table, its ids of the types of `kinds`.
+
+        With `dictionaries` texts that repeat are dictionaries, as files take them.
+        """
         last = len(self) if last is None else last
         slots, rows = self.matches.slots[first:last], self._rows(first, last)
         kinds = self.id_kinds(first, last) if kinds is None else kinds
-        given = self.message_ids
-        message_ids = (as_kinds if isinstance(given, pa.Array) else ids_column)(given, kinds.messages)
-        message_id = message_ids.take(_arrow.numbers(rows))
-        times, steps, n = self.times[rows], self.steps[rows], len(rows)
+        message_id = self._message_column(rows, kinds.messages, dictionaries)
+        times, steps, n = self.times[rows], _arrow.numbers(self.steps[rows]), len(rows)
         columns = (
-            self.ids.column(slots, kinds.subscriptions),
+            self.ids.column(slots, kinds.subscriptions, dictionaries=dictionaries),
             message_id,
-            _repeated("+", n),
+            _repeated("+", n, dictionaries),
             _arrow.numbers(self.matches.score[first:last]),
             pa.nulls(n, pa.int32()),
             message_id,
             _arrow.times(times, times != NO_TIME),
-            delivery_ids(steps, steps, np.ones(n, np.uint8), slots, self.ids),
-            _repeated(self.version, n),
+            steps,
+            steps,
+            _repeated(self.version, n, dictionaries),
         )
         return pa.table(dict(zip(DELIVERY_SCHEMA.names, columns, strict=True)))
+
+    def _message_column(self, rows: NDArray[np.int64], kinds: Kinds, dictionaries: bool) -> pa.Array:
+        """Return the ids of the messages in these rows, which ascend."""
+        given = self.message_ids
+        if not len(rows):
+            return pa.nulls(0, id_type(kinds))
+        used, codes = _runs(rows)
+        low, high = int(used[0]), int(used[-1]) + 1
+        ids = (as_kinds if isinstance(given, pa.Array) else ids_column)(given[low:high], kinds)
+        return _coded(ids.take(_arrow.numbers(used - low)), codes, dictionaries=dictionaries)
 
     def _rows(self, first: int, last: int) -> NDArray[np.int64]:
         """Return the row of the message of each delivery from `first` to `last`."""
@@ -176,21 +190,30 @@ class ChangeDeliveries:
             _messages_at(numbers, published),
         )
 
-    def to_table(self, first: int = 0, last: int | None = None, kinds: IdKinds | None = None) -> pa.Table:
-        """Return the deliveries from `first` to `last` as a table, its ids of the types of `kinds`."""
+    def to_table(
+        self, first: int = 0, last: int | None = None, kinds: IdKinds | None = None, *, dictionaries: bool = False
+    ) -> pa.Table:
+        """Return the deliveries from `first` to `last` as a table, its ids of the types of `kinds`.
+
+        With `dictionaries` texts that repeat are dictionaries, as files take them.
+        """
         here = slice(first, len(self) if last is None else last)
         slots, times, enters = self.slots[here], self.times[here], self.enters[here]
         kinds = self.id_kinds(first, last) if kinds is None else kinds
+        steps, arrivals, causes = self.steps[here], self.message_numbers[here], self.cause_ids[here]
+        none: Any = None  # which NumPy's types do not allow for
+        is_caused = np.not_equal(causes, none)
         columns = (
-            self.ids.column(slots, kinds.subscriptions),
-            ids_column(self.message_ids[here].tolist(), kinds.messages),
-            _arrow.strings(["-", "+"]).take(_arrow.numbers(enters.astype(np.int64))),
+            self.ids.column(slots, kinds.subscriptions, dictionaries=dictionaries),
+            _named(arrivals, self.message_ids[here], kinds.messages, dictionaries=dictionaries),
+            _changes_column(enters, dictionaries),
             _arrow.numbers(self.scores[here]),
             _ranks_column(self.ranks[here]),
-            ids_column(self.cause_ids[here].tolist(), kinds.messages),
+            _named(np.where(is_caused, steps, _NO_CAUSE), causes, kinds.messages, dictionaries=dictionaries),
             _arrow.times(times, times != NO_TIME),
-            delivery_ids(self.steps[here], self.message_numbers[here], enters, slots, self.ids),
-            _repeated(self.version, len(slots)),
+            _arrow.numbers(steps),
+            _arrow.numbers(arrivals),
+            _repeated(self.version, len(slots), dictionaries),
         )
         return pa.table(dict(zip(DELIVERY_SCHEMA.names, columns, strict=True)))
 
@@ -253,6 +276,43 @@ def _joined(pieces: Sequence[ChangeDeliveries]) -> ChangeDeliveries:
     return ChangeDeliveries(**columns, ids=pieces[0].ids, version=pieces[0].version)
 
 
+#: Stands for the arrival of the message that caused a delivery, where none did.
+_NO_CAUSE = -1
+
+
+def _runs(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the distinct of ascending numbers, and the place of each number among them."""
+    begins = np.ones(len(rows), np.bool_)
+    begins[1:] = rows[1:] != rows[:-1]
+    return rows[begins], np.cumsum(begins, dtype=np.int32) - np.int32(1)
+
+
+def _named(
+    arrivals: NDArray[np.int64], ids: NDArray[np.object_], kinds: Kinds, *, dictionaries: bool = False
+) -> pa.Array:
+    """Return the ids of messages, told apart by their arrivals: no id is looked at twice."""
+    coded = _arrow.numbers(arrivals).dictionary_encode()
+    codes = _arrow.array_of(coded.indices)
+    first = np.empty(len(coded.dictionary), np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    return _coded(ids_column(ids[first].tolist(), kinds), codes, dictionaries=dictionaries)
+
+
+def _coded(ids: pa.Array, codes: NDArray[np.int32], *, dictionaries: bool) -> pa.Array:
+    """Return `ids[codes]`; with `dictionaries` as one, where ids are text and repeat."""
+    if not dictionaries or not pa.types.is_string(ids.type) or 2 * len(ids) > len(codes):
+        return ids.take(_arrow.numbers(codes))
+    distinct = ids.dictionary_encode()  # two messages may share an id, and one that is missing is null
+    if distinct.null_count or len(distinct.dictionary) < len(ids):
+        codes = _arrow.array_of(distinct.indices, null=-1)[codes]
+    return _arrow.dictionary(codes, distinct.dictionary, codes >= 0 if distinct.null_count else None)
+
+
+def _changes_column(enters: NDArray[np.uint8], dictionaries: bool) -> pa.Array:
+    made = _arrow.dictionary(enters.astype(np.int32), _arrow.strings(["-", "+"]))
+    return made if dictionaries else _arrow.plain(made)
+
+
 def _ranks_column(ranks: NDArray[np.int32]) -> pa.Array:
     given = pa.py_buffer(np.packbits(ranks > 0, bitorder="little"))
     return pa.Array.from_buffers(pa.int32(), len(ranks), [given, pa.py_buffer(np.ascontiguousarray(ranks))])
@@ -285,11 +345,12 @@ def _messages_at(numbers: list[int], published: Published | None) -> Iterable[Me
     return [message if number == arrival else None for number in numbers]
 
 
-def _repeated(value: str, n: int) -> pa.Array:
+def _repeated(value: str, n: int, dictionaries: bool) -> pa.Array:
     """Return the same string n times."""
     content = value.encode()
-    if n * len(content) >= 1 << 31:
-        return _arrow.strings([value]).take(_arrow.numbers(np.zeros(n, np.int64)))
+    if dictionaries or n * len(content) >= 1 << 31:
+        made = _arrow.dictionary(np.zeros(n, np.int32), _arrow.strings([value]))
+        return made if dictionaries else _arrow.plain(made)
     offsets = np.arange(n + 1, dtype=np.int32) * np.int32(len(content))
     return pa.StringArray.from_buffers(n, pa.py_buffer(offsets), pa.py_buffer(content * n))
 
@@ -365,19 +426,29 @@ class Deliveries(Sequence["Delivery"]):
     def __repr__(self) -> str:
         return f"<Deliveries: {len(self):,}>"
 
-    def tables(self, rows: int = 1 << 20) -> Iterator[pa.Table]:
-        """Yield the deliveries as tables of one schema and at most this many rows, one table at least."""
+    def tables(
+        self, rows: int = 1 << 17, *, delivery_ids: bool = False, dictionaries: bool = False
+    ) -> Iterator[pa.Table]:
+        """Yield the deliveries as tables of at most this many rows, one table at least.
+
+        With `delivery_ids` they have that column, too. All are of one schema, unless texts that repeat are
+        `dictionaries`, as `DeliveryWriter` takes them.
+        """
+        for table in self._tables(rows, dictionaries):
+            yield with_delivery_ids(table) if delivery_ids else table
+
+    def _tables(self, rows: int, dictionaries: bool) -> Iterator[pa.Table]:
         if not self._pieces:
             yield self._none.to_table() if self._none is not None else DELIVERY_SCHEMA.empty_table()
             return
         kinds = reduce(IdKinds.also, (piece.id_kinds() for piece in self._pieces))
         for piece in self._pieces:
             for first in range(0, len(piece), rows):
-                yield piece.to_table(first, min(first + rows, len(piece)), kinds)
+                yield piece.to_table(first, min(first + rows, len(piece)), kinds, dictionaries=dictionaries)
 
-    def to_table(self) -> pa.Table:
-        """Return all deliveries as one table."""
-        return pa.concat_tables(list(self.tables()))
+    def to_table(self, *, delivery_ids: bool = False) -> pa.Table:
+        """Return all deliveries as one table; with `delivery_ids` it has that column, too."""
+        return pa.concat_tables(list(self.tables(delivery_ids=delivery_ids)))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the deliveries as a stream of record batches, made as they are read."""
@@ -386,16 +457,17 @@ class Deliveries(Sequence["Delivery"]):
         batches = chain.from_iterable(table.to_batches() for table in chain([first], tables))
         return pa.RecordBatchReader.from_batches(first.schema, batches).__arrow_c_stream__(requested_schema)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self, *, delivery_ids: bool = False) -> Any:
         """Return all deliveries as a DataFrame; integers are of pandas' nullable types, so that ids stay exact.
 
-        A column of ids of both kinds is one of Python objects. Needs pandas.
+        A column of ids of both kinds is one of Python objects. With `delivery_ids` it has that column, too. Needs
+        pandas.
         """
         try:
             import pandas as pd  # type: ignore[import-untyped]  # it has no types of its own
         except ImportError:
             raise NotSupported("to_pandas needs pandas; install it, or use to_table()") from None
-        table = self.to_table()
+        table = self.to_table(delivery_ids=delivery_ids)
         mixed = {field.name: table.column(field.name).to_pylist() for field in table.schema if field.type == MIXED_IDS}
         types = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}
         frame = table.drop_columns(list(mixed)).to_pandas(types_mapper=types.get)

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow, engine
-from nearcast._delivery_ids import delivery_id
 from nearcast._ids import first_times, listed_ids
 from nearcast.columns import NO_TIME, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
+from nearcast.delivery_ids import delivery_id
 from nearcast.engine import Advance, Move, Publish, Subscribe, Unsubscribe, UseVocabulary, step
 from nearcast.engine.life import relevant_now
 from nearcast.engine.lifetime import Lifetime
@@ -312,7 +312,7 @@ class Hub:
                 points=None if point is None else np.array([point]),
                 times=None if moment == NO_TIME else np.array([moment]),
                 text=None if point is not None else placement.texts.get(0),
-                known=KnownMove(slots, held, placement),
+                known=KnownMove(slots, held, placement, state.movers.of(slots)),
             )
             if clock := clock_item(state, moment):
                 step(state, clock)

@@ -190,6 +190,11 @@ class RequestTexts:
         first = span >> _SIZE_BITS
         return RequestText.decoded(self._blob[first : first + (span & _SIZE_MASK)].tobytes())
 
+    def is_json(self, slot: int) -> bool:
+        """Tell whether a slot has a text in the long form, the one that may hold a region."""
+        span = int(self._span[slot]) if slot < len(self._span) else _NONE
+        return span != _NONE and span & _SIZE_MASK > 0 and bool(self._blob[span >> _SIZE_BITS] == _JSON)
+
     def are_json(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Tell which slots have a text in the long form, the one that may hold a region."""
         found = np.zeros(len(slots), np.bool_)

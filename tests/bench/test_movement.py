@@ -233,8 +233,11 @@ def test_more_objects_than_a_file_has_go_the_same_ways(tmp_path):
     ("columns", "reason"),
     [
         ({"obj": [1], "lon": [1.0], "lat": [1.0]}, r"a replay needs obj, ts \(or time\)"),
-        ({"obj": [1], "ts": [1.5], "lon": [1.0], "lat": [1.0]}, "column ts is double; expected times"),
-        ({"obj": pa.array([], pa.int64()), "ts": pa.array([], pa.timestamp("us")), "x": [], "y": []}, "has no rows"),
+        ({"obj": [1], "ts": [1.5], "lon": [1.0], "lat": [1.0]}, "column ts is of type double; expected timestamps"),
+        (
+            {"obj": pa.array([], pa.int64()), "ts": pa.array([], pa.timestamp("us")), "x": [], "y": []},
+            "has no row with obj",
+        ),
     ],
 )
 def test_files_that_are_no_trajectories_are_refused(tmp_path, columns, reason):
@@ -388,8 +391,8 @@ def test_roads_and_trajectories_are_looked_up_in_a_folder_of_data(nearcast, tmp_
         (("--replay", "cabs", "--speed", "2"), "--replay goes where a file says, when it says; leave out --speed"),
         (("--roads", "street", "--space", "plane"), "--space plane: --roads street lies on the earth; leave it out"),
         (("--interval", "soon"), "--interval soon: interval is 'soon'; expected a time like 30s"),
-        (("--mobility", "2"), "mobility is 2.0; expected a share above 0 and up to 1"),
-        (("--speed", "0"), "speed is 0.0; expected a number above 0"),
+        (("--mobility", "2"), "--mobility 2.0: expected a number above 0 and up to 1"),
+        (("--speed", "0"), "--speed 0.0: expected a number above 0 and up to 1000"),
         (("--source", "nowhere"), "--source nowhere: there is no such file"),
     ],
 )

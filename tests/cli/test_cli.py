@@ -90,10 +90,10 @@ def test_match_writes_all_delivery_columns(nearcast, world):
     nearcast("match", *world.inputs, "--out", world.out, "--map", "time=ts")
     table = pq.read_table(world.out)
     ids, event = ["subscription_id", "message_id"], ["change", "score", "rank", "cause_id", "time"]
-    assert [*ids, *event, "delivery_id", "version"] == table.column_names
+    assert [*ids, *event, "step", "arrival", "version"] == table.column_names
     assert ["+"] * 3 == table["change"].to_pylist()
     assert "2026-05-01T09:02:00+00:00" == table["time"][2].as_py().isoformat()
-    assert 3 == len(set(table["delivery_id"].to_pylist()))
+    assert [0, 0, 2] == table["step"].to_pylist() == table["arrival"].to_pylist()
 
 
 def test_match_json_has_exactly_the_promised_keys(nearcast, world):
@@ -198,7 +198,7 @@ def test_no_deliveries_make_an_empty_file(nearcast, tmp_path):
     """Nobody reached is an answer, with its columns."""
     world = World(tmp_path, SUBSCRIPTIONS[:1], MESSAGES[1:2])
     assert 0 == nearcast("match", *world.inputs, "--out", world.out).status
-    assert (0, 9) == pq.read_table(world.out).shape
+    assert (0, 10) == pq.read_table(world.out).shape
 
 
 def test_empty_files(nearcast, tmp_path):

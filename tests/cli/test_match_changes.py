@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearcast import Hub, Vocabulary
-from support.streams import COLUMNS, Oracle, World
+from support.streams import COLUMNS, Oracle, World, values_in
 
 
 def write_lines(path, rows):
@@ -120,7 +120,7 @@ def test_files_are_matched_as_a_hub_that_is_fed_in_order(nearcast, tmp_path, lif
     expected = oracle.run(joined)
     options = () if lifetime is None else ("--lifetime", lifetime)
     files.match(nearcast, *options)
-    found = [tuple(row[name] for name in COLUMNS) for row in pq.read_table(files.out).to_pylist()]
+    found = [values_in(row) for row in pq.read_table(files.out).to_pylist()]
     assert [tuple(getattr(each, name) for name in COLUMNS) for each in expected] == found
     assert len(expected) > 20
     assert {"+"} == {row[2] for row in found} if lifetime is None else {"+", "-"} == {row[2] for row in found}

@@ -26,10 +26,13 @@ VARIANTS = (
     "ipt:leaf=4",
     "ciq:leaf=4,cells=7",
     "ap-tree:fan_out=4,leaf=2",
+    "ap+-tree:fan_out=4,leaf=2",
     *(f"{name}:leaf=2,depth=5,update=0.0001" for name in ("iq-tree", "rq-tree", "trie-quad")),
     "fast:threshold=1,grid=16",
     *(f"{name}:min_entries=1,max_entries=3" for name in ("spatial-first", "ir-tree", "rt-tree", "rt+-tree")),
     "rt++-tree:min_entries=2,max_entries=4",
+    *(f"{name}:leaf=2,depth=5,update=0.0001" for name in ("iq+-tree", "rq+-tree")),
+    *(f"{name}:cells=5" for name in ("ss-index", "kk-index")),
 )
 
 WORDS = [f"w{i}" for i in range(30)]

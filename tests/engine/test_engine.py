@@ -222,4 +222,5 @@ def test_what_expires_within_a_batch_is_named(monkeypatch, window):
     assert len(state.ids) == 0
     assert [(1, "a"), (1, "b")] == rows(found)
     assert ["a", "b"] == found.to_table()["subscription_id"].to_pylist()
-    assert ["a", "b"] == [name.split(":")[-1] for name in found.to_table()["delivery_id"].to_pylist()]
+    names = found.to_table(delivery_ids=True)["delivery_id"].to_pylist()
+    assert ["a", "b"] == [name.split(":")[-1] for name in names]

@@ -47,6 +47,7 @@ class Round:
             window=self.random.choice([9, "5s", None]) if seed % 3 else 9,
             messages=5,
             changes=2,
+            lifetime=None if seed % 2 else "5s",
         )
         #: The parts that were read, and for each driver that runs whether it is paused.
         self.read, self.drivers = {}, {}

@@ -41,10 +41,7 @@ class DyingSink(FileSink):
     def __init__(self, out, notes, *, deaths, batch):
         super().__init__(str(out))
         notes.mkdir()
-        plain = self.stager
-        self.stager = DyingStager(
-            plain.store, plain.folder, plain.extension, plain.has_finals, str(notes), deaths, batch
-        )
+        self.stager = DyingStager(**vars(self.stager), notes=str(notes), deaths=deaths, batch=batch)
 
 
 class HalfPublishingSink(FileSink):

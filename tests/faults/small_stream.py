@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from nearcast import Vocabulary
+from nearcast.engine.lifetime import Lifetime
 from nearcast.geo import Space
 from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.runner import LocalRunner
@@ -12,6 +13,7 @@ from nearcast.pipeline.sinks import RejectedSink, sink_of
 from nearcast.pipeline.store.store import Store
 from nearcast.tables import Rejected, subscriptions_table
 from nearcast.window import Window
+from support.life_streams import MovingWorld
 from support.spark_files import contents
 from support.streams import World, write_files
 
@@ -21,12 +23,29 @@ IDS = list(range(1, 13))
 class SmallStream:
     """The input of a stream in a folder, and where its drivers keep their state and deliver to."""
 
-    def __init__(self, folder, *, seed=7, plan="trigger", partitions=2, batches=4, window=9, messages=8, changes=3):
+    def __init__(
+        self,
+        folder,
+        *,
+        seed=7,
+        plan="trigger",
+        partitions=2,
+        batches=4,
+        window=9,
+        messages=8,
+        changes=3,
+        lifetime=None,
+    ):
         self.folder = Path(folder)
         self.settings = PipelineSettings(
-            Space.plane(), plan=plan, partitions=partitions, window=None if window is None else Window.of(window)
+            Space.plane(),
+            plan=plan,
+            partitions=partitions,
+            window=None if window is None else Window.of(window),
+            lifetime=None if lifetime is None else Lifetime.of(lifetime),
+            tell_expiry=lifetime is not None,
         )
-        world = World(seed)
+        world = World(seed) if lifetime is None else MovingWorld(seed)
         self.subscriptions = [world.subscription(id_) for id_ in IDS[:8]]
         self.given = [self._written(batch, world.batch(messages, changes, IDS)) for batch in range(batches)]
         self.checkpoint, self.out = self.folder / "K", self.folder / "out"

@@ -563,14 +563,27 @@ def test_parquet_as_written(tmp_path):
     assert pa.concat_tables([DELIVERIES] * 2) == pq.read_table(tmp_path / "d.parquet")
 
 
-def test_parquet_whose_ids_turn_into_text(tmp_path):
-    """Integer ids before the first text id are written as text, too: a column has one type."""
-    ids = [pa.table({"id": [1, 2]}), pa.table({"id": ["a"]}), pa.table({"id": [3]})]
-    with DeliveryWriter(tmp_path / "d.parquet") as writer:
-        for table in ids:
-            writer.write(table)
-    assert ["1", "2", "a", "3"] == pq.read_table(tmp_path / "d.parquet")["id"].to_pylist()
-    assert ["d.parquet"] == names_in(tmp_path)
+@pytest.mark.parametrize("name", ["d.parquet", "d.csv"])
+@pytest.mark.parametrize("ids", [([1, 2], ["1"]), (["1"], [1, 2])])
+def test_ids_that_turn_into_others_are_refused(tmp_path, name, ids):
+    """A column has one type, and 1 does not become "1"; nothing is left behind."""
+    first, second = (pa.table({"id": each}) for each in ids)
+
+    def write():
+        with DeliveryWriter(tmp_path / name) as writer:
+            writer.write(first)
+            writer.write(second)
+
+    with pytest.raises(InvalidColumns, match="id holds integers and text"):
+        write()
+    assert [] == names_in(tmp_path)
+
+
+def test_json_lines_tell_ids_of_both_kinds_apart(tmp_path):
+    with DeliveryWriter(tmp_path / "d.jsonl") as writer:
+        for each in ([1, 2], ["1"]):
+            writer.write(pa.table({"id": each}))
+    assert [1, 2, "1"] == [json.loads(line)["id"] for line in (tmp_path / "d.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("name", ["d.parquet", "d.jsonl", "d.csv"])
@@ -580,7 +593,8 @@ def test_nothing_written_is_a_file_without_rows(tmp_path, name):
     table = read_table(tmp_path / name)
     assert 0 == table.num_rows
     if name != "d.jsonl":
-        assert [*DELIVERY_SCHEMA.names, "nearcast.row"] == table.column_names
+        names = ["delivery_id"] if name == "d.csv" else []
+        assert [*DELIVERY_SCHEMA.names[:-1], *names, "version", "nearcast.row"] == table.column_names
 
 
 @pytest.mark.parametrize("name", ["d.parquet", "d.jsonl", "d.csv"])

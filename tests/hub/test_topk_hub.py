@@ -297,8 +297,8 @@ def test_rows_have_the_columns_of_deliveries():
     hub = hub_of(1)
     hub.subscribe_many(pa.table({"id": [7], "kind": ["topk"], "query": ["tea"], "x": [0.0], "y": [0.0], "k": [2]}))
     names = ["subscription_id", "message_id", "change", "score", "rank", "cause_id", "delivery_id", "time"]
-    first = hub.publish(post(1, time=at(0))).to_table().select(names)
-    second = hub.publish(post("two", time=at(1))).to_table().select(names)
+    first = hub.publish(post(1, time=at(0))).to_table(delivery_ids=True).select(names)
+    second = hub.publish(post("two", time=at(1))).to_table(delivery_ids=True).select(names)
     assert [dict(zip(names, [7, 1, "+", 1.0, 1, 1, "1:1:+7", at(0)], strict=True))] == first.to_pylist()
     assert [
         dict(zip(names, [7, 1, "-", 1.0, 1, "two", "2:1:-7", at(1)], strict=True)),

@@ -63,8 +63,8 @@ def town(space, n, seed=3):
 def test_move_looks_at_messages_near_the_borders_only(before, after, most, monkeypatch):
     """Of 2,000 messages with the word, those inside both regions, or far from both, are not tried."""
     model, tried = town(PLANE, 2000), []
-    touched = search._touched
-    monkeypatch.setattr(search, "_touched", lambda *given: tried.append(given[1]) or touched(*given))
+    touched = search.touched
+    monkeypatch.setattr(search, "touched", lambda *given: tried.append(given[1]) or touched(*given))
     model.moved([(RAMEN, before)], [after])
     assert len(tried) <= most
     assert len(tried) == len(set(tried))

@@ -19,7 +19,7 @@ from nearcast.pipeline.worker.tasks import forget_all
 from nearcast.tables import Rejected, subscriptions_table
 from nearcast.tables.time_limits import MaxAhead
 from nearcast.window import Window
-from support.streams import COLUMNS, Oracle, World, moment, write_files
+from support.streams import COLUMNS, Oracle, World, moment, values_in, write_files
 
 PLANS = ("hash", "location", "keyword", "prefix", "space-first", "keyword-first", "trigger")
 
@@ -61,7 +61,7 @@ class Stream:
 def in_order(tables):
     """Return the rows of the parts of a batch, by step; the order within a step is that of a part."""
     rows = [row for table in tables for row in table.to_pylist()]
-    return [tuple(row[name] for name in COLUMNS) for row in rows]
+    return [values_in(row) for row in rows]
 
 
 def as_rows(deliveries):

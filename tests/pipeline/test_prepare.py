@@ -18,7 +18,7 @@ from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.store import Store
 from nearcast.window import Window
-from support.streams import COLUMNS, Oracle, World
+from support.streams import COLUMNS, Oracle, World, values_in
 
 SUBSCRIPTIONS = """id,kind,query,lon,lat,radius_m,k,text_weight,max_distance_m
 a,within,ipad,13.4,52.5,800,,,
@@ -98,7 +98,7 @@ def test_a_stream_begins_from_what_was_prepared(tmp_path):
         path.write_text("".join(json.dumps(row) + "\n" for row in files["messages-a"]))
         pipeline.run(batch, [BatchSource("messages", "messages-a", str(path))])
         parts = (tmp_path / "out").glob(f"part-{batch:08d}-*.parquet")
-        found = [tuple(row[name] for name in COLUMNS) for part in parts for row in pq.read_table(part).to_pylist()]
+        found = [values_in(row) for part in parts for row in pq.read_table(part).to_pylist()]
         expected = [tuple(getattr(d, name) for name in COLUMNS) for d in oracle.run(files)]
         assert sorted(found, key=str) == sorted(expected, key=str)
 

@@ -21,7 +21,7 @@ from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.tasks import forget_all
 from nearcast.tables import Rejected, subscriptions_table
 from nearcast.window import Window
-from support.streams import COLUMNS, Oracle, World, write_files
+from support.streams import COLUMNS, Oracle, World, values_in, write_files
 
 KINDS = [("within",), ("similar",), ("topk",), ("within", "similar", "topk")]
 WINDOWS = {"none": None, "count": Window.of(9), "time": Window.of("5s")}
@@ -139,7 +139,7 @@ class Stream:
 
 
 def in_order(table):
-    return [tuple(row[name] for name in COLUMNS) for row in table.to_pylist()]
+    return [values_in(row) for row in table.to_pylist()]
 
 
 def as_rows(deliveries):

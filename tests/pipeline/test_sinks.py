@@ -12,7 +12,7 @@ import pytest
 from test_store import run_python
 
 from nearcast.errors import IncompatibleStore, InvalidInput
-from nearcast.files import read_table
+from nearcast.files import read_table, row_groups
 from nearcast.pipeline.sinks import (
     CallableSink,
     ConsoleSink,
@@ -20,7 +20,6 @@ from nearcast.pipeline.sinks import (
     KafkaSink,
     MemorySink,
     RejectedSink,
-    base,
     sink_of,
 )
 from nearcast.pipeline.store.manifest import Manifests
@@ -48,7 +47,8 @@ def deliveries(first, last, kind=TEXT):
         "rank": pa.nulls(n, pa.int32()),
         "cause_id": ids,
         "time": pa.array([i * 1_000_000 for i in range(first, last)], pa.timestamp("us", tz="UTC")),
-        "delivery_id": pa.array([f"{i}:{i}:+:s{i % 7}" for i in range(first, last)]),
+        "step": numbers,
+        "arrival": numbers,
         "version": pa.array(["v1"] * n),
     }
     assert list(columns) == DELIVERY_SCHEMA.names
@@ -89,9 +89,7 @@ def test_nothing_is_seen_before_it_is_published(tmp_path, format_):
     assert ds.dataset(tmp_path / "out", format="parquet" if format_ == "parquet" else "json").files == []
     sink.publish(12, outputs)
     assert list(visible(tmp_path / "out")) == [output["final"] for output in outputs]
-    assert [row["delivery_id"].partition(":")[0] for row in rows_in(tmp_path / "out")] == [
-        str(i) for i in [*range(5), *range(30, 35)]
-    ]
+    assert [row["step"] for row in rows_in(tmp_path / "out")] == [*range(5), *range(30, 35)]
     assert staged_in(tmp_path / "out") == []
 
 
@@ -178,7 +176,7 @@ def test_a_new_stream_does_not_write_over_an_old_one(tmp_path):
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_the_same_rows_make_the_same_bytes(tmp_path, monkeypatch, format_):
-    monkeypatch.setattr(base, "_ROWS_AT_ONCE", 64)
+    monkeypatch.setattr(row_groups, "ROWS", 64)
     whole = deliveries(0, 200)
     cuts = [
         [whole],
@@ -204,14 +202,6 @@ def test_the_same_rows_make_the_same_pages(tmp_path):
     staged = [sink.stage(1, 0, tables) for sink, tables in zip(sinks, ([whole], cut), strict=True)]
     contents = [sink.store.read_bytes(each["staged"]) for sink, each in zip(sinks, staged, strict=True)]
     assert contents[0] == contents[1]
-
-
-@pytest.mark.parametrize("format_", FORMATS)
-def test_ids_of_both_types_in_one_file(tmp_path, format_):
-    sink = FileSink(str(tmp_path / "out"), format_)
-    tables = [deliveries(0, 3, pa.int64()), deliveries(3, 5), deliveries(5, 6, pa.int64())]
-    sink.publish(1, [sink.stage(1, 0, tables)])
-    assert [row["message_id"] for row in rows_in(tmp_path / "out")] == [str(i) for i in range(6)]
 
 
 def test_rejected_rows_are_published_alike(tmp_path):

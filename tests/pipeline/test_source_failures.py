@@ -218,7 +218,7 @@ def test_malformed_content_is_rejected_as_ever(tmp_path):
 def test_a_worker_out_of_memory_rejects_nothing(tmp_path, monkeypatch):
     """Arrow's error says nothing about the file: the batch fails and may be tried again."""
 
-    def no_memory(*_):
+    def no_memory(*_, **__):
         raise pa.ArrowMemoryError("malloc of size 1000000 failed")
 
     pq.write_table(pa.table({"id": [1], "text": ["coffee"], "x": [1.0], "y": [1.0]}), tmp_path / "a.parquet")

@@ -677,7 +677,8 @@ def test_inspecting(tmp_path):
     assert json.loads(json.dumps(found)) == found
     assert found["batch"] == 8
     assert found["batches_kept"] == [6, 7, 8]
-    assert found["plan"] == {"name": "trigger", "partitions": 1, "folder": "", "growth": [], "line": "a line"}
+    plan = {"name": "trigger", "partitions": 1, "folder": "", "growth": [], "line": "a line"}
+    assert found["plan"] == plan | {"needed": [], "spread": 0.0, "spread_at_first": 0.0}
     assert found["counts"] == {"subscriptions": 0, "messages": 5, "changes": 0, "deliveries": 7, "rejected": 0}
     assert found["files"] == {"deltas": 1, "segments": 1, "snapshots": 1}
     assert found["settings"] == last.fingerprint

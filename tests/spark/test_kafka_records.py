@@ -26,8 +26,7 @@ def deliveries(steps, ids):
     rows = [(step, id_, change) for step in steps for id_ in ids for change in "-+"]
     plain = {"message_id": "m", "cause_id": "m", "score": 0.5, "rank": 1, "time": None, "version": "v1"}
     values = [
-        {**plain, "subscription_id": id_, "change": change, "delivery_id": f"{step}:1:{change}:{id_}"}
-        for step, id_, change in rows
+        {**plain, "subscription_id": id_, "change": change, "step": step, "arrival": 1} for step, id_, change in rows
     ]
     return pa.Table.from_pylist(values, schema_of("string", "string"))
 

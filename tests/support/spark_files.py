@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from support.streams import COLUMNS
+from support.streams import COLUMNS, values_in
 
 #: Files of messages, and of changes, in a batch: what `at_once` is set to, so that each batch is the one meant.
 PER_BATCH = 2
@@ -66,7 +66,7 @@ def as_rows(deliveries):
 def rows_of(table):
     """Return deliveries of a table, or of dicts, as `as_rows` does."""
     rows = table.to_pylist() if isinstance(table, pa.Table) else table
-    return [tuple(_plain(row.get(name)) for name in COLUMNS) for row in rows]
+    return [tuple(map(_plain, values_in(row))) for row in rows]
 
 
 def _plain(value):

@@ -4,13 +4,20 @@ import json
 import random
 from datetime import UTC, datetime, timedelta
 
-from nearcast import Hub
+from nearcast import Hub, delivery_id
 from nearcast.errors import NearcastError
 from nearcast.geo import Box
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = [f"w{i}" for i in range(8)]
 COLUMNS = ("subscription_id", "message_id", "change", "score", "rank", "cause_id", "time", "delivery_id", "version")
+
+
+def values_in(row):
+    """Return a row of deliveries in `COLUMNS`; its name is made from its key, and no other than the one it may have."""
+    name = delivery_id(row["step"], row["arrival"], row["change"], row["subscription_id"])
+    assert row.get("delivery_id", name) == name
+    return tuple((row | {"delivery_id": name})[each] for each in COLUMNS)
 
 
 def moment(seconds):
@@ -160,7 +167,7 @@ class Oracle:
                 self.hub.unsubscribe(row["id"])
                 return []
             place = (row["lon"], row["lat"]) if "lon" in row else (row["x"], row["y"])
-            return list(self.hub.move(row["id"], place))
+            return list(self.hub.move(row["id"], place, row.get("time")))
         except NearcastError:
             self.rejected += 1
             return []
@@ -186,4 +193,4 @@ def write_files(folder, files):
     return paths
 
 
-__all__ = ["COLUMNS", "Box", "Oracle", "World", "as_delivered", "moment", "net", "write_files"]
+__all__ = ["COLUMNS", "Box", "Oracle", "World", "as_delivered", "moment", "net", "values_in", "write_files"]

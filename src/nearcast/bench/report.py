@@ -116,19 +116,15 @@ def _cpu_name() -> str:
 
 def print_report(report: dict[str, Any], console: Console) -> None:
     """Print the question, the data, and a table for each part of a run."""
-    workload, on = report["workload"], report["machine"]
+    workload = report["workload"]
     timed = ", ".join(f"{name} on {count:,}" for name, count in workload["timed_messages"].items())
     counts = f"{workload['subscriptions']:,} subscriptions, {workload['messages']:,} messages"
-    for line in (
-        workload["question"],
+    _print_head(
+        report,
+        console,
         f"Data: {counts}, {workload['source']} ({workload['distribution']}); timed messages: {timed}.",
         *distance_lines(workload),
-        f"Answers: {workload['checked']}.",
-        f"Machine: {on['cpu']}, {on['cores']} cores; Python {on['python']}, Numba {on['numba']}.",
-        f"Command: {workload['command']}",
-    ):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print()
+    )
     print_rows(console, report["results"], _COLUMNS)
     if "hub" in report:
         print_rows(console, [report["hub"]], _HUB_COLUMNS)
@@ -138,17 +134,13 @@ def print_report(report: dict[str, Any], console: Console) -> None:
 
 def print_sizes(report: dict[str, Any], console: Console) -> None:
     """Print the question, the data, and one table of all sizes."""
-    workload, on = report["workload"], report["machine"]
+    workload = report["workload"]
     sizes = ", ".join(f"{size:,}" for size in workload["sizes"])
-    for line in (
-        workload["question"],
+    _print_head(
+        report,
+        console,
         f"Data: the first {sizes} subscriptions, {workload['source']} ({workload['distribution']}).",
-        f"Answers: {workload['checked']}.",
-        f"Machine: {on['cpu']}, {on['cores']} cores; Python {on['python']}, Numba {on['numba']}.",
-        f"Command: {workload['command']}",
-    ):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print()
+    )
     is_any_skipped = any(row["skipped"] for row in report["results"])
     columns = {name: each for name, each in _SIZE_COLUMNS.items() if name != "skipped" or is_any_skipped}
     print_rows(console, report["results"], columns)
@@ -156,40 +148,46 @@ def print_sizes(report: dict[str, Any], console: Console) -> None:
 
 def print_topk_report(report: dict[str, Any], console: Console) -> None:
     """Print the question, the data, and tables of what a message costs, what it concerns, and what is kept."""
-    workload, on = report["workload"], report["machine"]
+    workload = report["workload"]
     window = f"a window of {workload['window']} with {workload['window_messages']:,} messages"
     counts = f"{workload['subscriptions']:,} subscriptions, {window}"
     arrivals = f"{workload['measured_messages']:,} arrivals measured after {workload['warm_up_messages']:,} to warm up"
-    for line in (
-        workload["question"],
+    _print_head(
+        report,
+        console,
         f"Data: {counts}, {workload['source']} ({workload['distribution']}); {arrivals}, on one core.",
         f"Join: all subscriptions with the window at once, {workload['join_threads']} threads.",
         *distance_lines(workload),
-        f"Answers: {workload['checked']}.",
-        f"Machine: {on['cpu']}, {on['cores']} cores; Python {on['python']}, Numba {on['numba']}.",
-        f"Command: {workload['command']}",
-    ):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print()
+    )
     for columns in (_TOPK_TIMES, _TOPK_COUNTS, _TOPK_SIZES):
         print_rows(console, report["results"], columns)
 
 
 def print_moving_report(report: dict[str, Any], console: Console) -> None:
     """Print the question, the data, and one table of what moves take and leave behind."""
-    workload, on = report["workload"], report["machine"]
+    workload = report["workload"]
     counts = f"{workload['subscriptions']:,} subscriptions, {workload['live_messages']:,} live messages"
     calls = f"index {workload['index']}, {workload['batch']:,} moves a call"
+    _print_head(
+        report,
+        console,
+        f"Data: {counts}, {workload['source']} ({workload['distribution']}); {calls}.",
+    )
+    print_rows(console, report["results"], _MOVING)
+
+
+def _print_head(report: dict[str, Any], console: Console, *data: str) -> None:
+    """Print the question, these lines about the data, how answers were checked, the machine and the command."""
+    workload, on = report["workload"], report["machine"]
     for line in (
         workload["question"],
-        f"Data: {counts}, {workload['source']} ({workload['distribution']}); {calls}.",
+        *data,
         f"Answers: {workload['checked']}.",
         f"Machine: {on['cpu']}, {on['cores']} cores; Python {on['python']}, Numba {on['numba']}.",
         f"Command: {workload['command']}",
     ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print()
-    print_rows(console, report["results"], _MOVING)
 
 
 def distance_lines(workload: dict[str, Any]) -> list[str]:

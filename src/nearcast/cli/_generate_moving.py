@@ -85,6 +85,16 @@ class MovingArguments:
             if getattr(self, each.name) is not None:
                 raise UsageMistake(f"--{each.name.replace('_', '-')} is for --moving; add that or leave this out")
 
+    def check(self) -> None:
+        """Refuse shares that are none, and a speed at which trips do not end."""
+        from nearcast.bench.data.movement.trips import MOST_SPEED
+
+        for name, most in (("mobility", 1.0), ("region_area", 1.0), ("speed", MOST_SPEED)):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= most:
+                option = name.replace("_", "-")
+                raise UsageMistake(f"--{option} {value}: expected a number above 0 and up to {most:g}")
+
     def movement(self, n: int, *, seed: int, data: Path | None, space: str | None) -> Movement:
         """Return how `n` subscriptions move."""
         from nearcast.bench.data.movement.replay import replayed
@@ -147,6 +157,7 @@ def write_moving(
     """Write a workload that moves into a folder; return what there is to say of it."""
     from nearcast.bench.data.moving import LIFE, REGION_AREA, MovingRecipe, moving_workload
 
+    given.check()
     movement = given.movement(subscriptions, seed=seed, data=data, space=space)
     recipe = MovingRecipe(
         messages,

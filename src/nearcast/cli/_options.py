@@ -32,6 +32,10 @@ MapOption = Annotated[
     list[str] | None,
     typer.Option("--map", metavar="NEW=OLD", help="Use the column OLD as NEW, such as time=ts; may be repeated."),
 ]
+DeliveryIdsOption = Annotated[
+    bool,
+    typer.Option("--delivery-ids", help="Parquet with a column delivery_id, which other formats have anyhow."),
+]
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Refuse columns that look misspelt, and rows with values of another kind.")
 ]

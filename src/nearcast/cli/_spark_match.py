@@ -48,7 +48,8 @@ def match_on_spark(job: MatchJob, steps: StepProgress) -> dict[str, Any]:
     )
     words = None if given.vocabulary is None else Vocabulary.from_parquet(given.vocabulary)
     with tempfile.TemporaryDirectory(prefix=".nearcast-", dir=out.resolve().parent) as folder:
-        run = FileMatch(settings, SparkRunner(spark), Path(folder), steps.begin)
+        names = given.delivery_ids or None
+        run = FileMatch(settings, SparkRunner(spark), Path(folder), steps.begin, delivery_ids=names)
         if job.window is not None and first_topk(subscriptions) is not None:
             return {**_in_order(job, run, subscriptions, words, out, steps), "index": given.index}
         return {**_in_pieces(job, run, subscriptions, words, out), "index": given.index}
@@ -69,7 +70,7 @@ def _in_order(
     from nearcast.files import DeliveryWriter
 
     words = given if given is not None else vocabulary_of(None, job.messages, job.space, steps)
-    with DeliveryWriter(out) as writer:
+    with DeliveryWriter(out, delivery_ids=job.given.delivery_ids or None) as writer:
         messages = job.messages.batches(job.rejected)
         counts = run.run_in_order(subscriptions, messages, words, job.rejected, write=writer.write)
     return dict(counts)

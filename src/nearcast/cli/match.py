@@ -25,6 +25,7 @@ from nearcast.cli._inputs import (
     window_of,
 )
 from nearcast.cli._options import (
+    DeliveryIdsOption,
     EngineName,
     JsonOption,
     LifetimeOption,
@@ -78,6 +79,7 @@ def match(
     rejected: Annotated[
         Path | None, typer.Option(help="File for rows that cannot be used, with reasons; formats as for --out.")
     ] = None,
+    delivery_ids: DeliveryIdsOption = False,
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -122,6 +124,7 @@ class MatchArguments:
     changes: Path | None = None
     maps: list[str] | None = None
     rejected: Path | None = None
+    delivery_ids: bool = False
     strict: bool = False
     as_json: bool = False
 
@@ -150,7 +153,7 @@ def _carry_out(job: MatchJob) -> dict[str, Any]:
             if given.engine is EngineName.SPARK:
                 counts = match_on_spark(job, steps)
             else:
-                writer = outputs.enter_context(DeliveryWriter(given.out))
+                writer = outputs.enter_context(DeliveryWriter(given.out, delivery_ids=given.delivery_ids or None))
                 counts = job.run(writer, steps)
         if refused is not None:
             refused.write(job.rejected.to_table())
@@ -219,7 +222,7 @@ class MatchJob:
         for deliveries in ChangedMatch(
             hub, messages, changes, self.rejected, threads=given.threads, strict=given.strict
         ):
-            for table in deliveries.tables():
+            for table in deliveries.tables(dictionaries=True):
                 out.write(table)
             count += len(deliveries)
         return count
@@ -235,7 +238,7 @@ class MatchJob:
                 piece = batch.slice(first, last - first)
                 deliveries = hub.publish_many(piece, threads=given.threads, strict=given.strict)
                 self.rejected.extend(deliveries.rejected)
-                for table in deliveries.tables():
+                for table in deliveries.tables(dictionaries=True):
                     out.write(table)
                 portions.deliveries += len(deliveries)
                 steps.advance(piece.num_rows)

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from nearcast.cli._console import StepProgress, complain
-from nearcast.cli._inputs import check_max_distance, renames_from, window_of
-from nearcast.cli._options import JsonOption, MapOption, MaxDistanceOption, SpaceOption, WindowOption
+from nearcast.cli._inputs import check_max_distance, lifetime_of, renames_from, window_of
+from nearcast.cli._options import JsonOption, LifetimeOption, MapOption, MaxDistanceOption, SpaceOption, WindowOption
 from nearcast.cli._rejected import EXIT_REJECTED
 from nearcast.errors import InvalidColumns
 
@@ -29,6 +29,7 @@ def prepare(
     ] = None,
     max_distance: MaxDistanceOption = None,
     window: WindowOption = None,
+    lifetime: LifetimeOption = None,
     plan: Annotated[str, typer.Option(help="How subscriptions are spread over partitions.")] = "trigger",
     partitions: Annotated[int | None, typer.Option(min=1, help="Parts they are spread over; one a core.")] = None,
     master: Annotated[str | None, typer.Option(help="Spark master; else all cores of this machine.")] = None,
@@ -48,7 +49,7 @@ def prepare(
 
     began = time.perf_counter()
     check_max_distance(max_distance)
-    chosen = window_of(window)
+    chosen, lives = window_of(window), lifetime_of(lifetime)
     renames = renames_from(maps or [])
     names: list[str] = []
     for path in raw_files(raw):
@@ -66,7 +67,13 @@ def prepare(
         parts = partitions or slots_of(spark)
         parse_spec(plan, parts)
         settings = PipelineSettings(
-            where, window=chosen, max_distance=max_distance, plan=plan, partitions=parts, renames=renames
+            where,
+            window=chosen,
+            lifetime=lives,
+            max_distance=max_distance,
+            plan=plan,
+            partitions=parts,
+            renames=renames,
         )
         about = run(raw, out, settings, SparkRunner(spark), vocabulary=words, on_step=steps.begin)
     about["seconds"] = round(time.perf_counter() - began, 3)

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast.cli._console import UsageMistake, complain, leave_if_told, stderr
-from nearcast.cli._inputs import check_max_distance, need_window, renames_from, window_of
+from nearcast.cli._inputs import check_max_distance, lifetime_of, need_window, renames_from, window_of
 from nearcast.cli._kafka_options import kafka_options_in
 from nearcast.cli._options import (
+    DeliveryIdsOption,
     JsonOption,
+    LifetimeOption,
     MapOption,
     MaxDistanceOption,
     SpaceName,
@@ -76,6 +78,10 @@ def stream(
     window_mode: Annotated[
         WindowModeName, typer.Option(help="Hold the window in every part, or divide it where it outgrows a machine.")
     ] = WindowModeName.SHARED,
+    lifetime: LifetimeOption = None,
+    tell_expiry: Annotated[
+        bool, typer.Option("--tell-expiry", help="With --lifetime: deliver the end of a message as a -.")
+    ] = False,
     plan: Annotated[
         str, typer.Option(help="How subscriptions are spread: trigger, hash, location, keyword, prefix, space-first, …")
     ] = "trigger",
@@ -107,11 +113,12 @@ def stream(
         typer.Option(metavar="FILE", help="Options for Kafka, a line each: kafka.security.protocol=SASL_SSL."),
     ] = None,
     rebalance_above: Annotated[
-        float | None, typer.Option(min=1.0, help="Spread anew when the busiest part has so many times the mean load.")
+        float | None, typer.Option(min=1.0, help="Spread anew when load, or the ways of movers, grew so many times.")
     ] = None,
     skip_missing_files: Annotated[
         bool, typer.Option("--skip-missing-files", help="Go on without files that are gone, and reject them.")
     ] = False,
+    delivery_ids: DeliveryIdsOption = False,
     master: Annotated[str | None, typer.Option(help="Spark master; else all cores of this machine.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Work off what is there, then end.")] = False,
     strict: StrictOption = False,
@@ -148,6 +155,8 @@ class StreamArguments:
     changes: str | None
     window: str | None
     window_mode: WindowModeName
+    lifetime: str | None
+    tell_expiry: bool
     plan: str
     partitions: int | None
     trigger: str
@@ -162,6 +171,7 @@ class StreamArguments:
     kafka_options: Path | None
     rebalance_above: float | None
     skip_missing_files: bool
+    delivery_ids: bool
     master: str | None
     once: bool
     strict: bool
@@ -170,6 +180,9 @@ class StreamArguments:
     def __post_init__(self) -> None:
         check_max_distance(self.max_distance)
         window_of(self.window)
+        lifetime_of(self.lifetime)
+        if self.tell_expiry and self.lifetime is None:
+            raise UsageMistake("--tell-expiry needs --lifetime: without it no message expires")
         _every(self.trigger)
         _check_max_ahead(self.max_ahead)
         self.kafka  # noqa: B018 - which refuses a file that is none
@@ -210,6 +223,8 @@ def _start(given: StreamArguments, subscriptions: pa.Table | str, show: _BatchDi
         changes=given.changes,
         window=window_of(given.window),
         window_mode=given.window_mode.value,
+        lifetime=lifetime_of(given.lifetime),
+        tell_expiry=given.tell_expiry,
         plan=given.plan,
         partitions=given.partitions,
         trigger=_every(given.trigger),
@@ -226,6 +241,7 @@ def _start(given: StreamArguments, subscriptions: pa.Table | str, show: _BatchDi
         kafka_options=given.kafka,
         rebalance_above=given.rebalance_above,
         skip_missing_files=given.skip_missing_files,
+        delivery_ids=given.delivery_ids,
         spark=session(given.master),
         on_batch=show.add,
     )

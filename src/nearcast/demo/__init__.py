@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.text import Text
 
+from nearcast.delivery_ids import DELIVERY_KEY
 from nearcast.demo import city as _city
 from nearcast.geo import Space
 from nearcast.hub import Hub
@@ -80,9 +81,14 @@ def _print_batch(console: Console, progress: Any) -> None:
 
 def _print_comparison(console: Console, streamed: pa.Table, reached: pa.Table) -> None:
     """Tell whether the stream and the hub delivered the same."""
-    same = sorted(streamed["delivery_id"].to_pylist()) == sorted(reached["delivery_id"].to_pylist())
+    same = _sorted(streamed).equals(_sorted(reached))
     verdict = "[green]the same[/green]" if same else "[red]something else[/red]"
     _say(console, f"[bold]In one process[/bold], without Spark: a hub delivers {verdict}")
+
+
+def _sorted(deliveries: pa.Table) -> pa.Table:
+    """Return the keys of deliveries, sorted."""
+    return deliveries.select(DELIVERY_KEY).sort_by([(name, "ascending") for name in DELIVERY_KEY]).combine_chunks()
 
 
 def _warm_up(city: _city.City) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +22,11 @@ from nearcast.engine.life import (
     told_expiry,
     with_expiry,
 )
-from nearcast.engine.moves import KnownMove, check_move, clock_of, next_event, place_rows, without_small_moves
+from nearcast.engine.move_columns import place_rows
+from nearcast.engine.move_times import check_move, clock_of, next_event
+from nearcast.engine.moves import KnownMove
 from nearcast.engine.recovery import RemovalRedo, StoringUndo, WeighingUndo
+from nearcast.engine.small_moves import without_small_moves
 from nearcast.engine.upkeep import make_good, renumber_if_sparse, whole
 from nearcast.errors import InvalidSubscription
 from nearcast.indexes.shared.scores import needs_totals
@@ -149,28 +153,30 @@ def use_vocabulary(state: State, item: UseVocabulary) -> list[Piece]:
 
 def move(state: State, item: Move) -> list[Piece]:
     """Give subscriptions other places, all of them or none; return how answers differ."""
-    slots, held, places = _known(state, item) if item.known is None else item.known
+    slots, held, places, before = _known(state, item) if item.known is None else item.known
     check_move(state, item, slots)
-    places = without_small_moves(state, slots, held, item, places)
+    places = without_small_moves(state, held, before, item, places)
     clock = clock_of(state, item, len(slots))
     expiry = _told_before(state, slots, clock, item)
-    movers, before = _reported(state, slots, item, places, clock), state.movers.of(slots)
-    after = held.with_regions(places.regions)
+    movers = _reported(before, item, places, clock)
     is_bare = not state.has_steps and item.steps is None and not places.texts
     if is_bare and movers.tobytes() == before.tobytes():
-        state.index.replace(slots, after)  # there is nothing else to change
+        state.index.move(slots, places.regions)  # there is nothing else to change
         return []
-    state.torn = StoringUndo.before(state, item.ids[:0], slots, held)
-    state.index.replace(slots, after)
+    state.torn = StoringUndo.before(state, item.ids[:0], slots, held, before)
+    state.index.move(slots, places.regions)
     state.movers.put(slots, movers)
     for row, text in places.texts.items():
         state.texts.put_one(int(slots[row]), text)
     pieces: list[Piece] = []
     topk = np.flatnonzero(held.kind == TOPK)
     if state.topk is not None and len(topk):
-        events = state.topk.look_again(slots[topk], state.weights)
-        pieces = pieces_of(state, events.at_steps(topk[events.step]), state.vocabulary.version, item.steps)
+        events = state.topk.move(slots[topk], state.weights)
+        events = events.at_steps(topk[events.step])
+        pieces = pieces_of(state, events, state.vocabulary.version, item.steps)
+        pieces = [replace(piece, times=clock[events.step]) for piece in pieces]
     if state.live is not None:
+        after = held.with_regions(places.regions)
         pieces = joined(tell_moves(state, slots, held, after, clock, item.steps), pieces)
         pieces = with_expiry(expiry, pieces)
     now = int(clock[-1]) if len(clock) else state.now
@@ -178,6 +184,8 @@ def move(state: State, item: Move) -> list[Piece]:
     if state.live is not None:
         state.live.drop(now)
         forget_expired(state)
+    if places.texts and state.texts.is_sparse:
+        state.texts.compact(state.ids.in_use())
     return pieces
 
 
@@ -185,7 +193,7 @@ def _told_before(
     state: State, slots: NDArray[np.int32], clock: NDArray[np.int64], item: Move
 ) -> list[ChangeDeliveries]:
     """Return what the clock tells before a move; `ValueError` if it changes something between two rows of it."""
-    if state.live is None or not len(clock) or clock[-1] < next_event(state):
+    if state.live is None or not len(clock) or clock[-1] < max(next_event(state), state.now + 1):
         return []
     if len(slots) == 1:
         return told_expiry(state, clock, np.array([state.next_step]) if item.steps is None else item.steps)
@@ -197,19 +205,18 @@ def _told_before(
 def _known(state: State, item: Move) -> KnownMove:
     """Look up the slots of a move, and where they go; raise `InvalidSubscription` if one cannot go there."""
     slots = state.slots(item.ids)
-    held = state.index.subscriptions(slots)
+    held, reports = state.index.subscriptions(slots), state.movers.of(slots)
     points = np.full((len(slots), 2), np.nan) if item.points is None else item.points
-    placement, faults = place_rows(state, slots, held, points, item.regions)
+    placement, faults = place_rows(state, slots, held, reports, points, item.regions)
     for _, field, reason in faults:
         raise InvalidSubscription(reason, field=field)
-    return KnownMove(slots, held, placement._replace(texts=placement.texts if item.text is None else {0: item.text}))
+    placement = placement._replace(texts=placement.texts if item.text is None else {0: item.text})
+    return KnownMove(slots, held, placement, reports)
 
 
-def _reported(
-    state: State, slots: NDArray[np.int32], item: Move, places: MovePlaces, clock: NDArray[np.int64]
-) -> NDArray[Any]:
+def _reported(before: NDArray[Any], item: Move, places: MovePlaces, clock: NDArray[np.int64]) -> NDArray[Any]:
     """Return the movers' rows after a move."""
-    rows = state.movers.of(slots)
+    rows = before.copy()
     reported = clock if item.times is None else np.where(item.times == NO_TIME, clock, item.times)
     rows["time"] = np.maximum(rows["time"], reported)
     rows["width"], rows["height"] = places.extents.T

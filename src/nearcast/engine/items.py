@@ -61,7 +61,8 @@ class Move:
     """Give the subscriptions with these ids, each named once, other places, all of them or none.
 
     A row with a point in `points` (n, 2) carries its region along; one whose point is NaN gets that of `regions`, a
-    scored one a box of one point. `times` are those of the reports, NO_TIME for now. `text` is the new request text of
+    scored one a box of one point. `times` are those of the reports, NO_TIME for now; `clock` is event time at each
+    where rows were put in order elsewhere. `text` is the new request text of
     a single subscription that gets a region which the index does not hold as it was given. `known` is what a caller
     has looked up already.
     """
@@ -71,6 +72,7 @@ class Move:
     steps: NDArray[np.int64] | None = None
     points: NDArray[np.float64] | None = None
     times: NDArray[np.int64] | None = None
+    clock: NDArray[np.int64] | None = None
     text: bytes | None = None
     known: KnownMove | None = field(default=None, repr=False, metadata=_HINT)
 

@@ -52,7 +52,12 @@ class Lifetime:
 
         They do not move event time: each is older than what is `now`.
         """
-        clock = np.maximum.accumulate(np.maximum(time, now))
+        return self.faults_at(time, expires, np.maximum.accumulate(np.maximum(time, now)))
+
+    def faults_at(
+        self, time: NDArray[np.int64], expires: NDArray[np.int64], clock: NDArray[np.int64]
+    ) -> list[tuple[int, str, str]]:
+        """Return the same for messages that arrive at these event times."""
         ends = self.ends(time, expires, clock)
         unknown = (ends == NO_TIME) & (self.length is not None)
         over = (ends != NO_TIME) & (ends <= clock)

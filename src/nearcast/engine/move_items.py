@@ -13,15 +13,9 @@ import numpy as np
 from nearcast.columns import NO_TIME, datetime_of
 from nearcast.engine.expiry import are_alive
 from nearcast.engine.items import Advance, Move
-from nearcast.engine.moves import (
-    KnownMove,
-    MovePlaces,
-    late_reports,
-    next_event,
-    place_rows,
-    slides_window,
-    why_late_report,
-)
+from nearcast.engine.move_columns import place_rows
+from nearcast.engine.move_times import late_reports, next_event, slides_window, why_late_report
+from nearcast.engine.moves import KnownMove, MovePlaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,19 +81,20 @@ class MoveItems:
 
     def _placed(self, rows: NDArray[np.int64], slots: NDArray[np.int32]) -> Move | None:
         """Return the item of known ids, without those that come at a wrong time or cannot go to their place."""
-        moves, held = self._moves.take(rows), self._state.index.subscriptions(slots)
-        placement, faults = place_rows(self._state, slots, held, moves.points(), moves.regions)
+        moves = self._moves if len(rows) == len(self._moves) else self._moves.take(rows)
+        held, reports, points = self._state.index.subscriptions(slots), self._state.movers.of(slots), moves.points()
+        placement, faults = place_rows(self._state, slots, held, reports, points, moves.regions)
         faults = self._with_untimely(faults, rows, slots)
         if faults:
             self._faults += [(int(rows[row]), field, reason) for row, field, reason in faults]
             good = np.setdiff1d(np.arange(len(rows)), [row for row, _, _ in faults])
             moves, slots, held = moves.take(good), slots[good], held.take(good)
-            placement = _taken(placement, good)
+            placement, reports, points = _taken(placement, good), reports[good], points[good]
         if not len(slots):
             return None
         times = moves.time if moves.time is not None and (moves.time != NO_TIME).any() else None
-        known = KnownMove(slots, held, placement)
-        return Move(ids=moves.ids, regions=moves.regions, points=moves.points(), times=times, known=known)
+        known = KnownMove(slots, held, placement, reports)
+        return Move(ids=moves.ids, regions=moves.regions, points=points, times=times, known=known)
 
     def _with_untimely(self, faults: list[Fault], rows: NDArray[np.int64], slots: NDArray[np.int32]) -> list[Fault]:
         """Return the faults of places and of times, one for a row."""
@@ -143,7 +138,7 @@ def untimely_reports(
         found = _from_future(state, placed, max_ahead) | found
     if state.live is not None and times.max(initial=NO_TIME) >= state.next_expiry:
         over = np.flatnonzero(~are_alive(state, slots, times)).tolist()
-        found = {row: _why_after_end(int(times[row])) for row in over} | found
+        found = {row: why_after_end(int(times[row])) for row in over} | found
     return sorted(found.items())
 
 
@@ -157,7 +152,8 @@ def _from_future(state: State, times: NDArray[np.int64], max_ahead: MaxAhead) ->
     return {row: max_ahead.why(int(times[row]), state.now) for row in ahead}
 
 
-def _why_after_end(time: int) -> str:
+def why_after_end(time: int) -> str:
+    """Return why a report is refused that comes after the end of its subscription."""
     return f"time is {datetime_of(time)}, when the subscription has expired already; leave it out"
 
 

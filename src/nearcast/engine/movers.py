@@ -37,6 +37,8 @@ class Movers:
 
     def of(self, slots: NDArray[np.int32]) -> NDArray[Any]:
         """Return a copy of the rows of slots."""
+        if slots.max(initial=-1) < len(self._rows):
+            return self._rows[slots]
         rows = np.repeat(_UNMOVED, len(slots))
         known = slots < len(self._rows)
         rows[known] = self._rows[slots[known]]

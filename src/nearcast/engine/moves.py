@@ -1,4 +1,4 @@
-"""Where subscriptions are after they moved: a region replaces the old one, a point carries it along.
+"""Where a subscription is after it moved: a region replaces the old one, a point carries it along.
 
 The width and height of a box that is carried are those of the box that was registered or given last, which `Movers`
 keeps. Those of the box that was carried last would drift: each move rounds.
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import NO_TIME, WITHIN, datetime_of
+from nearcast.columns import WITHIN
 from nearcast.errors import InvalidRegion, InvalidSubscription
-from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Area, Box, Circle, Regions, Shape, Space, shape_from
+from nearcast.geo import BOX, Area, Box, Circle, Regions, Shape, Space, shape_from
 from nearcast.geo.shapes import check_position, finite_number, is_number, shorten
 from nearcast.tables.requests import is_cut
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Subscriptions
-    from nearcast.engine.items import Move
     from nearcast.engine.state import State
 
+_MOST = float(np.finfo(np.float64).max)
 NOWHERE = "the subscription listens anywhere and has no place to move; give it a region"
 POLYGON_STAYS = "a polygon cannot follow a point; move it to another polygon"
 
@@ -43,11 +43,15 @@ class MovePlaces(NamedTuple):
 
 
 class KnownMove(NamedTuple):
-    """What a caller of `Move` has looked up already: slots, what the index holds there, and where they go."""
+    """What a caller of `Move` has looked up already: slots, what the index holds there, and where they go.
+
+    `reports` are the rows of `Movers` of these slots, as they are before the move.
+    """
 
     slots: NDArray[np.int32]
     held: Subscriptions
     placement: MovePlaces
+    reports: NDArray[Any]
 
 
 # --- the place of a move ----------------------------------------------------------------------------------------
@@ -69,16 +73,40 @@ def place_at(state: State, slot: int, held: Subscriptions, place: Any) -> MovePl
     `held` is what the index holds at the slot. Raises `InvalidInput` if it cannot go there.
     """
     space, point, extent = state.index.space, point_of(place), np.full((1, 2), np.nan)
+    if point is not None and (box := _carried_box(state, slot, held, *point, extent)) is not None:
+        return MovePlaces(box, extent, {})
     if point is None:
         shape = shape_of_place(place, space)
     else:
         _check_point(*point, space)
         shape = _carried_shape(state, slot, held, *point, extent)
     if held.kind[0] != WITHIN and not _is_one_point(shape):
-        raise InvalidSubscription(_needs_point(state, slot), field="place")
+        raise InvalidSubscription(needs_point(state, slot), field="place")
     shape.check(space)
     text = _text_at(state, slot, shape, space)
     return MovePlaces(Regions.from_shapes([shape], space), extent, {} if text is None else {0: text})
+
+
+def _carried_box(
+    state: State, slot: int, held: Subscriptions, x: float, y: float, extent: NDArray[np.float64]
+) -> Regions | None:
+    """Return the box of a subscription whose centre goes to (x, y), if it is one that crosses no border of the earth.
+
+    This is what nearly every single move is, and needs no shape to be made.
+    """
+    base = held.regions
+    if held.kind[0] != WITHIN or not held.clause_start[1] or len(base.part) != 1 or base.kind[0] != BOX:
+        return None
+    if state.texts.is_json(slot):  # it may hold another region
+        return None
+    x_min, y_min, x_max, y_max = base.part[0].tolist()
+    width, height = state.movers.extent(slot) or (x_max - x_min, y_max - y_min)
+    west, south, east, north = x - width / 2, y - height / 2, x + width / 2, y + height / 2
+    most_x, most_y = (180.0, 90.0) if state.index.space.is_earth else (_MOST, _MOST)
+    if not (-most_x <= west and east <= most_x and -most_y <= south and north <= most_y and width < 2 * most_x):
+        return None
+    extent[0] = width, height
+    return Regions.of_one_part(BOX, np.array([[west, south, east, north]]))
 
 
 def shape_of_place(place: Any, space: Space) -> Shape:
@@ -98,7 +126,8 @@ def _check_point(x: float, y: float, space: Space) -> None:
         check_position(x, y)
 
 
-def _needs_point(state: State, slot: int) -> str:
+def needs_point(state: State, slot: int) -> str:
+    """Return why a scored subscription cannot move to a region."""
     name = state.ids.snapshot().value(slot)
     return f"subscription {name!r} is scored by the distance to a point; move it to a point (x, y)"
 
@@ -191,249 +220,3 @@ def moved_to(shape: Shape | None, x: float, y: float, space: Space) -> Shape:
     if isinstance(shape, Area):
         raise InvalidRegion(POLYGON_STAYS)
     return _centred_box(*extent_of(shape), x, y, space)
-
-
-# --- many at once -----------------------------------------------------------------------------------------------
-
-
-def place_rows(
-    state: State, slots: NDArray[np.int32], held: Subscriptions, points: NDArray[np.float64], regions: Regions
-) -> tuple[MovePlaces, list[Fault]]:
-    """Return where many subscriptions go, and the rows that cannot go there, whose place in the result means nothing.
-
-    A row whose point (n, 2) is finite carries its region along, another one gets that of `regions`.
-    """
-    space = state.index.space
-    is_carried = np.isfinite(points[:, 0]) & np.isfinite(points[:, 1])
-    kind, values, extents = _carried_columns(state, slots, held, points)
-    faults = _carry_faults(held, is_carried, kind, extents, values, space)
-    faults += [
-        (row, "place", _needs_point(state, int(slots[row])))
-        for row in np.flatnonzero((held.kind != WITHIN) & ~is_carried & ~are_points(regions)).tolist()
-    ]
-    kind[[row for row, _, _ in faults]] = ANYWHERE
-    kind[~is_carried] = ANYWHERE
-    carried, more = Regions.from_arrays(space, kind, values)
-    if is_carried.all():
-        placed = carried
-    else:
-        rows = np.arange(len(slots))
-        placed = Regions.concat([carried, regions]).take(np.where(is_carried, rows, rows + len(rows)))
-    extents[~is_carried | (kind != BOX)] = np.nan
-    bad = [*faults, *more]
-    return MovePlaces(placed, extents, _texts(state, slots, placed, {row for row, _, _ in bad})), sorted(bad)
-
-
-def are_points(regions: Regions) -> NDArray[np.bool_]:
-    """Tell which regions are boxes of one point."""
-    part = regions.part[regions.part_start[:-1]]
-    found: NDArray[np.bool_] = (regions.kind == BOX) & (np.diff(regions.part_start) == 1)
-    found &= (part[:, 0] == part[:, 2]) & (part[:, 1] == part[:, 3])
-    return found
-
-
-def _carried_columns(
-    state: State, slots: NDArray[np.int32], held: Subscriptions, points: NDArray[np.float64]
-) -> tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.float64]]:
-    """Return kind, numbers (as `Regions.from_arrays` takes them) and width and height of all regions, carried along."""
-    base, x, y = held.regions, points[:, 0], points[:, 1]
-    kind, values = base.kind.copy(), np.zeros((len(slots), 4))
-    extents = _extents(state, slots, held)
-    half = extents / 2
-    values[:] = np.column_stack([x - half[:, 0], y - half[:, 1], x + half[:, 0], y + half[:, 1]])
-    if state.index.space.is_earth:
-        _wrap(values, extents[:, 0])
-    circles = np.flatnonzero(kind == CIRCLE)
-    values[circles, 0], values[circles, 1] = x[circles], y[circles]
-    values[circles, 2], values[circles, 3] = base.circle[base.shape[circles], 2], 0.0
-    to_point = np.flatnonzero((held.kind != WITHIN) | (np.diff(held.clause_start) == 0))
-    kind[to_point] = BOX
-    values[to_point] = np.column_stack([x, y, x, y])[to_point]
-    extents[to_point] = 0.0
-    for row, shape in _kept_regions(state, slots, held).items():
-        _carry_kept(state, row, shape, points[row].tolist(), kind, values, extents, int(slots[row]))
-    return kind, values, extents
-
-
-def _extents(state: State, slots: NDArray[np.int32], held: Subscriptions) -> NDArray[np.float64]:
-    """Return width and height of boxes as registered or given last; of other regions, anything."""
-    movers, base = state.movers.of(slots), held.regions
-    first, last = base.part_start[:-1], base.part_start[1:] - 1
-    is_box = (base.kind == BOX) & (last >= first)
-    extents = np.zeros((len(slots), 2))
-    low, high = base.part[first[is_box]], base.part[last[is_box]]
-    extents[is_box, 0] = high[:, 2] - low[:, 0] + np.where(high[:, 2] < low[:, 0], 360.0, 0.0)
-    extents[is_box, 1] = high[:, 3] - low[:, 1]
-    is_known = ~np.isnan(movers["width"])
-    extents[is_known, 0], extents[is_known, 1] = movers["width"][is_known], movers["height"][is_known]
-    return extents
-
-
-def _wrap(values: NDArray[np.float64], width: NDArray[np.float64]) -> None:
-    """Bring longitudes of boxes back to ±180, in place; a box as wide as the earth has all of them."""
-    for side in (0, 2):
-        lon = values[:, side]
-        values[:, side] = np.where(lon > 180.0, lon - 360.0, np.where(lon < -180.0, lon + 360.0, lon))
-    values[width >= 360.0, 0], values[width >= 360.0, 2] = -180.0, 180.0
-
-
-def _kept_regions(state: State, slots: NDArray[np.int32], held: Subscriptions) -> dict[int, Shape | None]:
-    """Return by row the regions that request texts hold: those of contradictions, and polygons over the dateline."""
-    rows = np.flatnonzero(state.texts.are_json(slots) & (held.kind == WITHIN))
-    texts = {row: state.texts.get(int(slots[row])) for row in rows.tolist()}
-    return {row: text.region for row, text in texts.items() if text is not None and text.keeps_region}
-
-
-def _carry_kept(
-    state: State,
-    row: int,
-    shape: Shape | None,
-    point: list[float],
-    kind: NDArray[np.uint8],
-    values: NDArray[np.float64],
-    extents: NDArray[np.float64],
-    slot: int,
-) -> None:
-    """Write the carried form of a region that a request text holds into the columns of its row."""
-    if shape is None or isinstance(shape, Area):
-        kind[row] = ANYWHERE if shape is None else POLYGON
-    elif isinstance(shape, Circle):
-        kind[row], values[row] = CIRCLE, (*point, shape.radius, 0.0)
-    else:
-        width, height = state.movers.extent(slot) or extent_of(shape)
-        kind[row], extents[row] = BOX, (width, height)
-        values[row] = point[0] - width / 2, point[1] - height / 2, point[0] + width / 2, point[1] + height / 2
-        if state.index.space.is_earth:
-            _wrap(values[row : row + 1], extents[row : row + 1, 0])
-
-
-def _carry_faults(
-    held: Subscriptions,
-    is_carried: NDArray[np.bool_],
-    kind: NDArray[np.uint8],
-    extents: NDArray[np.float64],
-    values: NDArray[np.float64],
-    space: Space,
-) -> list[Fault]:
-    """Return the rows whose region cannot be carried along."""
-    faults = [(row, "region", NOWHERE) for row in np.flatnonzero(is_carried & (kind == ANYWHERE)).tolist()]
-    faults += [(row, "region", POLYGON_STAYS) for row in np.flatnonzero(is_carried & (kind == POLYGON)).tolist()]
-    if space.is_earth:
-        south, north = values[:, 1], values[:, 3]
-        inside = np.abs(south + north) <= 180.0  # else the point itself lies beyond the pole, and is told so
-        tall = is_carried & (kind == BOX) & (held.kind == WITHIN) & inside & ((south < -90.0) | (north > 90.0))
-        faults += [
-            (row, "lat", does_not_fit(float(extents[row, 1]), float((south[row] + north[row]) / 2)))
-            for row in np.flatnonzero(tall).tolist()
-        ]
-    return faults
-
-
-def _texts(state: State, slots: NDArray[np.int32], placed: Regions, bad: set[int]) -> dict[int, bytes]:
-    """Return by row the request texts that hold a region, with the new one."""
-    texts = {}
-    for row in np.flatnonzero(state.texts.are_json(slots)).tolist():
-        text = None if row in bad else state.texts.get(int(slots[row]))
-        if text is not None and text.keeps_region:
-            texts[row] = text._replace(region=placed.shape_of(row)).encoded()
-    return texts
-
-
-# --- noise ---------------------------------------------------------------------------------------------------------
-
-
-def without_small_moves(
-    state: State, slots: NDArray[np.int32], held: Subscriptions, item: Move, places: MovePlaces
-) -> MovePlaces:
-    """Return where rows go, those at their present place whose report lies nearer to it than their `min_move`."""
-    if item.points is None or not len(state.movers):
-        return places
-    movers = state.movers.of(slots)
-    is_placed = np.diff(held.regions.part_start) > 0  # what contradicts itself may have no part
-    guarded = np.flatnonzero((movers["min_move"] > 0) & is_placed & ~np.isnan(item.points[:, 0]))
-    if not len(guarded):
-        return places
-    x, y = _centres(held.regions, guarded)
-    if state.index.space.is_earth:  # a box around the earth has no longitude: its place is a latitude
-        x = np.where(_extents(state, slots, held)[guarded, 0] >= 360.0, item.points[guarded, 0], x)
-    distance = state.index.space.distance(x, y, item.points[guarded, 0], item.points[guarded, 1])
-    stay = guarded[np.asarray(distance) < movers["min_move"][guarded]]
-    if not len(stay):
-        return places
-    rows = np.arange(len(slots))
-    rows[stay] += len(slots)
-    extents = places.extents.copy()
-    extents[stay] = np.column_stack([movers["width"][stay], movers["height"][stay]])
-    texts = {row: text for row, text in places.texts.items() if row not in set(stay.tolist())}
-    return MovePlaces(Regions.concat([places.regions, held.regions]).take(rows), extents, texts)
-
-
-def _centres(regions: Regions, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the centres of boxes and circles."""
-    low = regions.part[regions.part_start[rows]]
-    high = regions.part[regions.part_start[rows + 1] - 1]
-    x = low[:, 0] + (high[:, 2] - low[:, 0] + np.where(high[:, 2] < low[:, 0], 360.0, 0.0)) / 2
-    x = np.where(x > 180.0, x - 360.0, x) if (high[:, 2] < low[:, 0]).any() else x
-    y = (low[:, 1] + high[:, 3]) / 2
-    is_circle = regions.kind[rows] == CIRCLE
-    circles = regions.circle[regions.shape[rows[is_circle]]]
-    x[is_circle], y[is_circle] = circles[:, 0], circles[:, 1]
-    return x, y
-
-
-# --- time -------------------------------------------------------------------------------------------------------
-
-
-def late_reports(state: State, slots: NDArray[np.int32], times: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which reports are older than the last one of their subscription."""
-    late: NDArray[np.bool_] = (times != NO_TIME) & (times < state.movers.of(slots)["time"])
-    return late
-
-
-def why_late_report(state: State, slot: int, time: int) -> str:
-    """Return why a report of a place is refused."""
-    last = int(state.movers.of(np.array([slot]))["time"][0])
-    return f"time is {datetime_of(time)}, and the subscription reported at {datetime_of(last)} already; leave it out"
-
-
-def clock_of(state: State, item: Move, n: int) -> NDArray[np.int64]:
-    """Return event time at each of the n reports of a move: with a lifetime the largest so far, else what it is."""
-    if state.live is None or item.times is None:
-        return np.full(n, state.now)
-    clock: NDArray[np.int64] = np.maximum.accumulate(np.maximum(item.times, state.now))
-    return clock
-
-
-def slides_window(state: State, time: int) -> bool:
-    """Tell whether a report of this time slides a window of time: an `Advance` goes before it, a step of its own."""
-    if state.live is None or state.topk is None or not state.topk.window.is_by_time:
-        return False
-    return time > state.now
-
-
-def next_event(state: State) -> int:
-    """Return the event time from which on the clock itself may change subscriptions or answers.
-
-    A report that takes event time there is a `Move` by itself.
-    """
-    moment = state.next_expiry
-    if state.tell_expiry and state.live is not None:
-        moment = min(moment, state.live.next_expiry)
-    if state.topk is not None and state.topk.window.is_by_time:
-        moment = min(moment, state.now + 1)
-    return moment
-
-
-def check_move(state: State, item: Move, slots: NDArray[np.int32]) -> None:
-    """Raise `InvalidSubscription` if a report is older than the last one of its subscription.
-
-    It is a `ValueError` if the clock would have to change more than the subscriptions that move.
-    """
-    if item.times is None:
-        return
-    if slides_window(state, int(item.times.max(initial=NO_TIME))):
-        raise ValueError("reports take event time to where a window slides; advance to it first")
-    late = np.flatnonzero(late_reports(state, slots, item.times))
-    if len(late):
-        row = int(late[0])
-        raise InvalidSubscription(why_late_report(state, int(slots[row]), int(item.times[row])), field="time")

@@ -57,9 +57,14 @@ class StoringUndo:
 
     @classmethod
     def before(
-        cls, state: State, new_ids: pa.Array, replaced: NDArray[np.int32], held: Subscriptions | None = None
+        cls,
+        state: State,
+        new_ids: pa.Array,
+        replaced: NDArray[np.int32],
+        held: Subscriptions | None = None,
+        movers: NDArray[Any] | None = None,
     ) -> StoringUndo:
-        """Return the record of a change that is about to begin; `held` saves a look where that is known."""
+        """Return the record of a change that is about to begin; `held` and `movers` save a look where known."""
         if held is None and len(replaced):
             held = state.index.subscriptions(replaced)
         expires = np.full(len(replaced), NO_TIME)
@@ -74,7 +79,7 @@ class StoringUndo:
             held=held,
             expires=expires,
             texts=state.texts.spans(replaced),
-            movers=state.movers.of(replaced),
+            movers=state.movers.of(replaced) if movers is None else movers,
         )
 
     def mend(self, state: State) -> None:

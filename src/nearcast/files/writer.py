@@ -13,10 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast import _arrow
+from nearcast.delivery_ids import with_delivery_ids
 from nearcast.errors import FileUnavailable, InvalidColumns
+from nearcast.files.row_groups import RowGroups
 from nearcast.tables.names import DELIVERY_SCHEMA
 
 _ROWS_AT_ONCE = 1 << 17
+#: Bytes of the values of a column in a row group up to which Parquet keeps them as a dictionary.
+_LARGEST_DICTIONARY = 1 << 24
 _NEEDS_QUOTES = r'^$|[",\r\n]'
 _NEEDS_ESCAPE = r'[\x00-\x1f"\\\x7f]'
 
@@ -27,11 +32,15 @@ class DeliveryWriter:
     A context manager: rows go to a hidden file beside `path`, which takes its place at the end; after an error or an
     interrupt it is removed, and what was at `path` before is still there.
 
+    Deliveries in JSON lines and CSV have the column `delivery_id`, in Parquet they have it if asked: there it would
+    take most of the time and most of the file, and `nearcast.delivery_id` makes it from the others. The same rows make
+    the same bytes, however they are cut into tables.
+
     >>> with DeliveryWriter("deliveries.parquet") as writer:  # doctest: +SKIP
     ...     writer.write(hub.publish_many(messages).to_table())
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: str | os.PathLike[str], *, delivery_ids: bool | None = None):
         self.path = Path(path)
         makers: dict[str, Callable[[Path, pa.Schema], _TableSink]] = {
             ".parquet": _ParquetSink,
@@ -44,8 +53,15 @@ class DeliveryWriter:
         self._make = makers[self.path.suffix.lower()]
         self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         self._sink: _TableSink | None = None
-        self._empty = DELIVERY_SCHEMA.empty_table()
+        self._has_names = self._make is not _ParquetSink if delivery_ids is None else delivery_ids
+        self._empty = self._columns(DELIVERY_SCHEMA.empty_table())
+        self._types: dict[str, pa.DataType] = {}
         self.rows = 0
+
+    def _columns(self, table: pa.Table) -> pa.Table:
+        """Return the columns that are written."""
+        table = table if self._make is _ParquetSink else _arrow.plain(table)
+        return with_delivery_ids(table) if self._has_names else table
 
     def __enter__(self) -> Self:
         # What cannot be written is found out before the work, not after it.
@@ -64,8 +80,9 @@ class DeliveryWriter:
 
     def write(self, table: pa.Table) -> None:
         """Append the rows; every table has the same columns. One without rows tells types only if all are so."""
+        table = self._columns(table)
         if not table.num_rows:
-            self._empty = table
+            self._empty = _arrow.plain(table)
             return
         self._refuse_mixed_ids(table)
         with self._explained():
@@ -75,9 +92,12 @@ class DeliveryWriter:
         self.rows += table.num_rows
 
     def _refuse_mixed_ids(self, table: pa.Table) -> None:
-        """Raise for ids of both kinds, which only JSON tells apart."""
+        """Raise for ids of both kinds, in a table or in two: only JSON tells 1 from "1"."""
+        if self._make is _JsonSink:
+            return
         for field in table.schema:
-            if pa.types.is_union(field.type) and self._make is not _JsonSink:
+            kind = _arrow.value_type(field.type)
+            if _are_mixed(self._types.setdefault(field.name, kind), kind):
                 raise InvalidColumns(
                     f"{self.path}: {field.name} holds integers and text, and a column of this format has one type;"
                     " write .jsonl, or give all ids one type",
@@ -105,6 +125,14 @@ class DeliveryWriter:
             self._sink.close()
 
 
+def _are_mixed(one: pa.DataType, other: pa.DataType) -> bool:
+    """Tell whether a column of these types in two tables, or in one, holds integers and text."""
+    is_text, is_integer = pa.types.is_string, pa.types.is_integer
+    return bool(
+        pa.types.is_union(other) or (is_integer(one) and is_text(other)) or (is_text(one) and is_integer(other))
+    )
+
+
 class _TableSink:
     """An open file of one format."""
 
@@ -116,50 +144,50 @@ class _TableSink:
 
 
 class _ParquetSink(_TableSink):
+    """Row groups of plain types; what each column costs, in time and bytes, decides how it is encoded.
+
+    Text that repeats is written as a dictionary, straight from the codes. Text that does not, numbers and times are
+    not: finding the values of a column takes longer than all the rest. Readers skip row groups by integers and times.
+    """
+
     def __init__(self, path: Path, schema: pa.Schema):
-        self._path = path
-        self._open(path, schema)
-
-    def _open(self, path: Path, schema: pa.Schema) -> None:
-        from pyarrow import parquet
-
-        self._schema = schema
-        self._writer = parquet.ParquetWriter(path, schema, compression="zstd")
+        self._path, self._schema = path, schema
+        self._groups = RowGroups()
+        self._writer: Any = None
 
     def write(self, table: pa.Table) -> None:
-        wider = _wider(self._schema, table.schema)
-        if wider != self._schema:
-            self._rewrite(wider)
-        self._writer.write_table(table.cast(self._schema))
-
-    def _rewrite(self, schema: pa.Schema) -> None:
-        """Begin anew with wider types, for ids that were integers up to here and are text from now on."""
-        from pyarrow import parquet
-
-        self._writer.close()
-        old = self._path.with_name(f"{self._path.name}.old")
-        os.replace(self._path, old)
-        try:
-            self._open(self._path, schema)
-            with parquet.ParquetFile(old) as file:
-                for batch in file.iter_batches():
-                    self._writer.write_table(pa.table(batch).cast(schema))
-        finally:
-            old.unlink()
+        for group in self._groups.add(table):
+            self._write_group(group)
 
     def close(self) -> None:
+        for group in self._groups.rest():
+            self._write_group(group)
+        if self._writer is None:
+            self._writer = _parquet_writer(self._path, self._schema)
         self._writer.close()
 
+    def _write_group(self, group: pa.Table) -> None:
+        if self._writer is None:
+            self._writer = _parquet_writer(self._path, group.schema)
+        self._writer.write_table(group)
 
-def _wider(one: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """Return the schema that holds both: text where one has integers and the other text."""
-    fields = []
-    for field in one:
-        kind = other.field(field.name).type
-        if pa.types.is_null(field.type) or (pa.types.is_integer(field.type) and pa.types.is_string(kind)):
-            field = field.with_type(kind)
-        fields.append(field)
-    return pa.schema(fields, one.metadata)
+
+def _parquet_writer(path: Path, schema: pa.Schema) -> Any:
+    from pyarrow import parquet
+
+    integers = [field.name for field in schema if pa.types.is_integer(field.type)]
+    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    return parquet.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=[field.name for field in schema if pa.types.is_dictionary(field.type)],
+        dictionary_pagesize_limit=_LARGEST_DICTIONARY,
+        column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+        write_statistics=[*integers, *times],
+        store_schema=False,  # so that readers find plain types
+    )
 
 
 class _TextSink(_TableSink):

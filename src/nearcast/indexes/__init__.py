@@ -76,9 +76,11 @@ DEFAULT_LIVE_STORE = "cells"
 
 #: Modules that register indexes; imported when a name is first asked for, so that `import nearcast` stays light.
 _MODULES = (
+    "nearcast.indexes.papers.ap_plus_tree",
     "nearcast.indexes.papers.ap_tree",
     "nearcast.indexes.papers.ciq",
     "nearcast.indexes.papers.fast",
+    "nearcast.indexes.papers.grid",
     "nearcast.indexes.papers.inverted",
     "nearcast.indexes.papers.ir_similar",
     "nearcast.indexes.papers.ir_tree",

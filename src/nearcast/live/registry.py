@@ -27,7 +27,15 @@ _CLASSES = {
 }
 LIVE_STORES = tuple(_CLASSES)
 #: The same for the stores that are part of an index, whose name they have.
-_OWN_CLASSES: dict[str, tuple[str, str]] = {}
+_OWN_CLASSES: dict[str, tuple[str, str]] = {
+    "ap+-tree": ("nearcast.live.papers.ap_plus_tree", "APPlusTreeLiveStore"),
+    "ap+k-tree": ("nearcast.live.papers.ap_plus_variants", "APPlusKTreeLiveStore"),
+    "ap+s-tree": ("nearcast.live.papers.ap_plus_variants", "APPlusSTreeLiveStore"),
+    "iq+-tree": ("nearcast.live.papers.quad", "IqPlusLiveStore"),
+    "kk-index": ("nearcast.live.papers.grid", "KkLiveStore"),
+    "rq+-tree": ("nearcast.live.papers.quad", "RqPlusLiveStore"),
+    "ss-index": ("nearcast.live.papers.grid", "SsLiveStore"),
+}
 
 
 def live_store(name: str, space: Space, terms: WordTable) -> LiveStore:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import engine
+from nearcast._ids import INTEGERS
 from nearcast.columns import NO_TIME
 from nearcast.deliveries import Deliveries
 from nearcast.engine.snapshot import open_files, save_files
@@ -85,6 +86,7 @@ class MatchTask:
     first_step: int
     now: int
     id_types: tuple[str, str]
+    delivery_ids: bool | None = None
 
 
 def match_piece(task: MatchTask) -> int:
@@ -95,8 +97,8 @@ def match_piece(task: MatchTask) -> int:
     # No step of the engine: pieces share one state, in any order, and what has expired for one is there for another.
     messages = replace(messages, steps=steps, clock=np.maximum(messages.time, task.now))
     deliveries = Deliveries([engine.deliveries_of(state, messages, state.index.match(messages))])
-    with DeliveryWriter(task.out) as writer:
-        for table in deliveries.tables():
+    with DeliveryWriter(task.out, delivery_ids=task.delivery_ids) as writer:
+        for table in deliveries.tables(dictionaries=True):
             writer.write(as_schema(table, schema))
     return len(deliveries)
 
@@ -115,9 +117,17 @@ def _state(folder: str) -> engine.State:
 class FileMatch:
     """One run of the command, in a folder of its own that is removed afterwards."""
 
-    def __init__(self, settings: PipelineSettings, runner: Runner, folder: Path, on_step: OnStep):
+    def __init__(
+        self,
+        settings: PipelineSettings,
+        runner: Runner,
+        folder: Path,
+        on_step: OnStep,
+        *,
+        delivery_ids: bool | None = None,
+    ):
         self.settings, self.runner, self.folder = settings, runner, folder
-        self._on_step = on_step
+        self._on_step, self._delivery_ids = on_step, delivery_ids
 
     def run(
         self,
@@ -143,13 +153,15 @@ class FileMatch:
             "subscriptions": len(state.index),
             "vocabulary_version": state.vocabulary.version,
         }
-        kinds = (_id_kind(subscriptions), "string" if any(e.id_type == "string" for e in encoded) else "int64")
+        types = {each.id_type for each in encoded if each.messages}
+        kinds = ("int64" if state.ids.kinds == INTEGERS else "string", "int64" if types == {"int64"} else "string")
         save_files(state, self.folder / "state")
         matches = []
         now: int = NO_TIME
         for at, (task, each) in enumerate(zip(tasks, encoded, strict=True)):
             out = self.folder / f"part-{at:05d}{suffix}"
-            matches.append(MatchTask(str(self.folder / "state"), task.segment, str(out), first, now, kinds))
+            state_folder = str(self.folder / "state")
+            matches.append(MatchTask(state_folder, task.segment, str(out), first, now, kinds, self._delivery_ids))
             first, now = first + each.messages, max(now, each.last_time)
         self._on_step("matching messages", len(matches))
         counts["deliveries"] = sum(self.runner.map(match_piece, matches))
@@ -244,10 +256,6 @@ def _of_size(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 def _learned(encoded: list[EncodeResult]) -> Vocabulary:
     return Vocabulary.summed((each.words, each.df, each.messages) for each in encoded)
-
-
-def _id_kind(table: pa.Table) -> str:
-    return id_type(table.schema.field("id").type) if "id" in table.column_names else "string"
 
 
 def put_together(parts: list[Path], out: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from nearcast.engine.lifetime import Lifetime
 from nearcast.errors import InvalidInput, Remedy
 from nearcast.geo import Space
 from nearcast.indexes import DEFAULT_INDEX
@@ -35,6 +36,9 @@ class PipelineSettings:
     renames: dict[str, str] = field(default_factory=dict)
     #: Parts that the window is divided into; 0: every partition holds the whole of it.
     window_parts: int = 0
+    #: How long messages live; None: they are instants. Every partition holds all that live.
+    lifetime: Lifetime | None = None
+    tell_expiry: bool = False
 
     def __post_init__(self) -> None:
         if self.window_parts and self.window is None:
@@ -42,6 +46,23 @@ class PipelineSettings:
                 f"the window is to be divided into {self.window_parts} parts, and there is none; give one, such as 15m",
                 field="window",
             )
+        if self.tell_expiry and self.lifetime is None:
+            raise InvalidInput("tell_expiry needs a lifetime: without one no message expires", field="tell_expiry")
+
+    @property
+    def has_steps(self) -> bool:
+        """Tell whether every change is a step, as every message is."""
+        return self.window is not None or self.lifetime is not None
+
+    @property
+    def has_clock_steps(self) -> bool:
+        """Tell whether a report that moves event time makes that a step of its own: it slides a window of time."""
+        return self.lifetime is not None and self.window is not None and self.window.is_by_time
+
+    @property
+    def tells_ticks(self) -> bool:
+        """Tell whether answers change by event time alone, wherever it was moved."""
+        return self.has_clock_steps or self.tell_expiry
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what a checkpoint is compared by, as JSON has it."""
@@ -50,6 +71,8 @@ class PipelineSettings:
         return {
             "space": self.space.kind,
             "window": None if self.window is None else str(self.window),
+            "lifetime": None if self.lifetime is None else str(self.lifetime),
+            "tell_expiry": self.tell_expiry or None,
             "index": self.index,
             "max_distance": self.max_distance,
             **{name: analyzer[name] for name in names},

@@ -75,14 +75,18 @@ def learn(
     weights: NDArray[np.float64],
     *,
     thresholds: NDArray[np.float64] | None = None,
+    window: int | None = None,
 ) -> Plan:
     """Return the plan that `spec` names, balanced for these subscriptions and this sample of messages.
 
     Both are encoded with `words`, and both may be empty; `weights` are by word. `thresholds` are those of top-k
-    subscriptions, None for 0.
+    subscriptions, None for 0; `window` is how many messages theirs holds, None where that is not known.
     """
     name, first, second = parse_spec(spec, partitions)
-    head, given = PlanHead(spec, partitions, space, words), PlanSample(subscriptions, sample, weights, thresholds)
+    head, given = (
+        PlanHead(spec, partitions, space, words),
+        PlanSample(subscriptions, sample, weights, thresholds, window),
+    )
     match name:
         case "hash":
             return HashPlan(head)

@@ -27,7 +27,7 @@ ANY_WORD, ANY_CELL = -1, -1
 MOST_PARTITIONS_WITH_COPIES = 64
 
 PLAN_FILE = "plan.npz"
-PLAN_FORMAT = 1
+PLAN_FORMAT = 2
 
 
 class Keys(NamedTuple):
@@ -101,13 +101,15 @@ class PlanHead(NamedTuple):
 class PlanSample(NamedTuple):
     """What a plan is learned from: subscriptions and messages, encoded with its words; `weights` are by word.
 
-    `thresholds` are those of top-k subscriptions, None for 0.
+    `thresholds` are those of top-k subscriptions, None for 0. `window` is how many messages their window holds, None
+    where that is not known.
     """
 
     subscriptions: Subscriptions
     messages: Messages
     weights: NDArray[np.float64]
     thresholds: NDArray[np.float64] | None
+    window: int | None
 
 
 class Plan(ABC):

@@ -169,7 +169,7 @@ class SpaceFirstPlan(CopiesPlan):
     @classmethod
     def learned(cls, head: PlanHead, groups: tuple[int, int], given: PlanSample) -> SpaceFirstPlan:
         """Cut space by Algorithm 3, and in each cell the words that its subscriptions need by Algorithm 4."""
-        (first, second), (subscriptions, sample, weights, thresholds) = groups, given
+        (first, second), (subscriptions, sample, weights, thresholds, _) = groups, given
         points, has_place = places_of(subscriptions)
         tree = cut_space(points[has_place], message_points(sample), first, head.space)
         said, n = Postings.of_messages(sample), len(subscriptions)
@@ -212,7 +212,7 @@ class KeywordFirstPlan(CopiesPlan):
     @classmethod
     def learned(cls, head: PlanHead, groups: tuple[int, int], given: PlanSample) -> KeywordFirstPlan:
         """Cut the words by Algorithm 4, and by Algorithm 3 space for the subscriptions that need words of each set."""
-        (first, second), (subscriptions, sample, weights, thresholds) = groups, given
+        (first, second), (subscriptions, sample, weights, thresholds, _) = groups, given
         said, n = Postings.of_messages(sample), len(subscriptions)
         frequency = said.frequency(len(head.words))
         needs = needs_of(subscriptions, weights, thresholds, frequency)

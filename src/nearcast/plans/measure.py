@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns import TOPK
+from nearcast.plans.pieces import messages_of_keys
 from nearcast.plans.routes import Routes
 
 if TYPE_CHECKING:
@@ -62,6 +63,22 @@ def measure(
         "bytes": float((sent * row_bytes).mean()) if len(sample) else 0.0,
         "keys": len(placement.keys.word),
     }
+
+
+def count_pairs(
+    plan: Plan,
+    subscriptions: Subscriptions,
+    weights: NDArray[np.float64],
+    messages: Messages,
+    thresholds: NDArray[np.float64] | None = None,
+) -> int:
+    """Count the keys of subscriptions that messages meet: about the pairs that routes must bring together.
+
+    It does not depend on homes, so that it tells what thresholds spare before anybody is placed again.
+    """
+    assert plan.grid is not None
+    keys = plan.keys(subscriptions, np.arange(len(subscriptions), dtype=np.int32), weights, thresholds)
+    return int(messages_of_keys(keys.word, keys.cell, messages, plan.grid).sum())
 
 
 def balance(amounts: NDArray[Any]) -> float:

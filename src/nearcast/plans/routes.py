@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import BadZipFile
@@ -40,6 +41,7 @@ class Routes:
         self._bits = np.zeros((16, -(-partitions // 64)), np.uint64)
         self._flags = np.zeros(1, np.uint8)
         self._n = 0
+        self._counts: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return self._n
@@ -60,8 +62,36 @@ class Routes:
         if not len(keys.word):
             return
         self._make_room(self._n + len(keys.word), int(keys.word.max()) + 2)
-        packed = ((keys.word.astype(np.int64) + 1) << 32) | (keys.cell.astype(np.int64) + 1)
-        self._n += _enter(self._key, self._bits, self._flags, packed, np.ascontiguousarray(keys.partition))
+        self._n += _enter(self._key, self._bits, self._flags, _packed(keys), np.ascontiguousarray(keys.partition))
+        self._counts = None
+
+    def replace(self, partitions: Sequence[int], keys: Keys) -> None:
+        """Let these partitions have the messages of these keys and no others; keys of other partitions are added."""
+        held = self.keys()
+        kept = np.flatnonzero(~np.isin(held.partition, list(partitions)))
+        fresh = Routes(self.partitions, self.grid)
+        fresh.add(Keys.concat([Keys(*(column[kept] for column in held)), keys]))
+        self._key, self._bits, self._flags, self._n = fresh._key, fresh._bits, fresh._flags, fresh._n
+        self._counts = None
+
+    def without_known(self, keys: Keys) -> Keys:
+        """Return the keys that are not among those added so far."""
+        if not len(keys.word):
+            return keys
+        is_known = np.zeros(len(keys.word), np.bool_)
+        _look_up(self._key, self._bits, _packed(keys), np.ascontiguousarray(keys.partition), is_known)
+        return keys if not is_known.any() else Keys(*(column[~is_known] for column in keys))
+
+    def counts(self) -> tuple[int, ...]:
+        """Return how many keys each partition has."""
+        if self._counts is None:
+            self._counts = tuple(np.bincount(self.keys().partition, minlength=self.partitions).tolist())
+        return self._counts
+
+    @property
+    def spread(self) -> float:
+        """How many partitions a pair of word and cell leads to, on average."""
+        return sum(self.counts()) / max(1, self._n)
 
     def _make_room(self, keys: int, words: int) -> None:
         if words > len(self._flags):
@@ -137,6 +167,12 @@ class Routes:
         return routes
 
 
+def _packed(keys: Keys) -> NDArray[np.int64]:
+    """Return word and cell of each key as one number."""
+    packed: NDArray[np.int64] = ((keys.word.astype(np.int64) + 1) << 32) | (keys.cell.astype(np.int64) + 1)
+    return packed
+
+
 @inlined
 def _place_of(key, packed):
     """Return the place of a key, or of the empty place where it belongs."""
@@ -160,6 +196,15 @@ def _enter(key, bits, flags, packed, partition):
         bits[place, partition[i] >> 6] |= np.uint64(1) << np.uint64(partition[i] & 63)
         flags[packed[i] >> 32] |= _EVERYWHERE if packed[i] & 0xFFFFFFFF == 0 else _SOMEWHERE
     return new
+
+
+@kernel
+def _look_up(key, bits, packed, partition, is_known):
+    """Tell which keys were entered for their partition."""
+    for i in range(packed.size):
+        place = _place_of(key, packed[i])
+        bit = np.uint64(1) << np.uint64(partition[i] & 63)
+        is_known[i] = key[place] == packed[i] and bits[place, partition[i] >> 6] & bit != np.uint64(0)
 
 
 @kernel

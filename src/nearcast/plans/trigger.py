@@ -1,14 +1,17 @@
 """The plan `trigger`: one copy, and messages go only where a needed word meets the cells it is needed in.
 
-A narrow subscription, whose shapes are all small, lives in the partition of its place, as its messages do. A wide one
-lives with the owner of the most frequent word it needs: that word, which brings the most messages, then leads to one
-partition, and the rarer ones, which may lead to several, bring few.
+Narrow subscriptions, whose shapes are all small, live by place, as their messages do: a k-d tree has a cell for each of
+their partitions. Wide ones have partitions of their own. They are ordered by the words they need, the most frequent
+first, and the order is cut into pieces (`pieces`): those that share the words of many messages are neighbours, and a
+word that more subscriptions need than a partition can serve is cut by the next ones. What is alike to the last word is
+cut by a hash of its number.
 
-Wide subscriptions that are spread thinner than the most frequent word allows only make messages travel: the busiest
-partition stays as busy. So words are cut into sets, no more than partitions, and where wide subscriptions are many the
-narrow ones go by word too, since the messages are there already. Which of these a plan does is tried out on a sample:
-it takes what sends messages to the fewest partitions, among all that leave the busiest at most `_SLACK` times as busy
-as the best of them does. Without a sample of both there are as many sets as partitions.
+Partitions have like loads. The messages that its subscriptions take in cost a partition far more than those it looks
+at in vain. The list of a top-k subscription takes in about twice k messages of a window, whatever its words, unless
+fewer have one; of others it is the messages that meet their keys. A part of each load is the same for all.
+
+What there was nothing to learn from, or too little for partitions of its own, is spread over all partitions: narrow
+subscriptions by cell, wide ones by a hash of a word, those that need none by number.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast._jit import kernel
+from nearcast.columns import TOPK
 from nearcast.plans.base import (
     ANY_CELL,
     ANY_WORD,
@@ -32,9 +36,9 @@ from nearcast.plans.base import (
 from nearcast.plans.copies import frequency_by_word
 from nearcast.plans.grid import Grid, cut_space, message_points, places_of
 from nearcast.plans.needs import Needs, needs_of, shapes_of
-from nearcast.plans.routes import Routes
-from nearcast.plans.single import homes_by_place, tree_arrays, tree_of
-from nearcast.plans.words import Owners, Postings, cut_words
+from nearcast.plans.pieces import cut_evenly, messages_of_keys, pieces_of, shared_out
+from nearcast.plans.single import tree_arrays, tree_of
+from nearcast.plans.words import FIRST_UNRANKED, Postings, WordRanks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,11 +49,16 @@ if TYPE_CHECKING:
 _CELLS = 256
 #: A shape that touches more cells than this counts as everywhere.
 _MOST_CELLS = 32
-#: How much busier than under the best of cuts the busiest partition may be: more sends messages to fewer partitions.
-_SLACK = 1.75
-#: Subscriptions and messages of which cuts are tried.
+#: Messages that the list of a top-k subscription takes in while the window moves on by its length, as a multiple of k.
+_LISTED = 2.0
+#: The part of a load that is the same for all.
+_ALIKE = 0.3
+#: Subscriptions and messages that the order is cut by.
 _TRIED_SUBSCRIPTIONS, _TRIED_MESSAGES = 20_000, 1_000
-_TRIED_CUTS = 20
+#: Words of a subscription that say where it stands in the order, and the rank of none.
+_LEADING_WORDS, _NO_WORD = 3, 1 << 62
+#: Of the number of a subscription: multiplied and cut off, numbers that follow each other lie far apart.
+_SPREAD, _SPREAD_MASK = 0x9E3779B1, 0x7FFFFFFF
 
 
 class _SubscriptionKeys(NamedTuple):
@@ -64,41 +73,99 @@ class _SubscriptionKeys(NamedTuple):
     is_wide: NDArray[np.bool_]
 
 
-class TriggerPlan(Plan):
-    """Subscriptions by place or word, one copy each, with keys of word and cell."""
+class _Layout(NamedTuple):
+    """Which partitions take what: the first ones narrow subscriptions by the cells of `tree`, the others pieces.
 
-    def __init__(
-        self,
-        head: PlanHead,
-        frequency: NDArray[np.int64],
-        grid: Grid,
-        tree: Grid,
-        set_of: NDArray[np.int32],
-        sets: int,
-        is_by_place: bool,
-    ):
+    `narrow` is how many the first ones are. Wide subscriptions are ordered by the ranks of words, and all pieces but
+    the first begin at the places `cuts`. `has_any` tells whether there were some that need no word.
+    """
+
+    tree: Grid
+    narrow: int
+    rank: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+    has_any: bool
+
+    @classmethod
+    def unknown(cls, grid: Grid) -> _Layout:
+        """Return the layout of what there was nothing to learn from."""
+        return cls(grid, 0, np.empty(0, np.int64), np.empty((0, 1 + _LEADING_WORDS), np.int64), False)
+
+
+class TriggerPlan(Plan):
+    """Subscriptions by place or words, one copy each, with keys of word and cell."""
+
+    def __init__(self, head: PlanHead, frequency: NDArray[np.int64], grid: Grid, layout: _Layout):
         super().__init__(head)
         self.grid: Grid = grid
-        self._frequency, self._tree = frequency, tree
-        self._use(sets, set_of, is_by_place)
+        self._frequency = frequency
+        self._use(layout)
+
+    def _use(self, layout: _Layout) -> None:
+        self._layout, self._ranks = layout, WordRanks(self.words, layout.rank)
 
     @classmethod
     def learned(cls, head: PlanHead, given: PlanSample) -> TriggerPlan:
-        """Cut space for the subscriptions of small shapes, and the words of the others."""
-        (_, partitions, space, words), (subscriptions, sample, weights, thresholds) = head, given
-        said, where = Postings.of_messages(sample), message_points(sample)
+        """Cut space into cells, and share partitions out between narrow and wide subscriptions by their loads."""
+        (_, _, space, words), (subscriptions, sample, weights, thresholds, window) = head, given
         points, has_place = places_of(subscriptions)
-        grid = cut_space(points[has_place], where, _CELLS, space)
-        plan = cls(head, said.frequency(len(words)), grid, grid, np.zeros(len(words), np.int32), 1, True)
+        grid = cut_space(points[has_place], message_points(sample), _CELLS, space)
+        plan = cls(head, Postings.of_messages(sample).frequency(len(words)), grid, _Layout.unknown(grid))
         some = np.arange(0, len(subscriptions), 1 + len(subscriptions) // _TRIED_SUBSCRIPTIONS)
         few = np.arange(0, len(sample), 1 + len(sample) // _TRIED_MESSAGES)
-        tried = subscriptions.take(some)
-        needs = plan._needs(tried, weights, None if thresholds is None else thresholds[some])
-        keyed = plan._keyed(tried, needs)
-        points, has_place = places_of(tried)
-        plan._tree = cut_space(points[has_place & ~keyed.is_wide], where, partitions, space)
-        plan._choose_sets(tried, needs, keyed, sample.take(few))
+        if len(some):
+            tried = subscriptions.take(some)
+            needs = plan._needs(tried, weights, None if thresholds is None else thresholds[some])
+            keyed = plan._keyed(tried, needs)
+            repeated = np.inf if window is None or not len(sample) else window / len(sample)
+            load = plan._loads(tried, needs, keyed, sample.take(few), repeated)
+            plan._lay_out(tried, some, needs, keyed, load, message_points(sample))
         return plan
+
+    def _loads(
+        self, subscriptions: Subscriptions, needs: Needs, keyed: _SubscriptionKeys, sample: Messages, repeated: float
+    ) -> NDArray[np.float64]:
+        """Return the load of each subscription; the window is `repeated` times the sample that gave frequencies."""
+        is_topk, load = subscriptions.kind == TOPK, np.empty(len(subscriptions))
+        load[is_topk] = _even(self._listed(subscriptions, needs, repeated)[is_topk])
+        met = messages_of_keys(keyed.word, keyed.cell, sample, self.grid)
+        met_by_row = np.bincount(keyed.row, weights=met, minlength=len(load))
+        load[~is_topk] = _even(np.minimum(met_by_row, len(sample))[~is_topk])
+        return load
+
+    def _lay_out(
+        self,
+        subscriptions: Subscriptions,
+        numbers: NDArray[np.int64],
+        needs: Needs,
+        keyed: _SubscriptionKeys,
+        load: NDArray[np.float64],
+        said: NDArray[np.float64],
+    ) -> None:
+        """Cut space for narrow subscriptions and the order of wide ones, each into as many pieces as partitions."""
+        points, is_narrow = self._narrow(subscriptions, keyed)
+        loads = float(load[is_narrow].sum()), float(load[~is_narrow].sum())
+        narrow, wide = shared_out(loads, self.partitions)
+        # Without partitions of their own wide subscriptions are spread, as those of new words are.
+        rank = _ranks(needs.word[~is_narrow[needs.row]], self._frequency) if wide else self._layout.rank
+        tree = cut_space(points[is_narrow], said, max(narrow, 1), self.space)
+        layout = _Layout(tree, narrow, rank, self._layout.cuts, False)
+        self._use(layout)
+        if wide:
+            order = self._order(numbers, needs)[~is_narrow]
+            has_any = bool((order[:, 0] == ANY_WORD).any())
+            self._use(layout._replace(cuts=cut_evenly(order, load[~is_narrow], wide), has_any=has_any))
+
+    def _listed(self, subscriptions: Subscriptions, needs: Needs, repeated: float) -> NDArray[np.float64]:
+        """Return how many messages the list of each top-k subscription takes in while the window moves on once."""
+        if subscriptions.scoring is None:
+            return np.zeros(len(subscriptions))
+        most = _LISTED * subscriptions.scoring.k
+        frequency = np.append(frequency_by_word(self._frequency, len(self.words)), 0)
+        # One more: what the sample has not shown may still be said.
+        said = 1 + np.bincount(needs.row, weights=frequency[needs.word], minlength=len(subscriptions))
+        listed: NDArray[np.float64] = np.minimum(most, said * repeated)
+        return listed
 
     def _needs(
         self, subscriptions: Subscriptions, weights: NDArray[np.float64], thresholds: NDArray[np.float64] | None
@@ -115,52 +182,41 @@ class TriggerPlan(Plan):
         is_wide[row[cell == ANY_CELL]] = True
         return _SubscriptionKeys(row, needs.word[need], cell, is_wide)
 
-    def _choose_sets(
-        self, subscriptions: Subscriptions, needs: Needs, keyed: _SubscriptionKeys, sample: Messages
-    ) -> None:
-        """Choose how many sets of words there are, and whether narrow subscriptions live by place."""
-        hottest = self._hottest(needs, len(subscriptions))
-        numbers = np.arange(len(subscriptions))
-        counts = np.unique(np.geomspace(1, self.partitions, _TRIED_CUTS).round().astype(int)).tolist()
-        if not len(subscriptions) or not len(sample):
-            counts = [self.partitions]
-        tried: list[tuple[float, int, int, bool, NDArray[np.int32]]] = []
-        for is_by_place in (True, False):
-            by_word = np.flatnonzero(keyed.is_wide) if is_by_place else numbers
-            wanted = Postings.of(by_word, hottest[by_word], len(numbers))
-            for sets in counts:
-                set_of = cut_words(wanted, None, self._frequency, sets)
-                self._use(sets, set_of, is_by_place)
-                home = self._homes(subscriptions, numbers, needs, keyed)
-                routes = Routes(self.partitions, self.grid)
-                routes.add(Keys.distinct(keyed.word, keyed.cell, home[keyed.row]))
-                got = np.bincount(routes.route(sample)[1], minlength=self.partitions)
-                busiest = (np.bincount(home, minlength=self.partitions) * got).max(initial=0)
-                tried.append((float(busiest), int(got.sum()), sets, is_by_place, set_of))
-        most = _SLACK * min(busiest for busiest, *_ in tried)
-        fewest = min((each for each in tried if each[0] <= most), key=lambda each: each[1])
-        self._use(fewest[2], fewest[4], fewest[3])
+    def _narrow(
+        self, subscriptions: Subscriptions, keyed: _SubscriptionKeys
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the places of subscriptions, and which of them live by these."""
+        points, has_place = places_of(subscriptions)
+        return points, has_place & ~keyed.is_wide
 
-    def _use(self, sets: int, set_of: NDArray[np.int32], is_by_place: bool) -> None:
-        self._sets, self._set_of, self._is_by_place = sets, Owners(self.words, set_of, sets), is_by_place
+    def _order(self, numbers: NDArray[np.int64], needs: Needs) -> NDArray[np.int64]:
+        """Return the place of each subscription in the order of wide ones: the ranks of its words, and its number.
 
-    def _hottest(self, needs: Needs, rows: int) -> NDArray[np.int32]:
-        """Return the most frequent word that each subscription needs; ANY_WORD for one that needs none."""
-        hottest = np.full(rows, ANY_WORD, np.int32)
-        _choose_hottest(needs.row, needs.word, frequency_by_word(self._frequency, len(self.words)), hottest)
-        return hottest
+        The rank of ANY_WORD is the lowest, since it brings every message.
+        """
+        leading = np.full((len(numbers), _LEADING_WORDS), _NO_WORD, np.int64)
+        _choose_leading(needs.row, needs.word, self._ranks.by_word(), leading)
+        spread = ((np.asarray(numbers, np.int64) & _SPREAD_MASK) * _SPREAD) & _SPREAD_MASK
+        return np.column_stack([leading, spread])
 
     def _homes(
         self, subscriptions: Subscriptions, numbers: NDArray[np.int64], needs: Needs, keyed: _SubscriptionKeys
     ) -> NDArray[np.int32]:
-        """Return the home of each subscription; sets of words lie evenly among the partitions."""
-        home = homes_by_place(self._tree, subscriptions, numbers)
-        by_word = np.flatnonzero(keyed.is_wide) if self._is_by_place else np.arange(len(home))
-        hottest = self._hottest(needs, len(home))[by_word]
-        set_of = np.asarray(numbers, np.int64)[by_word] % self._sets
-        set_of[hottest >= 0] = self._set_of.by_word()[hottest[hottest >= 0]]
-        home[by_word] = set_of * self.partitions // self._sets
-        return home
+        """Return the cell or the piece of each subscription, or where it goes if there was none to learn from."""
+        layout, numbers = self._layout, np.asarray(numbers, np.int64)
+        order = self._order(numbers, needs)
+        home = np.minimum(layout.narrow + pieces_of(order, layout.cuts), self.partitions - 1)
+        word = order[:, 0]
+        is_new = (word >= FIRST_UNRANKED) & (word < _NO_WORD)
+        home[is_new] = (word[is_new] - FIRST_UNRANKED) % self.partitions
+        is_of_none = (word == _NO_WORD) | ((word == ANY_WORD) & (not layout.has_any))
+        home[is_of_none] = numbers[is_of_none] % self.partitions
+        points, is_narrow = self._narrow(subscriptions, keyed)
+        if layout.narrow:
+            home[is_narrow] = layout.tree.cell_of(points[is_narrow])
+        else:
+            home[is_narrow] = self.grid.cell_of(points[is_narrow]).astype(np.int64) * self.partitions // self.grid.cells
+        return home.astype(np.int32)
 
     def place(
         self,
@@ -169,7 +225,7 @@ class TriggerPlan(Plan):
         weights: NDArray[np.float64],
         thresholds: NDArray[np.float64] | None = None,
     ) -> Placement:
-        """Give each subscription one home: by place if its shapes are small, else by its most frequent word."""
+        """Give each subscription one home: by place if its shapes are small, else by its most frequent words."""
         needs = self._needs(subscriptions, weights, thresholds)
         keyed = self._keyed(subscriptions, needs)
         home = self._homes(subscriptions, numbers, needs, keyed)
@@ -189,33 +245,57 @@ class TriggerPlan(Plan):
         return Keys.distinct(keyed.word, keyed.cell, np.asarray(home, np.int32)[keyed.row])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the grid, the tree of homes, the owners of words and how frequent words were."""
+        """Return the grid, the layout, and how frequent words were."""
+        layout = self._layout
         return {
             "frequency": self._frequency,
-            "set_of": self._set_of.learned,
-            "sets": np.array(self._sets),
-            "is_by_place": np.array(self._is_by_place),
+            "narrow": np.array(layout.narrow),
+            "rank": layout.rank,
+            "cuts": layout.cuts,
+            "has_any": np.array(layout.has_any),
             **tree_arrays("grid", self.grid),
-            **tree_arrays("tree", self._tree),
+            **tree_arrays("tree", layout.tree),
         }
 
     @classmethod
     def restored(cls, head: PlanHead, arrays: dict[str, NDArray[Any]]) -> TriggerPlan:
-        """Return the plan with these cells and owners."""
-        trees = tree_of("grid", arrays), tree_of("tree", arrays)
-        return cls(
-            head,
-            arrays["frequency"],
-            *trees,
-            arrays["set_of"],
-            int(arrays["sets"]),
-            bool(arrays["is_by_place"]),
+        """Return the plan with these cells and cuts."""
+        layout = _Layout(
+            tree_of("tree", arrays),
+            int(arrays["narrow"]),
+            arrays["rank"],
+            arrays["cuts"],
+            bool(arrays["has_any"]),
         )
+        return cls(head, arrays["frequency"], tree_of("grid", arrays), layout)
+
+
+def _ranks(word: NDArray[np.int32], frequency: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rank the words that are needed: the most frequent first, of like ones that which more need; others get -1."""
+    words = len(frequency)
+    wanted = np.bincount(word[word >= 0], minlength=words)
+    order = np.lexsort((np.arange(words), -wanted, -frequency, wanted == 0))
+    rank = np.full(words, -1, np.int64)
+    n = int(np.count_nonzero(wanted))
+    rank[order[:n]] = np.arange(n)
+    return rank
+
+
+def _even(amount: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return loads of 1 on average, one share the same for each, the other in proportion to the amounts."""
+    mean = float(amount.mean()) if len(amount) else 0.0
+    return _ALIKE + (1.0 - _ALIKE) * amount / mean if mean > 0.0 else np.ones(len(amount))
 
 
 @kernel
-def _choose_hottest(row, word, frequency, hottest):
+def _choose_leading(row, word, rank, leading):
+    """Write the lowest ranks among the words that each row needs, ascending, each once."""
     for i in range(row.size):
-        best = hottest[row[i]]
-        if word[i] != ANY_WORD and (best < 0 or frequency[word[i]] > frequency[best]):
-            hottest[row[i]] = word[i]
+        value = np.int64(ANY_WORD) if word[i] == ANY_WORD else rank[word[i]]
+        for at in range(leading.shape[1]):
+            held = leading[row[i], at]
+            if value == held:
+                break
+            if value < held:
+                leading[row[i], at] = value
+                value = held

@@ -1,4 +1,4 @@
-"""Words cut into sets of about the same cost (Algorithm 4 of the Skype paper), and who owns a word."""
+"""Words cut into sets of about the same cost (Algorithm 4 of the Skype paper), who owns a word, and its rank."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Of the 32-bit FNV hash, which is the same in every process.
 _FNV_START, _FNV_PRIME, _FNV_MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
+#: Words that no rank was learned for rank from here on, by a hash below the second number.
+FIRST_UNRANKED, _HASHES = 1 << 40, 1 << 20
 
 
 class Postings(NamedTuple):
@@ -48,21 +50,21 @@ class Postings(NamedTuple):
         return Postings(self.start, name[self.word])
 
 
-def cut_words(wanted: Postings, said: Postings | None, frequency: NDArray[np.int64], sets: int) -> NDArray[np.int32]:
+def cut_words(wanted: Postings, said: Postings, frequency: NDArray[np.int64], sets: int) -> NDArray[np.int32]:
     """Return the set of each word: sets of neighbours in the order of frequency, of about the same cost (Algorithm 4).
 
-    The cost of a set is the subscriptions with a word in it times the messages with one (Eq. 16); the subscriptions
-    alone if `said` is None. Words are ordered by falling `frequency`, then by how many subscriptions have them.
+    The cost of a set is the subscriptions with a word in it times the messages with one (Eq. 16). Words are ordered by
+    falling `frequency`, then by how many subscriptions have them.
     """
     words = len(frequency)
     order = np.lexsort((np.arange(words), -wanted.frequency(words), -frequency))
     rank = np.empty(words, np.int32)
     rank[order] = np.arange(words, dtype=np.int32)
-    cuts = cut_ranks(wanted.renamed(rank), None if said is None else said.renamed(rank), words, sets)
+    cuts = cut_ranks(wanted.renamed(rank), said.renamed(rank), words, sets)
     return (np.searchsorted(cuts, rank, side="right")).astype(np.int32)
 
 
-def cut_ranks(wanted: Postings, said: Postings | None, words: int, sets: int) -> NDArray[np.int64]:
+def cut_ranks(wanted: Postings, said: Postings, words: int, sets: int) -> NDArray[np.int64]:
     """Return where each set but the first begins, for words that are numbered in order."""
     cuts: list[int] = []
 
@@ -79,7 +81,7 @@ def cut_ranks(wanted: Postings, said: Postings | None, words: int, sets: int) ->
     return np.array(cuts, np.int64)
 
 
-def _best_split(wanted: Postings, said: Postings | None, first: int, last: int, one: int, other: int) -> int:
+def _best_split(wanted: Postings, said: Postings, first: int, last: int, one: int, other: int) -> int:
     """Return the word with which the second of two sets, for `one` and `other` partitions, begins."""
     if last - first < 2:
         return last
@@ -92,12 +94,12 @@ def _best_split(wanted: Postings, said: Postings | None, first: int, last: int, 
     return first + 1 + int(np.lexsort((fewest, nearest, uneven))[0])
 
 
-def _counts(rows: Postings | None, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _counts(rows: Postings, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return for each cut behind a word of the range how many rows have a word of the range before it, and after.
 
     Ones where there are no words at all, so that the other side decides.
     """
-    if rows is None or not len(rows.word):
+    if not len(rows.word):
         return (np.ones(last - first - 1, np.int64),) * 2
     lowest, highest = np.zeros(last - first, np.int64), np.zeros(last - first, np.int64)
     _count_ends(rows.start, rows.word, first, last, lowest, highest)
@@ -132,6 +134,27 @@ class Owners:
             new = np.empty(len(self._words) - len(self._all), np.int32)
             _hash_owners(blob, start, len(self._all), self._owners, new)
             self._all = np.concatenate([self._all, new])
+        return self._all
+
+
+class WordRanks:
+    """The rank of every word of a table: as learned, where that is not negative, else by a hash of its text."""
+
+    def __init__(self, words: WordTable, learned: NDArray[np.int64]):
+        self._words = words
+        self.learned = np.ascontiguousarray(learned, np.int64)
+        self._all = np.empty(0, np.int64)
+
+    def by_word(self) -> NDArray[np.int64]:
+        """Return the rank of every word there is now."""
+        known = len(self._all)
+        if known < len(self._words):
+            blob, start = self._words.arrays()
+            new = np.empty(len(self._words) - known, np.int32)
+            _hash_owners(blob, start, known, _HASHES, new)
+            self._all = np.concatenate([self._all, FIRST_UNRANKED + new.astype(np.int64)])
+            ranked = np.flatnonzero(self.learned >= 0)
+            self._all[ranked] = self.learned[ranked]
         return self._all
 
 

@@ -52,7 +52,8 @@ class SparkRunner:
             shutil.rmtree(claims, ignore_errors=True)  # of a driver that was killed
             Path(claims).mkdir(parents=True)
         try:
-            outcomes = self._outcomes(_Job(task, contents if claims else [], claims, prefer), contents)
+            with described(self.spark, description_of(task, payloads[0])):
+                outcomes = self._outcomes(_Job(task, contents if claims else [], claims, prefer), contents)
         finally:
             if claims is not None:
                 shutil.rmtree(claims, ignore_errors=True)
@@ -68,9 +69,8 @@ class SparkRunner:
         # A task that may take any payload must know all of them; any other gets its own.
         given = range(n) if job.payloads else contents
         try:
-            with described(self.spark, description_of(job.task, contents[0])):
-                # Half the price of a DataFrame of n rows through mapInArrow: nothing is planned.
-                return context.runJob(context.parallelize(given, n), job)
+            # Half the price of a DataFrame of n rows through mapInArrow: nothing is planned.
+            return context.runJob(context.parallelize(given, n), job)
         except (Py4JError, PySparkException) as error:
             raise in_one_line(error, job.task.__qualname__)  # noqa: B904 - it has its cause
 
@@ -87,10 +87,9 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
         context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
 
-def description_of(task: Task, payload: bytes) -> str:
+def description_of(task: Task, payload: Any) -> str:
     """Return what a job does, and for which batch if it is one of a batch."""
-    given = pickle.loads(payload)
-    batch = getattr(given, "batch", getattr(getattr(given, "files", None), "batch", None))
+    batch = getattr(payload, "batch", getattr(getattr(payload, "files", None), "batch", None))
     doing = _DOING.get(task.__name__, task.__name__.replace("_", " ").strip())
     return f"nearcast: {doing}" if batch is None else f"nearcast batch {batch}: {doing}"
 

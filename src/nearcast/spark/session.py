@@ -34,6 +34,15 @@ _RENAMING_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.File
 _ENDING_SOURCES = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
+def refuse_connect(*given: Any) -> None:
+    """Raise `NotSupported` for a session or DataFrame of Spark Connect, whose client has no SparkContext."""
+    if any(type(each).__module__.startswith("pyspark.sql.connect.") for each in given):
+        raise NotSupported(
+            "this session is one of Spark Connect, and nearcast needs the driver's own; run by spark-submit, or with"
+            " nearcast.spark.session()"
+        )
+
+
 def session(
     master: str | None = None, *, app: str = "nearcast", settings: Mapping[str, Any] | None = None
 ) -> SparkSession:
@@ -48,6 +57,7 @@ def session(
 
     active = SparkSession.getActiveSession()
     if active is not None:
+        refuse_connect(active)
         return active
     submitted = _submitted()
     master = master or submitted.get("spark.master") or EMBEDDED

@@ -27,7 +27,7 @@ from nearcast.spark.batch_gate import STOPPING, BatchGate
 from nearcast.spark.keep_warm import KEEP_WARM_S, WarmKeeper
 from nearcast.spark.row_reader import RowReader
 from nearcast.spark.runner import SparkRunner
-from nearcast.spark.session import check_opens, session, slots_of, use_checkpoint, work_off_in_batches
+from nearcast.spark.session import check_opens, refuse_connect, session, slots_of, use_checkpoint, work_off_in_batches
 from nearcast.spark.shared_folders import check_seen, is_embedded
 from nearcast.spark.sources import InputFolders, source_frame, with_wall_clock
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from nearcast.engine.lifetime import Lifetime
     from nearcast.geo import Space
 #: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
 SNAPSHOT_EVERY = 20
@@ -201,6 +202,8 @@ def stream(
     changes: str | Path | DataFrame | None = None,
     window: Window | int | str | timedelta | None = None,
     window_mode: WindowMode = "shared",
+    lifetime: Lifetime | str | timedelta | None = None,
+    tell_expiry: bool = False,
     plan: str = "trigger",
     partitions: int | None = None,
     trigger: str = "1 seconds",
@@ -218,6 +221,7 @@ def stream(
     kafka_options: Mapping[str, str] | None = None,
     rebalance_above: float | None = None,
     skip_missing_files: bool = False,
+    delivery_ids: bool = False,
     spark: SparkSession | None = None,
     on_batch: OnBatch | None = None,
 ) -> Stream:
@@ -227,7 +231,8 @@ def stream(
     the columns. `subscriptions` are those it begins with; a stream that goes on has its own, and they are not read.
     They are a table, a DataFrame, or the folder of what `nearcast prepare` made of them.
     `out` is a folder (of Parquet, or of JSON lines if its name ends so), `kafka://host:port/topic`, "console",
-    "memory", or a function of a DataFrame and the number of the batch.
+    "memory", or a function of a DataFrame and the number of the batch. `delivery_ids` adds that column to Parquet and
+    memory; `nearcast.delivery_id` makes it of `step`, `arrival`, `change` and `subscription_id`, too.
 
     `once` works off what is there and ends. `clock` "wall" lets time go on by itself, a beat a second, else messages
     move it; it is "event" unless messages come from Kafka. `max_ahead`, such as "5m", rejects messages whose time lies
@@ -236,7 +241,7 @@ def stream(
     make a batch at most. `kafka_options` are options of Spark's connector for Kafka under its names, such as
     "kafka.security.protocol", for all topics of the stream. `sample` are messages that a new plan is balanced by.
     `rebalance_above` spreads subscriptions anew when the busiest partition has had so many times the mean load for a
-    while.
+    while, or when they have moved so far that messages go to so many times as many partitions.
 
     A file that cannot be read for now is tried as often as Spark tries a task; then the stream ends, with nothing of
     the batch committed. With `skip_missing_files` it goes on without a file that is gone, which becomes a rejected row.
@@ -244,7 +249,11 @@ def stream(
     With the `window_mode` "partitioned" the messages of the window are divided over as many parts as there are
     partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
     all of them.
+
+    `lifetime` and `tell_expiry` are those of `Hub`: messages live, and moves tell what came in and went out. Every
+    partition holds all messages that live.
     """
+    refuse_connect(messages, subscriptions, changes, spark)
     options = StreamOptions(
         messages=messages,
         subscriptions=subscriptions,
@@ -253,6 +262,8 @@ def stream(
         changes=changes,
         window=window,
         window_mode=window_mode,
+        lifetime=lifetime,
+        tell_expiry=tell_expiry,
         plan=plan,
         partitions=partitions,
         trigger=trigger,
@@ -270,6 +281,7 @@ def stream(
         kafka_options=kafka_options or {},
         rebalance_above=rebalance_above,
         skip_missing_files=skip_missing_files,
+        delivery_ids=delivery_ids,
     )
     return _start(options, session() if spark is None else spark, on_batch)
 
@@ -311,7 +323,7 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     _check_seen(options, spark)
     claims = local_root(store.root)
     settings = options.settings(options.partitions or _partitions(options, spark))
-    sink = sink_of(options.out, store, options.kafka)
+    sink = sink_of(options.out, store, options.kafka, delivery_ids=options.delivery_ids)
     pipeline = Pipeline(
         store,
         settings,

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from nearcast.engine.lifetime import Lifetime
 from nearcast.errors import InvalidInput
 from nearcast.geo import Space
 from nearcast.pipeline.kafka_topics import KafkaOptions, is_topic
@@ -53,6 +54,8 @@ class StreamOptions:
     changes: str | Path | DataFrame | None = None
     window: Window | int | str | timedelta | None = None
     window_mode: WindowMode = "shared"
+    lifetime: Lifetime | str | timedelta | None = None
+    tell_expiry: bool = False
     plan: str = "trigger"
     partitions: int | None = None
     trigger: str = "1 seconds"
@@ -71,6 +74,7 @@ class StreamOptions:
     kafka_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     rebalance_above: float | None = None
     skip_missing_files: bool = False
+    delivery_ids: bool = False
 
     def __post_init__(self) -> None:
         if self.clock not in (None, "event", "wall"):
@@ -169,6 +173,8 @@ class StreamOptions:
             partitions=partitions,
             renames=self.renames,
             window_parts=partitions if self.window_mode == "partitioned" else 0,
+            lifetime=None if self.lifetime is None else Lifetime.of(self.lifetime),
+            tell_expiry=self.tell_expiry,
         )
         parse_spec(settings.plan, settings.partitions)
         return settings

@@ -25,7 +25,8 @@ ROW_COLUMN, GEOMETRY_COLUMN = "nearcast.row", "nearcast.geometry"
 CELLS = b"nearcast.cells"
 CSV_CELLS, JSON_CELLS = b"csv", b"json"
 
-#: The columns of deliveries; where all ids are integers, theirs are int64.
+#: The columns of deliveries; where all ids are integers, theirs are int64. The key of a delivery is `step`, `arrival`,
+#: `change` and `subscription_id`.
 DELIVERY_SCHEMA = pa.schema(
     [
         ("subscription_id", pa.string()),
@@ -35,7 +36,8 @@ DELIVERY_SCHEMA = pa.schema(
         ("rank", pa.int32()),
         ("cause_id", pa.string()),
         ("time", pa.timestamp("us", tz="UTC")),
-        ("delivery_id", pa.string()),
+        ("step", pa.int64()),
+        ("arrival", pa.int64()),
         ("version", pa.string()),
     ]
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.indexes.trigger.components import DeltaComponent, SegmentComponent
+from nearcast.indexes.trigger.mobile.component import MobileComponent
 from nearcast.testing.discs import check_discs, check_scored_rows, check_terms, is_scored_row
 from nearcast.testing.thresholds import check_moving
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from nearcast.indexes.trigger.rows import TriggerRows
     from nearcast.indexes.trigger.segment import TriggerSegment
 
-_NOBODY, _MOVING, _LEAF, _EVERYWHERE, _WILDCARD, _VACANT = 255, 254, 2, 0, -2, -1
+_NOBODY, _MOVING, _MOBILE, _LEAF, _EVERYWHERE, _WILDCARD, _VACANT = 255, 254, 253, 2, 0, -2, -1
 _STEPS, _BLOCK = 32767, 16
 
 
@@ -33,6 +34,9 @@ def check_trigger(index: TriggerIndex) -> None:
         _check_owners(index, components, owner)
         _check_counts(index, components)
         for component in components:
+            if isinstance(component, MobileComponent):
+                _check_mobile(component, index._n_terms, owner[: index._next_slot])
+                continue
             rows = component.taken(np.arange(component.n_rows))
             _check_rows(rows, len(component.geometry), index._n_terms)
             check_scored_rows(rows, index._weights)
@@ -48,7 +52,9 @@ def _check_owners(index: TriggerIndex, components: list[Component], owner: NDArr
     """Every live slot belongs to exactly one component."""
     numbers = [component.number for component in components]
     assert len(set(numbers)) == len(numbers), "two components share a number"
-    assert sorted(numbers + index._free_numbers) == list(range(_MOVING)), "a number is neither free nor in use, or both"
+    standing = [number for number in numbers if number != _MOBILE]
+    both = sorted(standing + index._free_numbers)
+    assert both == list(range(_MOBILE)), "a number is neither free nor in use, or both"
     used = owner[: index._next_slot]
     assert (owner[index._next_slot :] == _NOBODY).all(), "a slot never handed out has an owner"
     assert int((used != _NOBODY).sum()) == index._n_live, "the number of live slots is wrong"
@@ -71,6 +77,7 @@ def _check_counts(index: TriggerIndex, components: list[Component]) -> None:
         "segments": len(segments),
         "segment_rows": sum(len(segment.rows.slot) for segment in segments),
         "delta_rows": sum(delta.n_rows for delta in deltas),
+        "mobile_rows": sum(c.n_rows for c in components if isinstance(c, MobileComponent)),
         "entries": sum(len(segment.rectangle) + len(segment.discs.disc) for segment in segments),
         "cells": sum(int((segment.places.axis == _LEAF).sum()) + 1 for segment in segments),
     }
@@ -97,7 +104,7 @@ def _check_rows(rows: TriggerRows, n_polygons: int, n_terms: int) -> None:
         assert code == -1 or 0 <= code // 2 < room, "a row has a shape that is not there"
 
 
-def _check_slots_are_whole(component: Component, owner: NDArray[np.uint8]) -> None:
+def _check_slots_are_whole(component: SegmentComponent | DeltaComponent, owner: NDArray[np.uint8]) -> None:
     """A slot's rows are every clause with every rectangle, each once, and found by `rows_of_slots`."""
     rows = component.rows
     pairs: dict[int, list[tuple[int, int]]] = {}
@@ -315,3 +322,75 @@ def _check_delta_owns(component: DeltaComponent, owner: NDArray[np.uint8]) -> No
     live = component.live_rows(owner).tolist()
     seen = Counter((int(rows.slot[row]), int(rows.clause[row]), int(rows.side[row])) for row in live)
     assert all(count == 1 for count in seen.values()), "two versions of a slot count in one delta"
+
+
+# Mobile rows
+
+
+def _check_mobile(component: MobileComponent, n_terms: int, owner: NDArray[np.uint8]) -> None:
+    """The rows of mobile slots are whole, each on the lists of its cells; lists and slabs account for all memory."""
+    held = component.held
+    live = component.live_rows(owner)
+    rows = component.taken(live)
+    _check_rows(rows, 0, n_terms)
+    assert len(live) == component.n_rows, "mobile rows are counted wrong"
+    assert (owner[rows.slot] == _MOBILE).all(), "a mobile row is of a slot that is elsewhere"
+    _check_mobile_slots(component, rows, owner)
+    lists = _mobile_lists(component)
+    cells_of_row: dict[int, list[int]] = {}
+    for (term, cell), places in lists.items():
+        for place in places:
+            row, k = divmod(int(held.lists.link[place]), held.list_of.shape[1])
+            assert k < held.n_cells[row], "an entry belongs to no link of its row"
+            assert held.lists.at[held.lists.link[place]] == place, "a link points elsewhere"
+            assert held.term[row] == term, "a row is on the list of another term"
+            assert held.signature[row] == held.lists.signature[place], "an entry has another signature than its row"
+            word = _rectangle_word(held.places, cell, held.part[row].tolist())
+            assert word == int(held.lists.rectangle[place]), "an entry has the rectangle of something else"
+            cells_of_row.setdefault(row, []).append(cell)
+    assert sum(map(len, cells_of_row.values())) == component.n_entries, "entries are counted wrong"
+    for i, row in enumerate(live.tolist()):
+        _check_trigger(rows, i, int(held.term[row]), int(held.signature[row]), marks_rest=True)
+        cells, touched = sorted(cells_of_row.pop(row, [])), sorted(_touched(held.places, held.part[row].tolist()))
+        assert cells in ([_EVERYWHERE], touched), f"mobile row {row} is listed in cells {cells} and touches {touched}"
+    assert not cells_of_row, "a row that is not there is on a list"
+
+
+def _check_mobile_slots(component: MobileComponent, rows: TriggerRows, owner: NDArray[np.uint8]) -> None:
+    """A slot's rows are every clause with every rectangle, each once, and found through its chain."""
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for slot, clause, side in zip(rows.slot.tolist(), rows.clause.tolist(), rows.side.tolist(), strict=True):
+        pairs.setdefault(slot, []).append((clause, side))
+    for slot in np.flatnonzero(owner == _MOBILE).tolist():
+        mine, found = component.rows_of_slots(np.array([slot], np.int32)), pairs.pop(slot, [])
+        assert len(mine) == len(found), f"the chain of slot {slot} has other rows than the slot"
+        clauses, sides = ({pair[k] for pair in found} for k in (0, 1))
+        whole = sorted((clause, side) for clause in range(len(clauses)) for side in range(len(sides)))
+        assert sorted(found) == whole, f"slot {slot} lacks a row or has one twice"
+        assert (component.held.sides[mine] == len(sides)).all(), f"the rectangles of slot {slot} are counted wrong"
+    assert not pairs, "there are rows of slots that are not mobile"
+
+
+def _mobile_lists(component: MobileComponent) -> dict[tuple[int, int], list[int]]:
+    """Return (term, cell) -> the places of entries; check that slabs, free ones too, tile the memory that was used."""
+    lists, found = component.held.lists, {}
+    used: list[tuple[int, int]] = []
+    for bucket in lists.bucket.tolist():
+        while bucket != -1:
+            term, cell, first, count, size_class, following = lists.head[bucket].tolist()
+            assert (term, cell) not in found, "a term has two lists in a cell"
+            assert 0 < count <= 1 << size_class, "a list is empty, or larger than its slab"
+            found[term, cell] = list(range(first, first + count))
+            used.append((first, 1 << size_class))
+            bucket = following
+    assert len(found) == component.n_lists, "lists are counted wrong"
+    for size_class, first in enumerate(lists.free_slab.tolist()):
+        while first != -1:
+            used.append((first, 1 << size_class))
+            first = int(lists.link[first])
+    at = 0
+    for first, size in sorted(used):
+        assert first == at, "slabs overlap, or leave a gap"
+        at = first + size
+    assert at == lists.tally[2], "slabs are counted wrong"
+    return found

@@ -12,6 +12,7 @@ from nearcast.indexes.shared.scores import scored_of
 from nearcast.indexes.topk_options import TopKOptions
 from nearcast.text.message_words import MessageWords, distinct_words
 from nearcast.text.weights import squared_lengths
+from nearcast.topk.buffers.entries import DOMINATOR_BITS
 from nearcast.topk.buffers.fill import BufferFill, fill
 from nearcast.topk.buffers.holders import NOBODY, Holders, relink_all
 from nearcast.topk.buffers.pool import Slabs, bytes_cut, grown, new_slabs
@@ -28,10 +29,10 @@ from nearcast.topk.buffers.walk import (
     new_progress,
     walk,
 )
-from nearcast.topk.events import Events, difference, tops_of
+from nearcast.topk.events import Events, difference, entries_of, tops_of
 from nearcast.topk.holder_numbers import HolderTable
 from nearcast.topk.progress import events_of, with_more, with_room
-from nearcast.topk.refill import BufferSearcher, window_queries
+from nearcast.topk.refill import BufferSearcher, KnownRows, window_queries
 from nearcast.topk.undo_point import DroppedRows, UndoPoint
 from nearcast.topk.window.registry import LiveRows, MessageIndex, WindowBatch, WindowQueries, message_index
 from nearcast.topk.window.sliding import SlidingWindow
@@ -166,8 +167,18 @@ class Keeper:
             self._search(part, self._alive(self.sliding.next_row - 1))
             self.tell_index(part)
 
+    def move(self, slots: NDArray[np.int32], weights: TermWeights) -> Events:
+        """Search the window for subscriptions that have moved, as `look_again` does, beginning with what they have."""
+        return self.look_again(slots, weights, have_moved=True)
+
     def look_again(
-        self, slots: NDArray[np.int32], weights: TermWeights, threads: int = 1, k: NDArray[np.int32] | None = None
+        self,
+        slots: NDArray[np.int32],
+        weights: TermWeights,
+        threads: int = 1,
+        k: NDArray[np.int32] | None = None,
+        *,
+        have_moved: bool = False,
     ) -> Events:
         """Search the window for these subscriptions; return how their top-k differ from what they had, each a step.
 
@@ -179,13 +190,19 @@ class Keeper:
             part = slots[first : first + _SLICE]
             holders = self.holding.of_slots(part)
             old = tops_of(self.holders, self.slabs, holders)
+            known = self._known(holders) if have_moved else None
             if k is not None:
                 self.holders.k[holders] = k[first : first + _SLICE]
-            self._search(holders, self._alive(self.sliding.next_row - 1), threads)
+            self._search(holders, self._alive(self.sliding.next_row - 1), threads, known)
             self.tell_index(holders)
             found = difference(old, tops_of(self.holders, self.slabs, holders), part)
             events.append(found.at_steps(found.step + first))
         return Events.concat(events)
+
+    def _known(self, holders: NDArray[np.int32]) -> KnownRows:
+        """Return the messages of the buffers of these holders."""
+        start, _, tag = entries_of(self.holders, self.slabs, holders, self.holders.size[holders])
+        return KnownRows(start, tag >> DOMINATOR_BITS)
 
     def look_again_at_all(self, weights: TermWeights, threads: int = 1) -> Events:
         """Reweigh all messages and search the window for every holder, in the order of registration, in one step."""
@@ -449,13 +466,15 @@ class Keeper:
         first, after = self.sliding.first_alive(row, self.sliding.now if now is None else now)
         return LiveRows(first, row + 1, after)
 
-    def _search(self, holders: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowQueries:
+    def _search(
+        self, holders: NDArray[np.int32], alive: LiveRows, threads: int = 1, known: KnownRows | None = None
+    ) -> WindowQueries:
         """Fill the buffers of holders with what the window has for them; return them as that was asked."""
         self.n_searches += len(holders)
         asked = self._asked(holders)
         k, work = self.holders.k[holders], self.holders.work[holders]
         most, arriving = max(self.sliding.n_live, 1), self.sliding.arriving
-        found = self._searcher.search(self.messages, asked, k, work, alive, most, arriving, threads)
+        found = self._searcher.search(self.messages, asked, k, work, alive, most, arriving, threads, known)
         self.holders.work[holders] = np.minimum(found.work, np.iinfo(np.int32).max)
         filling = BufferFill(holders, *found.filling, np.empty(len(found.filling.row), np.int64))
         done = 0

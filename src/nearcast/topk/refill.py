@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from nearcast.text.message_words import MessageWords
 
 
+#: Who moves is given k messages and this share of k more.
+_SPARE = 4
+
+
 class FoundRows(NamedTuple):
     """What a search found for holders: the fields of `buffers.fill.BufferFill`, the holders apart."""
 
@@ -28,6 +32,13 @@ class FoundRows(NamedTuple):
     least: NDArray[np.float64]
     limit: NDArray[np.int32]
     target: NDArray[np.int32]
+
+
+class KnownRows(NamedTuple):
+    """Messages that holders had at another place, and may want here: those of holder i from `start[i]` on."""
+
+    start: NDArray[np.int64]
+    row: NDArray[np.int64]
 
 
 class SearchResult(NamedTuple):
@@ -68,8 +79,13 @@ class BufferSearcher:
         most: int,
         arriving: float,
         threads: int,
+        known: KnownRows | None = None,
     ) -> SearchResult:
-        """Look for as much as the policy wants; `most` messages are in the window."""
+        """Look for as much as the policy wants; `most` messages are in the window.
+
+        What is `known` are the lists of holders that have moved. With their scores at the new place a search knows from
+        the beginning what a message must reach. It looks for little more than k: who moves is likely to move again.
+        """
         if self._options.policy == SKYBAND:
             return self._by_ratio(messages, queries, k, alive, threads)
         if self._options.policy == KMAX:
@@ -80,10 +96,14 @@ class BufferSearcher:
             n, target = np.empty(len(k), np.int32), np.empty(len(k), np.int32)
             plan_lengths(k, work, arriving, most, n, target)
             limit = target + np.maximum(target // 2, 8).astype(np.int32)
-        found = messages.best(queries, n, alive, threads)
-        return SearchResult(
-            FoundRows(found.start, found.row, found.score, n, np.zeros(len(k)), limit, target), found.work
-        )
+        floor = np.full(len(k), -1.0)
+        if known is not None and self._options.policy == CSKYBAND:
+            n, floor = _from_known(messages, queries, k, n, alive, known)
+        found = messages.best_above(queries, n, floor, alive, threads)
+        # Fewer than wanted, above a floor: all from there on, and there may be others below.
+        is_cut = (floor >= 0.0) & (np.diff(found.start) < n)
+        wanted, least = np.where(is_cut, -1, n).astype(np.int32), np.where(is_cut, floor, 0.0)
+        return SearchResult(FoundRows(found.start, found.row, found.score, wanted, least, limit, target), found.work)
 
     def _by_ratio(
         self, messages: MessageIndex, queries: WindowQueries, k: NDArray[np.int32], alive: LiveRows, threads: int
@@ -99,3 +119,24 @@ class BufferSearcher:
         limit = (4 * k + 64).astype(np.int32)
         filled = FoundRows(found.start, found.row, found.score, wanted, least, limit, k)
         return SearchResult(filled, best.work + found.work)
+
+
+def _from_known(
+    messages: MessageIndex,
+    queries: WindowQueries,
+    k: NDArray[np.int32],
+    n: NDArray[np.int32],
+    alive: LiveRows,
+    known: KnownRows,
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return how many messages to look for and from which score on, -1 where fewer than k are known that count."""
+    owner = np.repeat(np.arange(len(k)), np.diff(known.start))
+    score = messages.scores(queries, known.start, known.row, alive)
+    counts = np.bincount(owner[score >= 0.0], minlength=len(k))
+    has_floor = counts >= k
+    wanted = np.where(has_floor, np.minimum(n, k + np.maximum(k // _SPARE, 2)), n).astype(np.int32)
+    floor = np.full(len(k), -1.0)
+    ranked = score[np.lexsort((-score, owner))]
+    last = known.start[:-1] + np.minimum(wanted, counts) - 1
+    floor[has_floor] = ranked[last[has_floor]]
+    return wanted, floor

@@ -16,6 +16,8 @@ from typing import Any
 from nearcast.bench.figures.boolean_parts import named
 from nearcast.bench.figures.figure import Figure, Measure, Panel, Point, Series
 from nearcast.bench.moving.measurement import CHECKED, MovingData, over_settings
+from nearcast.bench.moving.protocol_figures import PROTOCOL_FIGURES, ProtocolData
+from nearcast.bench.moving.protocol_figures import run as run_protocols
 from nearcast.bench.moving.settings import MAPS, TAXIS, WORD_SETS
 
 _IMM = Panel("imm_us", "IMM, µs per message", is_log=True)
@@ -126,6 +128,11 @@ INDEX_FIGURES = (
     ),
 )
 
-FIGURES = (*INDEX_FIGURES,)
+FIGURES = (*INDEX_FIGURES, *PROTOCOL_FIGURES)
 #: Measuring function → what makes the data it takes.
-DATA_OF: dict[Measure, Callable[[MovingData], Any]] = {over_settings: lambda data: data}
+DATA_OF: dict[Measure, Callable[[MovingData], Any]] = {
+    over_settings: lambda data: data,
+    run_protocols: lambda data: ProtocolData(
+        data.words, data.places, data.setting.seed, {"source": data.setting.label}
+    ),
+}

@@ -59,10 +59,10 @@ def run_locally(
                 table = read_table(path)
                 for first, last in portions.of(table.num_rows):
                     found = hub.publish_many(table.slice(first, last - first), threads=threads)
-                    for rows in found.tables():
+                    for rows in found.tables(dictionaries=True):
                         writer.write(rows)
                         if is_topk:
-                            kept.append(rows.select(["subscription_id", "message_id", "change"]))
+                            kept.append(_arrow.plain(rows.select(["subscription_id", "message_id", "change"])))
                     portions.deliveries += len(found)
             deliveries.append(portions.deliveries - before)
             counted.append(kept)

@@ -27,6 +27,8 @@ from nearcast.plans.measure import balance
 from nearcast.window import Window
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nearcast.bench.data.workloads import Recipe
     from nearcast.bench.figures.figure import Figure, Point, Row, Series
     from nearcast.bench.figures.measurement import FigureData
@@ -133,7 +135,8 @@ def measured(given: StreamWorkload, folder: Path, plan: str, partitions: int) ->
         reports.append(report)
         number += 1
     delivered = _deliveries_hash(folder / "out", first)
-    copies = replication(pipeline)
+    told = _deliveries_by_partition(folder / "out", first, partitions)
+    copies, homes = replication(pipeline), np.bincount(pipeline.state.directory.home, minlength=partitions)
     forget_all()
     n = sum(report.messages for report in reports)
     busy = np.zeros(partitions)
@@ -141,12 +144,16 @@ def measured(given: StreamWorkload, folder: Path, plan: str, partitions: int) ->
         if task != "read_source":
             busy[at] += seconds
     tuples = sum(report.tuples for report in reports) / n
+    routed = np.sum([[each["messages"] for each in report.load] for report in reports], axis=0)
     return {
         "messages": n,
         "messages_per_s": round(n / float(busy.max()), 1),
         "busiest_s": round(float(busy.max()), 4),
         "all_partitions_s": round(float(busy.sum()), 4),
         "balance": round(balance(busy), 3),
+        "balance_subscriptions": round(balance(homes), 3),
+        "balance_messages": round(balance(routed), 3),
+        "balance_deliveries": round(balance(told), 3),
         "tuples_per_message": round(tuples, 3),
         "hops_per_message": round(runner.hops / n, 3),
         "tuples_with_hops": round(tuples + runner.hops / n, 3),
@@ -166,6 +173,16 @@ def _deliveries_hash(out: Path, first: int) -> str:
             columns = [table.column(name).to_pylist() for name in table.column_names]
             rows += [f"{batch} {one} {two} {three}" for one, two, three in zip(*columns, strict=True)]
     return hashlib.blake2b("\n".join(sorted(rows)).encode(), digest_size=8).hexdigest()
+
+
+def _deliveries_by_partition(out: Path, first: int, partitions: int) -> NDArray[np.int64]:
+    """Return how many rows each partition delivered from a batch on."""
+    told = np.zeros(partitions, np.int64)
+    for path in out.glob("part-*.parquet"):
+        _, batch, partition, *_ = path.stem.split("-")
+        if batch.isdigit() and partition.isdigit() and int(batch) >= first:
+            told[int(partition)] += pq.read_metadata(path).num_rows
+    return told
 
 
 def _must_deliver_the_same(known: dict[tuple[Any, ...], dict[str, Any]], request: _DataRequest) -> None:

@@ -210,7 +210,7 @@ class BooleanIndex(StoredIndex):
         if self._is_built and first == n and not self._gone:
             return
         slot_of, row = self._slot_of, self._atoms.row
-        if not self._is_built or self._n_come + n - first >= self._n_when_built:
+        if not self._is_built or self._is_outgrown(n - first):
             live = np.flatnonzero(slot_of[row[:n]] >= 0).astype(np.int32)
             self._is_built = False  # until it is: a change that is cut short is made up for by building anew
             self._build(live)
@@ -230,6 +230,10 @@ class BooleanIndex(StoredIndex):
             self._n_in_structure += len(new) - len(gone)
         self._gone, self._n_seen = [], n
         self._is_built = True  # the last of all
+
+    def _is_outgrown(self, n_new: int) -> bool:
+        """Tell whether as many atoms have come since the structure was built, with these, as it was built of."""
+        return self._n_come + n_new >= self._n_when_built
 
     def _structure_bytes(self) -> int:
         with self._lock:

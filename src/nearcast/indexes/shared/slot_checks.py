@@ -43,7 +43,8 @@ def checked_slots(
     given = np.atleast_1d(np.asarray(slots))
     if len(given) == 1 and 0 <= given[0] < n_slots and is_alive(given)[0]:
         return given.astype(np.int32)  # a few microseconds for the one slot of a single change
-    if len(given) > 1 and len(np.unique(given)) != len(given):
+    ascending = np.sort(given)
+    if (ascending[1:] == ascending[:-1]).any():
         raise ValueError("a slot was named twice in one call")
     in_range = (given >= 0) & (given < n_slots)
     checked = np.where(in_range, given, 0).astype(np.int32)

@@ -263,9 +263,14 @@ class StoredIndex(Index):
             self._scored_rows = scored_of(self._table(), self._weights)
         return self._scored_rows
 
+    @property
+    def _is_sparse(self) -> bool:
+        """Tell whether most rows no longer count."""
+        return len(self._slots_by_row) > 2 * self._n_live + _SPARE_ROWS
+
     def _pack(self) -> None:
         """Drop the rows that no longer count, when they are the majority."""
-        if len(self._slots_by_row) <= 2 * self._n_live + _SPARE_ROWS:
+        if not self._is_sparse:
             return
         live = np.flatnonzero(self._row_of >= 0)
         row_of = np.full(len(self._rows_by_slot), _NO_ROW)

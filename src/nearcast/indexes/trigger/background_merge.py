@@ -12,6 +12,7 @@ import numpy as np
 from nearcast._jit import kernel
 from nearcast.indexes import Index
 from nearcast.indexes.trigger.components import Component, DeltaComponent, SegmentComponent
+from nearcast.indexes.trigger.mobile.component import MobileComponent
 from nearcast.indexes.trigger.rows import TriggerRows, join_rows, weigh_rows
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from nearcast.indexes.trigger.segment import TriggerSegment
     from nearcast.indexes.trigger.thresholds import ThresholdPart
 
-#: The owner of a slot that holds no subscription, and of one that the moving part holds; smaller ones are components.
+#: The owner of a slot that holds no subscription, and of one that the moving part holds; smaller ones are components,
+#: and the largest of these, MOBILE, is the one for subscriptions that have moved.
 NOBODY, MOVING = 255, 254
 #: Segments of about one size that are merged into one.
 _FANOUT = 4
@@ -41,6 +43,7 @@ class MergingIndex(Index):
     _free_numbers: list[int]
     _components: list[Component]
     _delta: DeltaComponent | None
+    _mobile: MobileComponent | None
     _moving: ThresholdPart | None
     _next_slot: int
     _n_merges: int
@@ -74,7 +77,7 @@ class MergingIndex(Index):
         with self._lock:
             self._undo.roll_back()
             self._discard_merges()
-            self._components, self._delta = [], None
+            self._components, self._delta, self._mobile = [], None, None
         merger = self._merger
         if merger is not None and merger.is_alive():
             merger.join()
@@ -153,11 +156,12 @@ class MergingIndex(Index):
             self._moving.reweigh(self._weights)
 
     def _reweighed(self, component: Component) -> Component:
-        if not len(component.rows.score):
+        if not component.has_scored:
             return component
-        rows = weigh_rows(component.taken(component.live_rows(self._owner)), self._weights)
+        # Joining drops circles that no row uses: places that somebody has left, and the spare room of a delta.
+        rows, geometry = join_rows([(component.taken(component.live_rows(self._owner)), component.geometry)])
         self._dead[component.number] = 0
-        return SegmentComponent(component.number, self._build(rows), component.geometry)
+        return SegmentComponent(component.number, self._build(weigh_rows(rows, self._weights)), geometry)
 
     def _merge(self, old: list[Component], owner: NDArray[np.uint8], numbering: int) -> None:
         """Build one segment of the live rows of `old`; rows that die meanwhile are left out by their owner."""

@@ -17,7 +17,8 @@ from nearcast.indexes.shared.gather import (
     sort_distinct,
 )
 from nearcast.indexes.shared.threads import in_threads
-from nearcast.indexes.trigger.components import Component, SegmentComponent
+from nearcast.indexes.trigger.components import Component, DeltaComponent
+from nearcast.indexes.trigger.mobile.component import MobileComponent
 from nearcast.indexes.trigger.places import cells_of_boxes
 from nearcast.indexes.trigger.scratch import (
     FOUND,
@@ -176,12 +177,12 @@ def _batch(
 
 
 def _search_order(components: Sequence[Component], messages: Messages) -> NDArray[np.int32]:
-    """Return messages cell by cell of the largest segment: neighbours look at the same memory."""
-    segments = [component for component in components if isinstance(component, SegmentComponent)]
-    if len(messages) < _WORTH_ORDERING or not segments:
+    """Return messages cell by cell of the largest component that has cells: neighbours look at the same memory."""
+    cut = [component for component in components if not isinstance(component, DeltaComponent)]
+    if len(messages) < _WORTH_ORDERING or not cut:
         return np.arange(len(messages), dtype=np.int32)
     cell = np.empty(len(messages), np.int32)
-    cells_of_boxes(max(segments, key=lambda component: component.n_rows).segment.places, messages.box, cell)
+    cells_of_boxes(max(cut, key=lambda component: component.n_rows).places, messages.box, cell)
     return np.argsort(cell, kind="stable").astype(np.int32)
 
 
@@ -276,6 +277,7 @@ def _ask_polygons(component: Component, batch: TriggerBatch, scratch: TriggerScr
     """Return (messages, slots) of the pending rows whose polygon touches the message."""
     pending = np.unique(scratch.pending[: scratch.tally[PENDING]], axis=0)
     message, row = pending[:, 0], pending[:, 1]
+    assert not isinstance(component, MobileComponent)  # which has no polygons
     touch = polygons_touch(component.geometry[component.rows.shape[row] // 2], batch.box[message], space)
     return message[touch], component.rows.slot[row[touch]]
 

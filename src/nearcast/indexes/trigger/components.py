@@ -13,6 +13,7 @@ import numpy as np
 from nearcast._saved import save_array
 from nearcast.indexes.trigger.delta import TriggerDelta, search_delta, search_scored_delta
 from nearcast.indexes.trigger.disc_search import search_discs
+from nearcast.indexes.trigger.mobile.component import MobileComponent
 from nearcast.indexes.trigger.rows import TriggerRows, take_rows
 from nearcast.indexes.trigger.scratch import TriggerBatch, TriggerScratch
 from nearcast.indexes.trigger.search import search_segment
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from nearcast.geo import Space
     from nearcast.indexes.shared.undo import UndoLog
+    from nearcast.indexes.trigger.places import Places
 
 
 @dataclass(eq=False)
@@ -46,9 +48,19 @@ class SegmentComponent:
         return self.segment.rows
 
     @property
+    def has_scored(self) -> bool:
+        """Tell whether there are scored rows."""
+        return len(self.rows.score) > 0
+
+    @property
+    def places(self) -> Places:
+        """Return the cells."""
+        return self.segment.places
+
+    @property
     def n_cells(self) -> int:
         """Return the number of cells, the one that is everywhere included."""
-        return len(self.segment.places.origin)
+        return len(self.places.origin)
 
     def search(
         self,
@@ -64,7 +76,7 @@ class SegmentComponent:
 
     def search_scored(self, batch: TriggerBatch, owner: NDArray[np.uint8], scratch: TriggerScratch) -> bool:
         """Run `search_discs`, where there are any."""
-        return not len(self.rows.score) or bool(search_discs(self.segment, batch, owner, self.number, scratch))
+        return not self.has_scored or bool(search_discs(self.segment, batch, owner, self.number, scratch))
 
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the rows of these slots, by binary search."""
@@ -143,6 +155,11 @@ class DeltaComponent:
         return self.delta.rows
 
     @property
+    def has_scored(self) -> bool:
+        """Tell whether there are scored rows."""
+        return len(self.rows.score) > 0
+
+    @property
     def geometry(self) -> NDArray[np.object_]:
         """Return the polygons."""
         return self.delta.geometry
@@ -163,7 +180,7 @@ class DeltaComponent:
     def search_scored(self, batch: TriggerBatch, owner: NDArray[np.uint8], scratch: TriggerScratch) -> bool:
         """Run `search_scored_delta`, where there are scored rows."""
         delta = self.delta
-        return not len(delta.rows.score) or bool(
+        return not self.has_scored or bool(
             search_scored_delta(delta.rows, delta.chains, batch, owner, self.number, scratch)
         )
 
@@ -186,7 +203,7 @@ class DeltaComponent:
         return self.delta.taken(keep)
 
 
-Component = SegmentComponent | DeltaComponent
+Component = SegmentComponent | DeltaComponent | MobileComponent
 
 
 def arrays_of(value: Any, prefix: str = "") -> dict[str, NDArray[Any]]:

@@ -9,8 +9,9 @@ import numpy as np
 
 from nearcast.geo import place_distance
 from nearcast.indexes.trigger.components import Component, SegmentComponent
+from nearcast.indexes.trigger.mobile.component import MobileComponent
 from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
-from nearcast.indexes.trigger.rows import SCORED, TriggerRows, X, Y, rarest_terms, take_rows
+from nearcast.indexes.trigger.rows import SCORED, TriggerRows, X, Y, rarest_terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +28,7 @@ def trigger_lines(
     word: Callable[[int], str],
 ) -> list[str]:
     """Return a line for each trigger of a boolean subscription, and whether the message set it off."""
-    kept = take_rows(component.rows, rows)
+    kept = component.taken(rows)
     triggers = _triggers(component, rows, kept, popularity)
     has = set(messages.terms_of(message).tolist())
     near = [_near(part, messages.box[message]) for part in kept.part]
@@ -56,7 +57,7 @@ def disc_lines(
     is_earth: bool,
 ) -> list[str]:
     """Return a line for each trigger of a scored subscription: how far it reaches, and what became of it."""
-    kept = take_rows(component.rows, np.array([row]))
+    kept = component.taken(np.array([row]))
     x, y = kept.score[0, X], kept.score[0, Y]
     away = float(place_distance(is_earth, x, y, *messages.box[message].tolist()))
     has = set(messages.terms_of(message).tolist())
@@ -81,7 +82,7 @@ def disc_lines(
 
 def is_scored(component: Component, rows: NDArray[np.int64]) -> bool:
     """Tell whether the rows of a slot are one scored row."""
-    return len(rows) == 1 and bool(component.rows.shape[rows[0]] <= SCORED)
+    return len(rows) == 1 and bool(component.taken(rows).shape[0] <= SCORED)
 
 
 def _named(trigger: int, word: Callable[[int], str]) -> str:
@@ -92,6 +93,8 @@ def _triggers(
     component: Component, rows: NDArray[np.int64], kept: TriggerRows, popularity: NDArray[np.int32]
 ) -> list[int]:
     """Return the trigger term of each row: a segment's is read from its lists, a delta's chosen again."""
+    if isinstance(component, MobileComponent):
+        return component.triggers(rows)
     if isinstance(component, SegmentComponent):
         segment = component.segment
         entry = [int(np.flatnonzero(segment.row == row)[0]) for row in rows]

@@ -11,6 +11,7 @@ import numpy as np
 from nearcast._saved import new_folder, save_array
 from nearcast.columns import TOPK, Subscriptions
 from nearcast.errors import UnknownIndex
+from nearcast.geo import POLYGON
 from nearcast.indexes import Matches, read_manifest, register, write_manifest
 from nearcast.indexes.shared.saved_checks import check_weights
 from nearcast.indexes.shared.scores import needs_totals, totals_for
@@ -26,13 +27,16 @@ from nearcast.indexes.trigger.components import (
     save_segment,
 )
 from nearcast.indexes.trigger.delta import TRIGGERS_PER_ROW, TriggerDelta, Triggers, triggers_of
+from nearcast.indexes.trigger.mobile.component import MOBILE, MobileComponent
 from nearcast.indexes.trigger.rows import (
+    SCORED,
     TriggerRows,
     count_terms,
     join_rows,
     rows_of,
     subscription_of_row,
     subscriptions_of,
+    take_rows,
 )
 from nearcast.indexes.trigger.segment import TriggerSegment, build_segment
 from nearcast.saved_files.arrays import SavedArrays
@@ -41,13 +45,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages
-    from nearcast.geo import Space
+    from nearcast.geo import Regions, Space
     from nearcast.indexes.trigger.thresholds import ThresholdPart, ThresholdRows, ThresholdSegment
 
 _NO_SHAPES = np.empty(0, object)
 #: Attributes that a change of subscriptions replaces.
 _STATE = (
-    *("_components", "_delta", "_moving", "_free_numbers", "_dead", "_next_slot", "_n_live", "_n_terms"),
+    *("_components", "_delta", "_mobile", "_moving", "_free_numbers", "_dead", "_next_slot", "_n_live", "_n_terms"),
     *("_needs_totals", "_weights", "_n_weights", "_popularity"),
 )
 
@@ -101,10 +105,11 @@ class TriggerIndex(MergingIndex):
         self._popularity = np.zeros(1024, np.int32)
         self._n_terms = 0
         self._needs_totals = False
-        self._free_numbers = list(range(MOVING - 1, -1, -1))
+        self._free_numbers = list(range(MOBILE - 1, -1, -1))
         self._dead = np.zeros(NOBODY + 1, np.int64)
         self._components = []
         self._delta = None
+        self._mobile = None
         self._moving = None
         self._matcher = TriggerMatcher(space, self._undo)
         self._merger = None
@@ -156,18 +161,77 @@ class TriggerIndex(MergingIndex):
             same_length(slots, subscriptions, "subscriptions")
             with self._undo:
                 self._note_state()
-                staged = self._staged(slots, subscriptions)
-                self._needs_totals |= needs_totals(subscriptions)
-                self._disown(slots)
-                self._store(staged)
+                self._replace(slots, subscriptions)
                 self._merge_if_due()
+
+    def _replace(self, slots: NDArray[np.int32], subscriptions: Subscriptions) -> None:
+        staged = self._staged(slots, subscriptions)
+        self._needs_totals |= needs_totals(subscriptions)
+        self._disown(slots)
+        self._store(staged)
+
+    def move(self, slots: NDArray[np.int32], regions: Regions) -> None:
+        """Give these slots other regions: those of boolean subscriptions with boxes and circles in place."""
+        same_length(slots, regions, "regions")
+        with self._lock:
+            self._begin_change()
+            slots = self._alive(slots)
+            mobile = self._mobile
+            if mobile is not None and (self._owner[slots] == MOBILE).all() and not len(regions.geometry):
+                with self._undo:  # nothing but its rows changes, and no merge can be due
+                    mobile.move(slots, regions, self._popularity, self._undo)
+                return
+            with self._undo:
+                self._note_state()
+                others = self._move_in_place(slots, regions)
+                if len(others):
+                    moved = self._held(slots[others]).with_regions(regions.take(others))
+                    self._replace(slots[others], moved)
+                self._merge_if_due()
+
+    def _move_in_place(self, slots: NDArray[np.int32], regions: Regions) -> NDArray[np.int64]:
+        """Move what is mobile, or becomes so; return which slots do not."""
+        owner, is_other = self._owner[slots], regions.kind == POLYGON
+        is_other |= owner == MOVING
+        here = np.flatnonzero(~is_other & (owner == MOBILE))
+        if len(here):
+            self._mobile_part().move(slots[here], regions.take(here), self._popularity, self._undo)
+        standing = np.flatnonzero(~is_other & (owner != MOBILE))
+        if len(standing):
+            rows = join_rows(self._pieces(slots[standing]))[0]
+            is_scored = np.isin(slots[standing], rows.slot[rows.shape <= SCORED])
+            is_other[standing[is_scored]] = True
+            self._make_mobile(slots, standing[~is_scored], rows, regions)
+        return np.flatnonzero(is_other)
+
+    def _make_mobile(
+        self, slots: NDArray[np.int32], which: NDArray[np.int64], rows: TriggerRows, regions: Regions
+    ) -> None:
+        """Let slots of boolean subscriptions leave their components and be mobile, with other regions."""
+        if not len(which):
+            return
+        mobile, mine = self._mobile_part(), slots[which]
+        old = take_rows(rows, np.flatnonzero(rows.shape > SCORED))
+        self._disown(mine)
+        mobile.enter(mine, old, regions.take(which), self._popularity, self._undo)
+        self._owner[mine] = MOBILE
+
+    def _mobile_part(self) -> MobileComponent:
+        """Return the component for subscriptions that have moved, made when the first one does."""
+        if self._mobile is None:
+            options = self._options
+            self._mobile = MobileComponent(
+                leaf_rows=options["leaf_rows"], few=options["few"], is_earth=self.space.is_earth
+            )
+            self._components = [*self._components, self._mobile]
+        return self._mobile
 
     def _begin_change(self) -> None:
         """Undo a change that was cut short, tell of a merge that failed, and see to a free number for a component."""
         self._undo.roll_back()
         self._raise_merge_error()
         if not self._free_numbers:
-            # 254 components at once: changes have outrun the merger, so this change waits for it.
+            # 253 components at once: changes have outrun the merger, so this change waits for it.
             self._merge_all_due()
 
     def _note_state(self) -> None:
@@ -185,6 +249,9 @@ class TriggerIndex(MergingIndex):
         owner = self._owner[slots]
         self._undo.items(self._owner, slots)
         self._dead = self._dead + np.bincount(owner, minlength=NOBODY + 1)
+        self._dead[MOBILE] = 0
+        if self._mobile is not None and len(mobile := slots[owner == MOBILE]):
+            self._mobile.drop(mobile, self._undo)
         if self._delta is not None:
             # The same delta may take the slot again: its number alone would then revive the old rows.
             mine = slots[owner == self._delta.number]
@@ -330,8 +397,8 @@ class TriggerIndex(MergingIndex):
         return merged(self._match_standing(messages, totals, threads), moving)
 
     def _match_standing(self, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
-        components = [c for c in self._components if c is not self._delta or c.n_rows]
-        is_scored = any(len(c.rows.score) for c in components)
+        components = [c for c in self._components if c.n_rows]
+        is_scored = any(c.has_scored for c in components)
         held = IndexView(components, self._owner, self._next_slot, self._n_terms, self._weights, is_scored)
         return self._matcher.match(held, messages, totals, threads)
 
@@ -339,33 +406,48 @@ class TriggerIndex(MergingIndex):
         """Put together what these slots hold from the rows of their components."""
         with self._lock:
             self._undo.roll_back()
-            slots = self._alive(slots)
-            is_moving = self._owner[slots] == MOVING
-            if not is_moving.any():
-                return self._standing(slots)
-            moving = self._moving_part().subscriptions(slots[is_moving])
-            if is_moving.all():
-                return moving
-            both = Subscriptions.concat([self._standing(slots[~is_moving]), moving])
-            return both.take(np.argsort(np.append(np.flatnonzero(~is_moving), np.flatnonzero(is_moving))))
+            return self._held(self._alive(slots))
+
+    def _held(self, slots: NDArray[np.int32]) -> Subscriptions:
+        """Return what these live slots hold."""
+        is_moving = self._owner[slots] == MOVING
+        if not is_moving.any():
+            return self._standing(slots)
+        moving = self._moving_part().subscriptions(slots[is_moving])
+        if is_moving.all():
+            return moving
+        both = Subscriptions.concat([self._standing(slots[~is_moving]), moving])
+        return both.take(np.argsort(np.append(np.flatnonzero(~is_moving), np.flatnonzero(is_moving))))
 
     def _standing(self, slots: NDArray[np.int32]) -> Subscriptions:
         """Return what these slots of other kinds hold."""
-        pieces = []
-        for component in self._components:
-            mine = slots[self._owner[slots] == component.number]
-            if len(mine):
-                rows = component.rows_of_slots(mine)
-                if len(slots) == len(rows) == 1:
-                    alone = subscription_of_row(component.rows, component.geometry, int(rows[0]), slots)
-                    if alone is not None:
-                        return alone
-                pieces.append((component.taken(rows), component.geometry))
-        if not pieces:
-            pieces = [rows_of(slots[:0], _no_subscriptions(), self._weights)]
+        if self._mobile is not None and len(slots) and (self._owner[slots] == MOBILE).all():
+            alone = self._mobile.subscriptions(slots)
+        else:
+            alone = self._alone(slots) if len(slots) == 1 else None
+        if alone is not None:
+            return alone
         ascending = np.sort(slots)
-        found = subscriptions_of(*join_rows(pieces), ascending)
+        found = subscriptions_of(*join_rows(self._pieces(slots)), ascending)
         return found.take(np.searchsorted(ascending, slots))
+
+    def _alone(self, slots: NDArray[np.int32]) -> Subscriptions | None:
+        """Return what one slot holds that is not mobile, if that is a boolean subscription of one row."""
+        holder = self._component_of(int(slots[0]))
+        assert not isinstance(holder, MobileComponent)
+        rows = holder.rows_of_slots(slots)
+        return subscription_of_row(holder.rows, holder.geometry, int(rows[0]), slots) if len(rows) == 1 else None
+
+    def _component_of(self, slot: int) -> Component:
+        """Return the component that owns a live slot, which is of no moving subscription."""
+        return next(c for c in self._components if c.number == self._owner[slot])
+
+    def _pieces(self, slots: NDArray[np.int32]) -> list[tuple[TriggerRows, NDArray[np.object_]]]:
+        """Return the rows of slots with their polygons, component by component."""
+        owner = self._owner[slots]
+        mine = [(component, slots[owner == component.number]) for component in self._components]
+        pieces = [(c.taken(c.rows_of_slots(some)), c.geometry) for c, some in mine if len(some)]
+        return pieces or [rows_of(slots[:0], _no_subscriptions(), self._weights)]
 
     # What is held
 
@@ -377,6 +459,7 @@ class TriggerIndex(MergingIndex):
             deltas = [c for c in self._components if isinstance(c, DeltaComponent)]
             arrays = [array for c in segments for array in arrays_of(c.segment).values()]
             arrays += [a for c in deltas for a in (*c.delta.rows, *c.delta.chains)]
+            mobile = self._mobile
             moving = {} if self._moving is None else self._moving.stats()
             return {
                 "index": self.info.name,
@@ -385,12 +468,14 @@ class TriggerIndex(MergingIndex):
                 "segments": len(segments),
                 "segment_rows": sum(c.n_rows for c in segments),
                 "delta_rows": sum(c.n_rows for c in deltas),
+                "mobile_rows": 0 if mobile is None else mobile.n_rows,
                 "entries": sum(len(c.segment.row) + len(c.segment.discs.scored) for c in segments),
                 "cells": sum(c.n_cells for c in segments),
                 "dead": int(sum(self._dead[c.number] for c in self._components)),
                 "merges": self._n_merges,
                 **{f"topk_{name}": count for name, count in moving.items()},
                 "bytes": sum(array.nbytes for array in arrays)
+                + (0 if mobile is None else mobile.nbytes)
                 + self._owner.nbytes
                 + self._popularity.nbytes
                 + moving.get("bytes", 0),
@@ -406,7 +491,7 @@ class TriggerIndex(MergingIndex):
             if self._owner[slot] == MOVING:
                 assert self._moving is not None
                 return self._moving.explain(slot, messages, row, self._weights, word)
-            holder = next(c for c in self._components if c.number == self._owner[slot])
+            holder = self._component_of(slot)
             rows = holder.rows_of_slots(slots)
             if is_scored(holder, rows):
                 is_earth = self.space.is_earth
@@ -414,15 +499,19 @@ class TriggerIndex(MergingIndex):
             return trigger_lines(holder, rows, messages, row, self._popularity, word)
 
     def save(self, folder: str | Path) -> None:
-        """Write all segments; a delta becomes a segment first."""
+        """Write all segments; a delta becomes a segment first, and what is mobile is written as one."""
         folder = new_folder(folder)
         with self._lock:
             self._undo.roll_back()
             self._flush()
             segments = [c for c in self._components if isinstance(c, SegmentComponent)]
+            owner = self._owner[: self._next_slot + 1]
+            if self._mobile is not None and (owner == MOBILE).any():
+                standing = self._standing_form(self._mobile)
+                segments, owner = [*segments, standing], np.where(owner == MOBILE, standing.number, owner)
             for component in segments:
                 save_segment(component, folder / f"segment-{component.number}")
-            save_array(folder / "owner.npy", self._owner[: self._next_slot + 1])
+            save_array(folder / "owner.npy", owner)
             save_array(folder / "popularity.npy", self._popularity)
             save_array(folder / "weights.npy", self._weights[: self._n_weights])
             write_manifest(
@@ -435,6 +524,11 @@ class TriggerIndex(MergingIndex):
                 totals=self._needs_totals,
                 topk=[] if self._moving is None else self._moving.save(folder),
             )
+
+    def _standing_form(self, mobile: MobileComponent) -> SegmentComponent:
+        """Return the mobile rows as a segment, under a number that is free."""
+        rows, geometry = join_rows([(mobile.taken(mobile.live_rows(self._owner)), mobile.geometry)])
+        return SegmentComponent(self._free_numbers[-1], self._build(rows), geometry)
 
     def _flush(self) -> None:
         """Turn every delta into a segment, in this thread: whoever holds the lock cannot wait for another."""

@@ -38,6 +38,7 @@ from nearcast.live.cells.walk import (
     push_cells,
     push_children,
     write_cell,
+    write_discs,
     write_parts,
 )
 
@@ -98,7 +99,7 @@ def search_rows(table, segments, tail, queries, before, after, dropped, is_earth
             for at in range(segments.segment.shape[0]):
                 n = _search_segment(table, segments, at, queries, before, after, row, now, is_earth, scratch, n, found)
             for message in range(tail[0], tail[1]):
-                n = _try_unfiled(table, message, queries, before, after, row, now, is_earth, scratch.walk, n, found)
+                n = try_message(table, message, queries, before, after, row, now, is_earth, scratch.walk, n, found)
             if n > found.row.size:
                 return row, n_before
     return queries.kind.size, n
@@ -120,6 +121,9 @@ def _search_segment(table, segments, at, queries, before, after, row, now, is_ea
             radius = reach(queries, row, scratch.order, trigger, n_words)
             if radius < 0.0:
                 break
+            if before.kind[row] != NOWHERE:
+                # What is farther from both places than anything is near to has the same score at both.
+                radius = min(radius, queries.max_distance[row])
             is_all = trigger == n_words
             first = 0 if is_all else scratch.low[trigger]
             last = segments.segment[at, N_POSITIONS] if is_all else scratch.high[trigger]
@@ -138,12 +142,12 @@ def _walk(
     queries, before, after, row, now, is_earth, scratch, n, found,
 ):  # fmt: skip
     """Go down the cells of one list, class by class, and try the messages that remain."""
-    stack, walk, is_scored = scratch.walk.stack, scratch.walk, queries.kind[row] == SIMILAR
+    stack, walk = scratch.walk.stack, scratch.walk
     for kind in range(N_CLASSES):
         position = segments.segment[at, CLASS_FIRST + kind + 1]
         end = first_position(segments, is_all, first, last, position)
         depth = 0
-        if end - first > FEW and kind != NO_CELL and not is_scored and write_parts(before, after, row, walk.rectangle):
+        if end - first > FEW and kind != NO_CELL and _has_bounds(queries, before, after, row, radius, is_earth, walk):
             depth = push_cells(segments, at, kind, is_all, first, end, walk)
         elif end > first:
             depth = push(stack, 0, 0, 0, 0, 0, first, end)
@@ -164,6 +168,14 @@ def _walk(
                 if table.expires[message] > now:
                     n = _try(table, message, trigger, queries, before, after, row, is_earth, scratch, n, found)
     return n
+
+
+@inlined
+def _has_bounds(queries, before, after, row, radius, is_earth, walk):
+    """Write a small rectangle around all that can matter, and tell whether there is one."""
+    if queries.kind[row] == SIMILAR:
+        return write_discs(is_earth, before, after, row, radius, walk.rectangle)
+    return write_parts(before, after, row, walk.rectangle)
 
 
 @inlined
@@ -188,31 +200,31 @@ def _try(table, message, trigger, queries, before, after, row, is_earth, scratch
             if has_word(table, message, queries.word[scratch.order[k]]):
                 return n
         return _try_score(table, message, queries, before, after, row, is_earth, n, found)
-    where = _touched(table, message, before, after, row, is_earth, scratch.walk.place)
+    where = touched(table, message, before, after, row, is_earth, scratch.walk.place)
     if where == 0:
         return n
     if not holds_clause(queries.code, queries.code_start[trigger], queries.code_start[trigger + 1], table, message):
         return n
     if holds_any_before(queries, row, trigger, table, message):
         return n
-    return _note(row, message, where, 1.0, n, found)
+    return note(row, message, where, 1.0, n, found)
 
 
 @inlined
-def _try_unfiled(table, message, queries, before, after, row, now, is_earth, walk, n, found):
-    """Test a message that is in no segment."""
+def try_message(table, message, queries, before, after, row, now, is_earth, walk, n, found):
+    """Test a message of which nothing is known, such as one in no segment."""
     if table.expires[message] <= now:
         return n
     if queries.kind[row] == SIMILAR:
         return _try_score(table, message, queries, before, after, row, is_earth, n, found)
-    where = _touched(table, message, before, after, row, is_earth, walk.place)
+    where = touched(table, message, before, after, row, is_earth, walk.place)
     if where == 0 or not holds_any_before(queries, row, queries.clause_start[row + 1], table, message):
         return n
-    return _note(row, message, where, 1.0, n, found)
+    return note(row, message, where, 1.0, n, found)
 
 
 @inlined
-def _touched(table, message, before, after, row, is_earth, place):
+def touched(table, message, before, after, row, is_earth, place):
     """Return at which places a region touches a message, 0 also where it does so at both: nothing changes then.
 
     A polygon at both may still be told apart by its edges.
@@ -240,11 +252,11 @@ def _try_score(table, message, queries, before, after, row, is_earth, n, found):
     now_is = there >= queries.threshold[row]
     if was == now_is:
         return n
-    return _note(row, message, AFTER if now_is else BEFORE, there if now_is else here, n, found)
+    return note(row, message, AFTER if now_is else BEFORE, there if now_is else here, n, found)
 
 
 @inlined
-def _note(row, message, where, score, n, found):
+def note(row, message, where, score, n, found):
     """Write what was found, if there is room; return how many there are."""
     if n < found.row.size:
         found.query[n], found.row[n], found.where[n], found.score[n] = row, message, where, score

@@ -91,7 +91,6 @@ class CellLiveStore(StoredLife):
     ) -> RelevanceChanges:
         """Return what changes if subscriptions go from some places, or from nowhere, to others."""
         queries = queries_of(subscriptions, self._state.words, weights, now)
-        self._file_rows(len(subscriptions))
         old = nowhere(len(subscriptions)) if before is None else places_of(before)
         found = self._found(queries, old, places_of(after))
         if len(after.geometry) or (before is not None and len(before.geometry)):
@@ -112,6 +111,7 @@ class CellLiveStore(StoredLife):
 
     def _found(self, queries: LiveQueries, before: QueryPlaces, after: QueryPlaces) -> FoundMessages:
         """Run the search, with more room whenever it has found more than there was room for."""
+        self._file_rows(len(queries.kind))
         if queries.most_words >= len(self._scratch.order):
             self._scratch = SearchScratch.new(2 * queries.most_words)
         tail = np.array([self._builder.n_rows, self._state.n])

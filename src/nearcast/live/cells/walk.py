@@ -29,6 +29,8 @@ KEY, COLUMN, LINE, LEVEL, FIRST, LAST = range(6)
 _STACK = 3 * BITS + 4
 #: Filters are wider than what they let pass by this share, and on the earth by a micrometre: far above rounding.
 _WIDER, _WIDER_M = 1.0 + 1e-9, 1e-6
+#: Discs that reach this latitude are not bounded by meridians.
+_NEAR_POLE = 89.9
 
 
 class WalkScratch(NamedTuple):
@@ -90,6 +92,37 @@ def write_parts(before, after, row, rectangle):
                 rectangle[k] = low if n == 0 else min(rectangle[k], low)
                 rectangle[2 + k] = high if n == 0 else max(rectangle[2 + k], high)
             n += 1
+    return n > 0
+
+
+@inlined
+def write_discs(is_earth, before, after, row, radius, rectangle):
+    """Write a rectangle around all places within a radius of where a scored row is; tell whether there is a small one.
+
+    There is none where a disc reaches a pole or the dateline.
+    """
+    if radius == np.inf:
+        return False
+    n = 0
+    for places in (before, after):
+        if places.kind[row] == NOWHERE:
+            continue
+        at = places.part_start[row]
+        x, y, across, along = places.part[at, X], places.part[at, Y], radius * _WIDER, radius * _WIDER
+        if is_earth:
+            angle = (radius * _WIDER + _WIDER_M) / EARTH_RADIUS_M
+            along = math.degrees(angle) * _WIDER
+            if abs(y) + along >= _NEAR_POLE:
+                return False
+            # The meridians that touch the disc.
+            across = math.degrees(math.asin(math.sin(angle) / math.cos(math.radians(y)))) * _WIDER
+            if abs(x) + across >= 180.0:
+                return False
+        rectangle[0] = x - across if n == 0 else min(rectangle[0], x - across)
+        rectangle[1] = y - along if n == 0 else min(rectangle[1], y - along)
+        rectangle[2] = x + across if n == 0 else max(rectangle[2], x + across)
+        rectangle[3] = y + along if n == 0 else max(rectangle[3], y + along)
+        n += 1
     return n > 0
 
 

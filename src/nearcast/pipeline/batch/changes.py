@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -123,10 +123,11 @@ def _numbered(table: pa.Table) -> pa.Table:
 class BatchChanges:
     """The changes of one batch in order, each with the number of its subscription and the partitions it goes to.
 
-    `position` is the place of each among all changes and messages of the batch, `step` the number of its step, `clock`
-    event time at it. `number` is the registration: a subscription keeps it while it is replaced or moved. `home` is the
-    partition that owns it; bit p of `copies` tells that partition p holds it from now on, and of `held` that it did
-    before. `at` is as in `SourceChanges`, for `subscriptions` and `moves` of the whole batch.
+    `position` is the place of each among all changes and messages of the batch, `step` the number of its step, `time`
+    its own, `clock` event time at it, and `is_tick` tells that it moved event time there. `number` is the registration:
+    a subscription keeps it while it is replaced or moved. `home` is the partition that owns it; bit p of `copies` tells
+    that partition p holds it from now on, and of `held` that it did before. `at` is as in `SourceChanges`, for
+    `subscriptions` and `moves` of the whole batch.
     """
 
     op: NDArray[np.uint8]
@@ -135,7 +136,9 @@ class BatchChanges:
     source: list[str]
     position: NDArray[np.int64]
     step: NDArray[np.int64]
+    time: NDArray[np.int64]
     clock: NDArray[np.int64]
+    is_tick: NDArray[np.bool_]
     number: NDArray[np.int64]
     home: NDArray[np.int32]
     copies: NDArray[np.uint64] | None
@@ -166,19 +169,49 @@ class BatchChanges:
 def groups_of(
     changes: BatchChanges | None, mine: NDArray[np.int64], position: NDArray[np.int64]
 ) -> list[NDArray[np.int64]]:
-    """Split changes into groups that can be applied at once: of one kind, no id twice, no message in between."""
+    """Split changes into groups that can be applied at once: of one kind, no id twice, no message in between.
+
+    Moves bring their own clocks; others of a group come at one event time.
+    """
     if changes is None or not len(mine):
         return []
-    before = np.searchsorted(position, changes.position[mine])
-    groups: list[list[int]] = []
-    ids = changes.number[mine].tolist()
+    before = np.searchsorted(position, changes.position[mine]).tolist()
+    ops, ids, clocks = (column[mine].tolist() for column in (changes.op, changes.number, changes.clock))
+    starts: list[int] = []
     seen: set[int] = set()
-    op, messages = -1, -1
-    for at, row in enumerate(mine.tolist()):
-        if changes.op[row] != op or before[at] != messages or ids[at] in seen:
-            groups.append([])
-            seen = set()
-            op, messages = int(changes.op[row]), int(before[at])
-        groups[-1].append(row)
-        seen.add(ids[at])
-    return [np.array(group, np.int64) for group in groups]
+    last = (-1, -1, 0)
+    for at, id_ in enumerate(ids):
+        now = (ops[at], before[at], 0 if ops[at] == MOVE else clocks[at])
+        if now != last or id_ in seen:
+            starts.append(at)
+            seen, last = set(), now
+        seen.add(id_)
+    return np.split(mine, starts[1:])
+
+
+def runs_of_moves(op: NDArray[np.uint8]) -> list[NDArray[np.int64]]:
+    """Return the rows of changes in order: moves that follow each other together, each other change by itself."""
+    is_move = op == MOVE
+    ends = np.flatnonzero(~(is_move[1:] & is_move[:-1])) + 1
+    return [run for run in np.split(np.arange(len(op)), ends) if len(run)]
+
+
+class ChangeGroup(NamedTuple):
+    """Changes of a partition that are applied at once, none where event time alone moves; `row` is where they stand."""
+
+    row: int
+    rows: NDArray[np.int64]
+    is_tick: bool = False
+
+
+def groups_at_ticks(
+    changes: BatchChanges | None, mine: NDArray[np.int64], position: NDArray[np.int64], ticks: NDArray[np.int64]
+) -> list[ChangeGroup]:
+    """Return groups of changes in order; one begins at each of these reports, of any partition, that move time."""
+    groups = groups_of(changes, mine, position)
+    if not len(ticks):
+        return [ChangeGroup(int(rows[0]), rows) for rows in groups]
+    parts = [part for rows in groups for part in np.split(rows, np.searchsorted(rows, ticks)) if len(part)]
+    found = {row: ChangeGroup(row, np.empty(0, np.int64), is_tick=True) for row in ticks.tolist()}
+    found |= {int(rows[0]): ChangeGroup(int(rows[0]), rows, int(rows[0]) in found) for rows in parts}
+    return [found[row] for row in sorted(found)]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import NO_TIME
 from nearcast.errors import unreadable_store
 
 if TYPE_CHECKING:
@@ -32,17 +31,14 @@ class BatchOrder:
     """All rows of a batch in order.
 
     `message` and `change` are the rows of all sources of messages, and of changes, laid end to end: numbers into that,
-    in the order of the batch. `position` of each is its place among both. `clock` is event time at it, which messages
-    alone move, and of these only those that are not `ahead`, that is from the future.
+    in the order of the batch. `position` of each is its place among both, `message_time` the time of each message.
     """
 
     message: NDArray[np.int64]
     message_position: NDArray[np.int64]
-    message_clock: NDArray[np.int64]
+    message_time: NDArray[np.int64]
     change: NDArray[np.int64]
     change_position: NDArray[np.int64]
-    change_clock: NDArray[np.int64]
-    ahead: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -62,17 +58,9 @@ class AheadLimit:
 
 
 def put_in_order(
-    messages: Sequence[SourceTimes],
-    changes: Sequence[SourceTimes],
-    now: int,
-    *,
-    by_time: bool = True,
-    limit: AheadLimit | None = None,
+    messages: Sequence[SourceTimes], changes: Sequence[SourceTimes], *, by_time: bool = True
 ) -> BatchOrder:
-    """Return the order of a batch that begins at event time `now`; without `by_time`, sources and rows alone decide.
-
-    Messages beyond the `limit` have a place in the order, and move no clock.
-    """
+    """Return the order of a batch; without `by_time`, sources and rows alone decide."""
     n_messages, n_changes = (sum(len(source.time) for source in group) for group in (messages, changes))
     time = _joined([source.time for source in (*messages, *changes)])
     is_message = np.arange(n_messages + n_changes) < n_messages
@@ -83,20 +71,9 @@ def put_in_order(
     )
     row = _joined([source.row for source in (*messages, *changes)])
     order = np.lexsort((row, rank, is_message, time if by_time else np.zeros(len(time))))
-    moves_clock = np.where(is_message[order], time[order], NO_TIME)
-    ahead = np.zeros(len(order), np.bool_) if limit is None else limit.is_ahead(moves_clock, now)
-    moves_clock[ahead] = NO_TIME
-    clock = np.maximum.accumulate(np.maximum(moves_clock, now)) if len(order) else moves_clock
     at_message, at_change = np.flatnonzero(is_message[order]), np.flatnonzero(~is_message[order])
-    return BatchOrder(
-        order[at_message],
-        at_message,
-        clock[at_message],
-        order[at_change] - n_messages,
-        at_change,
-        clock[at_change],
-        ahead[at_message],
-    )
+    message = order[at_message]
+    return BatchOrder(message, at_message, time[message], order[at_change] - n_messages, at_change)
 
 
 def _joined(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:

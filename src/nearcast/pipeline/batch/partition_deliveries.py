@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast._ids import MIXED_IDS
 from nearcast.deliveries import ChangeDeliveries, MatchDeliveries
+from nearcast.errors import InvalidColumns
 from nearcast.tables.names import DELIVERY_SCHEMA
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Rows of deliveries in one table.
-_ROWS = 1 << 20
+#: Rows of deliveries in one table: those of a row group, so that their dictionaries are written as they are.
+_ROWS = 1 << 17
 
 
 class PartitionDeliveries(NamedTuple):
@@ -80,19 +80,29 @@ def count(deliveries: Sequence[PartitionDeliveries]) -> int:
 
 
 def tables(deliveries: Sequence[PartitionDeliveries], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the deliveries in order as tables of one schema: by step, registration, `-` before `+`, rank."""
+    """Yield the deliveries in order as tables of one schema: by step, registration, `-` before `+`, rank.
+
+    Texts that repeat are dictionaries.
+    """
     deliveries = [each for each in deliveries if len(each.piece)]
     if all(isinstance(each.piece, MatchDeliveries) and _is_in_order(each) for each in deliveries):
         # Pieces follow each other in time, so nothing is to be sorted.
         for each in deliveries:
             for first in range(0, len(each.piece), _ROWS):
-                yield as_schema(each.piece.to_table(first, min(first + _ROWS, len(each.piece))), schema)
+                last = min(first + _ROWS, len(each.piece))
+                yield as_schema(each.piece.to_table(first, last, dictionaries=True), schema)
         return
-    whole = pa.concat_tables([as_schema(each.piece.to_table(), schema) for each in deliveries])
     order = np.lexsort(tuple(np.concatenate(column) for column in zip(*map(_keys, deliveries), strict=True)))
-    ordered = whole.take(_arrow.numbers(order))
-    for first in range(0, len(order), _ROWS):
-        yield ordered.slice(first, _ROWS)
+    yield _whole(deliveries, schema).take(_arrow.numbers(order))
+
+
+def _whole(deliveries: Sequence[PartitionDeliveries], schema: pa.Schema) -> pa.Table:
+    """Return all deliveries as one table, in which a column of text is a dictionary where it is one in all pieces."""
+    given = [as_schema(each.piece.to_table(dictionaries=True), schema) for each in deliveries]
+    for at, field in enumerate(schema):
+        if any(table.schema.field(at).type == field.type for table in given):
+            given = [table.set_column(at, field.name, _arrow.plain(table.column(at))) for table in given]
+    return pa.concat_tables(given).unify_dictionaries().combine_chunks()
 
 
 def _is_in_order(each: PartitionDeliveries) -> bool:
@@ -111,27 +121,28 @@ def _keys(each: PartitionDeliveries) -> tuple[NDArray[np.int64], ...]:
     return piece.ranks.astype(np.int64), piece.enters.astype(np.int64), each.number, piece.steps
 
 
+#: The columns that decide the order of deliveries, the least important first; all but the last are added to them.
+KEYS = ("nearcast.rank", "nearcast.enters", "nearcast.number", "step")
+_ADDED_KEYS = KEYS[:-1]
+
+
 def keyed(deliveries: Sequence[PartitionDeliveries], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the deliveries as `tables` does, with the sort keys by which `merged` merges those of all partitions."""
     deliveries = [each for each in deliveries if len(each.piece)]
     if not deliveries:
         return
-    whole = pa.concat_tables([as_schema(each.piece.to_table(), schema) for each in deliveries])
     columns = [np.concatenate(column) for column in zip(*map(_keys, deliveries), strict=True)]
-    for name, column in zip(KEYS, columns, strict=True):
+    whole = _whole(deliveries, schema)
+    for name, column in zip(_ADDED_KEYS, columns, strict=False):
         whole = whole.append_column(name, _arrow.numbers(column))
     yield whole.take(_arrow.numbers(np.lexsort(tuple(columns))))
-
-
-#: The columns that decide the order of deliveries, the least important first.
-KEYS = ("nearcast.rank", "nearcast.enters", "nearcast.number", "nearcast.step")
 
 
 def merged(parts: Sequence[pa.Table]) -> pa.Table:
     """Return the deliveries of all partitions in order, without their keys."""
     whole = pa.concat_tables(parts)
     order = np.lexsort(tuple(_arrow.array_of(whole.column(name)) for name in KEYS))
-    return whole.drop_columns(list(KEYS)).take(_arrow.numbers(order))
+    return whole.drop_columns(list(_ADDED_KEYS)).take(_arrow.numbers(order))
 
 
 def id_type(kind: pa.DataType) -> str:
@@ -147,9 +158,18 @@ def schema_of(subscription_id: str, message_id: str) -> pa.Schema:
 
 
 def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Cast deliveries to a schema; in a stream whose ids are text, integer ids become text."""
-    for at, field in enumerate(table.schema):
-        if field.type == MIXED_IDS:
-            texts = [None if id_ is None else str(id_) for id_ in table.column(at).to_pylist()]
-            table = table.set_column(at, field.name, pa.array(texts, pa.string()))
-    return table.cast(schema) if table.schema != schema else table
+    """Return deliveries in the types of a schema; where it says text, a dictionary of texts may stay one.
+
+    All ids of a stream are of one type. Should they not be, `InvalidColumns`: 1 and "1" would become one id.
+    """
+    columns = [_as_type(table.column(field.name), field) for field in schema]
+    return pa.table(columns, schema.names)
+
+
+def _as_type(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    given = column.type
+    if field.type in (given, _arrow.value_type(given)):
+        return column
+    if pa.types.is_union(given):
+        raise InvalidColumns(f"{field.name} holds integers and text; give all ids one type", field=field.name)
+    return _arrow.plain(column).cast(field.type)

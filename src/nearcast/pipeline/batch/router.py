@@ -25,18 +25,22 @@ _ROUTES = "routes"
 
 
 class NamedKeys(NamedTuple):
-    """Keys with their words as strings, for processes that number words in their own way."""
+    """Keys with their words as strings, for processes that number words in their own way.
+
+    The partitions that are `whole` need these keys and no others any more.
+    """
 
     words: pa.Array
     keys: Keys
+    whole: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, keys: Keys, plan: Plan) -> NamedKeys:
+    def of(cls, keys: Keys, plan: Plan, whole: tuple[int, ...] = ()) -> NamedKeys:
         """Translate keys from the term ids of a plan, and collect their words."""
         terms, number = np.unique(keys.word[keys.word != ANY_WORD], return_inverse=True)
         word = np.full(len(keys.word), ANY_WORD, np.int32)
         word[keys.word != ANY_WORD] = number
-        return cls(plan.words.words().take(_arrow.numbers(terms.astype(np.int64))), keys._replace(word=word))
+        return cls(plan.words.words().take(_arrow.numbers(terms.astype(np.int64))), keys._replace(word=word), whole)
 
     def into(self, plan: Plan) -> Keys:
         """Translate keys to the term ids of a plan, to whose word table their words are added."""
@@ -91,8 +95,16 @@ class Router:
     def follow(self, ref: PlanRef) -> None:
         """Add the keys of files that were not read yet."""
         for name in ref.growth[self.n_growth :]:
-            self.routes.add(NamedKeys.read(ref.store.local(name)).into(self.plan))
+            named = NamedKeys.read(ref.store.local(name))
+            self.grow(named.into(self.plan), named.whole)
             self.n_growth += 1
+
+    def grow(self, keys: Keys, whole: tuple[int, ...] = ()) -> None:
+        """Add keys; partitions that are `whole` have no others from now on."""
+        if whole:
+            self.routes.replace(whole, keys)
+        else:
+            self.routes.add(keys)
 
     def route(self, segment: MessageSegment) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
         """Return the partitions each message goes to; None for all of them."""

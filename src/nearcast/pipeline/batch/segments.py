@@ -56,7 +56,7 @@ class MessageSegment:
         return cls(replace(messages, attributes=None), words.words())
 
     def messages_for(self, state: State) -> Messages:
-        """Return the messages encoded by the words of a state, with totals and window words where it needs them."""
+        """Return the messages encoded by the words of a state, with totals and other words where it needs them."""
         totals = self.messages.totals
         if state.needs_totals and totals is None:
             totals = self.totals(state.weights)
@@ -65,7 +65,13 @@ class MessageSegment:
             # Where the window is held elsewhere, only the words of subscriptions count here.
             is_own = state.topk.word_table is not state.words
             window_terms = self.terms_in(state.topk.word_table, add=is_own)
-        return replace(self.messages, terms=self.terms_in(state.words), totals=totals, window_terms=window_terms)
+        return replace(
+            self.messages,
+            terms=self.terms_in(state.words),
+            totals=totals,
+            window_terms=window_terms,
+            live_terms=None if state.live is None else self.terms_in(state.live.word_table, add=True),
+        )
 
     def totals(self, weights: TermWeights) -> NDArray[np.float64]:
         """Return `Messages.totals` of the messages under these weights."""

@@ -39,7 +39,11 @@ class Candidates:
         return cls(row[is_new], number[is_new], score[is_new])
 
     def for_state(self, state: State, first: int, last: int) -> Matches:
-        """Return the matches of messages `first` to `last`, for the subscriptions that a state holds."""
+        """Return the matches of messages `first` to `last`, for the subscriptions that a state holds.
+
+        Copies may know lower thresholds than the home has: they forget that of a subscription that moved. What is below
+        the home's is left out, as by its own index: a search in the middle of the batch finds it, and once is enough.
+        """
         low, high = np.searchsorted(self.row, [first, last])
         assert state.topk is not None
         slots = state.topk.slots()
@@ -47,8 +51,10 @@ class Candidates:
         order = np.argsort(numbers)
         at = np.minimum(np.searchsorted(numbers[order], self.number[low:high]), max(len(order) - 1, 0))
         is_here = numbers[order[at]] == self.number[low:high] if len(order) else np.zeros(high - low, np.bool_)
-        rows = self.row[low:high][is_here] - first
         found = slots[order[at[is_here]]] if len(order) else np.empty(0, np.int32)
+        reaches = self.score[low:high][is_here] >= state.topk.thresholds(found)
+        is_here[is_here] = reaches
+        rows, found = self.row[low:high][is_here] - first, found[reaches]
         by_slot = np.lexsort((found, rows))
         start = np.zeros(last - first + 1, np.int64)
         np.cumsum(np.bincount(rows, minlength=last - first), out=start[1:])

@@ -11,7 +11,7 @@ import pyarrow as pa
 from nearcast._ids import IdTable
 from nearcast._saved import save_array
 from nearcast.columns import NO_TIME
-from nearcast.geo import Box, Regions, Space
+from nearcast.geo import BOX, Regions, Space
 from nearcast.indexes import create, open_index
 from nearcast.saved_files.arrays import SavedArrays
 from nearcast.text.words import WordTable
@@ -103,10 +103,15 @@ class Detector:
         if not len(self):
             return
         slots = self.ids.slots(ids)
-        here = np.flatnonzero((slots >= 0) & moves.is_point)
+        here = np.flatnonzero(slots >= 0)
         if len(here):
-            boxes = [Box(*point, *point) for point in moves.point[here].tolist()]
-            self.index.move(slots[here], Regions.from_shapes(boxes, self._space))
+            moves = moves.take(here)
+            point = np.where(
+                moves.is_point[:, None], moves.point, moves.regions.part[moves.regions.part_start[:-1], :2]
+            )
+            boxes = np.column_stack([point, point])
+            regions, _ = Regions.from_arrays(self._space, np.full(len(here), BOX, np.uint8), boxes)
+            self.index.move(slots[here], regions)
 
     def reweigh(self, words: WordTable, weights: TermWeights) -> None:
         """Set the weights of all words, after a change of the vocabulary."""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from nearcast import _arrow
 from nearcast._ids import IdTable
 from nearcast._saved import save_array
 from nearcast.columns import NO_TIME
-from nearcast.geo import BOX, CIRCLE, Regions
-from nearcast.pipeline.batch.changes import SUBSCRIBE, UNSUBSCRIBE
+from nearcast.geo import BOX, Regions
+from nearcast.pipeline.batch.changes import MOVE, UNSUBSCRIBE, runs_of_moves
 from nearcast.saved_files.arrays import SavedArrays
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from nearcast._ids import Id
     from nearcast.columns import Subscriptions
     from nearcast.pipeline.batch.changes import BatchChanges
+    from nearcast.tables.moves import Moves
 
 _COLUMNS: dict[str, Any] = {
     "number": np.int64,
@@ -31,11 +33,13 @@ _COLUMNS: dict[str, Any] = {
     #: The kind of region, and how high a box is: that decides where its centre can go.
     "shape": np.uint8,
     "height": np.float64,
+    #: The time of its last report of a place: an older one is late.
+    "reported": np.int64,
 }
 
 
 class Directory:
-    """A table of all subscriptions in flat arrays, 70 bytes each.
+    """A table of all subscriptions in flat arrays, 78 bytes each.
 
     A place is the row of a subscription here; places of those that went are used again.
     """
@@ -117,23 +121,36 @@ class Directory:
 
     def follow(self, changes: BatchChanges) -> None:
         """Replay the changes of a batch that were registered before a restart."""
-        ids = changes.ids.to_pylist()
-        subscriptions = changes.subscriptions.subscriptions
-        for row, (op, id_) in enumerate(zip(changes.op.tolist(), ids, strict=True)):
-            place = self.place(id_, int(changes.clock[row]))
-            if op == UNSUBSCRIBE:
-                self.remove(np.array([place]))
-            elif op == SUBSCRIBE:
-                at = int(changes.at[row])
-                columns = described(subscriptions.take(np.array([at])))
-                columns["copies"] = np.zeros(1, np.uint64) if changes.copies is None else changes.copies[row : row + 1]
-                if place < 0:
-                    self.add(pa.array([id_]), home=changes.home[row : row + 1], **columns)
-                else:
-                    self.set(np.array([place]), **columns)
-            elif not changes.moves.is_point[changes.at[row]]:
-                shape, height = shapes_of(changes.moves.regions.take([changes.at[row]]))
-                self.set(np.array([place]), shape=shape, height=height)
+        for rows in runs_of_moves(changes.op):
+            if changes.op[rows[0]] == MOVE:
+                places = self.places(changes.ids.take(_arrow.numbers(rows))).astype(np.int64)
+                self.note_moves(places, changes.moves.take(changes.at[rows]), changes.time[rows], changes.clock[rows])
+            else:
+                self._follow_one(changes, int(rows[0]))
+
+    def _follow_one(self, changes: BatchChanges, row: int) -> None:
+        """Replay a subscription that was stored or removed."""
+        id_ = changes.ids[row].as_py()
+        place = self.place(id_, int(changes.clock[row]))
+        if changes.op[row] == UNSUBSCRIBE:
+            self.remove(np.array([place]))
+            return
+        columns = described(changes.subscriptions.subscriptions.take(changes.at[row : row + 1]))
+        columns["copies"] = np.zeros(1, np.uint64) if changes.copies is None else changes.copies[row : row + 1]
+        if place < 0:
+            self.add(pa.array([id_]), home=changes.home[row : row + 1], **columns)
+        else:
+            self.set(np.array([place]), **columns)
+
+    def note_moves(
+        self, places: NDArray[np.int64], moves: Moves, time: NDArray[np.int64], clock: NDArray[np.int64]
+    ) -> None:
+        """Note moves to other places at these event times, in order; without a time, one is of now."""
+        np.maximum.at(self._columns["reported"], places, np.where(time == NO_TIME, clock, time))
+        given = np.flatnonzero(~moves.is_point)
+        if len(given):
+            shape, height = shapes_of(moves.regions.take(given))
+            self.set(places[given], shape=shape, height=height)
 
     def _new_place(self) -> int:
         if self._free:
@@ -181,9 +198,13 @@ class Directory:
 def described(subscriptions: Subscriptions) -> dict[str, NDArray[Any]]:
     """Return the columns of a directory that follow from subscriptions alone."""
     shape, height = shapes_of(subscriptions.regions)
-    # A query that contradicts itself may go anywhere, as in a hub: nobody need know where nothing matches.
-    shape = np.where(np.diff(subscriptions.clause_start) == 0, CIRCLE, shape).astype(np.uint8)
-    return {"expires": subscriptions.expires, "kind": subscriptions.kind, "shape": shape, "height": height}
+    return {
+        "expires": subscriptions.expires,
+        "kind": subscriptions.kind,
+        "shape": shape,
+        "height": height,
+        "reported": np.full(len(subscriptions), NO_TIME),
+    }
 
 
 def shapes_of(regions: Regions) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:

@@ -19,11 +19,11 @@ from nearcast.pipeline.batch.partition_deliveries import id_type
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.pipeline.batch.router import Router
 from nearcast.pipeline.driver.directory import Directory, described
-from nearcast.pipeline.driver.state import DriverState, new_line
+from nearcast.pipeline.driver.state import DriverState, plan_entry
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.local_place import CONTENTS
 from nearcast.pipeline.store.manifest import Manifest, Manifests
-from nearcast.pipeline.store.manifest_entries import PartitionEntry, PlanEntry, VocabularyEntry
+from nearcast.pipeline.store.manifest_entries import PartitionEntry, VocabularyEntry
 from nearcast.pipeline.store.store import with_epoch
 from nearcast.pipeline.worker.share import Share
 from nearcast.pipeline.worker.tasks import BuildTask, build_partition
@@ -62,7 +62,8 @@ def begin(
     weights = TermWeights(words, vocabulary)
     messages = _sample(sample, settings, words)
     spec, partitions = settings.plan, settings.partitions
-    plan = learn(spec, partitions, settings.space, words, columns, messages, weights.of_table(words, 0))
+    window = None if settings.window is None else settings.window.count
+    plan = learn(spec, partitions, settings.space, words, columns, messages, weights.of_table(words, 0), window=window)
     numbers = np.arange(len(columns))
     placement = plan.place(columns, numbers, weights.of_table(words, 0))
     router = Router.of(plan, placement)
@@ -87,12 +88,12 @@ def begin(
     id_types = (id_type(columns.ids.type) if len(columns) else None, None)
     manifest = Manifest(
         BEFORE,
-        plan=PlanEntry(spec, partitions, names["plan"], (), new_line()),
+        plan=plan_entry(spec, names["plan"], router),
         vocabulary=VocabularyEntry(vocabulary.version, names["vocabulary"]),
         directory=names["directory"],
         directory_batch=BEFORE,
         partitions=tuple(PartitionEntry(name, BEFORE) for name in snapshots),
-        next_step=len(columns) if settings.window is not None else 0,
+        next_step=len(columns) if settings.has_steps else 0,
         id_types=id_types,
         counts={"subscriptions": len(columns), "rejected": len(rejected)},
     )
@@ -113,7 +114,8 @@ def begin_from(prepared: Store, store: Store, settings: PipelineSettings) -> Dri
     manifest = manifests.last()
     if manifest is None:
         raise InvalidInput(f"{prepared.root} holds no partitions; prepare subscriptions along with the messages")
-    manifests.check(manifest, settings.fingerprint())
+    told = {"tell_expiry": manifest.fingerprint.get("tell_expiry")}  # which makes no difference to what was built
+    manifests.check(manifest, {**settings.fingerprint(), **told})
     manifests.verify(manifest)
     # Under the epoch of this driver: another one may be about to begin with the same files.
     names = {name: with_epoch(name, store.epoch) for name in sorted(manifests.files_in_use(manifest))}

@@ -21,12 +21,21 @@ from nearcast.columns import NO_TIME
 from nearcast.errors import FileMissing, IncompatibleStore, NearcastError
 from nearcast.files.parquet_rows import row_group_pieces
 from nearcast.pipeline.batch.changes import BatchChanges, SourceChanges
+from nearcast.pipeline.batch.event_clock import EventClock
 from nearcast.pipeline.batch.order import AheadLimit, BatchOrder, MessageSequence, SourceTimes, put_in_order
 from nearcast.pipeline.batch.router import NamedKeys
 from nearcast.pipeline.divided_window.window_part import write_part
 from nearcast.pipeline.driver.first_state import begin, begin_from
 from nearcast.pipeline.driver.identity import forget_claims, this_driver
-from nearcast.pipeline.driver.rebalance import balance_after, carried_out, recent_after, settle, wanted
+from nearcast.pipeline.driver.rebalance import (
+    balance_after,
+    carried_out,
+    counts_needed,
+    needed_share,
+    recent_after,
+    settle,
+    wanted,
+)
 from nearcast.pipeline.driver.registrar import PendingChanges, Registrar
 from nearcast.pipeline.driver.source_identity import check_again, identities_of, sources_after
 from nearcast.pipeline.driver.state import DriverState, Snapshots
@@ -41,7 +50,7 @@ from nearcast.pipeline.driver.window_rounds import (
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest, Manifests
-from nearcast.pipeline.store.manifest_entries import BatchFiles, VocabularyEntry
+from nearcast.pipeline.store.manifest_entries import BatchFiles, PlanEntry, VocabularyEntry
 from nearcast.pipeline.store.places import is_uri
 from nearcast.pipeline.store.store import Store, StoreConflict
 from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
@@ -66,6 +75,8 @@ PIECE_BYTES = 1 << 26
 _LOOKS = 4
 #: Manifests that are kept: the last one, and the one a re-run of it would begin from.
 KEPT_MANIFESTS = 2
+#: How many times the keys that it needs a partition may have in the routes, and as many more in any case.
+SPARE_KEYS, FEW_KEYS = 1.25, 64
 #: Batches between two looks for files that are no longer needed.
 SWEEP_EVERY = 8
 
@@ -344,7 +355,7 @@ class Pipeline:
         Whoever runs them gives `run` what they returned, as `reads` of its sources.
         """
         ready = self._made_ready(batch)
-        return {} if ready is None else {kind: self._read_task(ready, kind) for kind in ("messages", "changes")}
+        return {} if ready is None else self._tasks_by_kind(ready)
 
     def _made_ready(self, batch: int) -> ReadyBatch | None:
         """Rebalance and take a new vocabulary into use, which go before a batch; None if it was committed before."""
@@ -401,13 +412,13 @@ class Pipeline:
             state, batch, reads, rejected, clock.beat, vocabulary, limit
         )
         results, asked = self._match(state, files)
-        growth = self._grow(state, batch, results, keys)
+        plan = self._grow(state, files, results, keys)
         outputs = [each.output for each in results if each.output is not None]
         outputs += self._staged_rejected(batch, rejected)
         seconds = time.perf_counter() - began
         report = replace(_report(files, results, batch_changes, count, len(rejected), seconds), asked=asked)
         manifest = replace(
-            self._manifest(state, files, results, report, outputs, growth),
+            self._manifest(state, files, results, report, outputs, plan),
             sources=sources_after(state.manifest, batch, identities),
             last_sources=identities,
             beat_due=clock.due,
@@ -437,43 +448,36 @@ class Pipeline:
         self._vocabulary = None
         return name
 
-    def _read_task(self, ready: ReadyBatch, kind: Kind) -> ReadTask:
-        """Return the task that reads a source of this kind; which one is still to be said."""
+    def _tasks_by_kind(self, ready: ReadyBatch) -> dict[Kind, ReadTask]:
+        """Return the task that reads a source of each kind; which source is still to be said."""
         state, vocabulary = ready.state, ready.vocabulary
-        needs_totals = self.settings.window is not None or bool((state.directory.kind != 0).any())
+        needs_totals = self.settings.has_steps or bool((state.directory.kind != 0).any())
         folder = (vocabulary or state.manifest.vocabulary.folder) if needs_totals else None
         # Other weights need other keys, which homes work out during the batch: until then messages go to everybody.
         plan = state.plan_ref if self.settings.partitions > 1 and vocabulary is None else None
-        return ReadTask(
+        messages = ReadTask(
             store=self.store,
             settings=self.settings,
             batch=ready.batch,
             part=0,
-            kind=kind,
-            source=kind,
+            kind="messages",
+            source="messages",
             path=None,
             plan=plan,
             vocabulary=folder,
-            id_type=state.id_types[0 if kind == "changes" else 1],
+            id_type=state.id_types[1],
         )
+        changes = replace(messages, kind="changes", source="changes", id_type=state.id_types[0])
+        return {"messages": messages, "changes": changes}
 
     def _read(self, ready: ReadyBatch, given: Sequence[BatchSource]) -> list[ReadResult]:
         """Return what was read of all sources, in their order."""
-        tasks = [[] if each.reads else self._read_tasks(ready, part, each) for part, each in enumerate(given)]
+        by_kind = self._tasks_by_kind(ready)
+        tasks = [[] if each.reads else _tasks_of(each, part, by_kind[each.kind]) for part, each in enumerate(given)]
         waiting = [each for each in given if not each.reads]
         found = iter(self._read_waiting(waiting, [task for several in tasks for task in several]))
         reads = [each.reads or _of_whole([next(found) for _ in tasks[part]]) for part, each in enumerate(given)]
         return [result for each in reads for result in each]
-
-    def _read_tasks(self, ready: ReadyBatch, part: int, source: BatchSource) -> list[ReadTask]:
-        """Return the tasks that read a source: one, or several that share a large Parquet file of this host."""
-        task = replace(
-            self._read_task(ready, source.kind), part=part, source=source.source, path=source.path, rows=source.rows
-        )
-        path = source.path or ""
-        is_cut = source.n_bytes >= 2 * PIECE_BYTES and path.endswith(".parquet") and not is_uri(path)
-        pieces = row_group_pieces(Path(path), PIECE_BYTES) if is_cut and source.kind == "messages" else []
-        return [replace(task, groups=piece) for piece in pieces] or [task]
 
     def _read_waiting(self, sources: Sequence[BatchSource], tasks: list[ReadTask]) -> list[ReadResult]:
         """Return what was read of sources that nobody has read yet."""
@@ -524,19 +528,22 @@ class Pipeline:
         reads = self._of_one_id_type(state, reads, rejected)
         messages = [each for each in reads if each.kind == "messages" and each.segment is not None]
         changes = [each for each in reads if each.changes is not None and len(each.changes)]
-        order = put_in_order(_sources(messages), _sources(changes), state.now, by_time=self.by_time, limit=limit)
-        untimely, n_late = self._untimely(messages, order, limit, rejected)
-        batch_changes, keys = self._register(state, [each.changes for each in changes if each.changes], order, rejected)
-        has_window = self.settings.window is not None
-        first_step = state.manifest.next_step + (vocabulary is not None and has_window)
+        order = put_in_order(_sources(messages), _sources(changes), by_time=self.by_time)
+        clock = EventClock(order, state.now, limit, reports_move=self.settings.lifetime is not None)
+        given = [each.changes for each in changes if each.changes]
+        batch_changes, keys = self._register(state, given, order, clock, limit, rejected)
+        clock.finish()
+        untimely, n_late = self._untimely(messages, order, clock, limit, rejected)
+        has_steps = self.settings.has_steps
+        first_step = state.manifest.next_step + (vocabulary is not None and has_steps)
         kept = np.flatnonzero(~untimely)
         position = order.message_position[kept]
-        message_step, change_step, next_step = _steps(position, batch_changes, first_step, count_changes=has_window)
-        now = int(order.message_clock[-1]) if len(order.message_clock) else state.now
+        message_step, change_step, next_step = _steps(position, batch_changes, first_step, self.settings)
+        now = clock.now
         if beat is not None:
             now = max(now, beat)
-            next_step += has_window
-        sequenced = MessageSequence(order.message[kept], position, message_step, order.message_clock[kept])
+            next_step += has_steps
+        sequenced = MessageSequence(order.message[kept], position, message_step, clock.message_clock[kept])
         sequence = self._put("sequences", batch, sequenced.write, ".npy") if len(kept) else None
         if batch_changes is not None:
             batch_changes = replace(batch_changes, step=change_step)
@@ -558,32 +565,44 @@ class Pipeline:
         return self.store.put_summed(self.store.unique(kind, batch, suffix=suffix), write).name
 
     def _untimely(
-        self, messages: Sequence[ReadResult], order: BatchOrder, limit: AheadLimit | None, rejected: Rejected
+        self,
+        messages: Sequence[ReadResult],
+        order: BatchOrder,
+        clock: EventClock,
+        limit: AheadLimit | None,
+        rejected: Rejected,
     ) -> tuple[NDArray[np.bool_], int]:
-        """Reject messages from the future, and those without the time that a window needs.
+        """Reject messages from the future, those that are over, and those without the time that a window needs.
 
         Return which these are, in order, and how many of the others come too late for the window.
         """
-        window = self.settings.window
-        time_of = np.concatenate([np.empty(0, np.int64), *(each.time for each in messages)])
-        time = time_of[order.message]
-        late = np.zeros(len(time), np.bool_) if window is None else window.is_late(time, order.message_clock)
-        untimely: NDArray[np.bool_] = order.ahead | (late & (time == NO_TIME))
-        if untimely.any():
+        window, time = self.settings.window, order.message_time
+        late = np.zeros(len(time), np.bool_) if window is None else window.is_late(time, clock.message_clock)
+        reasons = self._over(messages, order, clock)
+        for i in np.flatnonzero(late & (time == NO_TIME)).tolist():
+            assert window is not None
+            reasons[i] = ("time", engine.why_untimed(window))
+        for i in np.flatnonzero(clock.ahead).tolist():
+            assert limit is not None
+            reasons[i] = ("time", limit.why(int(time[i]), int(clock.message_clock[i])))
+        untimely = np.zeros(len(time), np.bool_)
+        untimely[list(reasons)] = True
+        if reasons:
             source = [(each.source, int(row)) for each in messages for row in each.row]
-            for i in np.flatnonzero(untimely).tolist():
-                at, clock = int(order.message[i]), int(order.message_clock[i])
-                if order.ahead[i]:
-                    assert limit is not None
-                    reason = limit.why(int(time_of[at]), clock)
-                else:
-                    assert window is not None
-                    reason = engine.why_untimed(window)
-                rejected.add(*source[at], None, "time", reason)
+            for i, (field, reason) in sorted(reasons.items()):
+                rejected.add(*source[int(order.message[i])], None, field, reason)
         n_late = int(np.count_nonzero(late & ~untimely))
         if n_late and window is not None:
             rejected.warn(engine.about_late(window))
         return untimely, n_late
+
+    def _over(self, messages: Sequence[ReadResult], order: BatchOrder, clock: EventClock) -> dict[int, tuple[str, str]]:
+        """Return field and reason, by message in order, of those that are expired on arrival."""
+        if self.settings.lifetime is None:
+            return {}
+        expires = np.concatenate([np.empty(0, np.int64), *(each.expires for each in messages)])[order.message]
+        faults = self.settings.lifetime.faults_at(order.message_time, expires, clock.message_clock)
+        return {row: (field, reason) for row, field, reason in faults}
 
     def _of_one_id_type(self, state: DriverState, reads: Sequence[ReadResult], rejected: Rejected) -> list[ReadResult]:
         """Reject the rows of sources whose ids are not of the type of the first, which all ids of a stream have."""
@@ -606,13 +625,19 @@ class Pipeline:
         return kept
 
     def _register(
-        self, state: DriverState, changes: list[SourceChanges], order: BatchOrder, rejected: Rejected
+        self,
+        state: DriverState,
+        changes: list[SourceChanges],
+        order: BatchOrder,
+        clock: EventClock,
+        limit: AheadLimit | None,
+        rejected: Rejected,
     ) -> tuple[BatchChanges | None, Keys]:
         if not changes:
             return None, Keys.none()
         pending = PendingChanges.of(changes, state.router.plan.words)
         registrar = Registrar(state.directory, state.router.plan, state.weights, rejected)
-        batch_changes, keys = registrar.register(pending, order)
+        batch_changes, keys = registrar.register(pending, order, clock, limit)
         return (batch_changes if len(batch_changes) else None), keys
 
     def _growth_of_copies(self, state: DriverState, batch: int, keys: Keys) -> str | None:
@@ -625,6 +650,7 @@ class Pipeline:
     def _match(self, state: DriverState, files: BatchFiles) -> tuple[list[StepResult], QuestionCount]:
         refs = [state.partition_ref(number) for number in range(self.settings.partitions)]
         plan = state.plan_ref
+        spare = _spare_keys(state)
         candidates: tuple[str, ...] = ()
         claims = None if self._claims is None else f"{self._claims}/{files.batch:08d}"
         # With another vocabulary homes see all messages themselves.
@@ -633,7 +659,7 @@ class Pipeline:
             detects = [DetectTask(ref, plan, files, deltas) for ref in refs]
             candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
         kinds = (state.id_types[0] or "string", state.id_types[1] or "string")
-        stager = self.sink.stager
+        stager, is_counted = self.sink.stager, counts_needed(state, files)
         steps = [
             StepTask(
                 ref=ref,
@@ -643,6 +669,8 @@ class Pipeline:
                 stager=stager,
                 id_types=kinds,
                 with_keys=self.with_keys,
+                spare_keys=spare[ref.number],
+                counts_needed=is_counted,
             )
             for ref in refs
         ]
@@ -650,16 +678,22 @@ class Pipeline:
         self.store.delete(candidates)
         return results
 
-    def _grow(self, state: DriverState, batch: int, results: Sequence[StepResult], placed: Keys) -> list[str]:
-        """Add the keys that partitions need from now on, and those of copies placed in this batch, to the routes."""
+    def _grow(self, state: DriverState, files: BatchFiles, results: Sequence[StepResult], placed: Keys) -> PlanEntry:
+        """Add the keys that partitions need from now on, and those of copies placed in this batch, to the routes.
+
+        Return the plan after that.
+        """
         router = state.router
-        keys = Keys.concat([each.keys.into(router.plan) for each in results if each.keys is not None])
+        growth = [] if files.growth is None else [files.growth]
         if router.plan.has_copies:
             router.routes.add(placed)
-        if not len(keys.word):
-            return []
-        router.routes.add(keys)
-        return [self._put("growth", batch, NamedKeys.of(keys, router.plan).write)]
+        found = [each.keys for each in results if each.keys is not None]
+        whole = tuple(number for each in found for number in each.whole)
+        if found:
+            keys = Keys.concat([each.into(router.plan) for each in found])
+            router.grow(keys, whole)
+            growth.append(self._put("growth", files.batch, NamedKeys.of(keys, router.plan, whole).write))
+        return state.plan_after(growth, whole)
 
     def _manifest(
         self,
@@ -668,7 +702,7 @@ class Pipeline:
         results: Sequence[StepResult],
         report: Report,
         outputs: list[Output],
-        growth: list[str],
+        plan: PlanEntry,
     ) -> Manifest:
         last = state.manifest
         partitions = state.partitions_after([each.delta for each in results])
@@ -687,7 +721,6 @@ class Pipeline:
         vocabulary = last.vocabulary
         if files.vocabulary is not None:
             vocabulary = VocabularyEntry(state.vocabulary.version, files.vocabulary)
-        keys = [files.growth] if files.growth is not None else []
         return replace(
             last,
             batch=files.batch,
@@ -695,7 +728,7 @@ class Pipeline:
             next_step=files.next_step,
             now=None if files.now == NO_TIME else files.now,
             partitions=partitions,
-            plan=state.plan_after([*keys, *growth]),
+            plan=plan,
             directory=directory,
             directory_batch=directory_batch,
             vocabulary=vocabulary,
@@ -706,7 +739,7 @@ class Pipeline:
             outputs=tuple(outputs),
             counts=counts,
             load=tuple(report.load),
-            balance=balance_after(last.balance, [each.seconds for each in results]),
+            balance=balance_after(last.balance, [each.seconds for each in results], needed_share(results)),
             seconds=round(report.seconds, 4),
         )
 
@@ -793,8 +826,24 @@ class Pipeline:
         return True
 
 
+def _spare_keys(state: DriverState) -> list[int]:
+    """Return how many keys each partition may add to the routes before it names those that it still needs."""
+    plan = state.manifest.plan
+    counts = zip(plan.needed, state.router.routes.counts(), strict=True)
+    return [int(needed * SPARE_KEYS) + FEW_KEYS - held for needed, held in counts]
+
+
 def _of(claims: str | None, job: str) -> str | None:
     return None if claims is None else f"{claims}-{job}"
+
+
+def _tasks_of(source: BatchSource, part: int, task: ReadTask) -> list[ReadTask]:
+    """Return the tasks that read a source: one, or several that share a large Parquet file of this host."""
+    task = replace(task, part=part, source=source.source, path=source.path, rows=source.rows)
+    path = source.path or ""
+    is_cut = source.n_bytes >= 2 * PIECE_BYTES and path.endswith(".parquet") and not is_uri(path)
+    pieces = row_group_pieces(Path(path), PIECE_BYTES) if is_cut and source.kind == "messages" else []
+    return [replace(task, groups=piece) for piece in pieces] or [task]
 
 
 def _of_whole(pieces: list[ReadResult]) -> list[ReadResult]:
@@ -808,14 +857,20 @@ def _sources(reads: Sequence[ReadResult]) -> list[SourceTimes]:
 
 
 def _steps(
-    position: NDArray[np.int64], batch_changes: BatchChanges | None, first: int, *, count_changes: bool
+    position: NDArray[np.int64], batch_changes: BatchChanges | None, first: int, settings: PipelineSettings
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return the steps of messages and of changes, by position, and the next step after them."""
+    """Return the steps of messages and of changes, by position, and the next step after them.
+
+    Where the clock that a report moves is a step of its own, it is the one before that of the report.
+    """
     changes = np.empty(0, np.int64) if batch_changes is None else batch_changes.position
-    if count_changes:
-        merged = np.sort(np.concatenate([position, changes]))
-        steps = first + np.searchsorted(merged, position), first + np.searchsorted(merged, changes)
-        return *steps, first + len(merged)
+    if settings.has_steps:
+        own = np.empty(0, np.int64)
+        if batch_changes is not None and settings.has_clock_steps:
+            own = changes[batch_changes.is_tick]
+        merged = np.sort(np.concatenate([position, changes, own]))
+        message_step, change_step = (np.searchsorted(merged, each, side="right") - 1 for each in (position, changes))
+        return first + message_step, first + change_step, first + len(merged)
     numbers = first + np.arange(len(position))
     return numbers, first + np.searchsorted(position, changes), first + len(position)
 

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import Messages
+from nearcast.columns import TOPK, Messages
 from nearcast.errors import IncompatibleStore, InvalidInput
 from nearcast.pipeline.batch.router import Router
 from nearcast.pipeline.batch.segments import MessageSegment, concat
 from nearcast.pipeline.driver.first_state import SAMPLE, build
-from nearcast.pipeline.driver.state import DriverState, new_line
+from nearcast.pipeline.driver.state import DriverState, plan_entry
 from nearcast.pipeline.driver.window_rounds import batches_of_window
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.checkpoint_report import state_of
 from nearcast.pipeline.store.manifest import Manifests
-from nearcast.pipeline.store.manifest_entries import LoadBalance, PartitionEntry, PlanEntry, RebalanceNote
-from nearcast.pipeline.worker.partition import PLACED_BELOW
+from nearcast.pipeline.store.manifest_entries import LoadBalance, PartitionEntry, RebalanceNote
+from nearcast.pipeline.worker.partition_keys import PLACED_BELOW
 from nearcast.pipeline.worker.share import Share
 from nearcast.pipeline.worker.tasks import SHARE, BuildTask, ExportTask, export_partition, held
 from nearcast.plans import learn, parse_spec
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from nearcast.pipeline.runner import Runner
     from nearcast.pipeline.settings import PipelineSettings
     from nearcast.pipeline.store.manifest import Manifest
+    from nearcast.pipeline.store.manifest_entries import BatchFiles
     from nearcast.pipeline.store.store import Store
+    from nearcast.pipeline.worker.tasks import StepResult
     from nearcast.plans import Placement
 
 REQUEST = "requests/rebalance.json"
@@ -46,6 +48,10 @@ REQUEST = "requests/rebalance.json"
 RECENT = 32
 #: Batches that the average load of partitions reaches back, and after which it is trusted.
 _AVERAGED, _TRUSTED_AFTER = 10, 20
+#: The first batch in which it is counted what the thresholds after it need, and from how many pairs on that tells.
+_COUNTED_FROM, _COUNTED_PAIRS = 8, 1000
+#: If they need a smaller share of what routes are made for, subscriptions are placed again.
+_NEEDED = 0.5
 
 
 # --- requests ---------------------------------------------------------------------------------------------------
@@ -108,12 +114,14 @@ def waiting(store: Store) -> RebalanceRequest | None:
 
 
 def wanted(store: Store, manifest: Manifest, above: float | None) -> RebalanceRequest | None:
-    """Return the request to meet before the next batch: one that was left, or our own if the load is uneven."""
+    """Return the request to meet before the next batch: one that was left, or our own if that saves work."""
     request = waiting(store)
     if request is not None and request.id != _last_met(manifest):
         return request
-    if above is not None and is_uneven(manifest.balance, above):
+    if above is not None and (is_uneven(manifest.balance, above) or is_scattered(manifest, above)):
         return RebalanceRequest(f"load-{manifest.batch}")
+    if has_risen(manifest.balance):
+        return RebalanceRequest(f"thresholds-{manifest.batch}")
     return None
 
 
@@ -134,14 +142,14 @@ def _last_met(manifest: Manifest) -> str | None:
 # --- load -------------------------------------------------------------------------------------------------------
 
 
-def balance_after(balance: LoadBalance | None, seconds: Sequence[float]) -> LoadBalance:
+def balance_after(balance: LoadBalance | None, seconds: Sequence[float], needed: float | None = None) -> LoadBalance:
     """Return the moving average of the seconds of each partition, and over how many batches, after one more."""
     if balance is None or len(balance.seconds) != len(seconds):
         balance = LoadBalance((0.0,) * len(seconds), 0)
     batches = balance.batches + 1
     share = 1 / min(batches, _AVERAGED)
     averages = [old + share * (new - old) for old, new in zip(balance.seconds, seconds, strict=True)]
-    return LoadBalance(tuple(round(each, 6) for each in averages), batches)
+    return LoadBalance(tuple(round(each, 6) for each in averages), batches, needed)
 
 
 def is_uneven(balance: LoadBalance | None, above: float) -> bool:
@@ -150,6 +158,46 @@ def is_uneven(balance: LoadBalance | None, above: float) -> bool:
         return False
     mean = sum(balance.seconds) / len(balance.seconds)
     return mean > 0.0 and max(balance.seconds) > above * mean
+
+
+def is_scattered(manifest: Manifest, above: float) -> bool:
+    """Tell whether keys lead to `above` times as many partitions as at first: movers have gone far from their homes.
+
+    As for the load, some batches go by between two rebalances.
+    """
+    plan, balance = manifest.plan, manifest.balance
+    if balance is None or balance.batches < _TRUSTED_AFTER:
+        return False
+    return plan.spread > above * plan.spread_at_first
+
+
+# --- thresholds -------------------------------------------------------------------------------------------------
+
+
+def counts_needed(state: DriverState, files: BatchFiles) -> bool:
+    """Tell whether partitions count in this batch what the thresholds after it need: in the 8th, 16th, 32nd, and so on.
+
+    Only where keys have cells, which get fewer as thresholds rise. The number of the batch decides, so that a re-run
+    does the same, and a stream places again by itself at most once while it doubles its age.
+    """
+    batch, plan = files.batch, state.router.plan
+    if batch < _COUNTED_FROM or batch & (batch - 1) != 0 or files.vocabulary is not None:
+        return False
+    return plan.grid is not None and plan.partitions > 1 and bool((state.directory.kind == TOPK).any())
+
+
+def needed_share(results: Sequence[StepResult]) -> float | None:
+    """Return the share of what routes are made for that thresholds need; None if not counted, or too little to tell."""
+    counts = [each.needed for each in results if each.needed is not None]
+    needed, placed = sum(each[0] for each in counts), sum(each[1] for each in counts)
+    if len(counts) < len(results) or placed < _COUNTED_PAIRS:
+        return None
+    return round(needed / placed, 4)
+
+
+def has_risen(balance: LoadBalance | None) -> bool:
+    """Tell whether thresholds have risen so far that routes made for these would bring far fewer messages."""
+    return balance is not None and balance.needed is not None and balance.needed < _NEEDED
 
 
 # --- rebalancing ------------------------------------------------------------------------------------------------
@@ -193,7 +241,10 @@ def rebalanced(
     weights = TermWeights(words, state.vocabulary).of_table(words, 0)
     thresholds = PLACED_BELOW * share.thresholds
     sample = _recent_messages(store, manifest, words)
-    plan = learn(spec, partitions, settings.space, words, columns, sample, weights, thresholds=thresholds)
+    window = None if settings.window is None else settings.window.count
+    plan = learn(
+        spec, partitions, settings.space, words, columns, sample, weights, thresholds=thresholds, window=window
+    )
     placement = plan.place(columns, share.number, weights, thresholds)
     router = Router.of(plan, placement)
     _move_homes(state.directory, share, placement)
@@ -203,7 +254,7 @@ def rebalanced(
         settings=settings,
         batch=manifest.batch,
         vocabulary=manifest.vocabulary.folder,
-        window=exports[0] if settings.window is not None else None,
+        window=exports[0] if settings.has_steps else None,
         next_step=manifest.next_step,
         now=state.now,
         published=manifest.counts.get("messages", 0),
@@ -217,7 +268,7 @@ def rebalanced(
     manifest = replace(
         manifest,
         partitions=tuple(PartitionEntry(name, batch) for name in snapshots),
-        plan=PlanEntry(spec, partitions, folder, (), new_line()),
+        plan=plan_entry(spec, folder, router),
         directory=directory,
         directory_batch=batch,
         batches=batches_of_window(manifest),

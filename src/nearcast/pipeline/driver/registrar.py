@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,15 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast.columns import NO_TIME, WITHIN, Subscriptions
-from nearcast.engine.moves import moved_to
-from nearcast.errors import InvalidInput, InvalidSubscription
-from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Area, Box, Circle, Regions, Shape
-from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, SourceChanges
+from nearcast.engine.move_columns import are_points
+from nearcast.engine.move_items import why_after_end
+from nearcast.engine.move_times import why_late
+from nearcast.engine.moves import NOWHERE, POLYGON_STAYS, does_not_fit
+from nearcast.engine.state import NEVER
+from nearcast.geo import ANYWHERE, BOX, POLYGON, Regions
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, SourceChanges, runs_of_moves
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
-from nearcast.pipeline.driver.directory import described, shapes_of
+from nearcast.pipeline.driver.directory import described
 from nearcast.plans import Keys, Placement, Plan
 from nearcast.tables.moves import Moves
 from nearcast.tables.rejected_rows import Rejected
@@ -26,11 +29,12 @@ from nearcast.text.words import WordTable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.pipeline.batch.order import BatchOrder
+    from nearcast.pipeline.batch.event_clock import EventClock
+    from nearcast.pipeline.batch.order import AheadLimit, BatchOrder
     from nearcast.pipeline.driver.directory import Directory
     from nearcast.text.weights import TermWeights
 
-_SOME_POLYGON = Area({"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [0, 1], [0, 0]]]})
+_NEEDS_POINT = "it is scored by the distance to a point; move it to a point"
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class PendingChanges:
 
     op: NDArray[np.uint8]
     ids: pa.Array
+    time: NDArray[np.int64]
     row: NDArray[np.int64]
     source: list[str]
     at: NDArray[np.int64]
@@ -58,13 +63,14 @@ class PendingChanges:
                 first[op] += n
             at.append(each.at + shift)
         return cls(
-            np.concatenate([each.op for each in changes]),
-            _joined([each.ids for each in changes]),
-            np.concatenate([each.row for each in changes]),
-            [each.source for each in changes for _ in range(len(each))],
-            np.concatenate(at),
-            Subscriptions.concat([_same_ids(each, subscriptions) for each in subscriptions]),
-            _joined_moves([each.moves for each in changes]),
+            op=np.concatenate([each.op for each in changes]),
+            ids=_joined([each.ids for each in changes]),
+            time=np.concatenate([each.time for each in changes]),
+            row=np.concatenate([each.row for each in changes]),
+            source=[each.source for each in changes for _ in range(len(each))],
+            at=np.concatenate(at),
+            subscriptions=Subscriptions.concat([_same_ids(each, subscriptions) for each in subscriptions]),
+            moves=_joined_moves([each.moves for each in changes]),
         )
 
 
@@ -91,6 +97,22 @@ def _joined_moves(moves: list[Moves]) -> Moves:
     )
 
 
+class RegisteredRows:
+    """What the registrar found out about each change of a batch, in order; `stands` tells which are accepted."""
+
+    def __init__(self, n: int):
+        self.stands = np.zeros(n, np.bool_)
+        self.clock, self.is_tick = np.full(n, NO_TIME), np.zeros(n, np.bool_)
+        self.number, self.home = np.full(n, -1, np.int64), np.full(n, -1, np.int32)
+        self.copies, self.held = np.zeros(n, np.uint64), np.zeros(n, np.uint64)
+
+    def accept(self, at: NDArray[np.int64], directory: Directory, places: NDArray[np.int64]) -> None:
+        """Note that changes of the subscriptions at these places are accepted."""
+        self.stands[at] = True
+        self.number[at], self.home[at] = directory.number[places], directory.home[places]
+        self.copies[at] = self.held[at] = directory.copies[places]
+
+
 class Registrar:
     """Applies the changes of a batch to the directory in order, and rejects those that cannot be."""
 
@@ -98,43 +120,24 @@ class Registrar:
         self.directory, self.plan, self.rejected = directory, plan, rejected
         self._weights = weights
 
-    def register(self, pending: PendingChanges, order: BatchOrder) -> tuple[BatchChanges, Keys]:
-        """Return the accepted changes in order, without their steps, and the keys of the subscriptions they place."""
+    def register(
+        self, pending: PendingChanges, order: BatchOrder, clock: EventClock, limit: AheadLimit | None = None
+    ) -> tuple[BatchChanges, Keys]:
+        """Return the accepted changes in order, without their steps, and the keys of the subscriptions they place.
+
+        `clock` is passed up to the last change; `limit` tells how it refuses reports from the future.
+        """
         rows = order.change
         placed = self._placed(pending)
-        n = len(rows)
-        number, home = np.full(n, -1, np.int64), np.full(n, -1, np.int32)
-        copies, held = np.zeros(n, np.uint64), np.zeros(n, np.uint64)
-        stands = np.ones(n, np.bool_)
+        done = RegisteredRows(len(rows))
         ids = pending.ids.to_pylist()
-        for i, row in enumerate(rows.tolist()):
-            clock = int(order.change_clock[i])
-            place = self.directory.place(ids[row], clock)
-            op = int(pending.op[row])
-            if op == SUBSCRIBE:
-                at = int(pending.at[row])
-                expires = int(pending.subscriptions.expires[at])
-                if expires != NO_TIME and expires <= clock:
-                    self._reject(pending, row, "expires", why_expired(expires, clock))
-                    stands[i] = False
-                    continue
-                place, before = self._subscribe(ids[row], place, at, placed, pending)
-                held[i] = before
-            elif place < 0:
-                self._reject(pending, row, "id", f"there is no subscription {ids[row]!r}")
-                stands[i] = False
-                continue
-            elif op == MOVE and not self._can_move(pending, row, place):
-                stands[i] = False
-                continue
-            number[i], home[i] = self.directory.number[place], self.directory.home[place]
-            copies[i] = self.directory.copies[place]
-            if op == UNSUBSCRIBE:
-                held[i], copies[i] = copies[i], 0
-                self.directory.remove(np.array([place]))
-            elif op == MOVE:
-                held[i] = copies[i]
-        kept = np.flatnonzero(stands)
+        for run in runs_of_moves(pending.op[rows]):
+            at = int(run[0])
+            if pending.op[rows[at]] == MOVE:
+                self._move_run(pending, order, run, clock, limit, done)
+            else:
+                self._register_one(pending, order, at, ids[rows[at]], clock, placed, done)
+        kept = np.flatnonzero(done.stands)
         chosen = rows[kept]
         has_copies = self.plan.has_copies
         registered = BatchChanges(
@@ -144,16 +147,49 @@ class Registrar:
             source=[pending.source[row] for row in chosen.tolist()],
             position=order.change_position[kept],
             step=np.zeros(len(kept), np.int64),
-            clock=order.change_clock[kept],
-            number=number[kept],
-            home=home[kept],
-            copies=copies[kept] if has_copies else None,
-            held=held[kept] if has_copies else None,
+            time=pending.time[chosen],
+            clock=done.clock[kept],
+            is_tick=done.is_tick[kept],
+            number=done.number[kept],
+            home=done.home[kept],
+            copies=done.copies[kept] if has_copies else None,
+            held=done.held[kept] if has_copies else None,
             at=pending.at[chosen],
             subscriptions=PortableSubscriptions.of(pending.subscriptions, self.plan.words),
             moves=pending.moves,
         )
         return registered, placed.keys
+
+    def _register_one(
+        self,
+        pending: PendingChanges,
+        order: BatchOrder,
+        at: int,
+        id_: str | int,
+        clock: EventClock,
+        placed: Placement,
+        done: RegisteredRows,
+    ) -> None:
+        """Store or remove one subscription, unless that cannot be."""
+        row, now = int(order.change[at]), clock.at(int(order.change_position[at]))
+        done.clock[at] = now
+        place = self.directory.place(id_, now)
+        if pending.op[row] == UNSUBSCRIBE:
+            if place < 0:
+                self._reject(pending, row, "id", _unknown(id_))
+                return
+            done.accept(np.array([at]), self.directory, np.array([place]))
+            done.copies[at] = 0
+            self.directory.remove(np.array([place]))
+            return
+        stored = int(pending.at[row])
+        expires = int(pending.subscriptions.expires[stored])
+        if expires != NO_TIME and expires <= now:
+            self._reject(pending, row, "expires", why_expired(expires, now))
+            return
+        place, before = self._subscribe(id_, place, stored, placed, pending)
+        done.accept(np.array([at]), self.directory, np.array([place]))
+        done.held[at] = before
 
     def _placed(self, pending: PendingChanges) -> Placement:
         """Place all subscriptions that are to be stored, as if they were new."""
@@ -182,32 +218,111 @@ class Registrar:
         )
         return place, before
 
-    def _can_move(self, pending: PendingChanges, row: int, place: int) -> bool:
-        """Reject a move that a subscription of its kind, or a region of its shape, cannot make."""
-        at = int(pending.at[row])
-        is_scored = self.directory.kind[place] != WITHIN
-        try:
-            if not pending.moves.is_point[at]:
-                if is_scored:
-                    raise InvalidSubscription(
-                        "it is scored by the distance to a point; move it to a point", field="place"
-                    )
-                shape, height = shapes_of(pending.moves.regions.take([at]))
-                self.directory.set(np.array([place]), shape=shape, height=height)
-            elif not is_scored:
-                x, y = pending.moves.point[at].tolist()
-                moved_to(self._stand_in(place), x, y, self.plan.space)
-        except InvalidInput as error:
-            self._reject(pending, row, error.field or "place", str(error))
-            return False
-        return True
+    # Moves
 
-    def _stand_in(self, place: int) -> Shape | None:
-        """Return a region that a move would accept or refuse as it would that of a subscription."""
-        shape = int(self.directory.shape[place])
-        if shape == BOX:
-            return Box(0.0, 0.0, 0.0, float(self.directory.height[place]))
-        return {ANYWHERE: None, CIRCLE: Circle(0.0, 0.0, 0.0), POLYGON: _SOME_POLYGON}[shape]
+    def _move_run(
+        self,
+        pending: PendingChanges,
+        order: BatchOrder,
+        run: NDArray[np.int64],
+        clock: EventClock,
+        limit: AheadLimit | None,
+        done: RegisteredRows,
+    ) -> None:
+        """Accept or reject moves that follow each other, those up to the next one that repeats an id at once."""
+        places = self.directory.places(pending.ids.take(_arrow.numbers(order.change[run]))).astype(np.int64)
+        for first, last in _without_repeats(places):
+            self._move_many(pending, order, run[first:last], places[first:last], clock, limit, done)
+
+    def _move_many(
+        self,
+        pending: PendingChanges,
+        order: BatchOrder,
+        at: NDArray[np.int64],
+        places: NDArray[np.int64],
+        clock: EventClock,
+        limit: AheadLimit | None,
+        done: RegisteredRows,
+    ) -> None:
+        """Accept or reject moves of subscriptions that differ."""
+        rows = order.change[at]
+        moves, time = pending.moves.take(pending.at[rows]), pending.time[rows]
+        known = places >= 0
+        reasons = {row: ("id", _unknown(pending.ids[rows[row]].as_py())) for row in np.flatnonzero(~known).tolist()}
+        expires = np.full(len(at), NO_TIME)
+        expires[known] = self.directory.expires[places[known]]
+        reasons |= self._late(time, places, known) | self._misplaced(moves, places, known) | reasons
+        is_bad = np.zeros(len(at), np.bool_)
+        is_bad[list(reasons)] = True
+        heard = clock.reports(
+            order.change_position[at],
+            np.where(is_bad, NO_TIME, time),
+            np.where(is_bad | (expires == NO_TIME), NEVER, expires),
+        )
+        for row in np.flatnonzero(heard.is_ahead).tolist():
+            assert limit is not None
+            reasons[row] = ("time", limit.why(int(time[row]), int(heard.clock[row])))
+        for row in np.flatnonzero(heard.is_over).tolist():
+            is_gone = expires[row] <= heard.clock[row]
+            id_ = pending.ids[rows[row]].as_py()
+            reasons[row] = ("id", _unknown(id_)) if is_gone else ("time", why_after_end(int(time[row])))
+        for row, (field, reason) in sorted(reasons.items()):
+            self._reject(pending, int(rows[row]), field, reason)
+        good = np.setdiff1d(np.arange(len(at)), list(reasons)).astype(np.int64)
+        done.clock[at], done.is_tick[at] = heard.clock, heard.is_tick
+        done.accept(at[good], self.directory, places[good])
+        self.directory.note_moves(places[good], moves.take(good), time[good], heard.clock[good])
+
+    def _late(
+        self, time: NDArray[np.int64], places: NDArray[np.int64], known: NDArray[np.bool_]
+    ) -> dict[int, tuple[str, str]]:
+        """Return field and reason, by row, of reports that are older than the last of their subscription."""
+        reported = np.full(len(places), NO_TIME)
+        reported[known] = self.directory.reported[places[known]]
+        late = np.flatnonzero((time != NO_TIME) & (time < reported)).tolist()
+        return {row: ("time", why_late(int(time[row]), int(reported[row]))) for row in late}
+
+    def _misplaced(
+        self, moves: Moves, places: NDArray[np.int64], known: NDArray[np.bool_]
+    ) -> dict[int, tuple[str, str]]:
+        """Return field and reason, by row, of moves that a kind of subscription or a shape of region cannot make."""
+        is_within, shape, height = (
+            np.zeros(len(places), np.bool_),
+            np.zeros(len(places), np.uint8),
+            np.zeros(len(places)),
+        )
+        is_within[known] = self.directory.kind[places[known]] == WITHIN
+        shape[known], height[known] = self.directory.shape[places[known]], self.directory.height[places[known]]
+        carried = known & is_within & moves.is_point
+        no_point = known & ~is_within & ~moves.is_point & ~are_points(moves.regions)
+        found = dict.fromkeys(np.flatnonzero(no_point).tolist(), ("place", _NEEDS_POINT))
+        found |= dict.fromkeys(np.flatnonzero(carried & (shape == ANYWHERE)).tolist(), ("region", NOWHERE))
+        found |= dict.fromkeys(np.flatnonzero(carried & (shape == POLYGON)).tolist(), ("region", POLYGON_STAYS))
+        if self.plan.space.is_earth:
+            y = moves.point[:, 1]
+            tall = carried & (shape == BOX) & ((y - height / 2 < -90.0) | (y + height / 2 > 90.0))
+            found |= {
+                row: ("lat", does_not_fit(float(height[row]), float(y[row]))) for row in np.flatnonzero(tall).tolist()
+            }
+        return found
 
     def _reject(self, pending: PendingChanges, row: int, field: str, reason: str) -> None:
         self.rejected.add(pending.source[row], int(pending.row[row]), pending.ids[row].as_py(), field, reason)
+
+
+def _unknown(id_: str | int) -> str:
+    return f"there is no subscription {id_!r}"
+
+
+def _without_repeats(places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield first and last of the longest runs of rows in which no place comes twice, -1 apart."""
+    order = np.argsort(places, kind="stable")
+    previous = np.full(len(places), -1, np.int64)
+    same = (places[order[1:]] == places[order[:-1]]) & (places[order[1:]] >= 0)
+    previous[order[1:][same]] = order[:-1][same]
+    latest = np.maximum.accumulate(previous)
+    first = 0
+    while first < len(places):
+        last = int(np.searchsorted(latest, first))
+        yield first, last
+        first = last

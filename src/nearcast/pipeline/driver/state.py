@@ -49,6 +49,21 @@ def new_line() -> str:
     return uuid.uuid4().hex[:12]
 
 
+def plan_entry(spec: str, folder: str, router: Router) -> PlanEntry:
+    """Return what a manifest says of a plan by which subscriptions were just placed."""
+    routes = router.routes
+    return PlanEntry(
+        name=spec,
+        partitions=router.plan.partitions,
+        folder=folder,
+        growth=(),
+        line=new_line(),
+        needed=routes.counts(),
+        spread_at_first=routes.spread,
+        spread=routes.spread,
+    )
+
+
 @dataclass
 class DriverState:
     """The manifest of the last batch, and in memory the directory, routes and vocabulary that it names."""
@@ -130,9 +145,14 @@ class DriverState:
             result.append(entry)
         return tuple(result)
 
-    def plan_after(self, growth: list[str]) -> PlanEntry:
-        """Return the plan of the next manifest: more keys, from newer routes where there are such."""
-        plan = self.manifest.plan
+    def plan_after(self, growth: list[str], whole: tuple[int, ...]) -> PlanEntry:
+        """Return the plan of the next manifest: more keys, from newer routes where there are such.
+
+        Partitions that are `whole` have no more keys than they need.
+        """
+        counts, plan = self.router.routes.counts(), self.manifest.plan
+        needed = tuple(counts[at] if at in whole else each for at, each in enumerate(plan.needed))
+        plan = replace(plan, needed=needed, spread=self.router.routes.spread)
         if self.snapshots is None:
             return replace(plan, growth=(*plan.growth, *growth))
         since = [name for name in plan.growth if name not in self.snapshots.growth]

@@ -10,7 +10,7 @@ from nearcast.errors import InvalidInput
 from nearcast.pipeline.kafka_topics import KafkaOptions, KafkaTopic, is_topic
 from nearcast.pipeline.sinks.after_commit import AfterCommitSink, CallableSink, ConsoleSink, MemorySink
 from nearcast.pipeline.sinks.base import Output, Sink, Stager
-from nearcast.pipeline.sinks.files import FileSink, RejectedSink
+from nearcast.pipeline.sinks.files import FileFormat, FileSink, RejectedSink
 from nearcast.pipeline.sinks.kafka import KafkaSink
 from nearcast.pipeline.store.places import is_uri
 from nearcast.pipeline.store.store import Store
@@ -31,9 +31,15 @@ __all__ = [
 
 
 def sink_of(
-    spec: str | Path | Sink | Callable[[Any, int], object], store: Store, kafka: KafkaOptions | None = None
+    spec: str | Path | Sink | Callable[[Any, int], object],
+    store: Store,
+    kafka: KafkaOptions | None = None,
+    *,
+    delivery_ids: bool = False,
 ) -> Sink:
     """Return the sink that is meant; `store`, that of the stream, holds what sinks that are no files are handed.
+
+    `delivery_ids` adds that column to Parquet files and tables in memory; all others have it.
 
     "console", "memory", "kafka://host:port/topic", a function of the deliveries and the number of the batch, or else
     a folder of part files: JSON lines if its name ends in .jsonl or .ndjson, else Parquet.
@@ -46,16 +52,17 @@ def sink_of(
     if given == "console":
         return ConsoleSink(store)
     if given == "memory":
-        return MemorySink(store)
+        return MemorySink(store, delivery_ids=delivery_ids)
     if is_topic(given):
         return KafkaSink(KafkaTopic.of(given), store, KafkaOptions() if kafka is None else kafka)
-    return _files(given)
+    return _files(given, delivery_ids)
 
 
-def _files(given: str) -> FileSink:
+def _files(given: str, delivery_ids: bool) -> FileSink:
     extension = Path(given).suffix.lower()
     if extension in (".csv", ".json", ".geojson", ".gz"):
         raise InvalidInput(f"{given}: a stream writes a folder of .parquet or .jsonl parts; name it like that")
     if not is_uri(given) and Path(given).is_file():
         raise InvalidInput(f"{given} is a file; a stream writes a folder of parts, choose another name")
-    return FileSink(given, "jsonl" if extension in (".jsonl", ".ndjson") else "parquet")
+    format_: FileFormat = "jsonl" if extension in (".jsonl", ".ndjson") else "parquet"
+    return FileSink(given, format_, delivery_ids=delivery_ids)

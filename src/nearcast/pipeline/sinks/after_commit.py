@@ -21,7 +21,7 @@ _PUBLISHED = "published.json"
 
 
 class AfterCommitSink(Sink):
-    """A sink that is handed each batch after its commit, at least once.
+    """A sink that is handed each batch after its commit, at least once; its rows have the column `delivery_id`.
 
     What was handed over is noted beside the state, so that a start repeats the last batch only where a crash came
     between the two. Its deliveries then have the ids they had.
@@ -29,7 +29,7 @@ class AfterCommitSink(Sink):
 
     def __init__(self, name: str, store: Store, extension: str):
         self.name = name
-        self.stager = Stager(store, _FOLDER, extension)
+        self.stager = Stager(store, _FOLDER, extension, delivery_ids=True)
 
     @abstractmethod
     def send(self, batch: int, outputs: Sequence[Output]) -> None:
@@ -105,9 +105,9 @@ class MemorySink(Sink):
     Nothing is noted: what an earlier process held is gone, so that every start gets the last batch again.
     """
 
-    def __init__(self, store: Store):
+    def __init__(self, store: Store, *, delivery_ids: bool = False):
         self.name = "memory"
-        self.stager = Stager(store, _FOLDER, ".parquet")
+        self.stager = Stager(store, _FOLDER, ".parquet", delivery_ids=delivery_ids)
         self.tables: list[pa.Table] = []
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:

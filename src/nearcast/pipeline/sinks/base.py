@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,6 @@ from nearcast.pipeline.store.store import Store, epoch_of
 #: {staged: name, final: name or None, rows}: what a manifest keeps of a staged file.
 Output = dict[str, Any]
 
-_ROWS_AT_ONCE = 1 << 17
-
 
 @dataclass(frozen=True)
 class Stager:
@@ -29,25 +28,39 @@ class Stager:
     extension: str
     #: Whether files get a name under which they are published.
     has_finals: bool = False
+    #: Whether rows have the column `delivery_id`; None: as `DeliveryWriter` has it in this format.
+    delivery_ids: bool | None = None
 
     def stage(self, batch: int, partition: int | None, tables: Iterable[pa.Table]) -> Output | None:
         """Write the rows to a file of this attempt's own that nobody reads yet; None where there are no rows.
 
         The same rows make the same bytes, however they are cut into tables.
         """
-        pieces = _even(tables)
+        pieces = (table for table in tables if table.num_rows)
         first = next(pieces, None)
         if first is None:
             return None
         staged = self.store.unique(self.folder, batch, partition, self.extension)
         written: list[int] = []
-        self.store.put(staged, lambda path: written.append(_write(path, first, pieces)))
+        self.store.put(staged, lambda path: written.append(self._write(path, chain([first], pieces))))
         return {"staged": staged, "final": self._final(batch, partition), "rows": written[0]}
 
     def _final(self, batch: int, partition: int | None) -> str | None:
         of = "" if partition is None else f"-{partition:04d}"
         name = f"{batch:08d}" if batch >= 0 else "begin"  # what comes before the first batch
         return f"part-{name}{of}{self.extension}" if self.has_finals else None
+
+    def _write(self, path: Path, tables: Iterable[pa.Table]) -> int:
+        try:
+            with DeliveryWriter(path, delivery_ids=self.delivery_ids) as writer:
+                for table in tables:
+                    writer.write(table)
+        except FileUnavailable as error:
+            # The store explains better what is wrong with a disk, and names the place, not a temporary file.
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
+        return writer.rows
 
 
 class Sink(ABC):
@@ -99,48 +112,3 @@ class Sink(ABC):
 def in_order(outputs: Iterable[Output]) -> list[Output]:
     """Return the outputs by batch and partition."""
     return sorted(outputs, key=lambda each: str(each["staged"]))
-
-
-def _write(path: Path, first: pa.Table, rest: Iterable[pa.Table]) -> int:
-    try:
-        with DeliveryWriter(path) as writer:
-            writer.write(first)
-            for table in rest:
-                writer.write(table)
-    except FileUnavailable as error:
-        # The store explains better what is wrong with a disk, and names the place, not a temporary file.
-        if isinstance(error.__context__, OSError):
-            raise error.__context__ from None
-        raise
-    return writer.rows
-
-
-def _even(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows as tables of the same size but the last, each in one chunk."""
-    waiting: list[pa.Table] = []
-    rows = 0
-    for table in tables:
-        if table.num_rows:
-            waiting.append(table)
-            rows += table.num_rows
-        while rows >= _ROWS_AT_ONCE:
-            whole = _united(waiting)
-            yield whole.slice(0, _ROWS_AT_ONCE).combine_chunks()
-            waiting, rows = [whole.slice(_ROWS_AT_ONCE)], rows - _ROWS_AT_ONCE
-    if rows:
-        yield _united(waiting).combine_chunks()
-
-
-def _united(tables: list[pa.Table]) -> pa.Table:
-    """Return the rows of all tables, with ids as text where some are integers and some text."""
-    schema = tables[0].schema
-    for table in tables[1:]:
-        if table.schema != schema:
-            kinds = [_wider(field.type, table.schema.field(field.name).type) for field in schema]
-            schema = pa.schema([field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)])
-    return pa.concat_tables([table.cast(schema) for table in tables])
-
-
-def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    is_narrow = pa.types.is_null(one) or (pa.types.is_integer(one) and pa.types.is_string(other))
-    return other if is_narrow else one

@@ -22,16 +22,19 @@ _PROBE = "probe"
 class FileSink(Sink):
     """A folder of part files, `part-<batch>-<partition>`, in Parquet or JSON lines.
 
+    JSON lines have the column `delivery_id`, Parquet has it with `delivery_ids`.
+
     A part appears complete, after its batch was committed and not before, and once: after a restart the parts of the
     last batch are published again, which changes nothing where they are there.
     """
 
-    def __init__(self, out: str, format: FileFormat = "parquet"):  # noqa: A002
+    def __init__(self, out: str, format: FileFormat = "parquet", *, delivery_ids: bool = False):  # noqa: A002
         if format not in ("parquet", "jsonl"):
             raise InvalidInput(f"format {format!r} cannot be written by a stream; use parquet or jsonl")
         self.store = Store(out)
         self.name = f"{format} {self.store.root}"
-        self.stager = Stager(self.store, _STAGING, f".{format}", has_finals=True)
+        has_names = delivery_ids or format == "jsonl"
+        self.stager = Stager(self.store, _STAGING, f".{format}", has_finals=True, delivery_ids=has_names)
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         """Give the staged files their final names; those that have them already are left alone.

@@ -59,11 +59,10 @@ class KafkaSink(AfterCommitSink):
         from pyspark.sql import functions as F  # noqa: N812
 
         lines = _session().read.text([self.stager.store.url(each["staged"]) for each in outputs])
-        delivery_id = F.get_json_object("value", "$.delivery_id")
         placed = lines.select(
             F.get_json_object("value", "$.subscription_id").alias("key"),
             "value",
-            F.substring_index(delivery_id, ":", 1).cast("long").alias("step"),
+            F.get_json_object("value", "$.step").cast("long").alias("step"),
             F.col("_metadata.file_block_start").alias("piece"),
             F.monotonically_increasing_id().alias("row"),
         )

@@ -92,6 +92,11 @@ class PlanEntry(_ManifestEntry):
     folder: str
     growth: tuple[str, ...]
     line: str
+    #: How many keys each partition had when it last had no more than it needs.
+    needed: tuple[int, ...] = ()
+    #: How many partitions a key led to on average when subscriptions were placed, and does now.
+    spread_at_first: float = 0.0
+    spread: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -104,10 +109,14 @@ class VocabularyEntry(_ManifestEntry):
 
 @dataclass(frozen=True)
 class LoadBalance(_ManifestEntry):
-    """The moving average of the seconds a batch takes in each partition, and over how many batches."""
+    """The moving average of the seconds a batch takes in each partition, and over how many batches.
+
+    `needed` is the share of what routes are made for that the thresholds after the last batch need, where counted.
+    """
 
     seconds: tuple[float, ...]
     batches: int
+    needed: float | None = None
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow, engine
-from nearcast.columns import TOPK, WITHIN, Messages
-from nearcast.engine.moves import Extent, moved_row
+from nearcast.columns import TOPK, Messages
+from nearcast.deliveries import ChangeDeliveries
 from nearcast.engine.snapshot import open_files, save_files
-from nearcast.geo import Regions
 from nearcast.indexes import create
-from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, groups_of
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, groups_at_ticks
 from nearcast.pipeline.batch.partition_deliveries import PartitionDeliveries
-from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.copies.detector import Detector
 from nearcast.pipeline.divided_window.remote_window import RemoteWindow, use_remote_window
 from nearcast.pipeline.worker.batch_matcher import PartitionDelta, PartitionMatcher
+from nearcast.pipeline.worker.partition_keys import PLACED_BELOW, PartitionKeys
 from nearcast.plans import Keys
 from nearcast.text import Vocabulary
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from nearcast.pipeline.batch.router import Router
     from nearcast.pipeline.settings import PipelineSettings
 
-#: A top-k subscription is placed as if its threshold were this much lower: it may fall so far before it needs more.
-PLACED_BELOW = 0.8
 _NEVER_PLACED = 0.0
 
 
@@ -47,6 +44,8 @@ class BatchOutcome:
     delta: PartitionDelta
     keys: Keys
     routed: int
+    #: Whether these keys are all that the partition needs, in place of those it had.
+    has_all_keys: bool = False
 
 
 class Partition:
@@ -69,6 +68,8 @@ class Partition:
             analyzer=settings.analyzer,
             vocabulary=vocabulary,
             window=settings.window,
+            lifetime=settings.lifetime,
+            tell_expiry=settings.tell_expiry,
             renumbers=False,
         )
         state.by_slot = {
@@ -100,7 +101,7 @@ class Partition:
     def open(cls, number: int, settings: PipelineSettings, folder: Path) -> Partition:
         """Return what was saved; subscriptions are mapped, not copied."""
         state = open_files(folder / "state")
-        state.renumbers = False
+        state.renumbers, state.tell_expiry = False, settings.tell_expiry
         detector = Detector.open(folder / "detector", settings.space, settings.index)
         return cls(number, settings, state, detector).with_window_elsewhere()
 
@@ -113,50 +114,62 @@ class Partition:
         *,
         recorded: PartitionDelta | None = None,
         found: Candidates | None = None,
+        spare_keys: int = 0,
     ) -> BatchOutcome:
         """Apply the changes and match the messages of a batch, in order.
 
         With `recorded`, what an earlier run of the same batch noted, nobody is searched for and no delivery counts.
-        `found` are top-k subscriptions that messages concern by what the detectors of other partitions say.
+        `found` are top-k subscriptions that messages concern by what the detectors of other partitions say. When more
+        than `spare_keys` are to be added to the routes, all that are needed are named instead.
         """
         state, changes = self.state, inputs.changes
         mine = np.empty(0, np.int64) if changes is None else changes.of_partition(self.number)
         stored = None if changes is None else changes.subscriptions.into(state.words)
-        own = self._keys_of(changes, mine, router) if changes is not None else Keys.none()
+        needs = PartitionKeys(self.number, state, router)
+        own = Keys.none() if changes is None or recorded is not None else needs.of_changes(changes, mine)
         rows = np.empty(0, np.int64) if recorded is not None else inputs.routed(self.number, router, own)
         if state.topk is not None:
             state.topk.forget_words(state.weights)
+        if state.live is not None:
+            state.live.tidy()
         messages = inputs.segment.messages_for(state)
         masks = inputs.masks(router) if router.plan.has_copies and recorded is None else None
         reach = self._reach(is_known_elsewhere=masks is not None) if recorded is None else None
         matcher = PartitionMatcher(self.number, state, rows, masks, recorded, found, len(inputs), reach)
         deliveries: list[PartitionDeliveries] = []
         done = 0
-        for group in groups_of(changes, mine, inputs.position):
+        for group in groups_at_ticks(changes, mine, inputs.position, self._ticks(inputs)):
             assert changes is not None
-            last = int(np.searchsorted(inputs.position, changes.position[group[0]]))
+            last = int(np.searchsorted(inputs.position, changes.position[group.row]))
             deliveries += self._publish(messages, matcher, done, last)
             done = last
-            deliveries += self._change(changes, stored, group)
+            if group.is_tick:
+                deliveries += self._tick(changes, group.row)
+            if len(group.rows):
+                deliveries += self._change(changes, stored, group.rows)
         deliveries += self._publish(messages, matcher, done, len(messages))
         deliveries += self._end(inputs)
-        keys = Keys.concat([own, self._grown_keys(router)])
+        keys = Keys.concat([own, self._keys_of_fallen(needs)])
         if inputs.vocabulary is not None:
-            keys = Keys.concat([keys, self._reweighed_keys(router)])
+            keys = Keys.concat([keys, needs.of_scored()])
+        keys = needs.without_known(keys)
+        has_all_keys = recorded is None and needs.can_shrink and len(keys.word) > spare_keys
         delta = matcher.delta(self._thresholds_of_copies())
         if self.remote_window is not None:
             delta = replace(delta, answers=self.remote_window.used)
-        return BatchOutcome(deliveries, delta, keys, len(rows))
+        return BatchOutcome(deliveries, delta, needs.of_all() if has_all_keys else keys, len(rows), has_all_keys)
 
     def _publish(
         self, messages: Messages, matcher: PartitionMatcher, first: int, last: int
     ) -> list[PartitionDeliveries]:
-        """Publish the messages `first` to `last`: without a window, only those that come here."""
+        """Publish the messages `first` to `last`: without a window and a lifetime, only those that come here."""
         if first == last:
             return []
-        if self.state.topk is not None:
+        if self.state.has_steps:
             part = messages.part(first, last)
-            return self._named(engine.step(self.state, engine.Publish(part, match=matcher.from_row(first))))
+            return self._named_after_expiry(
+                engine.step(self.state, engine.Publish(part, match=matcher.from_row(first)))
+            )
         rows = matcher.rows[np.searchsorted(matcher.rows, first) : np.searchsorted(matcher.rows, last)]
         if not len(rows):
             return []
@@ -164,18 +177,38 @@ class Partition:
         return self._named(engine.step(self.state, engine.Publish(part, match=matcher.of_rows(rows))))
 
     def _named(self, pieces: list[Piece]) -> list[PartitionDeliveries]:
+        if self.state.live is not None:
+            pieces = [self._of_home(piece) for piece in pieces]
         number = self.state.by_slot["number"]
         return [PartitionDeliveries(piece, number[_slots(piece)]) for piece in pieces]
+
+    def _named_after_expiry(self, pieces: list[Piece]) -> list[PartitionDeliveries]:
+        """Return what messages or time delivered; in each step the expiry of messages goes before everything else."""
+        named = self._named(pieces)
+        if self.state.tell_expiry:
+            for piece, number in named:
+                if isinstance(piece, ChangeDeliveries):
+                    expiry = np.flatnonzero((piece.ranks == 0) & ~_has_cause(piece))
+                    number[expiry] = np.arange(len(expiry)) - len(expiry)
+        return named
+
+    def _of_home(self, piece: Piece) -> Piece:
+        """Return deliveries without those of copies that no message caused: the home of each tells them."""
+        if not isinstance(piece, ChangeDeliveries):
+            return piece
+        is_mine = self.state.by_slot["home"][piece.slots] == self.number
+        if is_mine.all():
+            return piece
+        return piece.take(np.flatnonzero(is_mine | _has_cause(piece)))
 
     def _end(self, inputs: BatchInputs) -> list[PartitionDeliveries]:
         """Bring the clock to where the batch ends."""
         state, files = self.state, inputs.files
         deliveries: list[PartitionDeliveries] = []
-        if files.beat is not None and state.topk is not None:
-            engine.step(state, engine.CountFrom(files.next_step - 1))
-            deliveries = self._named(engine.step(state, engine.Advance(files.beat)))
+        if files.beat is not None and state.has_steps:
+            deliveries = self._advance(files.next_step - 1, files.beat)
         elif state.topk is None:
-            engine.step(state, engine.Advance(files.now))
+            self._bring_clock(files.next_step - 1, files.now)
         engine.step(state, engine.CountFrom(files.next_step))
         engine.renumber_if_sparse(state)
         return deliveries
@@ -192,9 +225,9 @@ class Partition:
         self, changes: BatchChanges, stored: Subscriptions | None, group: NDArray[np.int64]
     ) -> list[PartitionDeliveries]:
         """Apply changes of one kind to subscriptions that differ."""
-        if self.state.topk is None:
-            engine.step(self.state, engine.Advance(int(changes.clock[group[0]])))
         op = int(changes.op[group[0]])
+        if self.state.live is None or op != MOVE:
+            self._bring_clock(int(changes.step[group[0]]), int(changes.clock[group[0]]))
         if op == SUBSCRIBE:
             assert stored is not None
             return self._subscribe(changes, stored, group)
@@ -258,88 +291,71 @@ class Partition:
             return []
         moves = moves.take(here)
         moved = ids.take(_arrow.numbers(here))
-        item = engine.Move(moved, moves.regions, changes.step[group[here]], moves.points())
+        rows = group[here]
+        item = engine.Move(
+            moved,
+            moves.regions,
+            changes.step[rows],
+            moves.points(),
+            times=changes.time[rows],
+            clock=changes.clock[rows],
+        )
         return self._named(engine.step(self.state, item))
 
-    # Keys and thresholds
+    # Time
 
-    def _keys_of(self, changes: BatchChanges, mine: NDArray[np.int64], router: Router) -> Keys:
-        """Return the routing keys of subscriptions that change here; with copies, the driver has added them."""
-        rows = mine[changes.home[mine] == self.number]
-        if router.plan.has_copies or router.routes.is_everywhere or not len(rows):
-            return Keys.none()
-        wanted = self._as_changed(changes, rows)
-        return Keys.concat([self._placed_keys(each.into(router.plan.words), router, None) for each in wanted])
+    def _ticks(self, inputs: BatchInputs) -> NDArray[np.int64]:
+        """Return the reports by which time tells something here: those that slide the window, or let a message end."""
+        state, changes = self.state, inputs.changes
+        if changes is None or state.live is None or not self.settings.tells_ticks:
+            return np.empty(0, np.int64)
+        ticks = np.flatnonzero(changes.is_tick)
+        if self.settings.has_clock_steps:
+            return ticks
+        assert state.lifetime is not None
+        given = inputs.segment.messages
+        clock = given.time if given.clock is None else given.clock
+        ends = np.sort(
+            np.append(
+                state.live.expires(state.live.expired(inputs.files.now)),
+                state.lifetime.ends(given.time, given.expires, clock),
+            )
+        )
+        n_over = np.searchsorted(ends, np.append(state.now, changes.clock[ticks]), side="right")
+        return ticks[np.diff(n_over) > 0]
 
-    def _as_changed(self, changes: BatchChanges, rows: NDArray[np.int64]) -> list[PortableSubscriptions]:
-        """Return the subscriptions of these changes as each change leaves them."""
-        stored = rows[changes.op[rows] == SUBSCRIBE]
-        result = [changes.subscriptions.take(changes.at[stored])] if len(stored) else []
-        latest: dict[int, PortableSubscriptions] = {}
-        extents: dict[int, Extent | None] = {}
-        moved = set(changes.number[rows[changes.op[rows] == MOVE]].tolist())
-        for row in rows[np.isin(changes.number[rows], list(moved))].tolist():
-            number, at = int(changes.number[row]), int(changes.at[row])
-            if changes.op[row] == SUBSCRIBE:
-                latest[number], extents[number] = changes.subscriptions.take(np.array([at])), None
-                continue
-            if number not in extents:
-                extents[number] = self.state.movers.extent(self.state.ids.slot(changes.ids[row].as_py()))
-            before = latest.get(number) or self._held(changes, row)
-            if changes.op[row] != MOVE or before is None:
-                continue
-            shape, extent = changes.moves.regions.shape_of(at), None
-            if changes.moves.is_point[at]:
-                x, y = changes.moves.point[at].tolist()
-                shape, extent = moved_row(before.subscriptions, 0, x, y, self.settings.space, extents[number])
-            extents[number] = extent
-            regions = Regions.from_shapes([shape], self.settings.space)
-            latest[number] = replace(before, subscriptions=before.subscriptions.with_regions(regions))
-            result.append(latest[number])
-        return result
+    def _tick(self, changes: BatchChanges, row: int) -> list[PartitionDeliveries]:
+        """Move event time as a report does, which may be that of another partition's subscription."""
+        step = int(changes.step[row]) - self.settings.has_clock_steps
+        return self._advance(step, int(changes.clock[row]))
 
-    def _held(self, changes: BatchChanges, row: int) -> PortableSubscriptions | None:
-        """Return the stored version of the subscription that a change refers to."""
-        slot = self.state.ids.slot(changes.ids[row].as_py())
-        if slot < 0:
-            return None
-        return PortableSubscriptions.of(self.state.index.subscriptions(np.array([slot], np.int32)), self.state.words)
+    def _advance(self, step: int, time: int) -> list[PartitionDeliveries]:
+        """Move event time in the step of this number."""
+        engine.step(self.state, engine.CountFrom(step))
+        return self._named_after_expiry(engine.step(self.state, engine.Advance(time)))
 
-    def _placed_keys(
-        self, subscriptions: Subscriptions, router: Router, thresholds: NDArray[np.float64] | None
-    ) -> Keys:
-        home = np.full(len(subscriptions), self.number, np.int32)
-        weights = self.state.weights.of_table(router.plan.words, 0)
-        return router.plan.keys(subscriptions, home, weights, thresholds)
-
-    def _grown_keys(self, router: Router) -> Keys:
-        """Return the keys of top-k subscriptions whose threshold fell below the one they were placed with."""
+    def _bring_clock(self, step: int, time: int) -> None:
+        """Bring event time to where it is at a step, which tells nothing: what it tells was told when it moved."""
         state = self.state
-        if state.topk is None or router.routes.is_everywhere or not len(state.topk):
+        if state.live is None and state.topk is None:
+            engine.step(state, engine.Advance(time))
+        elif state.live is not None and time > state.now:
+            self._advance(step, time)
+            engine.step(state, engine.CountFrom(step))
+
+    # Thresholds
+
+    def _keys_of_fallen(self, needs: PartitionKeys) -> Keys:
+        """Return the keys of top-k subscriptions whose threshold fell below the one they were placed with."""
+        topk = self.state.topk
+        if topk is None or not len(topk) or needs.has_everything:
             return Keys.none()
-        slots = state.topk.slots()
-        theta = state.topk.thresholds(slots)
-        fallen = slots[theta < state.by_slot["placed"][slots]]
+        slots = topk.slots()
+        fallen = slots[topk.thresholds(slots) < self.state.by_slot["placed"][slots]]
         if not len(fallen):
             return Keys.none()
-        placed = PLACED_BELOW * state.topk.thresholds(fallen)
-        self.note(fallen, placed=placed)
-        subscriptions = PortableSubscriptions.of(state.index.subscriptions(fallen), state.words).into(router.plan.words)
-        return self._placed_keys(subscriptions, router, placed)
-
-    def _reweighed_keys(self, router: Router) -> Keys:
-        """Return the keys of all scored subscriptions at home here, as words weigh now."""
-        state = self.state
-        if router.routes.is_everywhere or not state.n_weighed:
-            return Keys.none()
-        slots = state.ids.in_use()
-        slots = slots[state.by_slot["home"][slots] == self.number]
-        subscriptions = state.index.subscriptions(slots)
-        scored = np.flatnonzero(subscriptions.kind != WITHIN)
-        if not len(scored):
-            return Keys.none()
-        carried = PortableSubscriptions.of(subscriptions.take(scored), state.words)
-        return self._placed_keys(carried.into(router.plan.words), router, state.by_slot["placed"][slots[scored]])
+        self.note(fallen, placed=PLACED_BELOW * topk.thresholds(fallen))
+        return needs.of_slots(fallen)
 
     def _reach(self, *, is_known_elsewhere: bool) -> NDArray[np.float64] | None:
         """Return by holder the score from which matching messages are routed here, or detected by copies."""
@@ -358,6 +374,11 @@ class Partition:
             slots[state.by_slot["copies"][slots] & ~np.uint64(1 << self.number) != 0] if self.number < 64 else slots[:0]
         )
         return state.by_slot["number"][slots], state.topk.thresholds(slots)
+
+
+def _has_cause(piece: ChangeDeliveries) -> NDArray[np.bool_]:
+    """Tell which deliveries a message caused."""
+    return np.fromiter((cause is not None for cause in piece.cause_ids), np.bool_, len(piece))
 
 
 def _slots(piece: Piece) -> NDArray[np.int32]:

@@ -38,6 +38,8 @@ class Share:
     home: NDArray[np.int32]
     copies: NDArray[np.uint64] | None
     placed: NDArray[np.float64]
+    #: Their reports of places, rows of type `MOVER`; None: there were none yet.
+    movers: NDArray[Any] | None = None
     kept: dict[str, NDArray[Any]] | None = None
 
     def __len__(self) -> int:
@@ -56,6 +58,7 @@ class Share:
             np.concatenate([share.home for share in shares]),
             None,
             np.zeros(len(number)),
+            np.concatenate([share.movers for share in shares if share.movers is not None]),
             {name: np.concatenate([each[name] for each in kept]) for name in kept[0]} if kept else None,
         ).take(order)
         return whole, whole.subscriptions.subscriptions
@@ -91,6 +94,7 @@ class Share:
             self.home[rows],
             None if self.copies is None else self.copies[rows],
             self.placed[rows],
+            None if self.movers is None else self.movers[rows],
             kept,
         )
 
@@ -102,13 +106,15 @@ class Share:
         is_topk = subscriptions.kind == TOPK
         to_engine = np.flatnonzero(is_home | ~is_topk)
         for stored in _by_kind_of_id(subscriptions.take(to_engine)):
-            if self.kept is None:
-                engine.step(state, engine.Subscribe(stored))
+            if self.kept is None and state.topk is not None:
+                engine.step(state, engine.Subscribe(stored))  # their lists are still to be found
             else:
                 engine.adopt(state, stored)
         ids = subscriptions.ids.take(_arrow.numbers(to_engine))
         slots = state.ids.slots(ids) if pa.types.is_integer(ids.type) else state.ids.slots_of_keys(ids)
         to_engine, slots = to_engine[slots >= 0], slots[slots >= 0]  # what had expired already is gone again
+        if self.movers is not None:
+            state.movers.put(slots, self.movers[to_engine])
         copies = np.zeros(len(self), np.uint64) if self.copies is None else self.copies
         partition.note(
             slots,
@@ -159,7 +165,8 @@ def share_of(partition: Partition) -> Share:
     expires[known] = state.expires[slots[known]]
     keys = state.ids.snapshot().keys(slots)
     held = state.index.subscriptions(slots)
-    min_move = np.ascontiguousarray(state.movers.of(slots)["min_move"])
+    movers = state.movers.of(slots)
+    min_move = np.ascontiguousarray(movers["min_move"])
     subscriptions = replace(
         held,
         ids=keys,
@@ -170,7 +177,7 @@ def share_of(partition: Partition) -> Share:
     kept = None if state.topk is None else taken_out(state.topk, slots[subscriptions.kind == TOPK])
     carried = PortableSubscriptions.of(subscriptions, state.words)
     number, home, copies, placed = (by_slot[name][slots] for name in ("number", "home", "copies", "placed"))
-    return Share(carried, number, home, copies, placed, kept)
+    return Share(carried, number, home, copies, placed, movers, kept)
 
 
 def _with_places(regions: Regions, space: Space) -> Regions:

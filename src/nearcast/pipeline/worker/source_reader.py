@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -77,6 +77,8 @@ class ReadResult:
     id_type: str
     changes: SourceChanges | None
     rejected: list[RejectedRow]
+    #: When messages expire, where these have a lifetime.
+    expires: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     #: Whether there was no such file, and whether its content could not be read at all.
     is_missing: bool = False
     is_unreadable: bool = False
@@ -189,6 +191,7 @@ def _read_source(task: ReadTask) -> ReadResult:
         id_type=id_type(ids.type),
         changes=None,
         rejected=list(rejected),
+        expires=segment.messages.expires if task.settings.lifetime is not None else np.empty(0, np.int64),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
+from nearcast.live.registry import open_live_store
 from nearcast.pipeline.batch.inputs import BatchInputs, read_inputs
 from nearcast.pipeline.batch.partition_deliveries import count, keyed, net, schema_of, tables
 from nearcast.pipeline.batch.router import NamedKeys, PlanRef, Router, router_of
@@ -28,6 +29,7 @@ from nearcast.pipeline.store.state_cache import StateCache
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.batch_matcher import PartitionDelta
 from nearcast.pipeline.worker.partition import Partition
+from nearcast.pipeline.worker.partition_keys import PartitionKeys
 from nearcast.text import Vocabulary
 from nearcast.topk.saved_keeper import open_window, save_window
 
@@ -164,8 +166,12 @@ class StepTask:
     id_types: tuple[str, str]
     #: Whether staged rows carry the numbers that put them in order among those of other partitions.
     with_keys: bool = False
+    #: How many keys it may add to the routes; beyond that it names all that it needs, in place of those it has.
+    spare_keys: int = 0
     #: What was asked and answered in earlier runs of this batch, where the window is divided.
     rounds: tuple[QuestionRound, ...] = ()
+    #: Whether to count what the thresholds after the batch need.
+    counts_needed: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,6 +192,8 @@ class StepResult:
     deliveries: int
     routed: int
     seconds: float
+    #: What the thresholds after it need, and what routes are made for, where that was asked for.
+    needed: tuple[int, int] | None = None
 
 
 def step_batch(task: StepTask) -> StepResult | OpenQuestions:
@@ -199,21 +207,27 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     if remote is not None:
         remote.begin_batch(answers_of(store, number, task.rounds, by_time=remote.by_time))
     deliveries = [] if inputs.vocabulary is None else known.partition.use_vocabulary(inputs.vocabulary)
-    outcome = known.partition.run(inputs, router, found=_candidates(store, task.candidates, number))
+    candidates = _candidates(store, task.candidates, number)
+    outcome = known.partition.run(inputs, router, found=candidates, spare_keys=task.spare_keys)
     if remote is not None and remote.questions:
         return _waiting(store, batch, number, remote)  # and the state is forgotten: it is of no batch
     if known.detected < batch:
         follow(known.partition, inputs)
     known.version = known.detected = batch
-    deliveries = net([*deliveries, *outcome.deliveries])
+    deliveries = [*deliveries, *outcome.deliveries]
+    if task.ref.settings.lifetime is None:
+        deliveries = net(deliveries)
     schema = schema_of(*task.id_types)
     made = keyed(deliveries, schema) if task.with_keys else tables(deliveries, schema)
     output = task.stager.stage(batch, number, made)
     delta = pickles.put(store, "deltas", batch, number, outcome.delta)
-    keys = NamedKeys.of(outcome.keys, router.plan) if len(outcome.keys.word) else None
+    keys = None
+    if len(outcome.keys.word) or outcome.has_all_keys:
+        keys = NamedKeys.of(outcome.keys, router.plan, (number,) if outcome.has_all_keys else ())
+    needed = PartitionKeys(number, known.partition.state, router).count_needed(inputs) if task.counts_needed else None
     _keep(task.ref, known)
     seconds = time.perf_counter() - began
-    return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds)
+    return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds, needed)
 
 
 def _waiting(store: Store, batch: int, number: int, remote: RemoteWindow) -> OpenQuestions:
@@ -257,7 +271,7 @@ def write_snapshot(task: SnapshotTask) -> str:
 
 @dataclass(frozen=True)
 class ExportTask:
-    """Task: export the subscriptions of a partition for a rebalance, and with `with_window` the window."""
+    """Task: export the subscriptions of a partition for a rebalance; `with_window` with window and live messages."""
 
     ref: PartitionRef
     plan: PlanRef
@@ -276,6 +290,8 @@ def export_partition(task: ExportTask) -> str:
         pickles.write(folder / SHARE, share_of(known.partition))
         if task.with_window and state.topk is not None:
             save_window(state.topk, folder / WINDOW)
+        if task.with_window and state.live is not None:
+            state.live.save(folder / LIVE)
 
     name = ref.store.unique("exports", known.version, ref.number)
     ref.store.put_folder(name, write)
@@ -284,14 +300,15 @@ def export_partition(task: ExportTask) -> str:
 
 
 #: In the folder of an export.
-SHARE, WINDOW = "share.pickle", "window"
+SHARE, WINDOW, LIVE = "share.pickle", "window", "live"
 
 
 @dataclass(frozen=True)
 class BuildTask:
     """Task: build a partition of the subscriptions in a file.
 
-    `window` is the export with the window they look at, `next_step`, `now` and `published` are where the stream is.
+    `window` is the export with the window and the live messages they look at, `next_step`, `now` and `published` are
+    where the stream is.
     """
 
     store: Store
@@ -313,9 +330,13 @@ def build_partition(task: BuildTask) -> str:
     partition = Partition.empty(task.number, task.settings, Vocabulary.open(task.store.local(task.vocabulary)))
     state = partition.state
     if task.window is not None:
-        assert state.topk is not None
-        open_window(state.topk, task.store.local(task.window) / WINDOW, state.weights)
-        partition.with_window_elsewhere()
+        export = task.store.local(task.window)
+        if state.topk is not None:
+            open_window(state.topk, export / WINDOW, state.weights)
+            partition.with_window_elsewhere()
+        if state.live is not None:
+            state.live = open_live_store(state.live_store, export / LIVE, state.index.space, state.words)
+            state.live.use_index(state.index)
     state.now, state.next_step, state.published = task.now, task.next_step, task.published
     share = pickles.read(task.store.local(task.subscriptions))
     assert isinstance(share, Share)

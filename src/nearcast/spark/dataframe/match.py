@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns import SIMILAR, Subscriptions
+from nearcast.delivery_ids import DELIVERY_ID
 from nearcast.errors import InvalidInput, NearcastError, NotSupported
 from nearcast.pipeline.store.places import is_uri, local_root
 from nearcast.pipeline.store.store import Store
@@ -25,6 +26,7 @@ from nearcast.spark.dataframe import frames, stored_index
 from nearcast.spark.dataframe.matcher import MatchMessages, MatchRoutedMessages, RouteMessages
 from nearcast.spark.dataframe.stored_index import IndexFolder, PlanPlacement, TermEncoding
 from nearcast.spark.runner import SparkRunner
+from nearcast.spark.session import refuse_connect
 from nearcast.spark.shared_folders import check_seen, is_embedded
 from nearcast.tables import Rejected, read_messages, read_subscriptions
 from nearcast.text import Analyzer, Vocabulary
@@ -53,6 +55,7 @@ def match(
     analyzer: Analyzer | None = None,
     store: str | Path | None = None,
     rejected: Rejected | None = None,
+    delivery_ids: bool = False,
 ) -> DataFrame:
     """Return who gets which message: a DataFrame of deliveries, in no order, worked out when it is asked for.
 
@@ -67,10 +70,11 @@ def match(
     are slots unless given, and messages are sent where they are needed. Words weigh by `vocabulary`; where there is
     none, but a `similar`, it is learned from all messages by a job that runs now.
 
-    In `delivery_id` a message is told by its column `seq`, of integers, else by Spark's `monotonically_increasing_id`,
-    which depends on how the messages are partitioned. `time` is that of the message. A subscription that `expires`
-    gets messages with an earlier `time` and those without.
+    `step` and `arrival` are the message's column `seq`, of integers, else Spark's `monotonically_increasing_id`, which
+    depends on how the messages are partitioned. With `delivery_ids` there is that column, too. `time` is that of the
+    message. A subscription that `expires` gets messages with an earlier `time` and those without.
     """
+    refuse_connect(messages, subscriptions)
     resolved = frames.space_of_frames(messages, subscriptions, space)
     read = frames.message_columns(messages, resolved)
     columns = frames.subscription_columns(subscriptions, resolved)
@@ -79,16 +83,17 @@ def match(
     encoding = TermEncoding(
         resolved, analyzer or Analyzer(), WordTable(), Vocabulary() if vocabulary is None else vocabulary
     )
-    found = _collected(columns, encoding, max_distance, rejected)
-    if vocabulary is None and (found.kind == SIMILAR).any():
+    subscribed = _collected(columns, encoding, max_distance, rejected)
+    if vocabulary is None and (subscribed.kind == SIMILAR).any():
         if messages.isStreaming:
             raise NotSupported("messages are a stream, and no vocabulary can be learned from it; give vocabulary=")
         encoding = encoding._replace(vocabulary=frames.learned_vocabulary(read, resolved, encoding.analyzer))
     encoding = encoding._replace(vocabulary=encoding.vocabulary.snapshot())
-    placed = None if plan is None else _placed(plan, partitions, read, found, encoding)
-    stored = _stored(folder, found, encoding, index, placed)
+    placed = None if plan is None else _placed(plan, partitions, read, subscribed, encoding)
+    stored = _stored(folder, subscribed, encoding, index, placed)
     ids = frames.id_type(columns)
-    return _deliveries(_matched(read, stored, ids, is_routed=plan is not None), stored.version, ids)
+    found = _deliveries(_matched(read, stored, ids, is_routed=plan is not None), stored.version)
+    return _with_delivery_ids(found, ids) if delivery_ids else found
 
 
 def match_against(subscriptions: DataFrame, **options: Any) -> Callable[[DataFrame], DataFrame]:
@@ -98,6 +103,7 @@ def match_against(subscriptions: DataFrame, **options: Any) -> Callable[[DataFra
 
 def rejected_messages(messages: DataFrame, *, space: str | Space | None = None) -> DataFrame:
     """Return the messages that `match` cannot use: their `seq`, `id`, the `field` to blame and the `reason`."""
+    refuse_connect(messages)
     resolved = frames.space_of_frames(messages, None, space)
     return frames.message_columns(messages, resolved).mapInArrow(frames.RejectedRows(resolved), frames.REJECTED_SCHEMA)
 
@@ -189,11 +195,10 @@ def _matched(read: DataFrame, stored: IndexFolder, ids: str, *, is_routed: bool)
     return routed.mapInArrow(MatchRoutedMessages(stored), schema)
 
 
-def _deliveries(matched: DataFrame, version: str, ids: str) -> DataFrame:
+def _deliveries(matched: DataFrame, version: str) -> DataFrame:
     """Return matches in the columns of deliveries; Spark leaves out those nobody asks for."""
     from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-    step, subscription = matched["step"].cast("string"), matched["subscription_id"].cast("string")
     return matched.select(
         "subscription_id",
         "message_id",
@@ -202,6 +207,19 @@ def _deliveries(matched: DataFrame, version: str, ids: str) -> DataFrame:
         F.lit(None).cast("int").alias("rank"),
         matched["message_id"].alias("cause_id"),
         "time",
-        F.concat(step, F.lit(":"), step, F.lit(":+:" if ids == "string" else ":+"), subscription).alias("delivery_id"),
+        "step",
+        matched["step"].alias("arrival"),
         F.lit(version).alias("version"),
     )
+
+
+def _with_delivery_ids(found: DataFrame, ids: str) -> DataFrame:
+    """Return deliveries with the names that `nearcast.delivery_id` gives them, all ids being of one type."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+    mark = ":" if ids == "string" else ""
+    subscription = F.concat(F.lit(mark), found["subscription_id"].cast("string"))
+    step, arrival = found["step"].cast("string"), found["arrival"].cast("string")
+    name = F.concat_ws(":", step, arrival, F.concat(found["change"], subscription)).alias(DELIVERY_ID)
+    at = found.columns.index("arrival") + 1
+    return found.select(*found.columns[:at], name, *found.columns[at:])

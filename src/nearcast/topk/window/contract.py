@@ -129,6 +129,26 @@ class MessageIndex(ABC):
     def best(self, queries: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
         """Return the `n` best messages for each query, fewer where there are not so many."""
 
+    def best_above(
+        self,
+        queries: WindowQueries,
+        n: NDArray[np.int32],
+        floor: NDArray[np.float64],
+        alive: LiveRows,
+        threads: int = 1,
+    ) -> WindowAnswers:
+        """Return the `n` best of all messages with a score of `floor` or more, for each query; maybe some below it."""
+        return self.best(queries, n, alive, threads)
+
+    def scores(
+        self, queries: WindowQueries, start: NDArray[np.int64], rows: NDArray[np.int64], alive: LiveRows
+    ) -> NDArray[np.float64]:
+        """Return the score for query i of each of the rows from `start[i]` on, -1 where it does not count.
+
+        It is -1 also where it is not known: an index that has no messages at hand knows none.
+        """
+        return np.full(len(rows), -1.0)
+
     @abstractmethod
     def at_least(
         self, queries: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1

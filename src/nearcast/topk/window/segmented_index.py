@@ -207,8 +207,19 @@ class SegmentedMessages(StoredMessages):
 
     def best(self, queries: WindowQueries, n: NDArray[np.int32], alive: LiveRows, threads: int = 1) -> WindowAnswers:
         """Return the `n` best messages for each query, fewer where there are not so many."""
+        return self.best_above(queries, n, np.full(len(n), -1.0), alive, threads)
+
+    def best_above(
+        self,
+        queries: WindowQueries,
+        n: NDArray[np.int32],
+        floor: NDArray[np.float64],
+        alive: LiveRows,
+        threads: int = 1,
+    ) -> WindowAnswers:
+        """Return the `n` best of all messages with a score of `floor` or more, for each query."""
         keep = np.maximum(np.minimum(n, self.next_row - self._rows.first), 0).astype(np.int64)
-        return self._search(queries, keep, np.full(len(keep), -1.0), keep, alive, threads)
+        return self._search(queries, keep, floor, keep, alive, threads)
 
     def at_least(
         self, queries: WindowQueries, threshold: NDArray[np.float64], alive: LiveRows, threads: int = 1

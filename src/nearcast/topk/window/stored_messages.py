@@ -14,7 +14,7 @@ from nearcast.geo.hilbert import hilbert_keys
 from nearcast.indexes.shared.saved_checks import check_points
 from nearcast.saved_files.arrays import SavedArrays
 from nearcast.topk.window.column_queue import ColumnQueue
-from nearcast.topk.window.contract import MessageIndex, WindowBatch
+from nearcast.topk.window.contract import LiveRows, MessageIndex, WindowBatch, WindowQueries
 from nearcast.topk.window.scores import (
     LENGTH,
     N_CARD,
@@ -23,9 +23,12 @@ from nearcast.topk.window.scores import (
     WORD_FIRST,
     MessageCards,
     first_word,
+    is_alive,
     mark_of,
     n_words_of,
+    near_to,
     row_of,
+    score_with,
 )
 
 if TYPE_CHECKING:
@@ -150,6 +153,18 @@ class StoredMessages(MessageIndex):
         word, count, box = (np.ascontiguousarray(each) for each in (said[:, 0], said[:, 1], card[:, :LENGTH]))
         return WindowBatch(start, word, count, box, card[:, LENGTH].copy(), time)
 
+    def scores(
+        self, queries: WindowQueries, start: NDArray[np.int64], rows: NDArray[np.int64], alive: LiveRows
+    ) -> NDArray[np.float64]:
+        """Return the score for query i of each of the rows from `start[i]` on, -1 where it does not count."""
+        found = np.full(len(rows), -1.0)
+        held = np.flatnonzero((rows >= max(self._rows.first, int(alive.first))) & (rows < self._rows.end))
+        which = np.repeat(np.arange(len(start) - 1), np.diff(start))[held]
+        score = np.empty(len(held))
+        score_rows(queries.for_kernels(), which, self._at(rows[held]), self._held(), alive, self.space.is_earth, score)
+        found[held] = score
+        return found
+
     def used_words(self) -> NDArray[np.bool_]:
         """Tell by word id, up to the greatest that was ever given, which words the rows held have."""
         used = np.zeros(self._n_words, np.bool_)
@@ -258,6 +273,16 @@ def sort_words(held, first, last):
             if said[i, 0] >= 0:
                 mark |= mark_of(said[i, 0])
         held.mark[position] = mark
+
+
+@hot_kernel
+def score_rows(queries, which, position, held, alive, is_earth, score):
+    """Write the score of each message at a position for a query, -1 where it does not count."""
+    for i in range(which.size):
+        score[i] = -1.0
+        if is_alive(held, position[i], alive):
+            near = near_to(queries, which[i], held, position[i], is_earth)
+            score[i] = score_with(queries, which[i], held, position[i], near)
 
 
 @hot_kernel

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.bench.data.movement.movement import INTERVAL_S, Movement, Reports, timestamps_after
+from nearcast.columns import NO_TIME
 from nearcast.errors import InvalidColumns, InvalidInput
 from nearcast.geo import Space
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from nearcast.bench.data.places import Floats
@@ -28,8 +28,8 @@ def replayed(path: Path, n: int, *, timestamps: int, interval_s: float = INTERVA
     """Return the movement of `n` objects that go where those of a file went, from the first of its times on.
 
     The file has `obj`, `ts` or `time`, and a place: `lon`, `lat`, or `lon_e5`, `lat_e5` in hundred-thousandths of a
-    degree, or `x`, `y`. Where it has fewer objects than `n`, several go the same way; where it has more, the first are
-    taken. An object is at its first place until it reports another.
+    degree, or `x`, `y`. Rows that lack one of these are left out. Where it has fewer objects than `n`, several go the
+    same way; where it has more, the first are taken. An object is at its first place until it reports another.
     """
     if n < 1 or timestamps < 1 or not 0 < interval_s < float("inf"):
         raise InvalidInput(f"a replay of {n} objects over {timestamps} times {interval_s} s; expected more than 0")
@@ -63,8 +63,9 @@ def _followers(objects: NDArray[np.int64], n_recorded: int, n: int) -> tuple[NDA
 
 
 def _recorded(path: Path) -> tuple[Reports, Space]:
-    """Return all places of a file in order of time."""
+    """Return all places of a file in order of time; rows that lack something, or lie off the earth, are left out."""
     from nearcast.files import read_table
+    from nearcast.tables.cells import TableRows
 
     table = read_table(path)
     place = next((each for each in _PLACES if set(each[0]) <= set(table.column_names)), None)
@@ -72,22 +73,16 @@ def _recorded(path: Path) -> tuple[Reports, Space]:
     if place is None or time is None or "obj" not in table.column_names:
         has = ", ".join(table.column_names)
         raise InvalidColumns(f"{path} has the columns {has}; a replay needs obj, ts (or time), and lon, lat (or x, y)")
-    if not table.num_rows:
-        raise InvalidColumns(f"{path} has no rows; a replay needs some")
     (x, y), unit = place
-    places: Floats = np.column_stack([table[name].to_numpy().astype(np.float64) / unit for name in (x, y)])
-    times, objects = _microseconds(table, time), table["obj"].to_numpy()
-    order = np.flatnonzero(np.isfinite(places).all(axis=1))
+    space, rows = Space.plane() if x == "x" else Space.earth(), TableRows(table, path.name, 0)
+    places: Floats = np.column_stack([rows.numbers_of(name)[0] / unit for name in (x, y)])
+    times = rows.times(time)
+    is_whole = np.isfinite(places).all(axis=1) & (times != NO_TIME) & ~rows.faults.is_bad
+    is_whole &= table["obj"].is_valid().to_numpy()
+    if space.is_earth:
+        is_whole &= (np.abs(places) <= (180.0, 90.0)).all(axis=1)
+    order = np.flatnonzero(is_whole)
+    if not len(order):
+        raise InvalidColumns(f"{path} has no row with obj, {time} and a place; a replay needs some")
     order = order[np.argsort(times[order], kind="stable")]
-    space = Space.plane() if x == "x" else Space.earth()
-    return Reports(objects[order], places[order], times[order]), space
-
-
-def _microseconds(table: pa.Table, name: str) -> NDArray[np.int64]:
-    import pyarrow as pa
-
-    try:
-        times: NDArray[np.int64] = table[name].cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidColumns(f"column {name} is {table.schema.field(name).type}; expected times ({error})") from None
-    return times
+    return Reports(table["obj"].take(order).to_numpy(), places[order], times[order]), space

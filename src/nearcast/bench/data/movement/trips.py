@@ -134,12 +134,17 @@ def trips_over(
     )
 
 
+#: How many times as fast as usual objects may be: each road of a trip takes a pass, so that faster ones take for ever.
+MOST_SPEED = 1000.0
+
+
 def _check(n: int, timestamps: int, mobility: float, speed: float, interval_s: float) -> None:
     for name, count in (("subscriptions", n), ("timestamps", timestamps)):
         if count < 1:
             raise InvalidInput(f"{name} is {count}; expected 1 or more", field=name)
     if not 0 < mobility <= 1:
         raise InvalidInput(f"mobility is {mobility}; expected a share above 0 and up to 1", field="mobility")
-    for name, value in (("speed", speed), ("interval", interval_s)):
-        if not 0 < value < float("inf"):
-            raise InvalidInput(f"{name} is {value}; expected a number above 0", field=name)
+    for name, value, most in (("speed", speed, MOST_SPEED), ("interval", interval_s, float("inf"))):
+        if not 0 < value <= most or value == float("inf"):
+            limit = "" if most == float("inf") else f" and up to {most:g}"
+            raise InvalidInput(f"{name} is {value}; expected a number above 0{limit}", field=name)

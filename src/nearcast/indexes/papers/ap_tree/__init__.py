@@ -17,6 +17,7 @@ of a leaf has 64 bits for the words and the rectangle of its atom; what these do
 | `construction`, `node_kinds` | 3.3.4 | Algorithm 4 |
 | `search` | 3.2.3 | Algorithm 1 |
 | `maintenance`, `regrowth`, `divergence` | 3.3.5 | coming and going, parts built anew |
+| `moving` | 4.3.1 | what subscriptions that move cost, for `ap_plus_tree` |
 
 Options: `keyword_partition` is `heuristic` or `dp`; `priority` is `adaptive`, or `keyword` or `space` for the paper's
 KPriority and SPriority, which ask the other only where the first is not cheaper than a leaf; `fan_out` is f, `leaf` is

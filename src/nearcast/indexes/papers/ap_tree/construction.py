@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import kernel
-from nearcast.indexes.papers.ap_tree.keywords import keyword_partition
+from nearcast.indexes.papers.ap_tree.keywords import count_distinct, keyword_partition
 from nearcast.indexes.papers.ap_tree.layout import (
     BY_SPACE,
     BY_WORDS,
+    GRIDS,
     OFFSET_SHIFT,
     PLACE,
     STATE,
@@ -23,6 +24,8 @@ from nearcast.indexes.papers.ap_tree.layout import (
     resized,
     with_room,
 )
+from nearcast.indexes.papers.ap_tree.model import spread_evenly
+from nearcast.indexes.papers.ap_tree.moving import moving_penalty
 from nearcast.indexes.papers.ap_tree.node_kinds import (
     NODE,
     POOL_FIRST,
@@ -35,7 +38,7 @@ from nearcast.indexes.papers.ap_tree.node_kinds import (
     part_by_space,
     part_by_words,
 )
-from nearcast.indexes.papers.ap_tree.space import space_partition
+from nearcast.indexes.papers.ap_tree.space import share_of_length, space_partition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,15 +49,21 @@ if TYPE_CHECKING:
 #: Values of `ApTreeSettings.priority`.
 ADAPTIVE, KEYWORDS_FIRST, SPACE_FIRST = range(3)
 PRIORITIES = ("adaptive", "keyword", "space")
+#: The share of all messages that comes to a region however small.
+_LEAST_SHARE = 1e-6
 
 
 class ApTreeSettings(NamedTuple):
-    """What a tree is built with: f, θp, whether keyword partitions are optimal, and which partition is tried first."""
+    """What a tree is built with: f, θp, whether keyword partitions are optimal, and which partition is tried first.
+
+    `widens_cuts` says whether a word between two cuts widens one of them.
+    """
 
     fan_out: int
     leaf: int
     is_optimal: bool
     priority: int
+    widens_cuts: bool
 
 
 def tasks_of(nodes: NDArray[np.int64], members: list[NDArray[np.int32]], said: list[NDArray[np.int32]]) -> BuildTasks:
@@ -115,12 +124,35 @@ def _do_task(tree, tasks, atoms, ranks, model, settings):
             members, said, tree.node[node, PLACE], tree.region, atoms, model, settings.fan_out
         )
         if space_cost < as_leaf and space_cost <= cost:
+            space_cost += _penalty(members, said.size, node, tree, atoms, ranks, model, settings)
+        if space_cost < as_leaf and space_cost <= cost:
             return part_by_space(tree, tasks, atoms, members, x_line, y_line, met, model.point)
     if not asks_words_first:
         cut, hit, cost = _by_words(may_words, members, state, atoms, ranks, model, settings)
     if cost < as_leaf:
         return part_by_words(tree, tasks, atoms, ranks, members, cut, hit)
     return make_leaf(tree, tasks, atoms, members, settings.leaf)
+
+
+@kernel
+def _penalty(members, n_said, node, tree, atoms, ranks, model, settings):
+    """Return what members that move add to the cost of a grid."""
+    if model.motion.velocity.shape[0] == 0:
+        return 0.0
+    place = tree.node[node, PLACE]
+    n_path = 1.0 + (tree.node[node, STATE] >> OFFSET_SHIFT) + tree.region[place, GRIDS]
+    n_words = count_distinct(members, atoms, ranks, model.counter)
+    region, motion, fan_out = tree.region[place], model.motion, settings.fan_out
+    n_messages = max(motion.messages[0], 1.0) * _share_of_messages(n_said, region, tree.region[0], model)
+    return moving_penalty(members, region, n_path, n_words, n_messages, atoms, motion, fan_out, settings.leaf)
+
+
+@kernel
+def _share_of_messages(n_said, region, whole, model):
+    """Return the probability that a message comes to a region: so many of the sample are in it."""
+    area = share_of_length(region[0], region[2], whole[0], whole[2])
+    area *= share_of_length(region[1], region[3], whole[1], whole[3])
+    return max(spread_evenly(model.point.shape[0], n_said, area), _LEAST_SHARE)
 
 
 @kernel

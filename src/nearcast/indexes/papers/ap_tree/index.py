@@ -16,7 +16,7 @@ from nearcast.indexes.papers.ap_tree.model import model_of
 from nearcast.indexes.papers.ap_tree.order import ranked_words, ranks_by_frequency, with_later_words
 from nearcast.indexes.papers.ap_tree.regrowth import compacted, messages_in, regrown
 from nearcast.indexes.papers.ap_tree.sample import MessageSampler, no_sample, sample_of
-from nearcast.indexes.papers.ap_tree.search import scratch_for, search_tree
+from nearcast.indexes.papers.ap_tree.search import ApTreeScratch, scratch_for, search_tree
 from nearcast.indexes.papers.keyword_first import count_words
 from nearcast.indexes.shared.boolean_index import BooleanBatch, BooleanIndex, FoundAtoms
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Messages
     from nearcast.geo import Space
+    from nearcast.indexes.papers.ap_tree.model import CostModel
 
-_NAME = "ap-tree"
 _PARTITIONS, _REBUILDS = ("heuristic", "dp"), ("adaptive", "never")
 #: Messages are looked at for drift after this many, or after one for every so many subscriptions.
 _FEWEST_MESSAGES, _SUBSCRIPTIONS_PER_MESSAGE = 4096, 4
@@ -35,7 +35,7 @@ _LITTLE_WASTE = 4096
 
 
 @register(
-    _NAME,
+    "ap-tree",
     kinds=("within",),
     paper="AP-Tree (VLDB Journal 2015), section 3: stationary subscriptions",
     options={
@@ -56,6 +56,9 @@ class APTreeIndex(BooleanIndex):
     0
     """
 
+    #: Whether a word between two cuts widens one of them.
+    widens_cuts = True
+
     def __init__(
         self,
         space: Space,
@@ -67,17 +70,19 @@ class APTreeIndex(BooleanIndex):
         divergence: float = 0.001,
         share: float = 0.001,
     ):
+        name = self.info.name
         options = {
-            "keyword_partition": _one_of("keyword_partition", keyword_partition, _PARTITIONS),
-            "priority": _one_of("priority", priority, PRIORITIES),
-            "fan_out": _at_least("fan_out", fan_out, 2),
-            "leaf": _at_least("leaf", leaf, 1),
-            "rebuild": _one_of("rebuild", rebuild, _REBUILDS),
-            "divergence": _at_least("divergence", divergence, 0.0),
-            "share": _at_least("share", share, 0.0),
+            "keyword_partition": one_of(name, "keyword_partition", keyword_partition, _PARTITIONS),
+            "priority": one_of(name, "priority", priority, PRIORITIES),
+            "fan_out": at_least(name, "fan_out", fan_out, 2),
+            "leaf": at_least(name, "leaf", leaf, 1),
+            "rebuild": one_of(name, "rebuild", rebuild, _REBUILDS),
+            "divergence": at_least(name, "divergence", divergence, 0.0),
+            "share": at_least(name, "share", share, 0.0),
         }
         super().__init__(space, **options)
-        self._settings = ApTreeSettings(fan_out, leaf, keyword_partition == "dp", PRIORITIES.index(priority))
+        is_optimal = keyword_partition == "dp"
+        self._settings = ApTreeSettings(fan_out, leaf, is_optimal, PRIORITIES.index(priority), self.widens_cuts)
         self._is_adaptive, self._divergence, self._share = rebuild == "adaptive", divergence, share
         self._sample, self._watch = no_sample(), MessageSampler()
         self._n_changes = 0
@@ -140,13 +145,13 @@ class APTreeIndex(BooleanIndex):
     def _insert_atoms(self, atoms: NDArray[np.int32]) -> None:
         self._rank_later_words()
         ranks = ranked_words(self._atoms, atoms, self._rank)
-        self._tree, full = inserted(self._tree, self._atoms, atoms, ranks, self._settings.leaf)
+        self._tree, full = inserted(self._tree, self._atoms, atoms, ranks, self._settings)
         self._regrow(full)
         self._changed(len(atoms))
 
     def _remove_atoms(self, atoms: NDArray[np.int32]) -> None:
         ranks = ranked_words(self._atoms, atoms, self._rank)
-        self._regrow(removed(self._tree, self._atoms, atoms, ranks, self._settings.leaf))
+        self._regrow(removed(self._tree, self._atoms, atoms, ranks, self._settings))
         self._changed(len(atoms))
 
     def _changed(self, n: int) -> None:
@@ -161,35 +166,49 @@ class APTreeIndex(BooleanIndex):
 
     def _regrow(self, nodes: NDArray[np.int64]) -> None:
         if len(nodes):
-            self._tree = regrown(self._tree, nodes, self._atoms, self._rank, self._model, self._settings)
+            self._rebuild(nodes)
         if any(
             now > 2 * then + _LITTLE_WASTE for now, then in zip(self._tree_size(), self._size_when_packed, strict=True)
         ):
-            self._tree = compacted(self._tree)
+            self._compact()
             self._size_when_packed = self._tree_size()
+
+    def _rebuild(self, nodes: NDArray[np.int64]) -> None:
+        self._tree = regrown(self._tree, nodes, self._atoms, self._rank, self._model, self._settings)
+
+    def _compact(self) -> None:
+        self._tree = compacted(self._tree)
 
     def _tree_size(self) -> tuple[int, int]:
         return int(self._tree.used[NODES]), int(self._tree.used[ENTRIES])
 
     def _set_model(self) -> None:
-        self._model = model_of(self._sample, self._rank, self._needed)
+        self._model = self._model_of(self._rank)
+
+    def _model_of(self, rank: NDArray[np.int32]) -> CostModel:
+        return model_of(self._sample, rank, self._needed)
 
     def _rank_later_words(self) -> None:
         """Give ranks to words that came after the tree was built; nothing was known to need them."""
         if self._n_weights > len(self._rank):
             rank = with_later_words(self._rank, self._n_weights)
             self._needed = np.append(self._needed, np.zeros(len(rank) - len(self._needed), np.int64))
-            self._model = model_of(self._sample, rank, self._needed)
+            self._model = self._model_of(rank)
             self._rank = rank  # the last of all: its length says that the others are done
 
     def _search(self, batch: BooleanBatch, first: int, found: FoundAtoms) -> int:
+        scratch = self._scratch_of(batch)
+        return int(search_tree(self._tree, self._rank, self._atoms, batch, first, found, scratch))
+
+    def _scratch_of(self, batch: BooleanBatch) -> ApTreeScratch:
+        """Return scratch for a search, for which all words have ranks by then."""
         self._rank_later_words()
         self._scratch = scratch_for(len(batch.word), int(self._tree.used[NODES]), self._scratch)
-        return int(search_tree(self._tree, self._rank, self._atoms, batch, first, found, self._scratch))
+        return self._scratch
 
     def _bytes(self) -> int:
         sample = self._sample
-        kept = (*self._tree, *self._model, self._rank, self._needed, sample.term_start, sample.terms, sample.box)
+        kept = (*self._tree, *self._model[:3], self._rank, self._needed, sample.term_start, sample.terms, sample.box)
         return sum(array.nbytes for array in kept)
 
 
@@ -211,13 +230,15 @@ def _extent(box: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([low, high])
 
 
-def _one_of(name: str, given: str, known: tuple[str, ...]) -> str:
+def one_of(index: str, name: str, given: str, known: tuple[str, ...]) -> str:
+    """Return the value of an option of an index if it is a known one; else it is `UnknownIndex`."""
     if given not in known:
-        raise UnknownIndex(f"option {name} of the index {_NAME!r} is one of {', '.join(known)}, not {given!r}")
+        raise UnknownIndex(f"option {name} of the index {index!r} is one of {', '.join(known)}, not {given!r}")
     return given
 
 
-def _at_least(name: str, given: float, least: float) -> float:
+def at_least(index: str, name: str, given: float, least: float) -> float:
+    """Return the value of an option of an index if it is large enough; else it is `UnknownIndex`."""
     if not least <= given < 2**31:
-        raise UnknownIndex(f"option {name} of the index {_NAME!r} is at least {least} and below 2^31, not {given}")
+        raise UnknownIndex(f"option {name} of the index {index!r} is at least {least} and below 2^31, not {given}")
     return given

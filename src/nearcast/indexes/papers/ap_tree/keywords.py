@@ -70,6 +70,19 @@ def _probabilities(members, word, atoms, ranks, model):
 
 
 @hot_kernel
+def count_distinct(members, atoms, ranks, counter):
+    """Return how many distinct words the members need; `counter` is 0 by rank, and is so again."""
+    n = 0
+    for atom in members:
+        first = atoms.code_start[atom]
+        for i in range(first, first + atoms.n_words[atom]):
+            n += counter[ranks[i]] == 0
+            counter[ranks[i]] += 1
+    _count(members, atoms, ranks, counter, -1)
+    return n
+
+
+@hot_kernel
 def _count(members, atoms, ranks, count, change):
     for atom in members:
         first = atoms.code_start[atom]

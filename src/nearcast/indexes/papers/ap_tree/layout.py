@@ -26,11 +26,13 @@ NODES, SLOTS, CUTS, LINES, ENTRIES, REGIONS = range(6)
 #: Bits of STATE below the offset: may words, may space part what is here?
 BY_SPACE, BY_WORDS, OFFSET_SHIFT = 1, 2, 2
 NO_CHILD = -1
-#: The column of `ApTreeArrays.region` behind the four corners.
-COPIES = 4
+#: The columns of `ApTreeArrays.region` behind the four corners.
+COPIES, GRIDS = 4, 5
 ROOT = 0
 #: Beyond this a number is infinite in an entry.
 _LARGEST = 3e38
+#: Where in the `source` of an entry the place of its first word begins.
+SOURCE_SHIFT = 16
 #: Atoms with so many words are not plain: 15 bits do not tell how many they are.
 _MANY_WORDS = 32_767
 
@@ -40,7 +42,7 @@ class ApTreeArrays(NamedTuple):
 
     Every node has KIND, SIZE (how many atoms came here), STATE (the number of words already used on the way, and by
     what it may be parted) and the `region[PLACE]` of the cell it is in: x_min, y_min, x_max, y_max, borders included,
-    and how many entries the grids above have made of an atom on average.
+    how many entries the grids above have made of an atom on average, and how many grids these are.
 
     - A leaf owns the entries FIRST to FIRST + COUNT and has room for ROOM; above AUX of them it is to be parted.
     - A keyword node has COUNT cuts: cut i has the ranks `cut[AUX + i]`, first and last, and the child
@@ -85,7 +87,7 @@ def empty_tree(region: NDArray[np.float64], n_entries: int, limit: int) -> ApTre
     """Return a tree that is one empty leaf over this region, with room for so many entries."""
     tree = ApTreeArrays(
         node=np.zeros((64, 8), np.int32),
-        region=np.zeros((64, 5)),
+        region=np.zeros((64, 6)),
         child=np.zeros(64, np.int32),
         built=np.zeros(64, np.int32),
         expected=np.zeros(64, np.float32),
@@ -205,9 +207,10 @@ def describe_child(tree, parent, k, child, copies):
     else:
         place = tree.used[REGIONS]
         tree.used[REGIONS], new[PLACE] = place + 1, place
-        for c in range(5):
+        for c in range(6):
             tree.region[place, c] = tree.region[row[PLACE], c]
         tree.region[place, COPIES] *= copies
+        tree.region[place, GRIDS] += 1.0
         _narrow(tree, place, 0, row[AUX], row[COUNT] - 1, k // row[ROOM])
         _narrow(tree, place, 1, row[AUX] + row[COUNT] - 1, row[ROOM] - 1, k % row[ROOM])
 
@@ -231,7 +234,7 @@ def write_entry(tree, entry, atoms, atom):
     tree.signature[entry] = bits
     n, end = atoms.n_words[atom], atoms.code_start[atom + 1]
     is_plain = atoms.shape[atom] == NO_SHAPE and n == end - first and n < _MANY_WORDS
-    tree.source[entry] = (first << 16) | (min(n, _MANY_WORDS) << 1) | (1 if is_plain else 0)
+    tree.source[entry] = (first << SOURCE_SHIFT) | (min(n, _MANY_WORDS) << 1) | (1 if is_plain else 0)
     for k in range(2):
         tree.rectangle[entry, k] = rounded_down(atoms.box[atom, k])
         tree.rectangle[entry, k + 2] = -rounded_down(-atoms.box[atom, k + 2])

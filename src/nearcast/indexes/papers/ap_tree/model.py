@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, inlined, kernel
+from nearcast.indexes.papers.ap_tree.moving import no_motion
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.indexes.papers.ap_tree.moving import Motion
     from nearcast.indexes.papers.ap_tree.sample import MessageSample
 
 #: Messages that are spread evenly over a node's region, beside those of the sample.
@@ -36,11 +38,13 @@ class CostModel(NamedTuple):
     """What the cost model knows: `hit` is the probability of a word by rank, empty without a sample of messages.
 
     `point` are the centres of the messages of the sample. `counter` is room for a number by rank, 0 between uses.
+    `motion` is how subscriptions move.
     """
 
     hit: NDArray[np.float64]
     point: NDArray[np.float64]
     counter: NDArray[np.int64]
+    motion: Motion
 
 
 def model_of(sample: MessageSample, rank: NDArray[np.int32], needed: NDArray[np.int64]) -> CostModel:
@@ -48,13 +52,14 @@ def model_of(sample: MessageSample, rank: NDArray[np.int32], needed: NDArray[np.
     box, n = sample.box, len(sample)
     point = np.ascontiguousarray(box[:, :2] / 2 + box[:, 2:] / 2)
     if not n:
-        return CostModel(np.empty(0), point, np.zeros(len(rank), np.int64))
+        return CostModel(np.empty(0), point, np.zeros(len(rank), np.int64), no_motion())
     seen = np.zeros(len(rank), np.int64)
     count_messages(sample.term_start, sample.terms, rank, np.full(len(rank), -1), seen)
     n_seen, n_needed = int(seen.sum()), int(needed.sum())
     unseen = int((seen == 1).sum()) / n_seen if n_seen else 1.0
     assumed = needed * (max(n_seen / n, 1.0) / max(n_needed, 1))
-    return CostModel((1.0 - unseen) * seen / n + unseen * assumed, point, np.zeros(len(rank), np.int64))
+    hit = (1.0 - unseen) * seen / n + unseen * assumed
+    return CostModel(hit, point, np.zeros(len(rank), np.int64), no_motion())
 
 
 @hot_kernel

@@ -25,6 +25,7 @@ from nearcast.indexes.papers.ap_tree.layout import (
     REGIONS,
     ROOM,
     SLOTS,
+    SOURCE_SHIFT,
     ApTreeArrays,
     n_slots,
     without_room,
@@ -93,6 +94,14 @@ def _cleared(tree, root, queue):
         tree.node[node, KIND] = DEAD
     tree.node[root, KIND], tree.node[root, COUNT], tree.node[root, ROOM] = LEAF, 0, 0
     return held
+
+
+def renumber_atoms(tree: ApTreeArrays, number: NDArray[np.int32], atoms: Atoms) -> None:
+    """Give the atoms of all entries new numbers; `atoms` has them in the new order, their words perhaps elsewhere."""
+    used = int(tree.used[ENTRIES])
+    atom = number[tree.atom[:used]]
+    tree.atom[:used] = atom
+    tree.source[:used] = (atoms.code_start[atom] << SOURCE_SHIFT) | (tree.source[:used] & ((1 << SOURCE_SHIFT) - 1))
 
 
 def compacted(tree: ApTreeArrays) -> ApTreeArrays:

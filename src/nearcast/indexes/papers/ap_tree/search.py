@@ -17,6 +17,7 @@ from nearcast.indexes.papers.ap_tree.layout import (
     NO_CHILD,
     ROOM,
     ROOT,
+    SOURCE_SHIFT,
     cut_index,
     line_index,
     rounded_down,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 #: Entries that wait to be verified at most, and how many of a leaf are looked at in one go.
-_WAITING, _BLOCK = 512, 64
+WAITING, BLOCK = 512, 64
 #: Places beyond this are compared exactly.
 _HUGE = 1e37
 
@@ -57,7 +58,7 @@ def scratch_for(longest: int, n_nodes: int, present: ApTreeScratch | None) -> Ap
     if present is not None and longest <= len(present.rank) and n_nodes < len(present.stack):
         return present
     rank, stack = np.empty(max(64, 2 * longest), np.int32), np.empty((n_nodes + n_nodes // 4 + 64, 2), np.int32)
-    return ApTreeScratch(rank, stack, np.empty(4, np.float32), np.empty(4, np.float32), np.empty(_WAITING, np.int32))
+    return ApTreeScratch(rank, stack, np.empty(4, np.float32), np.empty(4, np.float32), np.empty(WAITING, np.int32))
 
 
 @hot_kernel
@@ -69,17 +70,17 @@ def search_tree(tree, rank, atoms, batch, first, found, scratch):
         looked_at, verified = found.tally[LOOKED_AT], found.tally[VERIFIED]
         n_words = begin_message(batch, message)
         rank_message(batch.word, n_words, rank, ranks)
-        absent = ~_bits(batch.word, n_words)
+        absent = ~message_bits(batch.word, n_words)
         n_places = message_parts(batch.box, message, batch.place)
         for part in range(n_places):
-            _set_corners(batch.place, part, scratch.corner, scratch.inner)
+            set_corners(batch.place, part, scratch.corner, scratch.inner)
             depth, entry, last = _begin(stack), 0, 0
             while depth > 0 or entry < last:
                 n = 0
-                while n <= _WAITING - _BLOCK and (depth > 0 or entry < last):
+                while n <= WAITING - BLOCK and (depth > 0 or entry < last):
                     if entry < last:
-                        stop = min(last, entry + _BLOCK)
-                        n = _sift(tree, entry, stop, absent, scratch, n)
+                        stop = min(last, entry + BLOCK)
+                        n = sift(tree, entry, stop, absent, scratch, n)
                         entry = stop
                         continue
                     depth -= 1
@@ -94,14 +95,17 @@ def search_tree(tree, rank, atoms, batch, first, found, scratch):
                         )
                 verified += n
                 for i in range(n):
-                    at = _verify(tree, scratch.waiting[i], atoms, batch, message, part, n_places, scratch, found, at)
+                    at = verify_entry(
+                        tree, scratch.waiting[i], atoms, batch, message, part, n_places, scratch, found, at
+                    )
         if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
     return found.end.size
 
 
 @inlined
-def _bits(word, n_words):
+def message_bits(word, n_words):
+    """Return the signature of a message's words."""
     bits = np.uint64(0)
     for i in range(n_words):
         bits |= term_bit(word[i])
@@ -116,7 +120,8 @@ def _begin(stack):
 
 
 @inlined
-def _set_corners(place, part, corner, inner):
+def set_corners(place, part, corner, inner):
+    """Write a rectangle of a message as entries have theirs, and a smaller one."""
     for k in range(2):
         low, high = place[part, k], place[part, k + 2]
         corner[k], corner[k + 2] = rounded_down(low), -rounded_down(-high)
@@ -132,7 +137,7 @@ def _well_below(value):
 
 
 @inlined
-def _sift(tree, first, stop, absent, scratch, n):
+def sift(tree, first, stop, absent, scratch, n):
     """Let entries wait for verification whose signature and rectangle do not forbid it; return how many wait.
 
     Each is written, and the cursor moves on a hit only: no branch to mispredict.
@@ -147,12 +152,12 @@ def _sift(tree, first, stop, absent, scratch, n):
 
 
 @inlined
-def _verify(tree, entry, atoms, batch, message, part, n_places, scratch, found, at):
+def verify_entry(tree, entry, atoms, batch, message, part, n_places, scratch, found, at):
     """Enter the atom of an entry if all of it holds; return the next number. Most are decided without the atom."""
     atom, source = tree.atom[entry], tree.source[entry]
     if not _surely_overlaps(tree.rectangle, entry, scratch.inner) and not _overlaps(atoms.box, atom, batch.place, part):
         return at
-    first = source >> 16
+    first = source >> SOURCE_SHIFT
     for i in range(first, first + ((source >> 1) & 32767)):
         if batch.has[atoms.code[i]] == 0:
             return at

@@ -14,9 +14,12 @@ import numpy as np
 from nearcast._jit import hot_kernel, inlined, kernel
 from nearcast.indexes.papers.quad.cells import FIRST, LENGTH, ROOM
 from nearcast.indexes.shared.boolean_index import verify
+from nearcast.indexes.shared.filters import outwards
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.indexes.shared.atoms import Atoms
 
 #: Columns of an entry behind its rectangle.
 ATOM, LOW_BITS, HIGH_BITS = 4, 5, 6
@@ -37,7 +40,7 @@ class EntryLists:
         self.arrays = _arrays(np.empty((0, width), np.int32))
         self._used = 0
 
-    def lay_out(self, entry: NDArray[np.int32], item: NDArray[np.int32]) -> None:
+    def lay_out(self, entry: NDArray[np.int32], item: NDArray[np.int32] | NDArray[np.int64]) -> None:
         """Take entries of these items, in this order, for all there are."""
         self.arrays = _arrays(np.ascontiguousarray(entry[item]))
         self._used = len(item)
@@ -54,6 +57,11 @@ class EntryLists:
             more[: self._used] = self.arrays.number[: self._used]
             self.arrays = _arrays(more)
 
+    def renumber(self, number: NDArray[np.int32]) -> None:
+        """Give every atom the number that `number` has for it; room that no list uses may hold anything."""
+        atom = self.arrays.number[: self._used, ATOM]
+        atom[:] = number[np.clip(atom, 0, len(number) - 1)]
+
     @property
     def nbytes(self) -> int:
         """Return the size of all entries, room included."""
@@ -62,6 +70,16 @@ class EntryLists:
 
 def _arrays(number: NDArray[np.int32]) -> EntryArrays:
     return EntryArrays(number, number.view(np.float32))
+
+
+def entry_rows(columns: Atoms, atoms: NDArray[np.int32], key: NDArray[np.int32], width: int) -> NDArray[np.int32]:
+    """Return the entry of each atom, listed under `key`, with a signature if it is wide enough for one."""
+    entry = np.zeros((len(atoms), width), np.int32)
+    entry[:, :ATOM] = outwards(columns.box[atoms]).view(np.int32)
+    entry[:, ATOM] = atoms
+    if width > ATOM + 1:
+        sign(columns, atoms, key, entry)
+    return entry
 
 
 @inlined

@@ -11,14 +11,13 @@ from nearcast._jit import hot_kernel
 from nearcast.errors import UnknownIndex
 from nearcast.indexes.papers.keyword_first import count_words
 from nearcast.indexes.papers.quad.cells import CHILD, FIRST, LENGTH, LIMIT, PARENT, ROOM
-from nearcast.indexes.papers.quad.entries import ATOM, EntryLists, sign, take_out
+from nearcast.indexes.papers.quad.entries import ATOM, EntryLists, entry_rows, take_out
 from nearcast.indexes.papers.quad.growth import overflows
 from nearcast.indexes.papers.quad.tables import list_at
 from nearcast.indexes.papers.quad.traffic import DEEPEST, sampled, steps_of, traffic_of
 from nearcast.indexes.papers.quad.tree import WHOLE_FRAME, QuadItems, QuadTrees
 from nearcast.indexes.papers.quad.walk import begin_walk, empty_stack, walk_on
 from nearcast.indexes.shared.boolean_index import BooleanIndex
-from nearcast.indexes.shared.filters import outwards
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -222,12 +221,7 @@ class QuadIndex(BooleanIndex):
         return steps
 
     def _entry_rows(self, atoms: NDArray[np.int32], key: NDArray[np.int32]) -> NDArray[np.int32]:
-        entry = np.zeros((len(atoms), self._WIDTH), np.int32)
-        entry[:, :ATOM] = outwards(self._atoms.box[atoms]).view(np.int32)
-        entry[:, ATOM] = atoms
-        if self._WIDTH > ATOM + 1:
-            sign(self._atoms, atoms, key, entry)
-        return entry
+        return entry_rows(self._atoms, atoms, key, self._WIDTH)
 
     def _bytes(self) -> int:
         traffic = self._traffic.share.nbytes + self._traffic.chance.nbytes

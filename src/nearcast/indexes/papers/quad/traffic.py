@@ -84,12 +84,10 @@ def traffic_of(box: NDArray[np.float64], word_share: NDArray[np.float64], messag
     Messages are where subscriptions are, with the words they ask for, as long as nobody knows better: cells and words
     with few messages to tell from are thought to be as in these rectangles and as the share of the atoms with a word.
     """
-    finite = box[np.isfinite(box).all(axis=1)]
-    finite = finite[:: len(finite) // _SAMPLE + 1]
-    frame = _frame_around(finite)
+    finite = _finite(box)
+    empty = frame_alone(finite)
     said = np.empty((0, 4)) if messages is None else messages.box
     top = min(_FINEST, (max(len(finite), len(said)).bit_length() + 1) // 2 + 1)
-    empty = Traffic(*frame, np.zeros(1, np.float32), 0, np.zeros(1))
     levels = _refined(
         [np.full((1 << k, 1 << k), 0.25**k) for k in range(top + 1)], _counts(_middle(finite), empty, top)
     )
@@ -99,7 +97,18 @@ def traffic_of(box: NDArray[np.float64], word_share: NDArray[np.float64], messag
         wide, high = _mean_extent(said, empty)
         levels = [np.minimum(each * (1 + wide * len(each)) * (1 + high * len(each)), 1.0) for each in levels]
     share = np.concatenate([level.ravel() for level in levels]).astype(np.float32)
-    return Traffic(*frame, share, top, _chances(word_share, messages))
+    return empty._replace(share=share, top=top, chance=_chances(word_share, messages))
+
+
+def frame_alone(box: NDArray[np.float64]) -> Traffic:
+    """Return the frame around rectangles, with nothing said of messages."""
+    return Traffic(*_frame_around(_finite(box)), np.zeros(1, np.float32), 0, np.zeros(1))
+
+
+def _finite(box: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the rectangles without an infinite side, of many an even sample."""
+    finite = box[np.isfinite(box).all(axis=1)]
+    return finite[:: len(finite) // _SAMPLE + 1]
 
 
 def _frame_around(box: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

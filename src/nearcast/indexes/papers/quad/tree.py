@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.indexes.papers.quad.cells import CHILD, LIMIT, MOST_CELLS, PARENT, assign
+from nearcast._jit import hot_kernel
+from nearcast.indexes.papers.quad.cells import CHILD, FIRST, LIMIT, MOST_CELLS, PARENT, assign
 from nearcast.indexes.papers.quad.growth import grow_trees, make_children
 from nearcast.indexes.papers.quad.traffic import DEEPEST
 
@@ -101,12 +102,22 @@ class QuadTrees:
 
     def cell(self, node: int) -> NDArray[np.int64]:
         """Return level, x and y of a node."""
-        level = x = y = 0
-        while (parent := int(self.cold[node, PARENT])) >= 0:
-            quarter = node - int(self.nodes[parent, CHILD])
-            x, y = x | (quarter % 2) << level, y | (quarter // 2) << level
-            level, node = level + 1, parent
-        return np.array([level, x, y], np.int64)
+        (cell,) = self.cells(np.array([node], np.int32))
+        return np.asarray(cell, np.int64)
+
+    def cells(self, node: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return level, x and y of each node."""
+        cell = np.empty((len(node), 3), np.int64)
+        _fill_cells(self.nodes, self.cold, node, cell)
+        return cell
+
+    def without_lists(self) -> QuadTrees:
+        """Return a copy of the trees, with the same nodes and nothing in them."""
+        trees = QuadTrees(self.leaf, self.depth, self.update)
+        trees.nodes, trees.cold = self.nodes.copy(), self.cold.copy()
+        trees.nodes[:, FIRST:] = 0
+        trees._n, trees._free = self._n, list(self._free)
+        return trees
 
     def divide(self, node: int) -> None:
         """Give a leaf four empty children."""
@@ -137,3 +148,15 @@ class QuadTrees:
                 rows = np.empty((size, old.shape[1]), np.int32)
                 rows[: self._n] = old[: self._n]
                 setattr(self, name, rows)
+
+
+@hot_kernel
+def _fill_cells(nodes, cold, node, cell):
+    for i in range(node.size):
+        at, level, x, y = np.int64(node[i]), 0, 0, 0
+        while cold[at, PARENT] >= 0:
+            parent = np.int64(cold[at, PARENT])
+            quarter = at - nodes[parent, CHILD]
+            x, y = x | (quarter % 2) << level, y | (quarter // 2) << level
+            level, at = level + 1, parent
+        cell[i, 0], cell[i, 1], cell[i, 2] = level, x, y

@@ -1,0 +1,169 @@
+"""The routing keys of a partition: which messages its subscriptions need, wherever they are during a batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast import _arrow
+from nearcast.columns import WITHIN
+from nearcast.engine.move_columns import place_rows
+from nearcast.engine.moves import Extent, moved_row
+from nearcast.geo import Regions
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE
+from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
+from nearcast.pipeline.batch.router import encoded
+from nearcast.plans import Keys
+from nearcast.plans.measure import count_pairs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Subscriptions
+    from nearcast.engine import State
+    from nearcast.pipeline.batch.changes import BatchChanges
+    from nearcast.pipeline.batch.inputs import BatchInputs
+    from nearcast.pipeline.batch.router import Router
+
+#: A top-k subscription is placed as if its threshold were this much lower: it may fall so far before it needs more.
+PLACED_BELOW = 0.8
+
+
+class PartitionKeys:
+    """Works out the keys of the subscriptions at home in a partition, as a plan has them.
+
+    What is returned for changes is only what the routes do not hold yet. With copies the driver knows the keys.
+    """
+
+    def __init__(self, partition: int, state: State, router: Router):
+        self._partition, self._state, self._router = partition, state, router
+        self.has_everything = router.routes.is_everywhere
+
+    @property
+    def can_shrink(self) -> bool:
+        """Tell whether all keys that are needed may stand in place of those in the routes."""
+        return not (self.has_everything or self._router.plan.has_copies)
+
+    def count_needed(self, inputs: BatchInputs) -> tuple[int, int]:
+        """Count pairs of a message and a top-k subscription that keys bring together: as thresholds are, and as placed.
+
+        Routes are made for the second; placed again, subscriptions would need the first.
+        """
+        state, plan = self._state, self._router.plan
+        if state.topk is None or not len(state.topk):
+            return 0, 0
+        slots, messages = state.topk.slots(), encoded(inputs.segment, plan)
+        carried = PortableSubscriptions.of(state.index.subscriptions(slots), state.words).into(plan.words)
+        weights, placed = state.weights.of_table(plan.words, 0), state.by_slot["placed"][slots]
+        risen = np.maximum(placed, PLACED_BELOW * state.topk.thresholds(slots))
+        needed, routed = (count_pairs(plan, carried, weights, messages, each) for each in (risen, placed))
+        return needed, routed
+
+    # Of subscriptions that are stored
+
+    def of_slots(self, slots: NDArray[np.int32]) -> Keys:
+        """Return the keys of stored subscriptions, of top-k ones down to the threshold they are placed with."""
+        if self.has_everything or not len(slots):
+            return Keys.none()
+        placed = self._state.by_slot["placed"][slots]
+        held = PortableSubscriptions.of(self._state.index.subscriptions(slots), self._state.words)
+        return self._placed(held.into(self._router.plan.words), placed)
+
+    def of_scored(self) -> Keys:
+        """Return the keys of all scored subscriptions at home here, as words weigh now."""
+        if self.has_everything or not self._state.n_weighed:
+            return Keys.none()
+        slots = self._at_home()
+        return self.of_slots(slots[self._state.index.subscriptions(slots).kind != WITHIN])
+
+    def of_all(self) -> Keys:
+        """Return the keys of all subscriptions at home here."""
+        return self.of_slots(self._at_home())
+
+    def _at_home(self) -> NDArray[np.int32]:
+        slots = self._state.ids.in_use()
+        at_home: NDArray[np.int32] = slots[self._state.by_slot["home"][slots] == self._partition]
+        return at_home
+
+    def _placed(self, subscriptions: Subscriptions, thresholds: NDArray[np.float64] | None) -> Keys:
+        home = np.full(len(subscriptions), self._partition, np.int32)
+        weights = self._state.weights.of_table(self._router.plan.words, 0)
+        return self._router.plan.keys(subscriptions, home, weights, thresholds)
+
+    # Of subscriptions that change
+
+    def of_changes(self, changes: BatchChanges, mine: NDArray[np.int64]) -> Keys:
+        """Return the keys of subscriptions as each of these changes leaves them, before any is applied."""
+        rows = mine[changes.home[mine] == self._partition]
+        if not self.can_shrink or not len(rows):
+            return Keys.none()
+        wanted = self._as_changed(changes, rows)
+        keys = [self._placed(each.into(self._router.plan.words), None) for each in wanted]
+        return self.without_known(Keys.concat(keys))
+
+    def without_known(self, keys: Keys) -> Keys:
+        """Return the keys that the routes do not hold yet, each once."""
+        if not len(keys.word):
+            return keys
+        return self._router.routes.without_known(Keys.distinct(keys.word, keys.cell, keys.partition))
+
+    def _as_changed(self, changes: BatchChanges, rows: NDArray[np.int64]) -> list[PortableSubscriptions]:
+        """Return the subscriptions of these changes as each change leaves them."""
+        stored = rows[changes.op[rows] == SUBSCRIBE]
+        result = [changes.subscriptions.take(changes.at[stored])] if len(stored) else []
+        moves = rows[changes.op[rows] == MOVE]
+        given = moves[~changes.moves.is_point[changes.at[moves]]]
+        # Points carry what is stored; where that changes in this batch, too, rows are gone through one by one.
+        is_one_by_one = np.isin(changes.number[rows], changes.number[np.concatenate([stored, given])])
+        carried = np.setdiff1d(moves, rows[is_one_by_one])
+        if len(carried):
+            result += self._carried(changes, carried)
+        return result + self._one_by_one(changes, rows[is_one_by_one])
+
+    def _carried(self, changes: BatchChanges, rows: NDArray[np.int64]) -> list[PortableSubscriptions]:
+        """Return stored subscriptions at the points that these moves carry them to."""
+        state, moves = self._state, changes.moves.take(changes.at[rows])
+        slots = state.ids.slots(changes.ids.take(_arrow.numbers(rows)))
+        here = np.flatnonzero(slots >= 0)
+        distinct, place = np.unique(slots[here], return_inverse=True)
+        held = state.index.subscriptions(distinct).take(place)
+        moves = moves.take(here)
+        reports = state.movers.of(slots[here])
+        placement, _ = place_rows(state, slots[here], held, reports, moves.points(), moves.regions)
+        return [PortableSubscriptions.of(held.with_regions(placement.regions), state.words)]
+
+    def _one_by_one(self, changes: BatchChanges, rows: NDArray[np.int64]) -> list[PortableSubscriptions]:
+        """Return the subscriptions of moves among these changes as each move leaves them."""
+        result: list[PortableSubscriptions] = []
+        latest: dict[int, PortableSubscriptions] = {}
+        extents: dict[int, Extent | None] = {}
+        space = self._state.index.space
+        for row in rows.tolist():
+            number, at = int(changes.number[row]), int(changes.at[row])
+            if changes.op[row] == SUBSCRIBE:
+                latest[number], extents[number] = changes.subscriptions.take(np.array([at])), None
+                continue
+            if number not in extents:
+                extents[number] = self._state.movers.extent(self._state.ids.slot(changes.ids[row].as_py()))
+            before = latest.get(number) or self._held(changes, row)
+            if changes.op[row] != MOVE or before is None:
+                continue
+            shape, extent = changes.moves.regions.shape_of(at), None
+            if changes.moves.is_point[at]:
+                x, y = changes.moves.point[at].tolist()
+                shape, extent = moved_row(before.subscriptions, 0, x, y, space, extents[number])
+            extents[number] = extent
+            regions = Regions.from_shapes([shape], space)
+            latest[number] = replace(before, subscriptions=before.subscriptions.with_regions(regions))
+            result.append(latest[number])
+        return result
+
+    def _held(self, changes: BatchChanges, row: int) -> PortableSubscriptions | None:
+        """Return the stored version of the subscription that a change refers to."""
+        slot = self._state.ids.slot(changes.ids[row].as_py())
+        if slot < 0:
+            return None
+        held = self._state.index.subscriptions(np.array([slot], np.int32))
+        return PortableSubscriptions.of(held, self._state.words)

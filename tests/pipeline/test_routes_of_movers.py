@@ -1,0 +1,65 @@
+"""Routes of subscriptions that move: they lead where these are, not where they have been."""
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from nearcast.pipeline.driver import pipeline
+from support.life_streams import LivingStream, check, settings_of
+
+N, WORDS, SIDE = 150, 4, 40.0
+
+
+def message(id_, rng):
+    words = f"w{rng.randrange(WORDS)} w{rng.randrange(WORDS)}"
+    return {"id": id_, "text": words, "x": rng.uniform(0, SIDE), "y": rng.uniform(0, SIDE)}
+
+
+class Walkers:
+    """Subscriptions that walk about in a square, one step each in every batch."""
+
+    def __init__(self):
+        self.random = random.Random(4)
+        self.at = {id_: [self.random.uniform(0, SIDE), self.random.uniform(0, SIDE)] for id_ in range(N)}
+        self.query = {id_: f"w{self.random.randrange(WORDS)}" for id_ in range(N)}
+
+    def subscriptions(self):
+        return [{"id": id_, "query": self.query[id_], "x": x, "y": y, "radius": 1.0} for id_, (x, y) in self.at.items()]
+
+    def moves(self):
+        for id_, place in self.at.items():
+            place[:] = (min(SIDE, max(0.0, each + self.random.gauss(0, 0.5))) for each in place)
+            yield {"op": "move", "id": id_, "x": place[0], "y": place[1]}
+
+
+def test_after_everybody_moved_for_a_hundred_batches_routes_are_almost_those_of_a_fresh_plan(tmp_path, monkeypatch):
+    """Messages go to at most 1.5 times as many partitions; what counts is tuples, not time."""
+    monkeypatch.setattr(pipeline, "FEW_KEYS", 8)
+    walkers, settings = Walkers(), settings_of("trigger", 3, None)
+    messages = {"messages-a": [message(at, random.Random(at)) for at in range(300)]}
+    sample = pa.Table.from_pylist(messages["messages-a"])
+    for name in ("old", "fresh"):
+        (tmp_path / name).mkdir()
+    first = walkers.subscriptions()
+    stream = LivingStream(tmp_path / "old", settings, first, sample=sample, rebalance_above=1.2)
+    stream.run(0, messages)  # for a plan to be learned from
+    for batch in range(1, 101):
+        stream.run(batch, {"changes-a": list(walkers.moves())})
+        plan, held = stream.pipeline.state.manifest.plan, stream.pipeline.state.router.routes.counts()
+        assert all(n <= pipeline.SPARE_KEYS * needed + 8 for n, needed in zip(held, plan.needed, strict=True))
+    report, _ = stream.run(101, messages)
+    fresh = LivingStream(tmp_path / "fresh", settings, walkers.subscriptions(), sample=sample)
+    expected, _ = fresh.run(0, messages)
+    assert report.deliveries == expected.deliveries
+    assert 0 < report.tuples <= 1.5 * expected.tuples
+
+
+@pytest.mark.parametrize(("window", "lifetime"), [(None, "5s"), ("5s", None), (6, "expires")])
+def test_routes_that_shrink_in_every_batch_lose_no_message(tmp_path, monkeypatch, window, lifetime):
+    """All kinds, moves to points and regions, replacements, vocabularies, and drivers that are killed."""
+    monkeypatch.setattr(pipeline, "FEW_KEYS", 0)
+    monkeypatch.setattr(pipeline, "SPARE_KEYS", 1.0)
+    settings = settings_of("trigger", 3, lifetime, window=window)
+    stream, _ = check(tmp_path, 6, settings, batches=8, faults=0.2, reweigh=0.2)
+    assert len(stream.pipeline.state.router.routes)
