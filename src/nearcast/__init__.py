@@ -8,6 +8,9 @@
 'anna'
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from nearcast.deliveries import Deliveries
 from nearcast.delivery_ids import delivery_id
 from nearcast.errors import (
@@ -32,13 +35,18 @@ from nearcast.model import Delivery, Message, Similar, TopK, Within
 from nearcast.query import parse
 from nearcast.text import Analyzer, Vocabulary
 
+if TYPE_CHECKING:
+    from nearcast.client import AsyncClient, Client
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Analyzer",
     "Area",
+    "AsyncClient",
     "Box",
     "Circle",
+    "Client",
     "Deliveries",
     "Delivery",
     "Explanation",
@@ -66,3 +74,10 @@ __all__ = [
     "delivery_id",
     "parse",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the clients when they are first used: they need the extra `client`."""
+    if name in ("AsyncClient", "Client"):
+        return getattr(import_module("nearcast.client"), name)
+    raise AttributeError(f"module 'nearcast' has no attribute {name!r}")

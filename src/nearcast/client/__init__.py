@@ -1,0 +1,12 @@
+"""Clients of `nearcast serve` with the names of a hub: `Client` waits, `AsyncClient` is for event loops.
+
+`calls` says what each method asks of the server, `events` reads what comes back, and both clients only carry it.
+"""
+
+from nearcast.client.async_client import AsyncClient
+from nearcast.client.calls import Published
+from nearcast.client.events import Event, EventPage
+from nearcast.client.problems import ServerProblem, ServerUnavailable
+from nearcast.client.sync_client import Client
+
+__all__ = ["AsyncClient", "Client", "Event", "EventPage", "Published", "ServerProblem", "ServerUnavailable"]

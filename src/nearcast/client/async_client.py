@@ -1,0 +1,191 @@
+"""`AsyncClient`: a hub on a server, for event loops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx2
+
+from nearcast.client import calls
+from nearcast.client.calls import Published, ServerCall
+from nearcast.client.connection import headers_of, read_answer, stream_headers
+from nearcast.client.events import Event, EventPage, EventStreamParser
+from nearcast.client.problems import ServerProblem, ServerUnavailable, check_response, unavailable
+from nearcast.client.retries import Retrying
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    import pyarrow as pa
+
+Answer = TypeVar("Answer")
+
+
+class AsyncClient:
+    """A connection to `nearcast serve` whose methods are those of `Client`, to be awaited.
+
+    async with AsyncClient("http://127.0.0.1:8080") as client:
+        async for event in client.stream("anna"):
+            await client.ack("anna", event.cursor)
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, timeout: float = 30.0, retry_for: float = 60.0):
+        self._http = httpx2.AsyncClient(base_url=url, headers=headers_of(token), timeout=timeout, trust_env=False)
+        self._timeout, self._retry_for = timeout, retry_for
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    # Subscriptions
+
+    async def subscribe(
+        self,
+        subscription: Any,
+        *,
+        subscriber: str | None = None,
+        labels: dict[str, str] | None = None,
+        max_events: int | None = None,
+    ) -> str:
+        """Store a subscription and return its id; a known id is replaced. Its events are those of `subscriber`."""
+        return await self._run(calls.subscribe(subscription, subscriber, labels, max_events))
+
+    async def get(self, subscription_id: str) -> dict[str, Any]:
+        """Return a subscription with what the server knows of it."""
+        return await self._run(calls.subscription(subscription_id))
+
+    async def subscriptions(self, subscriber: str | None = None) -> AsyncIterator[dict[str, Any]]:
+        """Yield all subscriptions, or those of a subscriber."""
+        cursor: str | None = None
+        while True:
+            page = await self._run(calls.subscriptions(subscriber, cursor, 1000))
+            for each in page["items"]:
+                yield each
+            cursor = page.get("next")
+            if cursor is None:
+                return
+
+    async def unsubscribe(self, subscription_id: str) -> None:
+        """Forget a subscription."""
+        await self._run(calls.unsubscribe(subscription_id))
+
+    async def pause(self, subscription_id: str) -> None:
+        """Take a subscription out of matching until `resume`."""
+        await self._run(calls.set_paused(subscription_id, is_paused=True))
+
+    async def resume(self, subscription_id: str) -> None:
+        """Bring a paused subscription back, as if it were new."""
+        await self._run(calls.set_paused(subscription_id, is_paused=False))
+
+    async def current(self, subscription_id: str) -> list[dict[str, Any]]:
+        """Return what is relevant to a subscription now."""
+        return await self._run(calls.current(subscription_id))
+
+    # Messages
+
+    async def publish(self, message: Any, *, key: str | None = None) -> Published:
+        """Publish a message; under a `key` that was used for it before, nothing is published again."""
+        return await self._run(calls.publish(message, key))
+
+    async def publish_many(self, messages: pa.Table | Iterable[Any], *, key: str | None = None) -> Published:
+        """Publish messages in order; rows that cannot be used are in `rejected`, with reasons."""
+        return await self._run(calls.publish_many(messages, key))
+
+    # Subscribers
+
+    async def move_subscriber(self, subscriber: str, place: Any, time: datetime | str | None = None) -> dict[str, Any]:
+        """Tell where a subscriber is: all its subscriptions that can follow a point move there."""
+        return await self._run(calls.move_subscriber(subscriber, place, time))
+
+    async def put_subscriber(self, subscriber: str, **settings: Any) -> dict[str, Any]:
+        """Set a subscriber's `sink`, `cooldown`, `digest`, `once_per_message`, `debounce`; return it as it is now."""
+        return await self._run(calls.put_subscriber(subscriber, settings))
+
+    async def erase(self, subscriber: str) -> None:
+        """Forget a subscriber, its subscriptions and its events."""
+        await self._run(calls.erase(subscriber))
+
+    async def events(
+        self, subscriber: str, *, after: str | None = None, limit: int = 1000, wait: float = 0.0
+    ) -> EventPage:
+        """Return the next events after a cursor, or after the last one acknowledged; wait for the first, in seconds."""
+        return await self._run(calls.events(subscriber, after, limit, wait))
+
+    async def ack(self, subscriber: str, cursor: str) -> None:
+        """Tell that all events up to a cursor are done."""
+        await self._run(calls.ack(subscriber, cursor))
+
+    async def stream(self, subscriber: str, *, after: str | None = None) -> AsyncIterator[Event]:
+        """Yield events as they come, without end; a connection that breaks is opened again after the last event."""
+        retrying = Retrying(self._retry_for)
+        while True:
+            try:
+                async for event in self._stream_once(subscriber, after):
+                    yield event
+                    after, retrying = event.cursor, Retrying(self._retry_for)
+                retrying = Retrying(self._retry_for)
+            except (ServerProblem, ServerUnavailable) as error:
+                await asyncio.sleep(retrying.pause_s(error))
+
+    async def _stream_once(self, subscriber: str, after: str | None) -> AsyncIterator[Event]:
+        """Yield the events of one connection; it ends when the server ends it."""
+        parser, path = EventStreamParser(), calls.stream_path(subscriber)
+        try:
+            async with self._http.stream("GET", path, headers=stream_headers(after), timeout=self._timeout) as response:
+                if not response.is_success:
+                    await response.aread()
+                check_response(response)
+                async for line in response.aiter_lines():
+                    for event in parser.feed(line):
+                        yield event
+        except httpx2.TransportError as error:
+            raise unavailable(str(self._http.base_url), error) from None
+
+    # Questions
+
+    async def explain(self, message: Any, subscription: Any = None, *, place: Any = None) -> dict[str, Any]:
+        """Return why a message reaches a subscription or not; without one, whom it reaches, and who nearly got it."""
+        return await self._run(calls.explain(message, subscription, place))
+
+    async def estimate(self, subscription: Any) -> dict[str, Any]:
+        """Return about how many messages a day a subscription would get, judged by recent ones."""
+        return await self._run(calls.estimate(subscription))
+
+    async def health(self) -> dict[str, Any]:
+        """Return whether the server takes requests; raise `ServerProblem` if it does not."""
+        return await self._once(calls.health())
+
+    async def _run(self, call: ServerCall[Answer]) -> Answer:
+        """Make a call, and again while it may pass."""
+        retrying = Retrying(self._retry_for)
+        while True:
+            try:
+                return await self._once(call)
+            except (ServerProblem, ServerUnavailable) as error:
+                await asyncio.sleep(retrying.pause_s(error))
+
+    async def _once(self, call: ServerCall[Answer]) -> Answer:
+        try:
+            response = await self._http.request(
+                call.method,
+                call.path,
+                params=call.params,
+                content=call.body,
+                headers={"content-type": call.content_type, **call.headers},
+                timeout=self._timeout + call.wait_s,
+            )
+        except httpx2.TransportError as error:
+            raise unavailable(str(self._http.base_url), error) from None
+        return read_answer(call, response)

@@ -1,0 +1,61 @@
+"""Errors of a server as exceptions: problems of RFC 9457, and a server that cannot be reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+
+from nearcast.errors import NearcastError
+
+#: What may pass by itself: too many requests, a server that stops or starts, a full disk.
+MAY_PASS = frozenset((429, 502, 503, 504, 507))
+
+
+class ServerProblem(NearcastError):
+    """A request that the server refused. `errors` has what is wrong with which part of it: pointer and message."""
+
+    def __init__(self, status: int, title: str, detail: str, errors: list[dict[str, Any]], retry_after_s: float | None):
+        self.status, self.title, self.detail, self.errors = status, title, detail, errors
+        self.retry_after_s = retry_after_s
+        self.may_pass = status in MAY_PASS
+        parts = [
+            f"{status} {title}".strip(),
+            detail,
+            *(f"{each.get('pointer')}: {each.get('message')}" for each in errors),
+        ]
+        super().__init__("; ".join(dict.fromkeys(part for part in parts if part)))
+
+
+class ServerUnavailable(NearcastError):
+    """The server cannot be reached, or the connection broke: whether a request was taken is not known."""
+
+    may_pass = True
+
+
+def check_response(response: httpx2.Response) -> httpx2.Response:
+    """Return a response; raise `ServerProblem` if it is none of success."""
+    if response.is_success:
+        return response
+    try:
+        found = response.json()
+    except ValueError:
+        found = {}
+    found = found if isinstance(found, dict) else {}
+    errors = found.get("errors")
+    raise ServerProblem(
+        response.status_code,
+        str(found.get("title") or response.reason_phrase),
+        str(found.get("detail") or ""),
+        errors if isinstance(errors, list) else [],
+        _seconds(response.headers.get("retry-after")),
+    )
+
+
+def unavailable(url: str, error: Exception) -> ServerUnavailable:
+    """Return the error of a connection that failed."""
+    return ServerUnavailable(f"{url} cannot be reached ({type(error).__name__}: {error}); is the server running?")
+
+
+def _seconds(given: str | None) -> float | None:
+    return float(given) if given is not None and given.isdigit() else None

@@ -1,0 +1,194 @@
+"""`Client`: a hub on a server, call by call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx2
+
+from nearcast.client import calls
+from nearcast.client.calls import Published, ServerCall
+from nearcast.client.connection import headers_of, read_answer, stream_headers
+from nearcast.client.events import Event, EventPage, EventStreamParser
+from nearcast.client.problems import ServerProblem, ServerUnavailable, check_response, unavailable
+from nearcast.client.retries import Retrying
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    import pyarrow as pa
+
+Answer = TypeVar("Answer")
+
+
+class Client:
+    """A connection to `nearcast serve`; its methods are those of a hub.
+
+    A call that fails because the server is away or busy is made again for up to `retry_for` seconds. None of them
+    does anything twice: messages go under a key, made up unless one is given. `timeout` bounds one request.
+
+        with Client("http://127.0.0.1:8080") as client:
+            tea = {"id": "tea", "query": "tea", "lon": 13.4, "lat": 52.5, "radius_m": 800}
+            client.subscribe(tea, subscriber="anna")
+            client.publish({"id": 1, "text": "tea", "lon": 13.4, "lat": 52.5})
+            for event in client.stream("anna"):
+                print(event.type, event.data["message_id"])
+                client.ack("anna", event.cursor)
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, timeout: float = 30.0, retry_for: float = 60.0):
+        self._http = httpx2.Client(base_url=url, headers=headers_of(token), timeout=timeout, trust_env=False)
+        self._timeout, self._retry_for = timeout, retry_for
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    # Subscriptions
+
+    def subscribe(
+        self,
+        subscription: Any,
+        *,
+        subscriber: str | None = None,
+        labels: dict[str, str] | None = None,
+        max_events: int | None = None,
+    ) -> str:
+        """Store a subscription and return its id; a known id is replaced. Its events are those of `subscriber`."""
+        return self._run(calls.subscribe(subscription, subscriber, labels, max_events))
+
+    def get(self, subscription_id: str) -> dict[str, Any]:
+        """Return a subscription with what the server knows of it."""
+        return self._run(calls.subscription(subscription_id))
+
+    def subscriptions(self, subscriber: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield all subscriptions, or those of a subscriber."""
+        cursor: str | None = None
+        while True:
+            page = self._run(calls.subscriptions(subscriber, cursor, 1000))
+            yield from page["items"]
+            cursor = page.get("next")
+            if cursor is None:
+                return
+
+    def unsubscribe(self, subscription_id: str) -> None:
+        """Forget a subscription."""
+        self._run(calls.unsubscribe(subscription_id))
+
+    def pause(self, subscription_id: str) -> None:
+        """Take a subscription out of matching until `resume`."""
+        self._run(calls.set_paused(subscription_id, is_paused=True))
+
+    def resume(self, subscription_id: str) -> None:
+        """Bring a paused subscription back, as if it were new."""
+        self._run(calls.set_paused(subscription_id, is_paused=False))
+
+    def current(self, subscription_id: str) -> list[dict[str, Any]]:
+        """Return what is relevant to a subscription now."""
+        return self._run(calls.current(subscription_id))
+
+    # Messages
+
+    def publish(self, message: Any, *, key: str | None = None) -> Published:
+        """Publish a message; under a `key` that was used for it before, nothing is published again."""
+        return self._run(calls.publish(message, key))
+
+    def publish_many(self, messages: pa.Table | Iterable[Any], *, key: str | None = None) -> Published:
+        """Publish messages in order; rows that cannot be used are in `rejected`, with reasons."""
+        return self._run(calls.publish_many(messages, key))
+
+    # Subscribers
+
+    def move_subscriber(self, subscriber: str, place: Any, time: datetime | str | None = None) -> dict[str, Any]:
+        """Tell where a subscriber is: all its subscriptions that can follow a point move there."""
+        return self._run(calls.move_subscriber(subscriber, place, time))
+
+    def put_subscriber(self, subscriber: str, **settings: Any) -> dict[str, Any]:
+        """Set a subscriber's `sink`, `cooldown`, `digest`, `once_per_message`, `debounce`; return it as it is now."""
+        return self._run(calls.put_subscriber(subscriber, settings))
+
+    def erase(self, subscriber: str) -> None:
+        """Forget a subscriber, its subscriptions and its events."""
+        self._run(calls.erase(subscriber))
+
+    def events(self, subscriber: str, *, after: str | None = None, limit: int = 1000, wait: float = 0.0) -> EventPage:
+        """Return the next events after a cursor, or after the last one acknowledged; wait for the first, in seconds."""
+        return self._run(calls.events(subscriber, after, limit, wait))
+
+    def ack(self, subscriber: str, cursor: str) -> None:
+        """Tell that all events up to a cursor are done."""
+        self._run(calls.ack(subscriber, cursor))
+
+    def stream(self, subscriber: str, *, after: str | None = None) -> Iterator[Event]:
+        """Yield events as they come, without end; a connection that breaks is opened again after the last event."""
+        retrying = Retrying(self._retry_for)
+        while True:
+            try:
+                for event in self._stream_once(subscriber, after):
+                    yield event
+                    after, retrying = event.cursor, Retrying(self._retry_for)
+                retrying = Retrying(self._retry_for)
+            except (ServerProblem, ServerUnavailable) as error:
+                time.sleep(retrying.pause_s(error))
+
+    def _stream_once(self, subscriber: str, after: str | None) -> Iterator[Event]:
+        """Yield the events of one connection; it ends when the server ends it."""
+        parser, path = EventStreamParser(), calls.stream_path(subscriber)
+        try:
+            with self._http.stream("GET", path, headers=stream_headers(after), timeout=self._timeout) as response:
+                if not response.is_success:
+                    response.read()
+                check_response(response)
+                for line in response.iter_lines():
+                    yield from parser.feed(line)
+        except httpx2.TransportError as error:
+            raise unavailable(str(self._http.base_url), error) from None
+
+    # Questions
+
+    def explain(self, message: Any, subscription: Any = None, *, place: Any = None) -> dict[str, Any]:
+        """Return why a message reaches a subscription or not; without one, whom it reaches, and who nearly got it."""
+        return self._run(calls.explain(message, subscription, place))
+
+    def estimate(self, subscription: Any) -> dict[str, Any]:
+        """Return about how many messages a day a subscription would get, judged by recent ones."""
+        return self._run(calls.estimate(subscription))
+
+    def health(self) -> dict[str, Any]:
+        """Return whether the server takes requests; raise `ServerProblem` if it does not."""
+        return self._once(calls.health())
+
+    def _run(self, call: ServerCall[Answer]) -> Answer:
+        """Make a call, and again while it may pass."""
+        retrying = Retrying(self._retry_for)
+        while True:
+            try:
+                return self._once(call)
+            except (ServerProblem, ServerUnavailable) as error:
+                time.sleep(retrying.pause_s(error))
+
+    def _once(self, call: ServerCall[Answer]) -> Answer:
+        try:
+            response = self._http.request(
+                call.method,
+                call.path,
+                params=call.params,
+                content=call.body,
+                headers={"content-type": call.content_type, **call.headers},
+                timeout=self._timeout + call.wait_s,
+            )
+        except httpx2.TransportError as error:
+            raise unavailable(str(self._http.base_url), error) from None
+        return read_answer(call, response)
