@@ -354,6 +354,11 @@ class DurableHub(Hub):
             self._log.abandon()
             self._folder.release()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Tell whether the hub takes no more changes: it was closed, or its disk failed."""
+        return bool(self._is_over or self._writer.stopped)
+
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes of the hub, of its index and of its log."""
         log = {
