@@ -24,9 +24,11 @@ from nearcast.cli import (
     inspect,
     match,
     prepare,
+    publish,
     rebalance,
     serve,
     stream,
+    subscriptions,
     token,
     warm,
 )
@@ -50,6 +52,8 @@ app.command("generate")(generate.generate)
 app.command("prepare")(prepare.prepare)
 app.command("stream")(stream.stream)
 app.command("serve")(serve.serve)
+app.command("publish")(publish.publish)
+app.command("tail")(publish.tail)
 app.command("inspect")(inspect.inspect)
 app.command("rebalance")(rebalance.rebalance)
 app.command("indexes")(catalogue.indexes)
@@ -57,6 +61,7 @@ app.command("warm")(warm.warm)
 app.command("version")(catalogue.version)
 app.command("demo")(catalogue.demo)
 app.add_typer(bench.app, name="bench")
+app.add_typer(subscriptions.app, name="sub")
 app.add_typer(token.app, name="token")
 
 

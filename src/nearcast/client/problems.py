@@ -19,12 +19,13 @@ class ServerProblem(NearcastError):
         self.status, self.title, self.detail, self.errors = status, title, detail, errors
         self.retry_after_s = retry_after_s
         self.may_pass = status in MAY_PASS
-        parts = [
-            f"{status} {title}".strip(),
-            detail,
-            *(f"{each.get('pointer')}: {each.get('message')}" for each in errors),
-        ]
-        super().__init__("; ".join(dict.fromkeys(part for part in parts if part)))
+        parts = [f"{status} {title}".strip(), detail, *(_told(each, detail) for each in errors)]
+        super().__init__("; ".join(part for part in parts if part))
+
+
+def _told(error: dict[str, Any], detail: str) -> str:
+    """Return where an error is, and what it is unless the detail says it."""
+    return f"at {error.get('pointer')}" + ("" if error.get("message") == detail else f": {error.get('message')}")
 
 
 class ServerUnavailable(NearcastError):
