@@ -1,0 +1,1 @@
+"""The HTTP server around durable hubs."""
