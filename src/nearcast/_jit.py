@@ -28,6 +28,7 @@ WITHOUT_KERNELS = (
     "hub.py",
     "model",
     "pipeline",
+    "server",
     "spark",
     "testing",
     "warmup.py",

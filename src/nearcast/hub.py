@@ -599,6 +599,20 @@ class Hub:
             return None
         return engine.why_untimed(window) if time == NO_TIME else engine.why_late(window, time)
 
+    def empty_copy(self) -> Hub:
+        """Return a hub in memory with the options of this one and no subscriptions, to try something on."""
+        state = self._state
+        return Hub(
+            self.space,
+            index="scan",
+            analyzer=state.analyzer,
+            vocabulary=state.vocabulary,
+            max_distance=self.max_distance,
+            window=state.window,
+            max_ahead=self.max_ahead,
+            lifetime=state.lifetime,
+        )
+
     def estimate(
         self,
         subscription: Subscription | dict[str, Any] | Any,

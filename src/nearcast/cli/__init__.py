@@ -15,7 +15,21 @@ from typing import Any, NoReturn
 
 import typer
 
-from nearcast.cli import bench, catalogue, estimate, explain, generate, inspect, match, prepare, rebalance, stream, warm
+from nearcast.cli import (
+    bench,
+    catalogue,
+    estimate,
+    explain,
+    generate,
+    inspect,
+    match,
+    prepare,
+    rebalance,
+    serve,
+    stream,
+    token,
+    warm,
+)
 from nearcast.cli._console import UsageMistake, complain, listen_for_signals
 from nearcast.cli._hints import with_hint
 from nearcast.errors import NearcastError, UnknownIndex
@@ -35,6 +49,7 @@ app.command("estimate")(estimate.estimate)
 app.command("generate")(generate.generate)
 app.command("prepare")(prepare.prepare)
 app.command("stream")(stream.stream)
+app.command("serve")(serve.serve)
 app.command("inspect")(inspect.inspect)
 app.command("rebalance")(rebalance.rebalance)
 app.command("indexes")(catalogue.indexes)
@@ -42,6 +57,7 @@ app.command("warm")(warm.warm)
 app.command("version")(catalogue.version)
 app.command("demo")(catalogue.demo)
 app.add_typer(bench.app, name="bench")
+app.add_typer(token.app, name="token")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -1,0 +1,81 @@
+"""Who calls, and whether they may: from a bearer token, or from loopback, to a tenant and scopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import HTTPConnection
+
+from nearcast.server.hosts import check_host
+from nearcast.server.problems import Problem
+from nearcast.server.rates import TokenRates
+from nearcast.server.settings import Settings
+from nearcast.server.tenants import Tenant, Tenants
+from nearcast.server.tokens import SCOPES, Token, TokenStore
+
+_ANYBODY = Token(id="loopback", tenant="default", scopes=SCOPES, name="without a token, on loopback")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A token and the tenant whose world it opens."""
+
+    token: Token
+    tenant: Tenant
+
+    @property
+    def is_admin(self) -> bool:
+        """Tell whether the whole tenant is theirs."""
+        return "admin" in self.token.scopes
+
+    def check_scope(self, *scopes: str) -> None:
+        """Raise unless the token has one of these scopes; `admin` has them all."""
+        if not self.is_admin and not set(scopes) & set(self.token.scopes):
+            raise Problem(403, "scope", f"the token lacks the scope {' or '.join(scopes)}")
+
+    def check_subscriber(self, subscriber: str | None) -> None:
+        """Raise unless the token may act for a subscriber; one that is bound may for its own alone."""
+        bound = self.token.subscriber
+        if bound is not None and subscriber != bound:
+            raise Problem(403, "other-subscriber", "the token is bound to another subscriber")
+
+    def check_unbound(self) -> None:
+        """Raise if the token is bound to a subscriber: what it asks for would tell of others."""
+        if self.token.subscriber is not None:
+            raise Problem(403, "bound-token", "a token that is bound to a subscriber sees its own things only")
+
+
+class Access:
+    """Finds the caller of a request."""
+
+    def __init__(self, settings: Settings, tokens: TokenStore, tenants: Tenants):
+        self._settings, self.tokens, self._tenants = settings, tokens, tenants
+        self._rates = TokenRates(settings.limits.rate)
+
+    async def caller(self, connection: HTTPConnection, *scopes: str) -> Caller:
+        """Return who calls; raise if they may not, or call too often."""
+        if self._settings.is_loopback:
+            check_host(connection.headers, self._settings.server.allowed_hosts)
+        token = self._token(connection)
+        self._rates.take(token.id)
+        found = Caller(token, await self._tenants.get(token.tenant))
+        connection.scope.setdefault("state", {})["metrics"] = found.tenant.metrics
+        if scopes:
+            found.check_scope(*scopes)
+        return found
+
+    def _token(self, connection: HTTPConnection) -> Token:
+        given = connection.headers.get("authorization")
+        if given is None:
+            if self._settings.needs_tokens:
+                raise _unauthorized("send Authorization: Bearer nc_…; make a token with: nearcast token create")
+            return _ANYBODY
+        kind, _, secret = given.partition(" ")
+        token = self.tokens.find(secret.strip()) if kind.lower() == "bearer" else None
+        if token is None:
+            raise _unauthorized("the token is unknown, has expired or was revoked")
+        return token
+
+
+def _unauthorized(detail: str) -> Problem:
+    return Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="nearcast"'})

@@ -1,0 +1,131 @@
+"""The app factory: routes, handlers of errors, metrics of requests, and the life of the tenants."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nearcast.errors import NearcastError
+from nearcast.server import explaining, subscribers, subscriptions, token_routes
+from nearcast.server.access import Access
+from nearcast.server.events import get_events, post_ack
+from nearcast.server.health import healthz, readyz
+from nearcast.server.locations import post_locations, put_location
+from nearcast.server.messages import get_message, post_messages
+from nearcast.server.metrics import metrics
+from nearcast.server.problems import Problem, answer_of, at, of_http_error, pointer_to
+from nearcast.server.settings import Settings
+from nearcast.server.sse import get_stream
+from nearcast.server.tenants import Tenants
+from nearcast.server.tokens import TokenStore
+from nearcast.server.ws import subscriber_socket
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Return the server as an ASGI application; its tenants are opened when it starts."""
+    app = FastAPI(title="nearcast", version="1", docs_url=None, redoc_url=None, lifespan=_life, redirect_slashes=False)
+    app.state.settings = settings
+    for module in (subscriptions, subscribers, explaining, token_routes):
+        app.include_router(module.router)
+    _add_hot_routes(app)
+    _add_handlers(app)
+    app.add_middleware(RequestMeter)
+    return app
+
+
+def _add_hot_routes(app: FastAPI) -> None:
+    """Add the routes that are plain Starlette: no parameters are read by pydantic, and answers are bytes."""
+    app.add_route("/v1/messages", post_messages, ["POST"])
+    app.add_route("/v1/messages/{id}", get_message, ["GET"])
+    app.add_route("/v1/locations", post_locations, ["POST"])
+    app.add_route("/v1/subscribers/{id}/location", put_location, ["PUT"])
+    app.add_route("/v1/subscribers/{id}/events", get_events, ["GET"])
+    app.add_route("/v1/subscribers/{id}/ack", post_ack, ["POST"])
+    app.add_route("/v1/subscribers/{id}/stream", get_stream, ["GET"])
+    app.add_websocket_route("/v1/subscribers/{id}/ws", subscriber_socket)
+    app.add_route("/healthz", healthz, ["GET"])
+    app.add_route("/readyz", readyz, ["GET"])
+    app.add_route("/metrics", metrics, ["GET"])
+
+
+@asynccontextmanager
+async def _life(app: FastAPI) -> AsyncIterator[None]:
+    settings: Settings = app.state.settings
+    tokens = TokenStore(Path(settings.server.data) / "tokens.db")
+    app.state.tenants = tenants = Tenants(settings)
+    app.state.access = Access(settings, tokens, tenants)
+    app.state.stopped = asyncio.get_running_loop().create_future()
+    try:
+        await tenants.start()
+        yield
+    finally:
+        await tenants.close()
+        tokens.close()
+
+
+def _add_handlers(app: FastAPI) -> None:
+    async def refused(request: Request, error: Exception) -> Response:
+        return answer_of(request, error)
+
+    async def of_framework(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return of_http_error(error.status_code, str(error.detail), error.headers).response(request.url.path)
+
+    async def bad_parameter(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        found = [at(_where(each["loc"]), each["msg"]) for each in error.errors()]
+        return Problem(422, "invalid-parameter", found[0]["message"], found).response(request.url.path)
+
+    async def gone(_: Request, __: Exception) -> Response:
+        return Response(status_code=400)  # nobody reads it: half a body came, and then nothing
+
+    for kind in (Problem, NearcastError, Exception):
+        app.add_exception_handler(kind, refused)
+    app.add_exception_handler(HTTPException, of_framework)
+    app.add_exception_handler(RequestValidationError, bad_parameter)
+    app.add_exception_handler(ClientDisconnect, gone)
+
+
+def _where(location: tuple[Any, ...]) -> str:
+    """Return where a parameter is: `?limit` in the query, else a pointer."""
+    return f"?{location[-1]}" if location and location[0] == "query" else pointer_to(*location[1:])
+
+
+class RequestMeter:
+    """Counts requests by route and status, and the time they took, in the metrics of the caller's tenant."""
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and look at its answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begin, status = time.perf_counter(), 0
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            metered = scope.get("state", {}).get("metrics")
+            if metered is not None:
+                route = getattr(scope.get("endpoint"), "__name__", "other")
+                metered.requests.labels(route, str(status)).inc()
+                metered.seconds.labels(route).observe(time.perf_counter() - begin)

@@ -1,0 +1,119 @@
+"""Bodies of requests: read up to a limit, unpacked up to the same limit, and decoded from JSON with a pointer."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+from nearcast.errors import InvalidInput
+from nearcast.nesting import is_deep
+from nearcast.server.problems import Problem, at, pointer_to
+
+JSON = ("application/json",)
+_PLACE = re.compile(r" - at `\$(.*)`$")
+_BYTE = re.compile(r"byte (\d+)")
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """Return the body of a request, unpacked if it is gzip; raise if it holds more than `most` bytes."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip"):
+        raise Problem(415, "content-encoding", f"Content-Encoding is {encoding[:40]!r}; send gzip or none")
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and int(length) > most:
+        raise _too_large(most)
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+        parts.append(part)
+    body = b"".join(parts)
+    return _unpacked(body, most) if encoding == "gzip" else body
+
+
+def _unpacked(body: bytes, most: int) -> bytes:
+    """Return what gzip packed, without ever holding more than `most` bytes of it."""
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        found = unpacker.decompress(body, most + 1)
+    except zlib.error as error:
+        raise Problem(400, "invalid-gzip", f"the body is not gzip: {error}") from None
+    if len(found) > most or unpacker.unconsumed_tail:
+        raise _too_large(most)
+    if not unpacker.eof:
+        raise Problem(400, "invalid-gzip", "the gzip stream is cut off; send all of it")
+    return found
+
+
+def _too_large(most: int) -> Problem:
+    # What is left of the body is not read, so the connection ends with the answer.
+    detail = f"the body is larger than {most:,} bytes; send less at a time"
+    return Problem(413, "too-large", detail, headers={"Connection": "close"})
+
+
+def content_type(request: Request, default: str = "application/json") -> str:
+    """Return the content type of a request, without parameters."""
+    return request.headers.get("content-type", default).partition(";")[0].strip().lower()
+
+
+def check_type(request: Request, *allowed: str) -> str:
+    """Return the content type of a request; raise if it is none of these."""
+    found = content_type(request, allowed[0])
+    if found not in allowed:
+        raise Problem(415, "content-type", f"Content-Type is {found[:80]!r}; expected {', '.join(allowed)}")
+    return found
+
+
+def decoded(body: bytes, kind: Any = Any) -> Any:
+    """Return the JSON of a body; raise with the position, or the pointer to a value of another type."""
+    try:
+        found = msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        message, pointer = _located(str(error))
+        raise Problem(422, "invalid-content", message, [at(pointer, message)]) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _not_json(body, error) from None
+    if kind is Any and is_deep(found):
+        raise Problem(422, "too-deep", "the JSON is nested more than 100 deep; make it flatter", [at("", "too deep")])
+    return found
+
+
+def _not_json(body: bytes, error: Exception) -> Problem:
+    if not body:
+        return Problem(400, "no-content", "the body is empty; expected JSON")
+    where = _BYTE.search(str(error))
+    about = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+    more = {"offset": int(where[1])} if where else {}
+    return Problem(400, "invalid-json", f"the body is not JSON: {about}", [at("", about, **more)])
+
+
+def _located(message: str) -> tuple[str, str]:
+    """Return a message of msgspec and the pointer of the place that it names."""
+    found = _PLACE.search(message)
+    if not found:
+        return message, ""
+    names = [each for each in re.split(r"[.\[\]]+", found[1]) if each]
+    return message[: found.start()], pointer_to(*names)
+
+
+async def object_of(request: Request, most: int, *types: str) -> dict[str, Any]:
+    """Return the JSON object of a request; raise if it is anything else."""
+    check_type(request, *(types or JSON))
+    found = decoded(await body_of(request, most))
+    if not isinstance(found, dict):
+        raise Problem(422, "invalid-content", "the body is not an object", [at("", "expected a JSON object")])
+    return found
+
+
+def only(given: dict[str, Any], *names: str) -> None:
+    """Raise if an object has another key than these."""
+    from nearcast.model.spelling import did_you_mean
+
+    for name in given:
+        if name not in names:
+            raise InvalidInput(f"{name!r} means nothing here{did_you_mean(name, names)}", field=name)

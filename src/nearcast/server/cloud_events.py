@@ -1,0 +1,80 @@
+"""Events as CloudEvents 1.0 in JSON: `id` is the delivery's, so that repeats are known; the message is a Feature.
+
+match           a message reached a subscription
+enter, exit     a message became relevant, or stopped being so, by a move, a change or a registration
+expired         the end of a message
+topk.added, topk.removed
+digest          several events in one, made at hand-over
+gap             events that were dropped before they were handed over; `data` has how many
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from nearcast.geo import Box
+from nearcast.model import Message
+from nearcast.server.subscription_json import rfc_3339
+
+_TYPE = "nearcast.{}.v1"
+
+
+def feature_of_message(message: Message) -> dict[str, Any]:
+    """Return a message as a GeoJSON Feature; a rectangle is a polygon."""
+    place = message.place
+    if len(place) == 2:
+        geometry: dict[str, Any] = {"type": "Point", "coordinates": list(place)}
+    else:
+        geometry = Box(*place).to_geojson()
+    properties: dict[str, Any] = dict(message.attributes)
+    for name in ("text", "terms", "time", "expires"):
+        value = getattr(message, name)
+        if value is not None:
+            properties[name] = rfc_3339(value) if isinstance(value, datetime) else value
+    return {"type": "Feature", "id": message.id, "geometry": geometry, "properties": properties}
+
+
+def cloud_event(event: Any) -> dict[str, Any]:
+    """Return an event of a durable hub as a CloudEvent."""
+    delivery = event.delivery
+    feature = None if event.message is None else feature_of_message(event.message)
+    return {
+        "specversion": "1.0",
+        "id": delivery.delivery_id,
+        "type": _TYPE.format(event.kind),
+        "source": f"/v1/subscriptions/{delivery.subscription_id}",
+        "subject": str(delivery.message_id),
+        "time": rfc_3339(delivery.time or datetime.fromtimestamp(0, UTC)),
+        "datacontenttype": "application/json",
+        "sequence": str(event.cursor),
+        "data": {
+            "subscription_id": delivery.subscription_id,
+            "message_id": delivery.message_id,
+            "change": delivery.change,
+            "score": delivery.score,
+            "rank": delivery.rank,
+            "cause_id": delivery.cause_id,
+            "message": feature,
+        },
+    }
+
+
+def gap_event(subscriber: str, after: str, dropped: int, reason: str) -> dict[str, Any]:
+    """Return the event that says how many events before the next one were dropped, and why."""
+    return {
+        "specversion": "1.0",
+        "id": f"gap:{subscriber}:{after}",
+        "type": _TYPE.format("gap"),
+        "source": f"/v1/subscribers/{subscriber}",
+        "subject": subscriber,
+        "time": rfc_3339(datetime.now(UTC)),
+        "datacontenttype": "application/json",
+        "sequence": after,
+        "data": {"dropped": dropped, "reason": reason},
+    }
+
+
+def short_type(event: dict[str, Any]) -> str:
+    """Return the type of a CloudEvent without its prefix and version: match, enter, gap."""
+    return str(event["type"]).removeprefix("nearcast.").removesuffix(".v1")

@@ -1,0 +1,83 @@
+"""`/v1/explain` and `/v1/estimate`: why a message reaches a subscription or not, and how many a day would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from nearcast.errors import InvalidInput
+from nearcast.server.bodies import object_of, only
+from nearcast.server.problems import Problem, at, problem_of
+from nearcast.server.subscription_bodies import read_row
+from nearcast.server.tenants import Tenant
+
+router = APIRouter(prefix="/v1", tags=["explain"])
+
+
+@router.post("/explain")
+async def explain(request: Request) -> Response:
+    """Say why a message reaches a subscription, which may be one that is not stored, or why not."""
+    caller = await request.app.state.access.caller(request, "subscribe")
+    given = await object_of(request, request.app.state.settings.limits.body_bytes)
+    only(given, "message", "subscription", "place")
+    tenant, subscription = caller.tenant, given.get("subscription")
+    if subscription is None:
+        raise Problem(422, "invalid-content", "there is no subscription", [at("/subscription", "expected an id")])
+    if caller.token.subscriber is not None and not isinstance(subscription, dict):
+        row = tenant.rows.get(str(subscription))
+        if row is None or row.subscriber != caller.token.subscriber:
+            raise Problem(404, "unknown-subscription", "there is no subscription with that id")
+    found = await tenant.call(explained, tenant, given)
+    return Response(msgspec.json.encode(found), media_type="application/json")
+
+
+def explained(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the explanation of a message to a subscription, an id or an object; in a thread."""
+    message, subscription, place = given.get("message"), given.get("subscription"), given.get("place")
+    if isinstance(place, dict):
+        place = (place.get("lon", place.get("x")), place.get("lat", place.get("y")))
+    elif isinstance(place, list) and len(place) == 2:
+        place = tuple(place)
+    try:
+        if not isinstance(subscription, dict):
+            return tenant.hub.explain(message, subscription, place=place).to_dict()  # type: ignore[arg-type]
+        row, value = read_row(subscription, tenant.hub.space, tenant.settings.limits)
+        with tenant.hub.empty_copy() as hub:
+            hub.subscribe(value)
+            return hub.explain(message, row.id, place=place).to_dict()
+    except InvalidInput as error:
+        raise problem_of(error, _prefix(error)) from None
+
+
+def _prefix(error: InvalidInput) -> str:
+    return "/message" if type(error).__name__ == "InvalidMessage" else "/subscription"
+
+
+@router.post("/estimate")
+async def estimate(request: Request) -> Response:
+    """Say about how many messages a day a subscription would get, judged by the newest messages or by a sample."""
+    caller = await request.app.state.access.caller(request, "subscribe")
+    given = await object_of(request, request.app.state.settings.limits.body_bytes)
+    only(given, "subscription", "sample", "messages_per_day")
+    found = await caller.tenant.call(_estimated, caller.tenant, given)
+    return Response(msgspec.json.encode(found), media_type="application/json")
+
+
+def _estimated(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
+    subscription, per_day = given.get("subscription"), given.get("messages_per_day")
+    if not isinstance(subscription, dict):
+        raise Problem(422, "invalid-content", "there is no subscription", [at("/subscription", "expected an object")])
+    if per_day is not None and (isinstance(per_day, bool) or not isinstance(per_day, int | float) or per_day < 0):
+        message = "messages_per_day is no number, 0 or more"
+        raise Problem(422, "invalid-content", message, [at("/messages_per_day", message)])
+    sample = given.get("sample")
+    if sample is not None and not isinstance(sample, list):
+        raise Problem(422, "invalid-content", "sample is not a list", [at("/sample", "expected a list of messages")])
+    try:
+        _, value = read_row(subscription, tenant.hub.space, tenant.settings.limits)
+        return tenant.hub.estimate(value, sample, messages_per_day=per_day).to_dict()
+    except InvalidInput as error:
+        raise problem_of(error, "" if error.field == "sample" else "/subscription") from None

@@ -1,0 +1,82 @@
+"""`Idempotency-Key`: a POST under a key that was used before gets the answer it got then; another body is refused.
+
+Answers are rows of `server.db`, kept for 24 hours. Messages are safe beyond that: the hub takes the key into its log
+together with them, so that a crash between the two cannot publish them twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nearcast.server.problems import Problem
+from nearcast.server.server_db import ServerDb
+
+_MOST_CHARS = 255
+#: Headers of an answer that are kept with it.
+_KEPT_HEADERS = ("location", "etag", "content-type")
+
+
+class KeptAnswers:
+    """Answers of one tenant by key, and the requests under way."""
+
+    def __init__(self, db: ServerDb, hours: float):
+        self._db, self._seconds = db, hours * 3600
+        self._under_way: dict[str, asyncio.Future[None]] = {}
+        self._swept = 0.0
+
+    async def once(self, request: Request, body: bytes, make: Callable[[], Awaitable[Response]]) -> Response:
+        """Return what `make` returns, or, under a key that was used for the same request, what it returned then."""
+        key = request.headers.get("idempotency-key")
+        if key is None:
+            return await make()
+        if not key or len(key) > _MOST_CHARS or not key.isprintable():
+            raise Problem(400, "idempotency-key", f"Idempotency-Key must be 1 to {_MOST_CHARS} printable characters")
+        digest = hashlib.sha256(b"\0".join((request.url.path.encode(), request.url.query.encode(), body))).digest()
+        while key in self._under_way:
+            await asyncio.wait([self._under_way[key]])
+        done = self._under_way[key] = asyncio.get_running_loop().create_future()
+        try:
+            known = self._known(key, digest)
+            return known if known is not None else await self._kept(key, digest, await make())
+        finally:
+            del self._under_way[key]
+            done.set_result(None)
+
+    def _known(self, key: str, digest: bytes) -> Response | None:
+        statement = "SELECT digest, status, headers, body FROM answers WHERE key = ? AND at > ?"
+        for found, status, headers, body in self._db.read(statement, (key, time.time() - self._seconds)):
+            if found != digest:
+                raise Problem(422, "key-reused", "the Idempotency-Key was used for another request; give another")
+            return Response(_repeated(body), status, msgspec.json.decode(headers))
+        return None
+
+    async def _kept(self, key: str, digest: bytes, response: Response) -> Response:
+        """Keep an answer, unless the server was to blame for it: then the same request may be made again."""
+        if response.status_code >= 500 or response.status_code == 429:
+            return response
+        headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+        now = time.time()
+        row = (key, digest, response.status_code, msgspec.json.encode(headers).decode(), bytes(response.body), now)
+        sweeps = now - self._swept > 60
+        self._swept = now if sweeps else self._swept
+
+        def write(connection: Any) -> None:
+            if sweeps:
+                connection.execute("DELETE FROM answers WHERE at <= ?", (now - self._seconds,))
+            connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
+
+        await asyncio.wrap_future(self._db.write(write))
+        return response
+
+
+def _repeated(body: bytes) -> bytes:
+    """Return an answer with `repeated` set, where it has that field."""
+    return body.replace(b'"repeated":false', b'"repeated":true', 1)

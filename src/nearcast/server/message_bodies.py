@@ -1,0 +1,136 @@
+"""Messages of a request: a Feature, a collection, lines of JSON or an Arrow stream, and the rows that are none.
+
+What is wrong with one item rejects that item; what is wrong with the whole, not JSON or over a limit, is a problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.nesting import is_deep_json
+from nearcast.server.bodies import decoded
+from nearcast.server.problems import Problem, at
+from nearcast.server.settings import LimitSettings
+from nearcast.tables.rejected_rows import RejectedRow
+
+OBJECTS = ("application/json", "application/geo+json")
+LINES = ("application/x-ndjson", "application/jsonl", "application/geo+json-seq", "application/json-seq")
+ARROW = ("application/vnd.apache.arrow.stream",)
+_decode = msgspec.json.Decoder().decode
+
+
+@dataclass
+class GivenMessages:
+    """The messages of a request: `rows` says which item of the request each one is, None: all of them, in order."""
+
+    messages: list[Any] | pa.Table
+    n_items: int
+    is_single: bool = False
+    rows: list[int] | None = None
+    rejected: list[RejectedRow] = field(default_factory=list)
+
+    def row_of(self, at_: int) -> int:
+        """Return the number in the request of a message."""
+        return at_ if self.rows is None else self.rows[at_]
+
+
+def messages_of(body: bytes, content_type: str, limits: LimitSettings) -> GivenMessages:
+    """Return the messages of a body."""
+    if content_type in ARROW:
+        return _of_arrow(body, limits)
+    found = _of_lines(body, limits) if content_type in LINES else _of_json(body, limits)
+    return _without_long(found, limits.text_chars)
+
+
+def _of_json(body: bytes, limits: LimitSettings) -> GivenMessages:
+    given = decoded(body)
+    if isinstance(given, dict) and given.get("type") == "FeatureCollection":
+        items = given.get("features")
+        if not isinstance(items, list):
+            raise Problem(422, "invalid-content", "features is not a list", [at("/features", "expected a list")])
+    elif isinstance(given, list):
+        items = given
+    elif isinstance(given, dict):
+        return GivenMessages([given], 1, is_single=True)
+    else:
+        raise Problem(422, "invalid-content", "the body is no Feature", [at("", "expected a Feature or a collection")])
+    _check_batch(len(items), limits)
+    return GivenMessages(items, len(items))
+
+
+def _of_lines(body: bytes, limits: LimitSettings) -> GivenMessages:
+    lines = [line for line in body.replace(b"\x1e", b"").split(b"\n") if line.strip()]
+    _check_batch(len(lines), limits)
+    found = GivenMessages([], len(lines))
+    rows = []
+    for row, line in enumerate(lines):
+        try:
+            if is_deep_json(line):
+                raise msgspec.DecodeError("it is nested more than 100 deep")
+            found.messages.append(_decode(line))
+            rows.append(row)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            found.rejected.append(RejectedRow("messages", row, None, None, f"the line is not JSON: {error}"))
+    if found.rejected:
+        found.rows = rows
+    return found
+
+
+def _of_arrow(body: bytes, limits: LimitSettings) -> GivenMessages:
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)  # offsets that lead out of a buffer
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Problem(400, "invalid-arrow", f"the body is no Arrow stream: {' '.join(str(error).split())}") from None
+    _check_batch(len(table), limits)
+    found = GivenMessages(table, len(table))
+    if "text" not in table.column_names or not _is_text(table["text"].type):
+        return found
+    is_long = pc.fill_null(pc.greater(pc.utf8_length(table["text"]), limits.text_chars), False)
+    long = np.flatnonzero(is_long.to_numpy(zero_copy_only=False))
+    if len(long):
+        found.rejected = [_long_row(row, limits.text_chars) for row in long.tolist()]
+        keep = np.setdiff1d(np.arange(len(table)), long)
+        found.messages, found.rows = table.take(pa.array(keep)), keep.tolist()
+    return found
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _check_batch(n: int, limits: LimitSettings) -> None:
+    if n > limits.batch:
+        raise Problem(413, "too-many-items", f"{n:,} messages in one request; send at most {limits.batch:,}")
+
+
+def _without_long(found: GivenMessages, most: int) -> GivenMessages:
+    """Reject messages whose text is longer than the limit."""
+    long = [at_ for at_, each in enumerate(found.messages) if len(_text_of(each)) > most]
+    if not long:
+        return found
+    found.rejected += [_long_row(found.row_of(at_), most) for at_ in long]
+    left = set(long)
+    rows = [found.row_of(at_) for at_ in range(len(found.messages)) if at_ not in left]
+    found.messages = [each for at_, each in enumerate(found.messages) if at_ not in left]
+    found.rows = rows
+    return found
+
+
+def _text_of(value: Any) -> str:
+    if not isinstance(value, dict):
+        return ""
+    held = value.get("properties") if value.get("type") == "Feature" else value
+    text = held.get("text") if isinstance(held, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def _long_row(row: int, most: int) -> RejectedRow:
+    return RejectedRow("messages", row, None, "text", f"text is longer than {most:,} characters; shorten it")

@@ -1,0 +1,82 @@
+"""`/v1/messages`: messages taken in, in every form, and one read back while it is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nearcast.server.access import Caller
+from nearcast.server.bodies import body_of, check_type
+from nearcast.server.cloud_events import feature_of_message
+from nearcast.server.message_bodies import ARROW, LINES, OBJECTS, GivenMessages, messages_of
+from nearcast.server.problems import Problem, at, pointer_to
+from nearcast.tables.rejected_rows import RejectedRow
+
+_PROPERTIES = ("text", "terms", "time", "expires")
+
+
+async def post_messages(request: Request) -> Response:
+    """Publish messages; 202 says that they are on disk, and which items were rejected."""
+    state = request.app.state
+    caller = await state.access.caller(request, "publish")
+    content_type = check_type(request, *OBJECTS, *LINES, *ARROW)
+    caller.tenant.check_disk()
+    body = await body_of(request, state.settings.limits.body_bytes)
+
+    async def publish() -> Response:
+        return await _published(caller, messages_of(body, content_type, state.settings.limits), request)
+
+    answer: Response = await caller.tenant.answers.once(request, body, publish)
+    return answer
+
+
+async def _published(caller: Caller, given: GivenMessages, request: Request) -> Response:
+    rejected, cursor, is_repeat = list(given.rejected), None, False
+    if len(given.messages):
+        key = request.headers.get("idempotency-key")
+        found = await caller.tenant.publisher.publish(given.messages, key)
+        rejected += [row._replace(row=given.row_of(row.row)) for row in found.rejected]
+        cursor, is_repeat = found.cursor, found.is_repeat
+    if given.is_single and rejected:
+        raise _refused(rejected[0])
+    answer = {
+        "accepted": given.n_items - len(rejected),
+        "rejected": [_row_json(row) for row in sorted(rejected, key=lambda row: row.row)],
+        "cursor": cursor,
+        "repeated": is_repeat,
+    }
+    return Response(msgspec.json.encode(answer), 202, media_type="application/json")
+
+
+def _row_json(row: RejectedRow) -> dict[str, Any]:
+    return {"row": row.row, "id": row.id, "field": row.field, "reason": row.reason}
+
+
+def _refused(row: RejectedRow) -> Problem:
+    """Return the problem of a single message: the pointer is into a Feature."""
+    names = () if row.field is None else ("properties", row.field) if row.field in _PROPERTIES else (row.field,)
+    names = ("geometry", "coordinates") if row.field in ("lon", "lat", "place", "x", "y") else names
+    return Problem(422, "invalid-message", row.reason, [at(pointer_to(*names), row.reason)])
+
+
+async def get_message(request: Request) -> Response:
+    """Return the newest message with an id as a Feature, while it is kept."""
+    caller = await request.app.state.access.caller(request, "subscribe", "publish")
+    caller.check_unbound()
+    given = request.path_params["id"]
+    message = await caller.tenant.call(_kept, caller.tenant.hub, given)
+    if message is None:
+        raise Problem(404, "unknown-message", "no message with that id is kept")
+    feature = feature_of_message(message)
+    return Response(msgspec.json.encode(feature), media_type="application/geo+json")
+
+
+def _kept(hub: Any, given: str) -> Any:
+    """Return the kept message of an id in a path, which may be text or a number."""
+    found = hub.kept_message(given)
+    if found is None and given.lstrip("-").isdigit() and len(given) < 20:
+        found = hub.kept_message(int(given))
+    return found

@@ -1,0 +1,59 @@
+"""Metrics of a tenant in the form of Prometheus; labels never hold ids or places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import Request
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from nearcast.server.tenants import Tenant
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class TenantMetrics:
+    """Counters of one tenant: nothing of it is seen in another's."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        made: dict[str, Any] = {"registry": self.registry, "namespace": "nearcast"}
+        self.published = Counter("published", "Messages that were published", **made)
+        self.rejected = Counter("rejected", "Messages, moves and subscriptions that were rejected", **made)
+        self.requests = Counter("requests", "Requests by route and status", ["route", "status"], **made)
+        self.seconds = Histogram("request_seconds", "Time to answer", ["route"], buckets=_BUCKETS, **made)
+        self.events = Counter("events", "Events handed over", ["transport"], **made)
+        self.gaps = Counter("dropped", "Events that were dropped before they were handed over", ["reason"], **made)
+        self.closed = Counter("streams_closed", "Streams that the server ended", ["reason"], **made)
+        self.clients = Gauge("clients", "Open streams", ["transport"], **made)
+        self.waiting = Gauge("waiting_messages", "Messages taken in and not published yet", **made)
+        self.subscriptions = Gauge("subscriptions", "Subscriptions in the hub", **made)
+        self.delivered = Gauge("delivered", "Deliveries of the hub since its folder was made", **made)
+        self.inputs = Gauge("log_inputs", "Inputs in the log since its folder was made", **made)
+        self.transactions = Gauge("log_transactions", "Transactions of the log, each with an fsync", **made)
+        for reason in ("retention",):
+            self.gaps.labels(reason)
+
+    def count_published(self, accepted: int, rejected: int) -> None:
+        """Count the messages of a call."""
+        self.published.inc(accepted)
+        self.rejected.inc(rejected)
+
+    def look(self, tenant: Tenant) -> None:
+        """Take the gauges from the hub; in a thread, for the hub may be busy."""
+        stats = tenant.hub.stats()
+        self.subscriptions.set(stats["subscriptions"])
+        self.delivered.set(stats["delivered"])
+        self.inputs.set(stats["log"]["inputs"])
+        self.transactions.set(stats["log"]["transactions"])
+        self.waiting.set(tenant.publisher.n_waiting)
+
+
+async def metrics(request: Request) -> Response:
+    """Answer with the metrics of the caller's tenant."""
+    caller = await request.app.state.access.caller(request, "admin")
+    await caller.tenant.call(caller.tenant.metrics.look, caller.tenant)
+    return Response(generate_latest(caller.tenant.metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,148 @@
+"""Problems: how a request is refused, as `application/problem+json` (RFC 9457) with pointers into what was sent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nearcast.errors import (
+    FileUnavailable,
+    HubStopped,
+    InvalidInput,
+    InvalidQuery,
+    NearcastError,
+    NotSupported,
+    UnknownSubscription,
+)
+
+PROBLEM_TYPE = "application/problem+json"
+_log = logging.getLogger("nearcast.server")
+
+_TITLES = {
+    400: "The request cannot be read",
+    401: "A token is needed",
+    403: "The token does not allow this",
+    404: "There is no such thing",
+    405: "The method is not allowed here",
+    406: "No such form of answer",
+    408: "The request took too long",
+    409: "The request contradicts what is there",
+    412: "The resource has changed",
+    413: "The request is too large",
+    415: "The content type is not understood",
+    421: "The request was sent to the wrong server",
+    422: "The content cannot be used",
+    429: "Too many requests",
+    500: "The server failed",
+    501: "Not available here",
+    503: "The server cannot take this now",
+    507: "The disk is full",
+}
+
+
+@dataclass
+class Problem(Exception):
+    """A refusal: status, slug of its type, detail, and errors with pointers; `headers` go with the answer."""
+
+    status: int
+    slug: str
+    detail: str
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.detail
+
+    def to_json(self, instance: str) -> dict[str, Any]:
+        """Return the problem as the object of RFC 9457."""
+        found: dict[str, Any] = {
+            "type": f"urn:nearcast:problem:{self.slug}",
+            "title": _TITLES.get(self.status, "The request was refused"),
+            "status": self.status,
+            "detail": self.detail,
+            "instance": instance,
+        }
+        return {**found, "errors": self.errors} if self.errors else found
+
+    def response(self, instance: str) -> Response:
+        """Return the answer."""
+        content = msgspec.json.encode(self.to_json(instance))
+        return Response(content, self.status, headers=self.headers, media_type=PROBLEM_TYPE)
+
+
+def at(pointer: str, message: str, **more: Any) -> dict[str, Any]:
+    """Return an error of a problem: what is wrong at a JSON pointer."""
+    return {"pointer": pointer, "message": message, **more}
+
+
+def invalid(pointer: str, message: str, slug: str = "invalid-content") -> Problem:
+    """Return the problem of a value that cannot be used."""
+    return Problem(422, slug, message, [at(pointer, message)])
+
+
+def pointer_to(*names: str | int) -> str:
+    """Return the JSON pointer (RFC 6901) to a place in nested values."""
+    return "".join(f"/{str(name).replace('~', '~0').replace('/', '~1')}" for name in names)
+
+
+def problem_of(error: Exception, prefix: str = "") -> Problem:
+    """Return the problem of an error of nearcast; `prefix` points at the value that it is about."""
+    detail = str(error)
+    if isinstance(error, InvalidQuery):
+        return _of_query(error, prefix)
+    if isinstance(error, UnknownSubscription):
+        return Problem(404, "unknown-subscription", detail)
+    if isinstance(error, InvalidInput):
+        pointer = prefix + (pointer_to(error.field) if error.field else "")
+        return Problem(422, _slug(error), detail, [at(pointer, detail)])
+    if isinstance(error, FileUnavailable):
+        return Problem(507, "disk-full", detail, headers={"Retry-After": "5"})
+    if isinstance(error, HubStopped):
+        return Problem(503, "hub-stopped", detail)
+    if isinstance(error, NotSupported):
+        return Problem(422, "not-supported", detail, [at(prefix, detail)])
+    return Problem(500, "failed", detail)
+
+
+def _of_query(error: InvalidQuery, prefix: str) -> Problem:
+    lines = str(error).splitlines()
+    caret = {"caret": "\n".join(lines[-2:])} if len(lines) > 2 else {}
+    where = {} if error.line is None else {"line": error.line, "column": error.column}
+    found = at(f"{prefix}/query", error.reason, **where, **caret)
+    return Problem(422, "invalid-query", error.reason, [found])
+
+
+def _slug(error: InvalidInput) -> str:
+    """Return the name of a class of errors in lower case with dashes."""
+    name = type(error).__name__
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
+
+
+def unexpected(error: BaseException) -> Problem:
+    """Return the problem of a defect; what it was goes to the log, without places or texts."""
+    _log.error("defect: %s", type(error).__name__, exc_info=error)
+    return Problem(500, "defect", f"the server failed ({type(error).__name__}); its log says more")
+
+
+def answer_of(request: Request, error: Exception) -> Response:
+    """Return the answer to a request that raised."""
+    if isinstance(error, Problem):
+        found = error
+    elif isinstance(error, NearcastError):
+        found = problem_of(error)
+    else:
+        found = unexpected(error)
+    return found.response(request.url.path)
+
+
+def of_http_error(status: int, detail: str, headers: Mapping[str, str] | None) -> Problem:
+    """Return the problem of an error of the framework: no such route, a method that is not allowed."""
+    slugs = {404: "no-such-route", 405: "method-not-allowed"}
+    details = {404: "there is no such route; /openapi.json lists them", 405: "this route does not take the method"}
+    return Problem(status, slugs.get(status, "refused"), details.get(status, detail), headers=dict(headers or {}))

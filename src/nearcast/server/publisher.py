@@ -1,0 +1,130 @@
+"""The publisher of a tenant: whatever waits is published in one call of the hub, and each request gets its own rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from nearcast.deliveries import Deliveries
+from nearcast.server.problems import Problem
+from nearcast.tables.rejected_rows import RejectedRow
+
+#: Messages that one call of the hub takes from several requests.
+_MOST_TOGETHER = 20_000
+
+
+@dataclass
+class PublishRequest:
+    """Messages of one request, as values or as a table, on their way to the hub."""
+
+    messages: list[Any] | pa.Table
+    key: str | None = None
+    answer: asyncio.Future[PublishAnswer] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+@dataclass(frozen=True)
+class PublishAnswer:
+    """What came of a request: the rows that were rejected, the cursor after it, and whether it was a repeat."""
+
+    rejected: list[RejectedRow]
+    cursor: str
+    is_repeat: bool = False
+
+
+class Publisher:
+    """Publishes requests in the order in which they came, together where they wait together."""
+
+    def __init__(self, hub: Any, executor: Executor, most_waiting: int, on_published: Callable[[int, int], None]):
+        self._hub, self._executor, self._most_waiting = hub, executor, most_waiting
+        self._on_published = on_published
+        self._waiting: list[PublishRequest] = []
+        self._work: asyncio.Task[None] | None = None
+        #: Messages that were taken in and are not published yet.
+        self.n_waiting = 0
+
+    async def publish(self, messages: list[Any] | pa.Table, key: str | None = None) -> PublishAnswer:
+        """Publish messages; raise if too many wait already."""
+        if self.n_waiting and self.n_waiting + len(messages) > self._most_waiting:
+            raise Problem(
+                429,
+                "too-many-waiting",
+                f"{self.n_waiting:,} messages wait to be published; try again in a second",
+                headers={"Retry-After": "1"},
+            )
+        request = PublishRequest(messages, key)
+        self.n_waiting += len(request)
+        self._waiting.append(request)
+        if self._work is None or self._work.done():
+            self._work = asyncio.get_running_loop().create_task(self._publish_waiting())
+        return await request.answer
+
+    async def _publish_waiting(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            batch = self._next_batch()
+            try:
+                answers = await loop.run_in_executor(self._executor, self._publish, batch)
+            except BaseException as error:  # noqa: BLE001  told to all who wait for it
+                answers = [error] * len(batch)
+            for request, answer in zip(batch, answers, strict=True):
+                self.n_waiting -= len(request)
+                _tell(request.answer, answer)
+
+    def _next_batch(self) -> list[PublishRequest]:
+        """Take the requests off the queue that go together: lists of values without a key, or one of another form."""
+        first = self._waiting[0]
+        n, total = 1, len(first)
+        if _joins_others(first):
+            for request in self._waiting[1:]:
+                total += len(request)
+                if not _joins_others(request) or total > _MOST_TOGETHER:
+                    break
+                n += 1
+        batch, self._waiting = self._waiting[:n], self._waiting[n:]
+        return batch
+
+    def _publish(self, batch: list[PublishRequest]) -> list[PublishAnswer | BaseException]:
+        """Publish requests by one call; in a thread."""
+        messages = batch[0].messages if len(batch) == 1 else [each for request in batch for each in request.messages]
+        found: Deliveries = self._hub.publish_many(messages, key=batch[0].key)
+        cursor = self._cursor()
+        is_repeat = batch[0].key is not None and any(
+            "was used for the same" in text for text in found.rejected.warnings
+        )
+        self._on_published(0 if is_repeat else len(messages) - len(found.rejected), len(found.rejected))
+        rejected, first = sorted(found.rejected, key=lambda row: row.row), 0
+        answers: list[PublishAnswer | BaseException] = []
+        for request in batch:
+            own = [row for row in rejected if first <= row.row < first + len(request)] if rejected else []
+            answers.append(PublishAnswer([row._replace(row=row.row - first) for row in own], cursor, is_repeat))
+            first += len(request)
+        return answers
+
+    def _cursor(self) -> str:
+        return str(getattr(self._hub, "end", "0-0"))
+
+    async def close(self) -> None:
+        """Publish what waits."""
+        if self._work is not None:
+            await self._work
+
+
+def _joins_others(request: PublishRequest) -> bool:
+    return request.key is None and isinstance(request.messages, list)
+
+
+def _tell(answer: asyncio.Future[PublishAnswer], found: PublishAnswer | BaseException) -> None:
+    if answer.done():  # whoever asked has gone
+        return
+    if isinstance(found, BaseException):
+        answer.set_exception(found)
+    else:
+        answer.set_result(found)

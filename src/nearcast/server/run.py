@@ -1,0 +1,86 @@
+"""Serves the app by uvicorn, on one socket and in one process."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from nearcast.errors import FileUnavailable, InvalidInput
+from nearcast.server.app import create_app
+from nearcast.server.settings import Settings
+from nearcast.server.tokens import TokenStore
+
+
+class HttpServer(uvicorn.Server):
+    """A uvicorn that tells streams to end when it is asked to, so that it need not wait for their clients."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI):
+        super().__init__(config)
+        self.app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End streams, wait for calls under way, and close."""
+        if not self.app.state.stopped.done():
+            self.app.state.stopped.set_result(None)
+        await super().shutdown(sockets)
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there; one line says why where it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or error
+        raise FileUnavailable(f"cannot listen on {host}:{port} ({reason}); choose another --host or --port") from None
+    return listening
+
+
+def make_server(settings: Settings) -> HttpServer:
+    """Return a server that is not started yet."""
+    _check_tokens(settings)
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
+        loop="uvloop",
+        http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=settings.limits.body_bytes,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=max(1, int(settings.server.grace_seconds)),
+        backlog=4096,
+    )
+    return HttpServer(config, app)
+
+
+def _check_tokens(settings: Settings) -> None:
+    """Raise if tokens are needed and there are none: nobody could ever call."""
+    if not settings.needs_tokens:
+        return
+    store = TokenStore(Path(settings.server.data) / "tokens.db")
+    is_empty = not store.of_tenant(None)
+    store.close()
+    if is_empty:
+        raise InvalidInput(
+            f"{settings.server.host} can be reached from outside, and there are no tokens; make one first: "
+            f"nearcast token create --data {settings.server.data} --scopes admin"
+        )
+
+
+def serve(settings: Settings, announce: Callable[[str], None]) -> None:
+    """Serve until interrupted; `announce` gets the address once the socket is bound."""
+    server = make_server(settings)
+    listening = bound_socket(settings.server.host, settings.server.port)
+    host, port = listening.getsockname()[:2]
+    announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    server.run([listening])

@@ -1,0 +1,63 @@
+"""A subscription as JSON: the interchange columns of docs/columns.md, and as a GeoJSON Feature."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from nearcast.geo import Box, Circle, Space
+from nearcast.model import Similar, Subscription, TopK, Within
+
+_EARTH = {"point": ("lon", "lat"), "radius": "radius_m", "box": ("west", "south", "east", "north"), "unit": "_m"}
+_PLANE = {"point": ("x", "y"), "radius": "radius", "box": ("x_min", "y_min", "x_max", "y_max"), "unit": ""}
+
+
+def rfc_3339(moment: datetime | None) -> str | None:
+    """Return a time as text."""
+    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+
+
+def columns_of(value: Subscription, space: Space) -> dict[str, Any]:
+    """Return a subscription in the columns that `subscription_from` reads, without those that were not given."""
+    names: dict[str, Any] = _EARTH if space.is_earth else _PLANE
+    found: dict[str, Any] = {"id": value.id, "kind": value.kind, "query": value.query}
+    if isinstance(value, Within):
+        found |= _region_columns(value.region, names)
+    else:
+        found |= dict(zip(names["point"], value.place, strict=True))
+        found |= _score_columns(value, names["unit"])
+    found["expires"] = rfc_3339(value.expires)
+    found[f"min_move{names['unit']}"] = value.min_move
+    return {name: each for name, each in found.items() if each is not None}
+
+
+def _region_columns(region: Any, names: dict[str, Any]) -> dict[str, Any]:
+    if region is None:
+        return {}
+    if isinstance(region, Box):
+        return dict(zip(names["box"], (region.x_min, region.y_min, region.x_max, region.y_max), strict=True))
+    if isinstance(region, Circle):
+        return dict(zip((*names["point"], names["radius"]), (region.x, region.y, region.radius), strict=True))
+    return {"region": region.to_geojson()}
+
+
+def _score_columns(value: Similar | TopK, unit: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"text_weight": value.text_weight, f"max_distance{unit}": value.max_distance}
+    if value.terms is not None:
+        found["terms"] = list(value.terms)
+    if isinstance(value, TopK):
+        return {**found, "k": value.k}
+    return {**found, "threshold": value.threshold, "similarity": value.similarity}
+
+
+def feature_of(resource: dict[str, Any]) -> dict[str, Any]:
+    """Return a subscription's JSON as a GeoJSON Feature; a circle is its centre, with `radius_m` as a property."""
+    properties = dict(resource)
+    geometry: dict[str, Any] | None = None
+    if "region" in properties:
+        geometry = properties.pop("region")
+    elif "west" in properties:
+        geometry = Box(*(properties.pop(name) for name in _EARTH["box"])).to_geojson()
+    elif "lon" in properties:
+        geometry = {"type": "Point", "coordinates": [properties.pop("lon"), properties.pop("lat")]}
+    return {"type": "Feature", "id": properties.pop("id"), "geometry": geometry, "properties": properties}

@@ -1,0 +1,151 @@
+"""What the server keeps of subscriptions beside the hub, and how a change of both survives a crash.
+
+A change is written to `server.db` first, as an *intent* with the row as it was before; then the hub makes its own
+change, which it logs; then the intent is taken away. After a crash between the two, the intent says what the hub should
+hold, and it is made again, which changes nothing where the hub has it already. A change that the hub refuses brings
+back the row as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import msgspec
+
+from nearcast.errors import NearcastError
+from nearcast.server.server_db import ServerDb
+
+#: The hub holds the subscription; it does not, for it is paused; it does not, and the row goes, too.
+Intent = Literal["hold", "release", "forget"]
+
+_COLUMNS = "id, subscriber, labels, max_events, is_paused, body, version, number"
+
+
+@dataclass(frozen=True)
+class SubscriptionRow:
+    """A subscription as the server knows it: `body` has its interchange columns as they were given."""
+
+    id: str
+    subscriber: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    max_events: int | None = None
+    is_paused: bool = False
+    body: dict[str, Any] = field(default_factory=dict)
+    version: int = 1
+    number: int = 0
+
+    @classmethod
+    def of(cls, values: tuple[Any, ...]) -> SubscriptionRow:
+        """Return the row of these columns."""
+        id_, subscriber, labels, max_events, is_paused, body, version, number = values
+        return cls(
+            id=id_,
+            subscriber=subscriber,
+            labels=msgspec.json.decode(labels),
+            max_events=max_events,
+            is_paused=bool(is_paused),
+            body=msgspec.json.decode(body),
+            version=version,
+            number=number,
+        )
+
+    def values(self) -> tuple[Any, ...]:
+        """Return the columns, without the number."""
+        labels, body = _text(self.labels), _text(self.body)
+        return (self.id, self.subscriber, labels, self.max_events, int(self.is_paused), body, self.version)
+
+
+class SubscriptionRows:
+    """The rows of one tenant."""
+
+    def __init__(self, db: ServerDb):
+        self._db = db
+
+    def get(self, subscription_id: str) -> SubscriptionRow | None:
+        """Return a row, None if there is none."""
+        found = self._db.read(f"SELECT {_COLUMNS} FROM subscriptions WHERE id = ?", (subscription_id,))
+        return SubscriptionRow.of(found[0]) if found else None
+
+    def page(
+        self, after: int, limit: int, subscriber: str | None = None, label: tuple[str, str] | None = None
+    ) -> list[SubscriptionRow]:
+        """Return rows in order of registration, those of one subscriber or label where given."""
+        where, values = ["number > ?"], [after]
+        if subscriber is not None:
+            where.append("subscriber = ?")
+            values.append(subscriber)  # type: ignore[arg-type]
+        if label is not None:
+            where.append("EXISTS (SELECT 1 FROM json_each(labels) WHERE key = ? AND value = ?)")
+            values.extend(label)  # type: ignore[arg-type]
+        statement = f"SELECT {_COLUMNS} FROM subscriptions WHERE {' AND '.join(where)} ORDER BY number LIMIT ?"
+        return [SubscriptionRow.of(row) for row in self._db.read(statement, (*values, limit))]
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return int(self._db.read("SELECT count(*) FROM subscriptions")[0][0])
+
+    def with_limit(self) -> list[SubscriptionRow]:
+        """Return those that end after a number of events."""
+        rows = self._db.read(f"SELECT {_COLUMNS} FROM subscriptions WHERE max_events IS NOT NULL")
+        return [SubscriptionRow.of(row) for row in rows]
+
+    def intend(self, row: SubscriptionRow, intent: Intent, before: SubscriptionRow | None) -> Callable[[Any], None]:
+        """Return the writing of a row, with what the hub should hold of it."""
+        earlier = None if before is None else _text(before.values())
+        values = (*row.values(), intent, earlier)
+        return lambda connection: connection.execute(_UPSERT, values) and None
+
+    def settle(self, row: SubscriptionRow, intent: Intent) -> Callable[[Any], None]:
+        """Return the writing that takes an intent away: the hub has made it."""
+        if intent == "forget":
+            return lambda connection: connection.execute("DELETE FROM subscriptions WHERE id = ?", (row.id,)) and None
+        return lambda connection: connection.execute(_SETTLE, (row.id, row.version)) and None
+
+    def bring_back(self, row: SubscriptionRow, before: SubscriptionRow | None) -> Callable[[Any], None]:
+        """Return the writing of a row as it was before a change that the hub refused."""
+        if before is None:
+            return self.settle(row, "forget")
+        values = (*before.values(), None, None)
+        return lambda connection: connection.execute(_UPSERT, values) and None
+
+    def forget(self, ids: list[str]) -> Callable[[Any], None]:
+        """Return the writing that takes rows away, whatever the hub holds."""
+        return lambda connection: connection.executemany("DELETE FROM subscriptions WHERE id = ?", [(i,) for i in ids])
+
+    def make_again(self, hold: Callable[[SubscriptionRow], Any], release: Callable[[str], Any]) -> int:
+        """Let the hub make what a crash cut off; return how many changes that were."""
+        found = self._db.read(f"SELECT {_COLUMNS}, intent, before FROM subscriptions WHERE intent IS NOT NULL")
+        for *values, intent, before in found:
+            row = SubscriptionRow.of(tuple(values))
+            earlier = None if before is None else SubscriptionRow.of((*msgspec.json.decode(before), 0))
+            try:
+                if intent == "hold":
+                    hold(row)
+                else:
+                    release(row.id)
+                writing = self.settle(row, intent)
+            except NearcastError:  # nobody was told that it was made
+                writing = self.bring_back(row, earlier)
+            self._db.write(writing).result()
+        return len(found)
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def with_next_version(row: SubscriptionRow, before: SubscriptionRow | None, **changes: Any) -> SubscriptionRow:
+    """Return a row as the successor of the one before it."""
+    return replace(row, version=1 if before is None else before.version + 1, **changes)
+
+
+_UPSERT = """
+    INSERT INTO subscriptions (id, subscriber, labels, max_events, is_paused, body, version, intent, before)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET subscriber = excluded.subscriber, labels = excluded.labels,
+        max_events = excluded.max_events, is_paused = excluded.is_paused, body = excluded.body,
+        version = excluded.version, intent = excluded.intent, before = excluded.before
+"""
+_SETTLE = "UPDATE subscriptions SET intent = NULL, before = NULL WHERE id = ? AND version = ?"

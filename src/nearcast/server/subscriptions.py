@@ -1,0 +1,326 @@
+"""`/v1/subscriptions`: made, read, replaced, patched, paused, resumed, tried and deleted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from nearcast.errors import NearcastError, UnknownSubscription
+from nearcast.server.access import Caller
+from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
+from nearcast.server.explaining import explained
+from nearcast.server.problems import Problem, at
+from nearcast.server.subscription_bodies import merged, read_row
+from nearcast.server.subscription_json import columns_of, feature_of
+from nearcast.server.subscription_rows import Intent, SubscriptionRow, with_next_version
+from nearcast.server.tenants import Tenant
+
+router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
+_TYPES = ("application/json", "application/geo+json")
+_MOST_ROWS = 1000
+
+
+async def _caller(request: Request, *scopes: str) -> Caller:
+    found: Caller = await request.app.state.access.caller(request, *(scopes or ("subscribe",)))
+    return found
+
+
+# Reading
+
+
+def _resource(tenant: Tenant, row: SubscriptionRow) -> dict[str, Any] | None:
+    """Return a subscription as it is now, None if it has come to its end; in a thread."""
+    columns = row.body
+    if not row.is_paused:
+        try:
+            columns = columns_of(tenant.hub.get(row.id), tenant.hub.space)
+        except UnknownSubscription:
+            tenant.db.write(tenant.rows.forget([row.id]))
+            return None
+    return {
+        **columns,
+        "subscriber": row.subscriber,
+        "labels": row.labels,
+        "max_events": row.max_events,
+        "paused": row.is_paused,
+        "version": row.version,
+    }
+
+
+async def _found(caller: Caller, subscription_id: str) -> tuple[SubscriptionRow, dict[str, Any]]:
+    """Return a subscription that the caller may see."""
+    row = caller.tenant.rows.get(subscription_id)
+    bound = caller.token.subscriber
+    if row is not None and (bound is None or row.subscriber == bound):
+        resource = await caller.tenant.call(_resource, caller.tenant, row)
+        if resource is not None:
+            return row, resource
+    raise Problem(404, "unknown-subscription", "there is no subscription with that id")
+
+
+def _answer(resource: Any, status: int = 200, version: int | None = None, **headers: str) -> Response:
+    if version is not None:
+        headers["ETag"] = _etag(version)
+    return Response(msgspec.json.encode(resource), status, headers, media_type="application/json")
+
+
+def _etag(version: int) -> str:
+    return f'"{version}"'
+
+
+@router.get("")
+async def list_subscriptions(
+    request: Request, cursor: str = "", limit: int = 100, subscriber: str = "", label: str = "", f: str = "json"
+) -> Response:
+    """List subscriptions in order of registration, some at a time; `next` is the cursor of the next page."""
+    caller = await _caller(request)
+    if f not in ("json", "geojson"):
+        raise Problem(422, "invalid-parameter", "f is neither json nor geojson", [at("?f", "expected json or geojson")])
+    if caller.token.subscriber is not None:
+        caller.check_subscriber(subscriber or caller.token.subscriber)
+    name, is_named, value = label.partition(":")
+    if label and not is_named:
+        raise Problem(422, "invalid-parameter", "label has no ':'", [at("?label", "expected name:value")])
+    if not (cursor or "0").isdigit() or len(cursor) > 18:
+        raise Problem(422, "invalid-parameter", "cursor is none of this list", [at("?cursor", "expected `next`")])
+    limit = max(1, min(limit, _MOST_ROWS))
+    rows = await caller.tenant.call(
+        caller.tenant.rows.page,
+        int(cursor or 0),
+        limit + 1,
+        subscriber or caller.token.subscriber,
+        (name, value) if label else None,
+    )
+    following = str(rows[limit - 1].number) if len(rows) > limit else None
+    found = await caller.tenant.call(lambda: [_resource(caller.tenant, row) for row in rows[:limit]])
+    items = [each for each in found if each is not None]
+    if f == "geojson" or request.headers.get("accept", "").startswith("application/geo+json"):
+        features = [feature_of(each) for each in items]
+        collection = {"type": "FeatureCollection", "features": features, "next": following}
+        return Response(msgspec.json.encode(collection), media_type="application/geo+json")
+    return _answer({"items": items, "next": following})
+
+
+@router.get("/{id}")
+async def get_subscription(request: Request, id: str, f: str = "json") -> Response:  # noqa: A002  the name in the path
+    """Return a subscription at its present place."""
+    row, resource = await _found(await _caller(request), id)
+    if f == "geojson":
+        return Response(msgspec.json.encode(feature_of(resource)), media_type="application/geo+json")
+    return _answer(resource, version=row.version)
+
+
+@router.get("/{id}/current")
+async def get_current(request: Request, id: str) -> Response:  # noqa: A002  as above
+    """Return what is relevant to a subscription now: the list of a top-k, or live messages."""
+    caller = await _caller(request)
+    row, _ = await _found(caller, id)
+    if row.is_paused:
+        return _answer({"items": []})
+    return _answer({"items": await caller.tenant.call(_current, caller.tenant, id)})
+
+
+def _current(tenant: Tenant, subscription_id: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "subscription_id": each.subscription_id,
+            "message_id": each.message_id,
+            "change": each.change,
+            "score": each.score,
+            "rank": each.rank,
+        }
+        for each in tenant.hub.current(subscription_id)
+    ]
+
+
+# Changing
+
+
+async def _made(tenant: Tenant, row: SubscriptionRow, before: SubscriptionRow | None, intent: Intent) -> None:
+    """Make a change of a subscription in both places: `subscription_rows` says what a crash in between does."""
+    await tenant.write(tenant.rows.intend(row, intent, before))
+    try:
+        if intent == "hold":
+            await tenant.call(tenant.hold, row)
+        else:
+            await tenant.call(tenant.release, row.id)
+    except NearcastError:
+        await tenant.write(tenant.rows.bring_back(row, before))
+        raise
+    await tenant.write(tenant.rows.settle(row, intent))
+
+
+def _intent(row: SubscriptionRow) -> Intent:
+    return "release" if row.is_paused else "hold"
+
+
+def _checked(caller: Caller, given: dict[str, Any]) -> SubscriptionRow:
+    """Return the row of a body; whoever is bound to a subscriber makes subscriptions of that one."""
+    tenant = caller.tenant
+    tenant.check_disk()
+    row, _ = read_row(given, tenant.hub.space, tenant.settings.limits)
+    if row.subscriber is None and caller.token.subscriber is not None:
+        row = replace(row, subscriber=caller.token.subscriber)
+    caller.check_subscriber(row.subscriber)
+    if row.max_events is not None and row.subscriber is None:
+        raise Problem(
+            422, "invalid-subscription", "max_events needs a subscriber", [at("/max_events", "needs a subscriber")]
+        )
+    if len(tenant.hub) >= tenant.settings.limits.subscriptions:
+        raise Problem(403, "too-many-subscriptions", "the tenant has as many subscriptions as it may; delete some")
+    return row
+
+
+@router.post("", status_code=201)
+async def post_subscription(request: Request, validateOnly: bool = False, initialEvent: bool = False) -> Response:  # noqa: N803
+    """Make a subscription; with `validateOnly` only say whether it could be made."""
+    caller = await _caller(request)
+    limits = request.app.state.settings.limits
+    check_type(request, *_TYPES)
+    body = await body_of(request, limits.body_bytes)
+
+    async def make() -> Response:
+        given = decoded(body)
+        if not isinstance(given, dict):
+            raise Problem(422, "invalid-content", "the body is not an object", [at("", "expected a JSON object")])
+        row = _checked(caller, given)
+        if validateOnly:
+            await caller.tenant.call(_tried, caller.tenant, row)
+            return _answer({**row.body, "valid": True})
+        return await _posted(caller, row, with_current=initialEvent)
+
+    return await caller.tenant.answers.once(request, body, make)
+
+
+def _tried(tenant: Tenant, row: SubscriptionRow) -> None:
+    with tenant.hub.empty_copy() as hub:
+        hub.subscribe(row.body)
+
+
+async def _posted(caller: Caller, row: SubscriptionRow, *, with_current: bool) -> Response:
+    tenant = caller.tenant
+    async with tenant.lock(row.id):
+        known = tenant.rows.get(row.id)
+        if known is not None and await tenant.call(_resource, tenant, known) is not None:
+            raise Problem(409, "known-subscription", "there is a subscription with that id; replace it with PUT")
+        await _made(tenant, row, None, _intent(row))
+    resource = await tenant.call(_resource, tenant, row) or {}
+    if with_current and not row.is_paused and (tenant.hub.lifetime is not None or row.body["kind"] == "topk"):
+        resource["current"] = await tenant.call(_current, tenant, row.id)
+    return _answer(resource, 201, row.version, Location=f"/v1/subscriptions/{row.id}")
+
+
+def _check_match(request: Request, before: SubscriptionRow | None) -> None:
+    """Raise if the resource is not of the version that `If-Match` or `If-None-Match` asks for."""
+    wanted, unwanted = request.headers.get("if-match"), request.headers.get("if-none-match")
+    present = None if before is None else _etag(before.version)
+    if wanted is not None and (present is None or (wanted != "*" and present not in _listed(wanted))):
+        raise Problem(412, "version", f"the subscription is of version {present or 'none'}; read it and try again")
+    if unwanted is not None and present is not None and (unwanted == "*" or present in _listed(unwanted)):
+        raise Problem(412, "version", f"the subscription is there already, in version {present}")
+
+
+def _listed(header: str) -> list[str]:
+    return [each.strip() for each in header.split(",")]
+
+
+@router.put("/{id}")
+async def put_subscription(request: Request, id: str) -> Response:  # noqa: A002  as above
+    """Replace a subscription, or make it."""
+    caller = await _caller(request)
+    given = await object_of(request, request.app.state.settings.limits.body_bytes, *_TYPES)
+    if given.get("id", id) != id:
+        raise Problem(422, "invalid-subscription", "id is not that of the path", [at("/id", f"expected {id}")])
+    return await _replaced(request, caller, id, lambda _: {**given, "id": id}, may_make=True)
+
+
+@router.patch("/{id}")
+async def patch_subscription(request: Request, id: str) -> Response:  # noqa: A002  as above
+    """Change some fields of a subscription by a merge patch."""
+    caller = await _caller(request)
+    limits = request.app.state.settings.limits
+    patch = await object_of(request, limits.body_bytes, "application/merge-patch+json", "application/json")
+    if patch.get("id", id) != id:
+        raise Problem(422, "invalid-subscription", "the id cannot be changed", [at("/id", f"expected {id}")])
+    return await _replaced(request, caller, id, lambda before: merged(before, patch))
+
+
+async def _replaced(
+    request: Request, caller: Caller, subscription_id: str, change: Any, *, may_make: bool = False
+) -> Response:
+    tenant = caller.tenant
+    async with tenant.lock(subscription_id):
+        before, resource = await _row_to_change(caller, subscription_id)
+        _check_match(request, before)
+        if before is None and not may_make:
+            raise Problem(404, "unknown-subscription", "there is no subscription with that id")
+        row = with_next_version(_checked(caller, change(resource)), before)
+        await _made(tenant, row, before, _intent(row))
+    found = await tenant.call(_resource, tenant, row) or {}
+    return _answer(found, 200 if before is not None else 201, row.version)
+
+
+async def _row_to_change(caller: Caller, subscription_id: str) -> tuple[SubscriptionRow | None, dict[str, Any]]:
+    """Return a subscription's row and resource, None and nothing if there is none; that of another is refused."""
+    row = caller.tenant.rows.get(subscription_id)
+    if row is not None:
+        if caller.token.subscriber is not None and row.subscriber != caller.token.subscriber:
+            raise Problem(404, "unknown-subscription", "there is no subscription with that id")
+        resource = await caller.tenant.call(_resource, caller.tenant, row)
+        if resource is not None:
+            return row, resource
+    return None, {}
+
+
+@router.delete("/{id}", status_code=204)
+async def delete_subscription(request: Request, id: str) -> Response:  # noqa: A002  as above
+    """Delete a subscription; what it was told and was not acknowledged stays to be read."""
+    caller = await _caller(request)
+    async with caller.tenant.lock(id):
+        row, _ = await _found(caller, id)
+        _check_match(request, row)
+        await _made(caller.tenant, with_next_version(row, row), row, "forget")
+    return Response(status_code=204)
+
+
+@router.post("/{id}:pause")
+async def pause_subscription(request: Request, id: str) -> Response:  # noqa: A002  as above
+    """Take a subscription out of the index, to be registered anew when it is resumed."""
+    return await _set_paused(request, id, is_paused=True)
+
+
+@router.post("/{id}:resume")
+async def resume_subscription(request: Request, id: str) -> Response:  # noqa: A002  as above
+    """Register a paused subscription anew."""
+    return await _set_paused(request, id, is_paused=False)
+
+
+async def _set_paused(request: Request, subscription_id: str, *, is_paused: bool) -> Response:
+    caller = await _caller(request)
+    tenant = caller.tenant
+    async with tenant.lock(subscription_id):
+        row, resource = await _found(caller, subscription_id)
+        _check_match(request, row)
+        if row.is_paused != is_paused:
+            body = {name: value for name, value in resource.items() if name not in _BESIDE}
+            before, row = row, with_next_version(row, row, is_paused=is_paused, body=body)
+            await _made(tenant, row, before, _intent(row))
+    return _answer({**resource, "paused": row.is_paused, "version": row.version}, version=row.version)
+
+
+_BESIDE = ("subscriber", "labels", "max_events", "paused", "version")
+
+
+@router.post("/{id}:test")
+async def test_subscription(request: Request, id: str) -> Response:  # noqa: A002  as above
+    """Say whether a message would reach a subscription, and why; nothing is published."""
+    caller = await _caller(request)
+    given = await object_of(request, request.app.state.settings.limits.body_bytes)
+    only(given, "message", "place")
+    row, _ = await _found(caller, id)
+    subscription: Any = row.body if row.is_paused else id
+    return _answer(await caller.tenant.call(explained, caller.tenant, {**given, "subscription": subscription}))

@@ -1,0 +1,158 @@
+"""Tenants: worlds apart, each with a folder, a durable hub, a `server.db` and metrics of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nearcast.durable import DurableHub
+from nearcast.errors import UnknownSubscription
+from nearcast.server.erasure import make_erasures_again
+from nearcast.server.feeds import EventFeeds
+from nearcast.server.idempotency import KeptAnswers
+from nearcast.server.metrics import TenantMetrics
+from nearcast.server.problems import Problem
+from nearcast.server.publisher import Publisher
+from nearcast.server.server_db import ServerDb
+from nearcast.server.settings import Settings
+from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows
+
+T = TypeVar("T")
+#: Calls of a hub that may be under way at once: they wait for one fsync together.
+_THREADS = 32
+#: Locks for changes of the same subscription: changes of two ids rarely share one.
+_LOCKS = 256
+
+
+class Tenant:
+    """One tenant's hub, with the rows that the server keeps beside it."""
+
+    def __init__(
+        self, name: str, folder: Path, settings: Settings, executor: Executor, loop: asyncio.AbstractEventLoop
+    ):
+        self.name, self.folder, self.settings, self._executor = name, folder, settings, executor
+        folder.mkdir(parents=True, exist_ok=True)
+        self.hub = _opened_hub(folder / "hub", settings)
+        self.db = ServerDb(folder / "server.db")
+        self.rows = SubscriptionRows(self.db)
+        make_erasures_again(self.db, self.hub.erase)
+        self.rows.make_again(self.hold, self.release)
+        self.answers = KeptAnswers(self.db, settings.limits.key_hours)
+        self.metrics = TenantMetrics()
+        self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self.metrics.count_published)
+        self.feeds = EventFeeds(self.hub, executor, loop, self.metrics)
+        #: Streams that are open.
+        self.n_streams = 0
+        self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
+        self._disk = (0.0, 0)
+
+    async def call(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Call a function that may wait, for the hub's lock or for the disk, in a thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, functools.partial(function, *arguments, **options))
+
+    async def write(self, writing: Callable[[Any], T]) -> T:
+        """Write to `server.db`, and wait until it is on disk."""
+        return await asyncio.wrap_future(self.db.write(writing))
+
+    def lock(self, subscription_id: str) -> asyncio.Lock:
+        """Return the lock that changes of a subscription take."""
+        return self._locks[hash(subscription_id) % _LOCKS]
+
+    def hold(self, row: SubscriptionRow) -> None:
+        """Let the hub hold a subscription as its row says."""
+        self.hub.subscribe(row.body, subscriber=row.subscriber)
+
+    def release(self, subscription_id: str) -> None:
+        """Let the hub hold no subscription of this id."""
+        try:
+            self.hub.unsubscribe(subscription_id)
+        except UnknownSubscription:  # expired, or released before a crash
+            return
+
+    def check_disk(self) -> None:
+        """Raise if the disk is nearly full; looked at once a second."""
+        now = time.monotonic()
+        if now - self._disk[0] > 1:
+            self._disk = (now, shutil.disk_usage(self.folder).free)
+        if self._disk[1] < self.settings.limits.free_bytes:
+            raise Problem(
+                429,
+                "disk-nearly-full",
+                f"less than {self.settings.limits.free_bytes:,} bytes are free on the disk; try again later",
+                headers={"Retry-After": "10"},
+            )
+
+    async def close(self) -> None:
+        """Publish what waits, and close all files."""
+        await self.publisher.close()
+        self.feeds.close()
+        await self.call(self.hub.close)
+        await self.call(self.db.close)
+
+
+def _opened_hub(folder: Path, settings: Settings) -> DurableHub:
+    """Return the durable hub of a folder, made if there is none; other options than it was made with are refused."""
+    given = settings.hub
+    return DurableHub(
+        folder,
+        given.space,
+        index=given.index,
+        window=_window(given.window),
+        lifetime=given.lifetime,
+        tell_expiry=given.tell_expiry,
+        max_distance=given.max_distance,
+        max_ahead=given.max_ahead,
+        snapshot_bytes=given.snapshot_bytes,
+    )
+
+
+def _window(given: str | None) -> str | int | None:
+    return int(given) if given is not None and given.isdigit() else given
+
+
+class Tenants:
+    """All tenants of a data folder; those that exist are opened at the start, others when they are first called."""
+
+    def __init__(self, settings: Settings):
+        self._settings = settings
+        self.folder = Path(settings.server.data) / "tenants"
+        self._executor = ThreadPoolExecutor(_THREADS, "nearcast-call")
+        self._open: dict[str, Tenant] = {}
+        self._opening = asyncio.Lock()
+        self.is_ready = False
+
+    def __iter__(self) -> Any:
+        return iter(list(self._open.values()))
+
+    async def start(self) -> None:
+        """Open the tenants that there are, and the default one."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name in sorted({"default", *(each.name for each in self.folder.iterdir() if each.is_dir())}):
+            await self.get(name)
+        self.is_ready = True
+
+    async def get(self, name: str) -> Tenant:
+        """Return a tenant, opened if it is not yet."""
+        found = self._open.get(name)
+        if found is not None:
+            return found
+        async with self._opening:
+            if name not in self._open:
+                loop = asyncio.get_running_loop()
+                make = functools.partial(Tenant, name, self.folder / name, self._settings, self._executor, loop)
+                self._open[name] = await loop.run_in_executor(self._executor, make)
+            return self._open[name]
+
+    async def close(self) -> None:
+        """Close all of them."""
+        self.is_ready = False
+        for tenant in self:
+            await tenant.close()
+        self._executor.shutdown()

@@ -1,0 +1,130 @@
+"""Tokens: random secrets shown once and kept as SHA-256 in an SQLite database, each with a tenant and scopes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from nearcast.errors import InvalidInput
+from nearcast.geo.shapes import shorten
+
+SCOPES = ("publish", "subscribe", "location", "admin")
+PREFIX = "nc_"
+NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_SCHEMA = """
+    CREATE TABLE IF NOT EXISTS tokens (
+        digest BLOB PRIMARY KEY, id TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, scopes TEXT NOT NULL, subscriber TEXT,
+        name TEXT NOT NULL, created REAL NOT NULL, expires REAL
+    ) WITHOUT ROWID;
+"""
+_COLUMNS = "id, tenant, scopes, subscriber, name, created, expires"
+
+
+@dataclass(frozen=True)
+class Token:
+    """What is known of a token: never the secret."""
+
+    id: str
+    tenant: str
+    scopes: tuple[str, ...]
+    subscriber: str | None = None
+    name: str = ""
+    created: float = 0.0
+    expires: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the token as the API shows it."""
+        return {**vars(self), "scopes": list(self.scopes)}
+
+
+def checked_name(value: Any, field: str) -> str:
+    """Return a name of a tenant, subscriber or subscription: letters, digits, dot, dash and underscore."""
+    if not isinstance(value, str) or not NAME.fullmatch(value) or set(value) == {"."}:
+        raise InvalidInput(
+            f"{field} is {shorten(value)}; expected 1 to 100 letters, digits, '.', '-' or '_'", field=field
+        )
+    return value
+
+
+class TokenStore:
+    """The tokens of all tenants, in one file that the server and the command may open at the same time."""
+
+    def __init__(self, path: Path):
+        self._lock = threading.Lock()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._connection = apsw.Connection(str(path))
+        self._connection.set_busy_timeout(10_000)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        with self._connection:
+            self._connection.execute(_SCHEMA)
+        path.chmod(0o600)
+
+    def create(
+        self,
+        tenant: str,
+        scopes: Any,
+        *,
+        subscriber: str | None = None,
+        name: str = "",
+        expires: float | None = None,
+    ) -> tuple[str, Token]:
+        """Make a token; return its secret, which is shown this once, and what is kept of it."""
+        if not isinstance(scopes, list | tuple) or not scopes or not set(map(str, scopes)) <= set(SCOPES):
+            raise InvalidInput(f"scopes is {shorten(scopes)}; expected some of {', '.join(SCOPES)}", field="scopes")
+        if subscriber is not None:
+            checked_name(subscriber, "subscriber")
+        if subscriber is not None and "admin" in scopes:
+            raise InvalidInput("a token that is bound to a subscriber cannot be of scope admin", field="scopes")
+        secret = PREFIX + secrets.token_urlsafe(32)
+        kept = Token(
+            id=secrets.token_hex(8),
+            tenant=checked_name(tenant, "tenant"),
+            scopes=tuple(scope for scope in SCOPES if scope in scopes),
+            subscriber=subscriber,
+            name=name,
+            created=time.time(),
+            expires=expires,
+        )
+        row = (_digest(secret), kept.id, kept.tenant, ",".join(kept.scopes), subscriber, name, kept.created, expires)
+        with self._lock, self._connection:
+            self._connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        return secret, kept
+
+    def find(self, secret: str) -> Token | None:
+        """Return the token of a secret, None if there is none or it has expired."""
+        found = self._select("WHERE digest = ? AND (expires IS NULL OR expires > ?)", (_digest(secret), time.time()))
+        return found[0] if found else None
+
+    def of_tenant(self, tenant: str | None) -> list[Token]:
+        """Return the tokens of a tenant, or of all of them, oldest first."""
+        where, values = ("", ()) if tenant is None else ("WHERE tenant = ?", (tenant,))
+        return self._select(f"{where} ORDER BY created", values)
+
+    def revoke(self, tenant: str | None, token_id: str) -> bool:
+        """Forget a token by its id; tell whether there was one."""
+        statement = "DELETE FROM tokens WHERE id = ? AND (? IS NULL OR tenant = ?)"
+        with self._lock:
+            self._connection.execute(statement, (token_id, tenant, tenant))
+            return bool(self._connection.changes())
+
+    def _select(self, clause: str, values: tuple[Any, ...]) -> list[Token]:
+        with self._lock:
+            rows = list(self._connection.execute(f"SELECT {_COLUMNS} FROM tokens {clause}", values))
+        return [Token(row[0], row[1], tuple(row[2].split(",")), *row[3:]) for row in rows]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
