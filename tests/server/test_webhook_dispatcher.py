@@ -12,7 +12,7 @@ import pytest
 from hook_receivers import OK, HookReceiver, ListedEvents, ManualClock, status, statuses
 
 from nearcast.server.webhooks.addresses import AddressPolicy
-from nearcast.server.webhooks.attempts import AttemptStore
+from nearcast.server.webhooks.attempts import AttemptOutcome, AttemptStore
 from nearcast.server.webhooks.dispatcher import Dispatcher
 from nearcast.server.webhooks.quiet import QuietRules
 from nearcast.server.webhooks.schedule import DELAYS_S
@@ -41,13 +41,20 @@ class Bench:
             self.source,
             transport,
             clock=self.clock,
-            notice=lambda *given: self.notices.append(given),
+            observe=self._observe,
             seed=1,
         )
         try:
             yield self.dispatcher
         finally:
             await self.dispatcher.close()
+
+    def _observe(self, outcome: AttemptOutcome) -> None:
+        subscriber = outcome.attempt.subscriber
+        if outcome.dead_letter is not None:
+            self.notices.append(("dead-letter", subscriber, outcome.dead_letter.reason))
+        if outcome.endpoint.disabled:
+            self.notices.append(("disabled", subscriber, outcome.endpoint.disabled))
 
     def put(self, port: int, rules: QuietRules | None = None, subscriber: str = "anna") -> None:
         self.dispatcher.put(subscriber, HookSink(f"http://127.0.0.1:{port}/", (new_secret(),)), rules)

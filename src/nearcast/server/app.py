@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearcast.errors import NearcastError
-from nearcast.server import explaining, subscribers, subscriptions, token_routes
+from nearcast.server import deliveries, explaining, subscribers, subscriptions, token_routes
 from nearcast.server.access import Access
 from nearcast.server.events import get_events, post_ack
 from nearcast.server.health import healthz, readyz
@@ -36,7 +36,7 @@ def create_app(settings: Settings) -> FastAPI:
     """Return the server as an ASGI application; its tenants are opened when it starts."""
     app = FastAPI(title="nearcast", version="1", docs_url=None, redoc_url=None, lifespan=_life, redirect_slashes=False)
     app.state.settings = settings
-    for module in (subscriptions, subscribers, explaining, token_routes):
+    for module in (subscriptions, subscribers, deliveries, explaining, token_routes):
         app.include_router(module.router)
     _add_hot_routes(app)
     _add_handlers(app)

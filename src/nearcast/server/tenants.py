@@ -15,6 +15,7 @@ from nearcast.durable import DurableHub
 from nearcast.errors import UnknownSubscription
 from nearcast.server.erasure import make_erasures_again
 from nearcast.server.feeds import EventFeeds
+from nearcast.server.hooks import TenantHooks
 from nearcast.server.idempotency import KeptAnswers
 from nearcast.server.metrics import TenantMetrics
 from nearcast.server.problems import Problem
@@ -47,6 +48,7 @@ class Tenant:
         self.metrics = TenantMetrics()
         self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self.metrics.count_published)
         self.feeds = EventFeeds(self.hub, executor, loop, self.metrics)
+        self.hooks = TenantHooks(self.hub, folder, self.db, settings.webhooks, self.metrics)
         #: Streams that are open.
         self.n_streams = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
@@ -92,6 +94,7 @@ class Tenant:
     async def close(self) -> None:
         """Publish what waits, and close all files."""
         await self.publisher.close()
+        await self.hooks.close()
         self.feeds.close()
         await self.call(self.hub.close)
         await self.call(self.db.close)
@@ -147,7 +150,9 @@ class Tenants:
             if name not in self._open:
                 loop = asyncio.get_running_loop()
                 make = functools.partial(Tenant, name, self.folder / name, self._settings, self._executor, loop)
-                self._open[name] = await loop.run_in_executor(self._executor, make)
+                made = await loop.run_in_executor(self._executor, make)
+                made.hooks.start()
+                self._open[name] = made
             return self._open[name]
 
     async def close(self) -> None:

@@ -20,6 +20,7 @@ _SCHEMA = """
         cursor TEXT NOT NULL, at REAL NOT NULL, status INTEGER NOT NULL, reason TEXT NOT NULL);
     CREATE INDEX IF NOT EXISTS attempts_by_message ON attempts (message_id);
     CREATE INDEX IF NOT EXISTS attempts_by_subscriber ON attempts (subscriber, number);
+    CREATE INDEX IF NOT EXISTS attempts_by_event ON attempts (event_id);
     CREATE TABLE IF NOT EXISTS retries (
         subscriber TEXT NOT NULL, event_id TEXT NOT NULL, message_id TEXT, cursor TEXT NOT NULL, body BLOB NOT NULL,
         first REAL NOT NULL, n_tries INTEGER NOT NULL, due REAL NOT NULL, PRIMARY KEY (subscriber, event_id));
@@ -146,25 +147,29 @@ class AttemptStore:
         *,
         subscriber: str | None = None,
         message_id: str | None = None,
+        is_accepted: bool | None = None,
         before: int | None = None,
         limit: int = 100,
     ) -> list[tuple[int, Attempt]]:
         """Return numbered attempts, the newest first: of a subscriber, about a message, made before a number."""
-        where = (
-            "WHERE (?1 IS NULL OR subscriber = ?1) AND (?2 IS NULL OR message_id = ?2) AND (?3 IS NULL OR number < ?3)"
-        )
+        asked = {"subscriber = ?": subscriber, "message_id = ?": message_id, "number < ?": before}
+        asked["(status BETWEEN 200 AND 299) = ?"] = is_accepted
+        where, values = _where(asked)
         with self._lock:
-            found = self._connection.execute(
-                f"SELECT * FROM attempts {where} ORDER BY number DESC LIMIT ?4",
-                (subscriber, message_id, before, limit),
-            )
-            return [(row[0], Attempt(*row[1:])) for row in found]
+            statement = f"SELECT * FROM attempts {where} ORDER BY number DESC LIMIT ?"
+            return [(row[0], Attempt(*row[1:])) for row in self._connection.execute(statement, (*values, limit))]
+
+    def cursor_of(self, subscriber: str, event_id: str) -> str | None:
+        """Return the cursor of an event that was sent to a subscriber."""
+        statement = "SELECT cursor FROM attempts WHERE subscriber = ? AND event_id = ? LIMIT 1"
+        with self._lock:
+            return next((cursor for (cursor,) in self._connection.execute(statement, (subscriber, event_id))), None)
 
     def dead_letters(self, subscriber: str | None = None, *, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """Return dead letters after a number, in order."""
-        where = "WHERE (?1 IS NULL OR subscriber = ?1) AND number > ?2 ORDER BY number LIMIT ?3"
+        where, values = _where({"subscriber = ?": subscriber, "number > ?": after})
         with self._lock:
-            return [*self._rows("dead_letters", DeadLetter, where, subscriber, after, limit)]
+            return [*self._rows("dead_letters", DeadLetter, f"{where} ORDER BY number LIMIT ?", *values, limit)]
 
     def revive(self, numbers: Iterable[int], now: float) -> int:
         """Make dead letters events to be tried now; return how many there were."""
@@ -208,6 +213,12 @@ class AttemptStore:
         names = ", ".join(each.name for each in fields(kind))
         for row in self._connection.execute(f"SELECT {names} FROM {table} {where}", values):
             yield kind(*row)
+
+
+def _where(asked: dict[str, Any]) -> tuple[str, list[Any]]:
+    """Return the condition of a query, of those that were asked for, and its values."""
+    given = {condition: value for condition, value in asked.items() if value is not None}
+    return ("WHERE " + " AND ".join(given) if given else "", list(given.values()))
 
 
 def _revived(letter: DeadLetter, now: float) -> Retry:

@@ -70,13 +70,13 @@ class Dispatcher:
         transport: HookTransport,
         *,
         clock: WaitingClock | None = None,
-        notice: Callable[[str, str, str], None] = lambda *_: None,
+        observe: Callable[[AttemptOutcome], None] = lambda _: None,
         seed: int | None = None,
     ):
-        """`notice` is called with "dead-letter" or "disabled", the subscriber and the reason."""
+        """`observe` is called with the outcome of each attempt, once it is stored."""
         self._store, self._source, self._transport = store, source, transport
         self._clock: WaitingClock = clock or WallClock()
-        self._notice, self._chance = notice, random.Random(seed)
+        self._observe, self._chance = observe, random.Random(seed)
         self._recorder = OutcomeRecorder(store)
         self._endpoints: dict[str, Endpoint] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -105,6 +105,10 @@ class Dispatcher:
         if endpoint is not None:
             endpoint.breaker = Breaker(EndpointState(subscriber), self._chance)
             endpoint.wake.set()
+
+    def serves(self, subscriber: str) -> bool:
+        """Tell whether a subscriber is served."""
+        return subscriber in self._endpoints
 
     def state(self, subscriber: str) -> EndpointState:
         """Return how an endpoint does."""
@@ -203,7 +207,7 @@ class Dispatcher:
         response = await self._transport.post(endpoint.sink.url, headers, event.body)
         outcome = self._outcome(endpoint, event, response)
         await self._recorder.record(outcome)
-        self._tell(outcome)
+        self._observe(outcome)
 
     def _outcome(self, endpoint: Endpoint, event: Retry, response: HookResponse) -> AttemptOutcome:
         now = self._clock.now()
@@ -232,12 +236,6 @@ class Dispatcher:
             reason=reason,
         )
         return AttemptOutcome(attempt, state, dead_letter=letter)
-
-    def _tell(self, outcome: AttemptOutcome) -> None:
-        if outcome.dead_letter is not None:
-            self._notice("dead-letter", outcome.attempt.subscriber, outcome.dead_letter.reason)
-        if outcome.endpoint.disabled:
-            self._notice("disabled", outcome.attempt.subscriber, outcome.endpoint.disabled)
 
 
 def _first_try(subscriber: str, cursor: str, event: dict[str, Any], now: float) -> Retry:

@@ -22,7 +22,10 @@ _REMEMBERED = 10_000
 _SHOWN_IN_DIGEST = 100
 #: A digest is handed over when it has this many events, even before its time.
 _MOST_IN_DIGEST = 10_000
-_FIELDS = {"cooldown", "digest", "once_per_message", "debounce"}
+#: Settings of a subscriber that are rules.
+QUIET_FIELDS = {"cooldown", "digest", "once_per_message", "debounce"}
+#: That events were dropped is told whatever the rules are.
+_GAP = "nearcast.gap.v1"
 _EXPECTED = "expected a time like 30s, 5m, 1h, or null"
 
 
@@ -44,9 +47,9 @@ class QuietRules:
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> QuietRules:
         """Return the rules of an object with the fields `cooldown`, `digest`, `once_per_message`, `debounce`."""
-        unknown = set(given) - _FIELDS
+        unknown = set(given) - QUIET_FIELDS
         if unknown:
-            raise InvalidInput(f"unknown field {min(unknown)!r}; expected {', '.join(sorted(_FIELDS))}")
+            raise InvalidInput(f"unknown field {min(unknown)!r}; expected {', '.join(sorted(QUIET_FIELDS))}")
         once, debounce = given.get("once_per_message", False), given.get("debounce") or {}
         if not isinstance(once, bool):
             raise InvalidInput(f"once_per_message is {once!r}; expected true or false", field="once_per_message")
@@ -115,10 +118,12 @@ class QuietFilter:
         """Take the next events, none if only time has passed; return what is to be sent."""
         if events:
             self._read = events[-1].cursor
-        passed = [each for each in self._debounced(events, now) if self._is_first_notice(each.event)]
+        gaps = [HookNotice(*each) for each in events if each.event["type"] == _GAP]
+        others = [each for each in events if each.event["type"] != _GAP]
+        passed = [each for each in self._debounced(others, now) if self._is_first_notice(each.event)]
         notices = self._digested(passed, now) if self._rules.digest is not None else self._spaced(passed, now)
         through = self._through()
-        found = Handover(notices, None if through == self._told_through else through, self._due(now))
+        found = Handover(gaps + notices, None if through == self._told_through else through, self._due(now))
         self._told_through = through
         return found
 
