@@ -13,7 +13,7 @@ import numpy as np
 
 from nearcast.durable import subscriber_inputs
 from nearcast.durable.outbox.acks import AckColumns, AckEntry, AckRemoval
-from nearcast.durable.outbox.cursors import BEGIN, Cursor
+from nearcast.durable.outbox.cursors import BEGIN, LAST_ROW, Cursor
 from nearcast.durable.outbox.events import WaitingEvents, events_of
 from nearcast.durable.outbox.kept_messages import messages_at, newest_message
 from nearcast.durable.outbox.outbox import Outbox
@@ -163,6 +163,12 @@ class SubscriberHub(Hub):
     def acked(self, subscriber: str) -> Cursor:
         """Return up to where a subscriber has acknowledged its deliveries, 0-0 if it never did."""
         return self._outbox.acks.of(self._number(subscriber)).cursor
+
+    @property
+    def end(self) -> Cursor:
+        """Return a cursor after all deliveries there are: `events(name, after=hub.end)` has what comes later."""
+        steps = self._state.next_step
+        return Cursor(steps - 1, LAST_ROW) if steps else BEGIN
 
     def _number(self, subscriber: str) -> int:
         with self._lock:

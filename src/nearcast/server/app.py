@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearcast.errors import NearcastError
@@ -53,7 +54,7 @@ def _add_hot_routes(app: FastAPI) -> None:
     app.add_route("/v1/subscribers/{id}/events", get_events, ["GET"])
     app.add_route("/v1/subscribers/{id}/ack", post_ack, ["POST"])
     app.add_route("/v1/subscribers/{id}/stream", get_stream, ["GET"])
-    app.add_websocket_route("/v1/subscribers/{id}/ws", subscriber_socket)
+    app.router.routes.append(WebSocketRoute("/v1/subscribers/{id}/ws", subscriber_socket))
     app.add_route("/healthz", healthz, ["GET"])
     app.add_route("/readyz", readyz, ["GET"])
     app.add_route("/metrics", metrics, ["GET"])

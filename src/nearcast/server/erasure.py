@@ -1,4 +1,4 @@
-"""Erasure of a subscriber in the hub and in `server.db`: noted first, so that a crash in between leaves nothing behind."""
+"""Erasure of a subscriber in the hub and in `server.db`, noted first: a crash in between leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -9,12 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nearcast.errors import InvalidInput
+from nearcast.geo.shapes import check_position
 from nearcast.model import checked_time
 from nearcast.server.access import Caller
 from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
 from nearcast.server.events import subscriber_caller
 from nearcast.server.message_bodies import LINES
-from nearcast.server.problems import Problem, at, problem_of
+from nearcast.server.problems import Problem, at
 from nearcast.server.tenants import Tenant
 
 
@@ -34,11 +35,10 @@ async def moved(tenant: Tenant, subscriber: str, given: dict[str, Any]) -> dict[
     for name in (x, y):
         if isinstance(given.get(name), bool) or not isinstance(given.get(name), int | float):
             raise InvalidInput(f"{name} is missing or no number; give {x} and {y}", field=name)
+    if tenant.hub.space.is_earth:
+        check_position(given[x], given[y])
     time = checked_time(given.get("time"), "time")
-    try:
-        return await tenant.call(_moved, tenant, subscriber, (given[x], given[y]), time)
-    except InvalidInput as error:
-        raise problem_of(error) from None
+    return await tenant.call(_moved, tenant, subscriber, (given[x], given[y]), time)
 
 
 def _moved(tenant: Tenant, subscriber: str, place: tuple[float, float], time: Any) -> dict[str, Any]:
@@ -70,7 +70,8 @@ def _lines(body: bytes) -> list[Any]:
 
 def _moved_many(caller: Caller, given: list[Any]) -> dict[str, Any]:
     """Make the moves of all items by one call of the hub; each item is one row for each subscription that it moves."""
-    tenant, rejected = caller.tenant, []
+    tenant = caller.tenant
+    rejected: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     items: list[int] = []
     for item, each in enumerate(given):

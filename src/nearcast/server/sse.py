@@ -22,6 +22,8 @@ from nearcast.server.tenants import Tenant
 
 #: Events of one page of a stream: what one client may hold in memory.
 STREAM_PAGE = 100
+#: A client that is too slow has this many times as long to read that it was.
+_LAST_STALLS = 10
 _RETRY_MS = 2000
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -70,7 +72,7 @@ class SseConnection:
             raise Disconnected
         message = {"type": "http.response.body", "body": data, "more_body": not is_last}
         try:
-            await asyncio.wait_for(self._send(message), self._stall)
+            await asyncio.wait_for(self._send(message), self._stall * (_LAST_STALLS if is_last else 1))
         except TimeoutError:
             raise TooSlow from None
         except OSError:

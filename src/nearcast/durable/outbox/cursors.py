@@ -44,3 +44,5 @@ class Cursor(NamedTuple):
 
 #: Before all deliveries.
 BEGIN = Cursor(0, 0)
+#: No step has a row after this one.
+LAST_ROW = 10**9 - 1
