@@ -1,6 +1,7 @@
 """A real server for tests: uvicorn in a thread, on a port of loopback that the system chose, and an HTTP client."""
 
 import contextlib
+import socket
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,12 +43,17 @@ def settings_for(data, **sections) -> Settings:
 
 
 @contextlib.contextmanager
-def running(data, **sections):
-    """Run a server over a data folder, in a thread; it is stopped as by a signal afterwards."""
+def running(data, *, send_buffer=None, **sections):
+    """Run a server over a data folder, in a thread; it is stopped as by a signal afterwards.
+
+    `send_buffer` is how many bytes the system takes of an answer that nobody reads.
+    """
     settings = settings_for(data, **sections)
     server = make_server(settings)
     listening = bound_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
+    if send_buffer is not None:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     thread = threading.Thread(target=server.run, args=([listening],), name="http-server", daemon=True)
     thread.start()
     wait_until(lambda: server.started, is_alive=thread.is_alive)

@@ -26,8 +26,10 @@ _CALL, _STRICT, _REFUSED = b"nearcast.call", b"nearcast.strict", b"nearcast.refu
 #: The methods of a hub that change it. Those of one row raise where the others reject it.
 CALLS = (
     "advance",
+    "erase",
     "move",
     "move_many",
+    "move_subscriber",
     "publish",
     "publish_many",
     "subscribe",

@@ -14,25 +14,30 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearcast.errors import NearcastError
-from nearcast.server import explaining, subscriptions, token_routes
+from nearcast.server import deliveries, explaining, subscribers, subscriptions, token_routes
 from nearcast.server.access import Access
+from nearcast.server.events import get_events, post_ack
 from nearcast.server.health import healthz, readyz
+from nearcast.server.locations import post_locations, put_location
 from nearcast.server.messages import get_message, post_messages
 from nearcast.server.metrics import metrics
 from nearcast.server.problems import Problem, answer_of, at, of_http_error, pointer_to
 from nearcast.server.settings import Settings
+from nearcast.server.sse import get_stream
 from nearcast.server.tenants import Tenants
 from nearcast.server.tokens import TokenStore
+from nearcast.server.ws import subscriber_socket
 
 
 def create_app(settings: Settings) -> FastAPI:
     """Return the server as an ASGI application; its tenants are opened when it starts."""
     app = FastAPI(title="nearcast", version="1", docs_url=None, redoc_url=None, lifespan=_life, redirect_slashes=False)
     app.state.settings = settings
-    for module in (subscriptions, explaining, token_routes):
+    for module in (subscriptions, subscribers, deliveries, explaining, token_routes):
         app.include_router(module.router)
     _add_hot_routes(app)
     _add_handlers(app)
@@ -44,6 +49,12 @@ def _add_hot_routes(app: FastAPI) -> None:
     """Add the routes that are plain Starlette: no parameters are read by pydantic, and answers are bytes."""
     app.add_route("/v1/messages", post_messages, ["POST"])
     app.add_route("/v1/messages/{id}", get_message, ["GET"])
+    app.add_route("/v1/locations", post_locations, ["POST"])
+    app.add_route("/v1/subscribers/{id}/location", put_location, ["PUT"])
+    app.add_route("/v1/subscribers/{id}/events", get_events, ["GET"])
+    app.add_route("/v1/subscribers/{id}/ack", post_ack, ["POST"])
+    app.add_route("/v1/subscribers/{id}/stream", get_stream, ["GET"])
+    app.router.routes.append(WebSocketRoute("/v1/subscribers/{id}/ws", subscriber_socket))
     app.add_route("/healthz", healthz, ["GET"])
     app.add_route("/readyz", readyz, ["GET"])
     app.add_route("/metrics", metrics, ["GET"])
@@ -55,7 +66,7 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     tokens = TokenStore(Path(settings.server.data) / "tokens.db")
     app.state.tenants = tenants = Tenants(settings)
     app.state.access = Access(settings, tokens, tenants)
-    app.state.is_stopping = asyncio.Event()
+    app.state.stopped = asyncio.get_running_loop().create_future()
     try:
         await tenants.start()
         yield

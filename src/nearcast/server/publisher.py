@@ -95,7 +95,7 @@ class Publisher:
         """Publish requests by one call; in a thread."""
         messages = batch[0].messages if len(batch) == 1 else [each for request in batch for each in request.messages]
         found: Deliveries = self._hub.publish_many(messages, key=batch[0].key)
-        cursor = self._cursor()
+        cursor = str(self._hub.end)
         is_repeat = batch[0].key is not None and any(
             "was used for the same" in text for text in found.rejected.warnings
         )
@@ -107,9 +107,6 @@ class Publisher:
             answers.append(PublishAnswer([row._replace(row=row.row - first) for row in own], cursor, is_repeat))
             first += len(request)
         return answers
-
-    def _cursor(self) -> str:
-        return str(getattr(self._hub, "end", "0-0"))
 
     async def close(self) -> None:
         """Publish what waits."""

@@ -24,7 +24,8 @@ class HttpServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End streams, wait for calls under way, and close."""
-        self.app.state.is_stopping.set()
+        if not self.app.state.stopped.done():
+            self.app.state.stopped.set_result(None)
         await super().shutdown(sockets)
 
 

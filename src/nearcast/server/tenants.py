@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 
 from nearcast.durable import DurableHub
 from nearcast.errors import UnknownSubscription
+from nearcast.server.erasure import make_erasures_again
+from nearcast.server.feeds import EventFeeds
+from nearcast.server.hooks import TenantHooks
 from nearcast.server.idempotency import KeptAnswers
 from nearcast.server.metrics import TenantMetrics
 from nearcast.server.problems import Problem
@@ -31,16 +34,23 @@ _LOCKS = 256
 class Tenant:
     """One tenant's hub, with the rows that the server keeps beside it."""
 
-    def __init__(self, name: str, folder: Path, settings: Settings, executor: Executor):
+    def __init__(
+        self, name: str, folder: Path, settings: Settings, executor: Executor, loop: asyncio.AbstractEventLoop
+    ):
         self.name, self.folder, self.settings, self._executor = name, folder, settings, executor
         folder.mkdir(parents=True, exist_ok=True)
         self.hub = _opened_hub(folder / "hub", settings)
         self.db = ServerDb(folder / "server.db")
         self.rows = SubscriptionRows(self.db)
+        make_erasures_again(self.db, self.hub.erase)
         self.rows.make_again(self.hold, self.release)
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
         self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self.metrics.count_published)
+        self.feeds = EventFeeds(self.hub, executor, loop, self.metrics)
+        self.hooks = TenantHooks(self.hub, folder, self.db, settings.webhooks, self.metrics)
+        #: Streams that are open.
+        self.n_streams = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
         self._disk = (0.0, 0)
 
@@ -59,7 +69,7 @@ class Tenant:
 
     def hold(self, row: SubscriptionRow) -> None:
         """Let the hub hold a subscription as its row says."""
-        self.hub.subscribe(row.body)
+        self.hub.subscribe(row.body, subscriber=row.subscriber)
 
     def release(self, subscription_id: str) -> None:
         """Let the hub hold no subscription of this id."""
@@ -84,6 +94,8 @@ class Tenant:
     async def close(self) -> None:
         """Publish what waits, and close all files."""
         await self.publisher.close()
+        await self.hooks.close()
+        self.feeds.close()
         await self.call(self.hub.close)
         await self.call(self.db.close)
 
@@ -137,8 +149,10 @@ class Tenants:
         async with self._opening:
             if name not in self._open:
                 loop = asyncio.get_running_loop()
-                make = functools.partial(Tenant, name, self.folder / name, self._settings, self._executor)
-                self._open[name] = await loop.run_in_executor(self._executor, make)
+                make = functools.partial(Tenant, name, self.folder / name, self._settings, self._executor, loop)
+                made = await loop.run_in_executor(self._executor, make)
+                made.hooks.start()
+                self._open[name] = made
             return self._open[name]
 
     async def close(self) -> None:

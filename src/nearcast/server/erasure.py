@@ -1,0 +1,33 @@
+"""Erasure of a subscriber in the hub and in `server.db`, noted first: a crash in between leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nearcast.server.server_db import ServerDb
+
+_NOTE = '{"is_erased":true}'
+
+
+def begin_erasure(subscriber: str) -> Callable[[Any], None]:
+    """Return the writing that notes an erasure."""
+    statement = "INSERT OR REPLACE INTO subscribers VALUES (?, ?)"
+    return lambda connection: connection.execute(statement, (subscriber, _NOTE)) and None
+
+
+def end_erasure(subscriber: str) -> Callable[[Any], None]:
+    """Return the writing that takes away all rows of a subscriber, and the note."""
+
+    def write(connection: Any) -> None:
+        connection.execute("DELETE FROM subscriptions WHERE subscriber = ?", (subscriber,))
+        connection.execute("DELETE FROM subscribers WHERE id = ?", (subscriber,))
+
+    return write
+
+
+def make_erasures_again(db: ServerDb, erase: Callable[[str], Any]) -> None:
+    """Make the erasures that a crash cut off."""
+    for (subscriber,) in db.read("SELECT id FROM subscribers WHERE body = ?", (_NOTE,)):
+        erase(subscriber)
+        db.write(end_erasure(subscriber)).result()

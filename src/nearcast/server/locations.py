@@ -1,0 +1,107 @@
+"""Where subscribers are: `PUT /v1/subscribers/{id}/location` for one, `POST /v1/locations` for many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nearcast.errors import InvalidInput
+from nearcast.geo.shapes import check_position
+from nearcast.model import checked_time
+from nearcast.server.access import Caller
+from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
+from nearcast.server.events import subscriber_caller
+from nearcast.server.message_bodies import LINES
+from nearcast.server.problems import Problem, at
+from nearcast.server.tenants import Tenant
+
+
+async def put_location(request: Request) -> Response:
+    """Move all subscriptions of a subscriber that can follow a point; list the others."""
+    caller, subscriber = await subscriber_caller(request, "location")
+    given = await object_of(request, request.app.state.settings.limits.body_bytes)
+    caller.tenant.check_disk()
+    found = await moved(caller.tenant, subscriber, given)
+    return Response(msgspec.json.encode(found), media_type="application/json")
+
+
+async def moved(tenant: Tenant, subscriber: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Move a subscriber to a point; return how many subscriptions went there, and why the others did not."""
+    x, y = ("lon", "lat") if tenant.hub.space.is_earth else ("x", "y")
+    only(given, x, y, "time")
+    for name in (x, y):
+        if isinstance(given.get(name), bool) or not isinstance(given.get(name), int | float):
+            raise InvalidInput(f"{name} is missing or no number; give {x} and {y}", field=name)
+    if tenant.hub.space.is_earth:
+        check_position(given[x], given[y])
+    time = checked_time(given.get("time"), "time")
+    return await tenant.call(_moved, tenant, subscriber, (given[x], given[y]), time)
+
+
+def _moved(tenant: Tenant, subscriber: str, place: tuple[float, float], time: Any) -> dict[str, Any]:
+    found = tenant.hub.move_subscriber(subscriber, place, time)
+    n = len(tenant.hub.subscriptions_of(subscriber)) - len(found.stayed)
+    stayed = [{"id": id_, "reason": reason} for id_, reason in found.stayed.items()]
+    return {"moved": max(0, n), "stayed": stayed}
+
+
+async def post_locations(request: Request) -> Response:
+    """Move many subscribers or subscriptions, in order; 202 says that the moves are on disk."""
+    caller = await request.app.state.access.caller(request, "location")
+    limits = request.app.state.settings.limits
+    content_type = check_type(request, "application/json", *LINES)
+    body = await body_of(request, limits.body_bytes)
+    caller.tenant.check_disk()
+    given = _lines(body) if content_type in LINES else decoded(body)
+    if not isinstance(given, list):
+        raise Problem(422, "invalid-content", "the body is not a list", [at("", "expected a list of locations")])
+    if len(given) > limits.batch:
+        raise Problem(413, "too-many-items", f"{len(given):,} locations in one request; send at most {limits.batch:,}")
+    found = await caller.tenant.call(_moved_many, caller, given)
+    return Response(msgspec.json.encode(found), 202, media_type="application/json")
+
+
+def _lines(body: bytes) -> list[Any]:
+    return [decoded(line) for line in body.replace(b"\x1e", b"").split(b"\n") if line.strip()]
+
+
+def _moved_many(caller: Caller, given: list[Any]) -> dict[str, Any]:
+    """Make the moves of all items by one call of the hub; each item is one row for each subscription that it moves."""
+    tenant = caller.tenant
+    rejected: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    items: list[int] = []
+    for item, each in enumerate(given):
+        try:
+            found = _rows_of(caller, each)
+        except (InvalidInput, Problem) as error:
+            field = getattr(error, "field", None)
+            rejected.append({"row": item, "id": None, "field": field, "reason": str(error)})
+            continue
+        rows += found
+        items += [item] * len(found)
+    if rows:
+        refused = tenant.hub.move_many(rows).rejected
+        rejected += [{"row": items[row.row], "id": row.id, "field": row.field, "reason": row.reason} for row in refused]
+    rejected.sort(key=lambda each: each["row"])
+    lost = {each["row"] for each in rejected}
+    tenant.metrics.rejected.inc(len(rejected))
+    return {"accepted": len(given) - len(lost), "rejected": rejected}
+
+
+def _rows_of(caller: Caller, given: Any) -> list[dict[str, Any]]:
+    """Return the moves of one item: of a subscription, or of all those of a subscriber."""
+    if not isinstance(given, dict):
+        raise InvalidInput("a location must be an object with subscriber or id, and a place")
+    place = {name: value for name, value in given.items() if name not in ("subscriber", "id")}
+    if (given.get("subscriber") is None) == (given.get("id") is None):
+        raise InvalidInput("a location has both a subscriber and an id, or neither; give one", field="subscriber")
+    if given.get("id") is not None:
+        row = caller.tenant.rows.get(str(given["id"]))
+        caller.check_subscriber(None if row is None else row.subscriber)
+        return [{**place, "id": given["id"]}]
+    caller.check_subscriber(given["subscriber"])
+    return [{**place, "id": id_} for id_ in caller.tenant.hub.subscriptions_of(given["subscriber"])]
