@@ -17,7 +17,7 @@ def rfc_3339(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat().replace("+00:00", "Z")
 
 
-def subscription_columns(value: Subscription, space: Space) -> dict[str, Any]:
+def subscription_json(value: Subscription, space: Space) -> dict[str, Any]:
     """Return a subscription in the columns that `subscription_from` reads, without those that were not given."""
     names: dict[str, Any] = _EARTH if space.is_earth else _PLANE
     found: dict[str, Any] = {"id": value.id, "kind": value.kind, "query": value.query}

@@ -43,14 +43,14 @@ def settings_for(data, **sections) -> Settings:
 
 
 @contextlib.contextmanager
-def running(data, *, send_buffer=None, **sections):
+def running(data, *, port=0, send_buffer=None, **sections):
     """Run a server over a data folder, in a thread; it is stopped as by a signal afterwards.
 
     `send_buffer` is how many bytes the system takes of an answer that nobody reads.
     """
     settings = settings_for(data, **sections)
     server = make_server(settings)
-    listening = bound_socket("127.0.0.1", 0)
+    listening = bound_socket("127.0.0.1", port)
     port = listening.getsockname()[1]
     if send_buffer is not None:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)

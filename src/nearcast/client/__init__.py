@@ -4,9 +4,9 @@
 """
 
 from nearcast.client.async_client import AsyncClient
-from nearcast.client.calls import Published
-from nearcast.client.events import Event, EventPage
+from nearcast.client.calls import PublishResult
+from nearcast.client.events import RemoteEvent, RemotePage
 from nearcast.client.problems import ServerProblem, ServerUnavailable
 from nearcast.client.sync_client import Client
 
-__all__ = ["AsyncClient", "Client", "Event", "EventPage", "Published", "ServerProblem", "ServerUnavailable"]
+__all__ = ["AsyncClient", "Client", "PublishResult", "RemoteEvent", "RemotePage", "ServerProblem", "ServerUnavailable"]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx2
 
 from nearcast.client import calls
-from nearcast.client.calls import Published, ServerCall
+from nearcast.client.calls import PublishResult, ServerCall
 from nearcast.client.connection import headers_of, read_answer, stream_headers
-from nearcast.client.events import Event, EventPage, EventStreamParser
+from nearcast.client.events import EventStreamParser, RemoteEvent, RemotePage
 from nearcast.client.problems import ServerProblem, ServerUnavailable, check_response, unavailable
 from nearcast.client.retries import Retrying
 
@@ -95,11 +95,11 @@ class AsyncClient:
 
     # Messages
 
-    async def publish(self, message: Any, *, key: str | None = None) -> Published:
+    async def publish(self, message: Any, *, key: str | None = None) -> PublishResult:
         """Publish a message; under a `key` that was used for it before, nothing is published again."""
         return await self._run(calls.publish(message, key))
 
-    async def publish_many(self, messages: pa.Table | Iterable[Any], *, key: str | None = None) -> Published:
+    async def publish_many(self, messages: pa.Table | Iterable[Any], *, key: str | None = None) -> PublishResult:
         """Publish messages in order; rows that cannot be used are in `rejected`, with reasons."""
         return await self._run(calls.publish_many(messages, key))
 
@@ -119,7 +119,7 @@ class AsyncClient:
 
     async def events(
         self, subscriber: str, *, after: str | None = None, limit: int = 1000, wait: float = 0.0
-    ) -> EventPage:
+    ) -> RemotePage:
         """Return the next events after a cursor, or after the last one acknowledged; wait for the first, in seconds."""
         return await self._run(calls.events(subscriber, after, limit, wait))
 
@@ -127,7 +127,7 @@ class AsyncClient:
         """Tell that all events up to a cursor are done."""
         await self._run(calls.ack(subscriber, cursor))
 
-    async def stream(self, subscriber: str, *, after: str | None = None) -> AsyncIterator[Event]:
+    async def stream(self, subscriber: str, *, after: str | None = None) -> AsyncIterator[RemoteEvent]:
         """Yield events as they come, without end; a connection that breaks is opened again after the last event."""
         retrying = Retrying(self._retry_for)
         while True:
@@ -135,11 +135,11 @@ class AsyncClient:
                 async for event in self._stream_once(subscriber, after):
                     yield event
                     after, retrying = event.cursor, Retrying(self._retry_for)
-                retrying = Retrying(self._retry_for)
+                raise ServerUnavailable("the server ended the stream")  # it stops, or we read too slowly
             except (ServerProblem, ServerUnavailable) as error:
                 await asyncio.sleep(retrying.pause_s(error))
 
-    async def _stream_once(self, subscriber: str, after: str | None) -> AsyncIterator[Event]:
+    async def _stream_once(self, subscriber: str, after: str | None) -> AsyncIterator[RemoteEvent]:
         """Yield the events of one connection; it ends when the server ends it."""
         parser, path = EventStreamParser(), calls.stream_path(subscriber)
         try:

@@ -12,11 +12,11 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from nearcast.client.events import EventPage
+from nearcast.client.events import RemotePage
 from nearcast.errors import InvalidInput
 from nearcast.geo import Space
 from nearcast.geo.shapes import shorten
-from nearcast.json_forms import message_feature, rfc_3339, subscription_columns
+from nearcast.json_forms import message_feature, rfc_3339, subscription_json
 from nearcast.model import Message, Similar, TopK, Within
 
 Answer = TypeVar("Answer")
@@ -39,7 +39,7 @@ class ServerCall(Generic[Answer]):
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishResult:
     """What the server took: how many messages, the rows it rejected with reasons, and the cursor after them.
 
     `repeated`: the same was published before under its key, and nothing was published now.
@@ -97,12 +97,12 @@ def current(subscription_id: Any) -> ServerCall[list[dict[str, Any]]]:
 # Messages
 
 
-def publish(given: Any, key: str | None) -> ServerCall[Published]:
+def publish(given: Any, key: str | None) -> ServerCall[PublishResult]:
     """Publish one message, under a key, so that it can be sent again."""
     return ServerCall("POST", "/v1/messages", _published, _json(_message(given)), "application/json", headers=_key(key))
 
 
-def publish_many(given: pa.Table | Iterable[Any], key: str | None) -> ServerCall[Published]:
+def publish_many(given: pa.Table | Iterable[Any], key: str | None) -> ServerCall[PublishResult]:
     """Publish a table as an Arrow stream, anything else as lines of JSON."""
     if isinstance(given, pa.Table) or hasattr(given, "__arrow_c_stream__"):
         body, content_type = _arrow(pa.table(given)), "application/vnd.apache.arrow.stream"
@@ -126,11 +126,11 @@ def move_subscriber(subscriber: str, place: Any, time: datetime | str | None) ->
     return ServerCall("PUT", f"{_path('subscribers', subscriber)}/location", dict, _json(body))
 
 
-def events(subscriber: str, after: str | None, limit: int, wait_s: float) -> ServerCall[EventPage]:
+def events(subscriber: str, after: str | None, limit: int, wait_s: float) -> ServerCall[RemotePage]:
     """Read the next events of a subscriber; the server waits for the first one as long as it is told."""
     params = _given(cursor=after, limit=limit, wait=wait_s or None)
     path = f"{_path('subscribers', subscriber)}/events"
-    return ServerCall("GET", path, EventPage.from_json, params=params, wait_s=wait_s)
+    return ServerCall("GET", path, RemotePage.from_json, params=params, wait_s=wait_s)
 
 
 def ack(subscriber: str, cursor: str) -> ServerCall[None]:
@@ -182,7 +182,7 @@ def health() -> ServerCall[dict[str, Any]]:
 
 def _subscription(given: Any) -> dict[str, Any]:
     if isinstance(given, (Within, Similar, TopK)):
-        return subscription_columns(given, _EARTH)
+        return subscription_json(given, _EARTH)
     if isinstance(given, dict):
         return dict(given)
     raise InvalidInput(f"subscription is {shorten(given)}; expected a dict, Within, Similar or TopK")
@@ -244,5 +244,5 @@ def _id(found: Any) -> str:
     return str(found["id"])
 
 
-def _published(found: Any) -> Published:
-    return Published(found["accepted"], found["rejected"], found.get("cursor"), bool(found.get("repeated")))
+def _published(found: Any) -> PublishResult:
+    return PublishResult(found["accepted"], found["rejected"], found.get("cursor"), bool(found.get("repeated")))

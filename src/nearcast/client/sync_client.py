@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx2
 
 from nearcast.client import calls
-from nearcast.client.calls import Published, ServerCall
+from nearcast.client.calls import PublishResult, ServerCall
 from nearcast.client.connection import headers_of, read_answer, stream_headers
-from nearcast.client.events import Event, EventPage, EventStreamParser
+from nearcast.client.events import EventStreamParser, RemoteEvent, RemotePage
 from nearcast.client.problems import ServerProblem, ServerUnavailable, check_response, unavailable
 from nearcast.client.retries import Retrying
 
@@ -101,11 +101,11 @@ class Client:
 
     # Messages
 
-    def publish(self, message: Any, *, key: str | None = None) -> Published:
+    def publish(self, message: Any, *, key: str | None = None) -> PublishResult:
         """Publish a message; under a `key` that was used for it before, nothing is published again."""
         return self._run(calls.publish(message, key))
 
-    def publish_many(self, messages: pa.Table | Iterable[Any], *, key: str | None = None) -> Published:
+    def publish_many(self, messages: pa.Table | Iterable[Any], *, key: str | None = None) -> PublishResult:
         """Publish messages in order; rows that cannot be used are in `rejected`, with reasons."""
         return self._run(calls.publish_many(messages, key))
 
@@ -123,7 +123,7 @@ class Client:
         """Forget a subscriber, its subscriptions and its events."""
         self._run(calls.erase(subscriber))
 
-    def events(self, subscriber: str, *, after: str | None = None, limit: int = 1000, wait: float = 0.0) -> EventPage:
+    def events(self, subscriber: str, *, after: str | None = None, limit: int = 1000, wait: float = 0.0) -> RemotePage:
         """Return the next events after a cursor, or after the last one acknowledged; wait for the first, in seconds."""
         return self._run(calls.events(subscriber, after, limit, wait))
 
@@ -131,7 +131,7 @@ class Client:
         """Tell that all events up to a cursor are done."""
         self._run(calls.ack(subscriber, cursor))
 
-    def stream(self, subscriber: str, *, after: str | None = None) -> Iterator[Event]:
+    def stream(self, subscriber: str, *, after: str | None = None) -> Iterator[RemoteEvent]:
         """Yield events as they come, without end; a connection that breaks is opened again after the last event."""
         retrying = Retrying(self._retry_for)
         while True:
@@ -139,11 +139,11 @@ class Client:
                 for event in self._stream_once(subscriber, after):
                     yield event
                     after, retrying = event.cursor, Retrying(self._retry_for)
-                retrying = Retrying(self._retry_for)
+                raise ServerUnavailable("the server ended the stream")  # it stops, or we read too slowly
             except (ServerProblem, ServerUnavailable) as error:
                 time.sleep(retrying.pause_s(error))
 
-    def _stream_once(self, subscriber: str, after: str | None) -> Iterator[Event]:
+    def _stream_once(self, subscriber: str, after: str | None) -> Iterator[RemoteEvent]:
         """Yield the events of one connection; it ends when the server ends it."""
         parser, path = EventStreamParser(), calls.stream_path(subscriber)
         try:

@@ -13,32 +13,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from nearcast.geo import Box
-from nearcast.model import Message
-from nearcast.server.subscription_json import rfc_3339
+from nearcast.json_forms import message_feature, rfc_3339
 
 _TYPE = "nearcast.{}.v1"
-
-
-def feature_of_message(message: Message) -> dict[str, Any]:
-    """Return a message as a GeoJSON Feature; a rectangle is a polygon."""
-    place = message.place
-    if len(place) == 2:
-        geometry: dict[str, Any] = {"type": "Point", "coordinates": list(place)}
-    else:
-        geometry = Box(*place).to_geojson()
-    properties: dict[str, Any] = dict(message.attributes)
-    for name in ("text", "terms", "time", "expires"):
-        value = getattr(message, name)
-        if value is not None:
-            properties[name] = rfc_3339(value) if isinstance(value, datetime) else value
-    return {"type": "Feature", "id": message.id, "geometry": geometry, "properties": properties}
 
 
 def cloud_event(event: Any) -> dict[str, Any]:
     """Return an event of a durable hub as a CloudEvent."""
     delivery = event.delivery
-    feature = None if event.message is None else feature_of_message(event.message)
+    feature = None if event.message is None else message_feature(event.message)
     return {
         "specversion": "1.0",
         "id": delivery.delivery_id,

@@ -12,11 +12,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from nearcast.durable.outbox.cursors import Cursor
+from nearcast.json_forms import rfc_3339
 from nearcast.server.access import Caller
 from nearcast.server.bodies import object_of, only
 from nearcast.server.events import number_of
 from nearcast.server.problems import Problem, invalid
-from nearcast.server.subscription_json import rfc_3339
 from nearcast.server.webhooks.attempts import Attempt, DeadLetter
 from nearcast.server.webhooks.quiet import CursorEvent
 

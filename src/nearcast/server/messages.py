@@ -8,9 +8,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nearcast.json_forms import message_feature
 from nearcast.server.access import Caller
 from nearcast.server.bodies import body_of, check_type
-from nearcast.server.cloud_events import feature_of_message
 from nearcast.server.message_bodies import ARROW, LINES, OBJECTS, GivenMessages, messages_of
 from nearcast.server.problems import Problem, at, pointer_to
 from nearcast.tables.rejected_rows import RejectedRow
@@ -70,7 +70,7 @@ async def get_message(request: Request) -> Response:
     message = await caller.tenant.call(_kept, caller.tenant.hub, given)
     if message is None:
         raise Problem(404, "unknown-message", "no message with that id is kept")
-    feature = feature_of_message(message)
+    feature = message_feature(message)
     return Response(msgspec.json.encode(feature), media_type="application/geo+json")
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from nearcast.errors import InvalidSubscription
 from nearcast.geo import Area, Space
 from nearcast.geo.shapes import shorten
+from nearcast.json_forms import subscription_json
 from nearcast.model import Subscription, Within, subscription_from
 from nearcast.server.ids import new_id
 from nearcast.server.settings import LimitSettings
-from nearcast.server.subscription_json import columns_of
 from nearcast.server.subscription_rows import SubscriptionRow
 from nearcast.server.tokens import checked_name
 
@@ -37,7 +37,7 @@ def read_row(given: dict[str, Any], space: Space, limits: LimitSettings) -> tupl
         labels=_labels(own.get("labels")),
         max_events=_max_events(own.get("max_events")),
         is_paused=_flag(own.get("paused")),
-        body=columns_of(value, space),
+        body=subscription_json(value, space),
     )
     return row, value
 

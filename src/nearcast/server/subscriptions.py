@@ -10,12 +10,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from nearcast.errors import NearcastError, UnknownSubscription
+from nearcast.json_forms import subscription_feature, subscription_json
 from nearcast.server.access import Caller
 from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
 from nearcast.server.explaining import explained
 from nearcast.server.problems import Problem, at
 from nearcast.server.subscription_bodies import merged, read_row
-from nearcast.server.subscription_json import columns_of, feature_of
 from nearcast.server.subscription_rows import Intent, SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
 
@@ -37,7 +37,7 @@ def _resource(tenant: Tenant, row: SubscriptionRow) -> dict[str, Any] | None:
     columns = row.body
     if not row.is_paused:
         try:
-            columns = columns_of(tenant.hub.get(row.id), tenant.hub.space)
+            columns = subscription_json(tenant.hub.get(row.id), tenant.hub.space)
         except UnknownSubscription:
             tenant.db.write(tenant.rows.forget([row.id]))
             return None
@@ -99,7 +99,7 @@ async def list_subscriptions(
     found = await caller.tenant.call(lambda: [_resource(caller.tenant, row) for row in rows[:limit]])
     items = [each for each in found if each is not None]
     if f == "geojson" or request.headers.get("accept", "").startswith("application/geo+json"):
-        features = [feature_of(each) for each in items]
+        features = [subscription_feature(each) for each in items]
         collection = {"type": "FeatureCollection", "features": features, "next": following}
         return Response(msgspec.json.encode(collection), media_type="application/geo+json")
     return _answer({"items": items, "next": following})
@@ -110,7 +110,7 @@ async def get_subscription(request: Request, id: str, f: str = "json") -> Respon
     """Return a subscription at its present place."""
     row, resource = await _found(await _caller(request), id)
     if f == "geojson":
-        return Response(msgspec.json.encode(feature_of(resource)), media_type="application/geo+json")
+        return Response(msgspec.json.encode(subscription_feature(resource)), media_type="application/geo+json")
     return _answer(resource, version=row.version)
 
 
