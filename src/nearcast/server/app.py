@@ -25,6 +25,7 @@ from nearcast.server.health import healthz, readyz
 from nearcast.server.locations import post_locations, put_location
 from nearcast.server.messages import get_message, post_messages
 from nearcast.server.metrics import metrics
+from nearcast.server.openapi import describe
 from nearcast.server.problems import Problem, answer_of, at, of_http_error, pointer_to
 from nearcast.server.settings import Settings
 from nearcast.server.sse import get_stream
@@ -42,6 +43,7 @@ def create_app(settings: Settings) -> FastAPI:
     _add_hot_routes(app)
     _add_handlers(app)
     app.add_middleware(RequestMeter)
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # as FastAPI says to
     return app
 
 

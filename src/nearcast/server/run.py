@@ -72,7 +72,7 @@ def _check_tokens(settings: Settings) -> None:
     store.close()
     if is_empty:
         raise InvalidInput(
-            f"{settings.server.host} can be reached from outside, and there are no tokens; make one first: "
+            f"on {settings.server.host} every call needs a token, and there is none; make one first: "
             f"nearcast token create --data {settings.server.data} --scopes admin"
         )
 
