@@ -21,6 +21,15 @@ class HttpServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: FastAPI):
         super().__init__(config)
         self.app = app
+        self.on_ready: Callable[[], None] = lambda: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the tenants and listen; stop at once if one cannot be opened."""
+        await super().startup(sockets)
+        if self.app.state.failure is not None:
+            self.should_exit = True
+        else:
+            self.on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End streams, wait for calls under way, and close."""
@@ -78,9 +87,11 @@ def _check_tokens(settings: Settings) -> None:
 
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve until interrupted; `announce` gets the address once the socket is bound."""
+    """Serve until interrupted; `announce` gets the address when calls are answered."""
     server = make_server(settings)
     listening = bound_socket(settings.server.host, settings.server.port)
     host, port = listening.getsockname()[:2]
-    announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    server.on_ready = lambda: announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     server.run([listening])
+    if server.app.state.failure is not None:
+        raise server.app.state.failure
