@@ -33,7 +33,8 @@ def subscribed(folder, **options):
 
 def left_open(hub, to):
     """Return a copy of the folder of a hub that is still open, as a crash would leave it."""
-    shutil.copytree(hub._folder.path, to, ignore=shutil.ignore_patterns("lock"))
+    with hub._outbox._tidying:  # no file comes or goes meanwhile
+        shutil.copytree(hub._folder.path, to, ignore=shutil.ignore_patterns("lock"))
     return to
 
 
@@ -105,7 +106,7 @@ class Life:
             self.hub.events("anna")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_events_are_what_a_hub_in_memory_delivers(tmp_path_factory, data):
     """All kinds, windows, lives and changes, in any order of snapshots, kills, reopening, merges and reading."""
@@ -212,7 +213,7 @@ def kind_of(delivery, ends):
     return "expired" if ends[delivery.message_id] <= 60 * delivery.time.minute + delivery.time.second else "exit"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_dense_life_is_read_as_a_hub_in_memory_delivers_it(tmp_path, seed):
     """Hundreds of events of all kinds, over kills, restarts, snapshots and merges of files."""
     life, memory, dense = Life(tmp_path, **OPTIONS), Memory(**OPTIONS), DenseCalls(seed)

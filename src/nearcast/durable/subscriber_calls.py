@@ -19,6 +19,7 @@ from nearcast.durable.outbox.kept_messages import messages_at, newest_message
 from nearcast.durable.outbox.outbox import Outbox
 from nearcast.durable.outbox.retention import Retention
 from nearcast.durable.outbox.subscribers import Subscribers
+from nearcast.durable.outbox.tidier import OutboxTidier
 from nearcast.durable.subscriber_inputs import InputApplier, SubscriberMove, checked_name
 from nearcast.errors import FutureCursor, IncompatibleStore, InvalidInput
 from nearcast.geo.shapes import shorten
@@ -58,6 +59,7 @@ class SubscriberHub(Hub):
         self._outbox.is_known = lambda numbers: self._subscribers.are_known(self._state, numbers)
         self._inputs = InputApplier(self, self._subscribers, self._outbox)
         self._listeners: list[Listener] = []
+        self._tidier = OutboxTidier(self._outbox)
         self._outbox.recover(self._log.last, max(self._folder.snapshots(), default=0))
 
     def _take_over(self, state: State, about: dict[str, Any]) -> None:
@@ -92,10 +94,11 @@ class SubscriberHub(Hub):
                     listener(names)
                 except Exception:
                     _logger.exception("a listener to released deliveries failed")
-        self._outbox.tidy(self._state.now)
+        self._tidier.look(self._state.now)
 
     def _close_outbox(self) -> None:
         """Write what is in memory into a file, so that the next start need not make it again."""
+        self._tidier.close()
         with suppress(OSError):  # replay makes it again
             self._outbox.flush()
 
@@ -147,7 +150,7 @@ class SubscriberHub(Hub):
             return WaitingEvents([], cursor, 0)
         runs = self._outbox.runs()
         spans = self._outbox.rows_after(runs, number, cursor, limit)
-        return WaitingEvents(events_of(spans, runs, self.space), cursor, self._outbox.gap(runs, number, cursor))
+        return WaitingEvents(events_of(spans, runs, self.space), cursor, self._outbox.gap(number, cursor))
 
     def ack(self, subscriber: str, cursor: Cursor | str) -> None:
         """Acknowledge all deliveries of a subscriber up to a cursor; on disk when it returns.

@@ -22,6 +22,7 @@ from nearcast.durable.outbox.batches import OutboxBatch, PublishedInput
 from nearcast.durable.outbox.outbox import Outbox
 from nearcast.durable.outbox.released_rows import StepRows, keys_of_values, released
 from nearcast.durable.outbox.subscribers import SUBSCRIBER, Subscribers
+from nearcast.engine import compact_words
 from nearcast.engine.moves import point_of, shape_of_place
 from nearcast.errors import InvalidColumns, InvalidSubscription
 from nearcast.geo import Space
@@ -165,10 +166,11 @@ class InputApplier:
             return self._called(given, source)
         if number <= self._outbox.complete:
             return self._called(given, source)
-        before, first = list(state.waiting or []), state.next_step
-        mark = state.live.mark() if given.call in _MOVES and state.tell_expiry and state.live is not None else None
-        found = self._called(given, source)
-        self._release(number, given, data, found, before, first, mark)
+        with hub._lock:  # no poll comes between: what waits is told apart from what is new
+            before, first = list(state.waiting or []), state.next_step
+            mark = state.live.mark() if given.call in _MOVES and state.tell_expiry and state.live is not None else None
+            found = self._called(given, source)
+            self._release(number, given, data, found, before, first, mark)
         return found
 
     def _called(self, given: Input, source: str) -> Any:
@@ -190,15 +192,16 @@ class InputApplier:
         has_names = SUBSCRIBER in given.table.column_names
         if not has_names and not subscribers.are_in(state):
             return calls.apply(self._hub, given, source=source)
+        compact_words(state)  # now, for it shortens the column for which room is made
         subscribers.reserve(state, len(given.table))
         bare = replace(given, table=given.table.drop_columns([SUBSCRIBER])) if has_names else given
         found = calls.apply(self._hub, bare, source=source)
-        state = self._hub._state
         rows = np.arange(len(bare.table))
         if isinstance(found, Rejected):
             rows = rows[_are_taken(bare.table, found)]
         keys = _keys(bare.table.select(["id"]).take(_arrow.numbers(rows)))
         names = _names(given.table).take(_arrow.numbers(rows))
+        subscribers.reserve(state, 0)
         subscribers.assign(state, state.ids.slots_of_keys(keys), names)
         return found
 
@@ -248,7 +251,7 @@ class InputApplier:
             if own is not None:
                 rows.append(own)
         self.touched.extend(each.subscriber for each in rows)
-        self._outbox.add(OutboxBatch(number, rows, self._published(given, data, deliveries, first)))
+        self._outbox.add(OutboxBatch(number, state.now, rows, self._published(given, data, deliveries, first)))
 
     def _owners(self, piece: Piece, call: str) -> NDArray[np.int32]:
         """Return the number of the subscriber of each delivery, -1 for none."""
@@ -271,11 +274,10 @@ class InputApplier:
         gone = np.flatnonzero((piece.enters == 0) & (piece.ranks == 0))
         live = state.live
         assert live is not None
-        with self._hub._lock:
-            now = live.mark()
-            live.rewind(mark)
-            ends[gone] = live.expires(piece.message_numbers[gone])
-            live.rewind(now)
+        now = live.mark()
+        live.rewind(mark)
+        ends[gone] = live.expires(piece.message_numbers[gone])
+        live.rewind(now)
         return ends
 
     def _published(self, given: Input, data: bytes | None, found: Any, first: int) -> PublishedInput | None:

@@ -25,6 +25,7 @@ from nearcast.server.health import healthz, readyz
 from nearcast.server.locations import post_locations, put_location
 from nearcast.server.messages import get_message, post_messages
 from nearcast.server.metrics import metrics
+from nearcast.server.openapi import describe
 from nearcast.server.problems import Problem, answer_of, at, of_http_error, pointer_to
 from nearcast.server.settings import Settings
 from nearcast.server.sse import get_stream
@@ -36,12 +37,13 @@ from nearcast.server.ws import subscriber_socket
 def create_app(settings: Settings) -> FastAPI:
     """Return the server as an ASGI application; its tenants are opened when it starts."""
     app = FastAPI(title="nearcast", version="1", docs_url=None, redoc_url=None, lifespan=_life, redirect_slashes=False)
-    app.state.settings = settings
+    app.state.settings, app.state.failure = settings, None
     for module in (subscriptions, subscribers, deliveries, explaining, token_routes):
         app.include_router(module.router)
     _add_hot_routes(app)
     _add_handlers(app)
     app.add_middleware(RequestMeter)
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # as FastAPI says to
     return app
 
 
@@ -68,7 +70,10 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     app.state.access = Access(settings, tokens, tenants)
     app.state.stopped = asyncio.get_running_loop().create_future()
     try:
-        await tenants.start()
+        try:
+            await tenants.start()
+        except NearcastError as error:  # whoever runs the server stops it, and says why in one line
+            app.state.failure = error
         yield
     finally:
         await tenants.close()

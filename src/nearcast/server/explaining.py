@@ -25,6 +25,7 @@ async def explain(request: Request) -> Response:
     only(given, "message", "subscription", "place")
     tenant, subscription = caller.tenant, given.get("subscription")
     if subscription is None:
+        caller.check_unbound()
         raise Problem(422, "invalid-content", "there is no subscription", [at("/subscription", "expected an id")])
     if caller.token.subscriber is not None and not isinstance(subscription, dict):
         row = tenant.rows.get(str(subscription))

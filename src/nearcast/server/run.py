@@ -21,6 +21,15 @@ class HttpServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: FastAPI):
         super().__init__(config)
         self.app = app
+        self.on_ready: Callable[[], None] = lambda: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the tenants and listen; stop at once if one cannot be opened."""
+        await super().startup(sockets)
+        if self.app.state.failure is not None:
+            self.should_exit = True
+        else:
+            self.on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End streams, wait for calls under way, and close."""
@@ -72,15 +81,17 @@ def _check_tokens(settings: Settings) -> None:
     store.close()
     if is_empty:
         raise InvalidInput(
-            f"{settings.server.host} can be reached from outside, and there are no tokens; make one first: "
+            f"on {settings.server.host} every call needs a token, and there is none; make one first: "
             f"nearcast token create --data {settings.server.data} --scopes admin"
         )
 
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve until interrupted; `announce` gets the address once the socket is bound."""
+    """Serve until interrupted; `announce` gets the address when calls are answered."""
     server = make_server(settings)
     listening = bound_socket(settings.server.host, settings.server.port)
     host, port = listening.getsockname()[:2]
-    announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    server.on_ready = lambda: announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     server.run([listening])
+    if server.app.state.failure is not None:
+        raise server.app.state.failure

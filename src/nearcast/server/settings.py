@@ -36,7 +36,7 @@ class ListenSettings:
 
 @dataclass(frozen=True)
 class HubSettings:
-    """Options of each tenant's hub; a folder keeps those it was made with."""
+    """Options of each tenant's hub, by the wall clock; they must agree with those that its folder was made with."""
 
     space: str = "earth"
     index: str = "trigger"
@@ -46,6 +46,11 @@ class HubSettings:
     max_distance: float | None = None
     max_ahead: str | None = "5m"
     snapshot_bytes: int = 256 << 20
+    #: How long deliveries wait for their subscribers, and how many bytes they may take.
+    retention_age: str | None = "7d"
+    retention_bytes: int | None = 10 << 30
+    #: Seconds between two moves of event time to the wall clock.
+    beat_seconds: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
+import logging
 import shutil
 import time
 from collections.abc import Callable
@@ -11,8 +13,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nearcast.durable import DurableHub
-from nearcast.errors import UnknownSubscription
+from nearcast.durable import DurableHub, Retention
+from nearcast.errors import NearcastError, UnknownSubscription
 from nearcast.server.erasure import make_erasures_again
 from nearcast.server.feeds import EventFeeds
 from nearcast.server.hooks import TenantHooks
@@ -25,6 +27,7 @@ from nearcast.server.settings import Settings
 from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows
 
 T = TypeVar("T")
+_log = logging.getLogger("nearcast.server")
 #: Calls of a hub that may be under way at once: they wait for one fsync together.
 _THREADS = 32
 #: Locks for changes of the same subscription: changes of two ids rarely share one.
@@ -53,6 +56,7 @@ class Tenant:
         self.n_streams = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
         self._disk = (0.0, 0)
+        self._beats: asyncio.Task[None] | None = None
 
     async def call(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Call a function that may wait, for the hub's lock or for the disk, in a thread."""
@@ -91,8 +95,26 @@ class Tenant:
                 headers={"Retry-After": "10"},
             )
 
+    def begin_beats(self) -> None:
+        """Move event time to the wall clock now and then, so that what expires does so while nothing comes in."""
+        if _CLOCK and self.settings.hub.beat_seconds > 0:
+            self._beats = asyncio.get_running_loop().create_task(self._beat())
+
+    async def _beat(self) -> None:
+        hub: Any = self.hub
+        while True:
+            await asyncio.sleep(self.settings.hub.beat_seconds)
+            try:
+                if len(hub):
+                    await self.call(hub.beat)
+            except NearcastError as error:  # a full disk passes; of a hub that stopped `/readyz` tells
+                _log.warning("no beat: %s", type(error).__name__)
+
     async def close(self) -> None:
         """Publish what waits, and close all files."""
+        if self._beats is not None:
+            self._beats.cancel()
+            await asyncio.wait([self._beats])
         await self.publisher.close()
         await self.hooks.close()
         self.feeds.close()
@@ -112,8 +134,14 @@ def _opened_hub(folder: Path, settings: Settings) -> DurableHub:
         tell_expiry=given.tell_expiry,
         max_distance=given.max_distance,
         max_ahead=given.max_ahead,
+        retention=Retention(given.retention_age, given.retention_bytes),
         snapshot_bytes=given.snapshot_bytes,
+        **_CLOCK,
     )
+
+
+#: The wall clock, where the hub has one.
+_CLOCK: dict[str, Any] = {"clock": "wall"} if "clock" in inspect.signature(DurableHub).parameters else {}
 
 
 def _window(given: str | None) -> str | int | None:
@@ -152,6 +180,7 @@ class Tenants:
                 make = functools.partial(Tenant, name, self.folder / name, self._settings, self._executor, loop)
                 made = await loop.run_in_executor(self._executor, make)
                 made.hooks.start()
+                made.begin_beats()
                 self._open[name] = made
             return self._open[name]
 

@@ -37,14 +37,20 @@ class PublishedInput:
 
 @dataclass(eq=False)
 class OutboxBatch:
-    """What one input delivered to subscribers, and what it published."""
+    """What one input delivered to subscribers, what it published, and event time after it."""
 
     number: int
+    now: int
     rows: Sequence[ReleasedRows]
     published: PublishedInput | None
 
     def __len__(self) -> int:
         return sum(map(len, self.rows))
+
+    @property
+    def nbytes(self) -> int:
+        """Return about how many bytes its messages take."""
+        return 0 if self.published is None else self.published.given.table.nbytes
 
 
 class Totals:
@@ -85,7 +91,7 @@ def run_of(batches: Sequence[OutboxBatch], before: int, totals: Totals) -> Sorte
     for part in parts:
         if not versions or versions[-1][1] != part.version:
             versions.append((int(part.told[0]), part.version))
-    return SortedRun(Span(before, batches[-1].number), in_order(columns), versions)
+    return SortedRun(Span(before, batches[-1].number), in_order(columns), versions, batches[-1].now)
 
 
 def _rows(parts: Sequence[ReleasedRows]) -> dict[str, NDArray[Any]]:

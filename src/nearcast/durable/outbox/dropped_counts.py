@@ -13,7 +13,8 @@ from zipfile import BadZipFile
 import numpy as np
 
 from nearcast._saved import replace_file
-from nearcast.durable.outbox.acks import AckColumns
+from nearcast.durable.outbox.acks import Ack, AckColumns
+from nearcast.durable.outbox.cursors import Cursor
 from nearcast.durable.outbox.runs import SortedRun
 from nearcast.saved_files.contents import damaged
 
@@ -24,23 +25,39 @@ _NAME = "dropped.npz"
 
 
 class DroppedCounts:
-    """By subscriber, how many of its deliveries lie before the oldest run; and how many were dropped in all."""
+    """By subscriber, ascending, how many of its deliveries were dropped, and the cursor of the last of them.
 
-    def __init__(self, subscriber: NDArray[np.int32], ordinal: NDArray[np.int64], counts: NDArray[np.int64]):
-        self.subscriber, self.ordinal = subscriber, ordinal
+    `n_dropped` is how many were dropped in all, `n_unacknowledged` how many of these nobody had acknowledged.
+    """
+
+    def __init__(self, subscriber: NDArray[np.int32], rows: NDArray[np.int64], counts: NDArray[np.int64]):
+        self.subscriber, self._rows = subscriber, rows
         self.n_dropped, self.n_unacknowledged = map(int, counts)
 
     @classmethod
-    def of(cls, folder: Path) -> DroppedCounts:
+    def open(cls, folder: Path) -> DroppedCounts:
         """Return the counts of an outbox."""
         path = folder / _NAME
         if not path.exists():
-            return cls(np.empty(0, np.int32), np.empty(0, np.int64), np.zeros(2, np.int64))
+            return cls(np.empty(0, np.int32), np.empty((0, 3), np.int64), np.zeros(2, np.int64))
         try:
             with np.load(path, allow_pickle=False) as saved:
-                return cls(saved["subscriber"], saved["ordinal"], saved["counts"])
+                return cls(saved["subscriber"], saved["rows"], saved["counts"])
         except (BadZipFile, ValueError, KeyError, EOFError) as error:
             raise damaged(str(path), str(error)) from None
+
+    @property
+    def ordinal(self) -> NDArray[np.int64]:
+        """Return how many deliveries of each subscriber were dropped."""
+        return self._rows[:, 0]
+
+    def of(self, subscriber: int) -> Ack:
+        """Return the cursor of the last delivery of a subscriber that was dropped, and how many were."""
+        at = int(np.searchsorted(self.subscriber, subscriber))
+        if at == len(self.subscriber) or self.subscriber[at] != subscriber:
+            return Ack()
+        ordinal, step, row = self._rows[at].tolist()
+        return Ack(Cursor(step, row), ordinal)
 
     def count(self, run: SortedRun, acks: AckColumns) -> None:
         """Count the deliveries of a run that is going to be dropped."""
@@ -50,19 +67,20 @@ class DroppedCounts:
         acked = acks.ordinals(run.subscriber)
         self.n_unacknowledged += int(np.maximum(ends - np.maximum(run.ordinal, acked), 0).sum())
         both = np.concatenate([self.subscriber, run.subscriber])
-        ordinals = np.concatenate([self.ordinal, ends])
-        order = np.lexsort((ordinals, both))
+        last = run.start[1:] - 1
+        rows = np.concatenate([self._rows, np.column_stack([ends, run.step[last], run.row[last]])])
+        order = np.lexsort((rows[:, 0], both))
         is_last = np.append(np.diff(both[order]) != 0, True)[: len(both)]
-        self.subscriber, self.ordinal = both[order][is_last], ordinals[order][is_last]
+        self.subscriber, self._rows = both[order][is_last], rows[order][is_last]
 
     def save(self, folder: Path, is_known: Callable[[NDArray[np.int32]], NDArray[np.bool_]]) -> None:
         """Write the counts, but of those who were erased; they survive a power cut when it returns."""
         known = is_known(self.subscriber)
-        self.subscriber, self.ordinal = self.subscriber[known], self.ordinal[known]
+        self.subscriber, self._rows = self.subscriber[known], self._rows[known]
         counts = np.array([self.n_dropped, self.n_unacknowledged])
 
         def write(path: Path) -> None:
             with path.open("wb") as file:
-                np.savez(file, subscriber=self.subscriber, ordinal=self.ordinal, counts=counts)
+                np.savez(file, subscriber=self.subscriber, rows=self._rows, counts=counts)
 
         replace_file(folder / _NAME, write)

@@ -4,7 +4,7 @@ Reads and writes `outbox/BEFORE-LAST.run`. The name says which inputs: those aft
 
     NCO1 | bytes of the head, 8, least significant first | head, JSON with a digest | columns, each at a multiple of 64
 
-The head has the length of each column, the versions of the vocabulary and the CRC-32 of all columns.
+The head has the length of each column, event time, the versions of the vocabulary and the CRC-32 of all columns.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _pieces(run: SortedRun) -> list[memoryview]:
         crc = zlib.crc32(content, crc)
         contents.append(content)
     lengths = {name: len(run.columns[name]) for name in COLUMNS}
-    head = signed({"lengths": lengths, "versions": run.versions, "crc": crc})
+    head = signed({"lengths": lengths, "versions": run.versions, "now": run.now, "crc": crc})
     pieces = [memoryview(_FORM + len(head).to_bytes(8, "little") + head)]
     at = len(pieces[0])
     for content in contents:
@@ -108,7 +108,8 @@ def open_run(path: Path, *, verify: bool) -> SortedRun:
         raise damaged(str(path), "it was cut off")
     head = read_signed(bytes(data[12:first]), str(path))
     columns = _columns(data, first, head, path)
-    run = SortedRun(span, columns, [(int(step), str(version)) for step, version in head["versions"]], path)
+    versions = [(int(step), str(version)) for step, version in head["versions"]]
+    run = SortedRun(span, columns, versions, head["now"], path)
     if verify and _crc_of(columns) != head["crc"]:
         raise damaged(str(path), "its content is not what was written (CRC-32)")
     _check(run)

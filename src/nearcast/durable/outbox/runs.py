@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from nearcast.durable.outbox.cursors import Cursor
 
-Numbers = "NDArray[np.int64]"
-
 #: Kinds of events, by their code.
 MATCH, ENTER, EXIT, EXPIRED, TOPK_ADDED, TOPK_REMOVED = range(6)
 KIND_NAMES = ("match", "enter", "exit", "expired", "topk.added", "topk.removed")
@@ -79,6 +77,8 @@ class SortedRun:
     columns: dict[str, NDArray[Any]]
     #: From which step on which version of the vocabulary counted.
     versions: list[tuple[int, str]]
+    #: Event time after its last input.
+    now: int
     path: Path | None = None
     nbytes: int = field(init=False)
 
@@ -98,11 +98,6 @@ class SortedRun:
     def last_step(self) -> int:
         """Return the last step that delivered something, -1 if none did."""
         return int(self.told[-1]) if len(self.told) else -1
-
-    @property
-    def last_time(self) -> int | None:
-        """Return the event time of the last step, None if there is none."""
-        return int(self.time.max()) if len(self.time) else None
 
     def place_of(self, subscriber: int) -> int:
         """Return the place of a subscriber in the index, -1 if it has no delivery here."""
@@ -164,7 +159,7 @@ def merged(runs: Sequence[SortedRun], is_known: Callable[[NDArray[np.int32]], ND
     versions: list[tuple[int, str]] = []
     for run in runs:
         versions += [each for each in run.versions if not versions or versions[-1][1] != each[1]]
-    return SortedRun(Span(runs[0].span.before, runs[-1].span.last), in_order(found), versions)
+    return SortedRun(Span(runs[0].span.before, runs[-1].span.last), in_order(found), versions, runs[-1].now)
 
 
 def in_order(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,168 @@
+"""The OpenAPI description: what FastAPI knows of its routes, the plain ones, bodies, tokens and problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.routing import Route
+
+from nearcast.server.message_bodies import ARROW, LINES, OBJECTS
+from nearcast.server.problems import PROBLEM_TYPE
+
+_OBJECT: dict[str, Any] = {"type": "object"}
+_LIST: dict[str, Any] = {"type": "array", "items": _OBJECT}
+_TEXT: dict[str, Any] = {"type": "string"}
+_NUMBER: dict[str, Any] = {"type": "number"}
+_REF = "#/components/schemas/"
+
+#: The bodies that routes take, by method and path: content types with their schemas.
+_BODIES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
+    ("post", "/v1/subscriptions"): {"application/json": {"$ref": f"{_REF}Subscription"}},
+    ("put", "/v1/subscriptions/{id}"): {"application/json": {"$ref": f"{_REF}Subscription"}},
+    ("patch", "/v1/subscriptions/{id}"): {"application/merge-patch+json": _OBJECT},
+    ("post", "/v1/subscriptions/{id}:test"): {"application/json": {"$ref": f"{_REF}Question"}},
+    ("post", "/v1/messages"): {
+        **{name: {"oneOf": [{"$ref": f"{_REF}Message"}, _LIST]} for name in OBJECTS},
+        **dict.fromkeys(LINES, _TEXT),
+        **{name: {"type": "string", "format": "binary"} for name in ARROW},
+    },
+    ("post", "/v1/locations"): {"application/json": {"type": "array", "items": {"$ref": f"{_REF}Location"}}},
+    ("put", "/v1/subscribers/{id}"): {"application/json": {"$ref": f"{_REF}Subscriber"}},
+    ("patch", "/v1/subscribers/{id}"): {"application/merge-patch+json": _OBJECT},
+    ("put", "/v1/subscribers/{id}/location"): {"application/json": {"$ref": f"{_REF}Location"}},
+    ("post", "/v1/subscribers/{id}/ack"): {"application/json": {"$ref": f"{_REF}Ack"}},
+    ("post", "/v1/explain"): {"application/json": {"$ref": f"{_REF}Question"}},
+    ("post", "/v1/estimate"): {"application/json": _OBJECT},
+    ("post", "/v1/tokens"): {"application/json": {"$ref": f"{_REF}NewToken"}},
+}
+#: Parameters in the query of plain routes.
+_QUERIES: dict[str, dict[str, dict[str, Any]]] = {
+    "/v1/subscribers/{id}/events": {"cursor": _TEXT, "limit": _NUMBER, "wait": _NUMBER},
+    "/v1/subscribers/{id}/stream": {"cursor": _TEXT},
+    "/v1/map": {"bbox": _TEXT, "zoom": _NUMBER},
+}
+#: What plain routes answer with when they succeed, unless that is 200.
+_STATUSES = {"/v1/messages": "202", "/v1/locations": "202", "/v1/subscribers/{id}/ack": "204"}
+_OPEN = ("/healthz", "/readyz")
+_SCHEMAS: dict[str, Any] = {
+    "Subscription": {
+        "type": "object",
+        "description": "The columns of a subscription (docs/columns.md), and what the server keeps beside them.",
+        "properties": {
+            "id": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,100}$"},
+            "kind": {"enum": ["within", "similar", "topk"]},
+            "query": _TEXT,
+            "lon": _NUMBER,
+            "lat": _NUMBER,
+            "radius_m": _NUMBER,
+            "region": _OBJECT,
+            "expires": {"type": "string", "format": "date-time"},
+            "subscriber": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,100}$"},
+            "labels": {"type": "object", "additionalProperties": _TEXT},
+            "max_events": {"type": "integer", "minimum": 1},
+            "paused": {"type": "boolean"},
+        },
+    },
+    "Message": {
+        "type": "object",
+        "description": "A GeoJSON Feature, or the columns of a message.",
+        "properties": {"type": _TEXT, "id": {}, "geometry": _OBJECT, "properties": _OBJECT},
+    },
+    "Question": {"type": "object", "properties": {"message": _OBJECT, "subscription": {}, "place": {}}},
+    "Location": {
+        "type": "object",
+        "required": ["lon", "lat"],
+        "properties": {"subscriber": _TEXT, "id": _TEXT, "lon": _NUMBER, "lat": _NUMBER, "time": _TEXT},
+    },
+    "Subscriber": {
+        "type": "object",
+        "properties": {
+            "sink": {"type": ["object", "null"]},
+            "paused": {"type": "boolean"},
+            "cooldown": {"type": ["string", "null"]},
+            "digest": {"type": ["string", "null"]},
+            "once_per_message": {"type": "boolean"},
+            "debounce": {"type": ["string", "null"]},
+        },
+    },
+    "Ack": {"type": "object", "required": ["cursor"], "properties": {"cursor": _TEXT}},
+    "NewToken": {
+        "type": "object",
+        "required": ["scopes"],
+        "properties": {"scopes": {"type": "array", "items": _TEXT}, "subscriber": _TEXT, "name": _TEXT},
+    },
+    "Problem": {
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "instance"],
+        "properties": {
+            "type": _TEXT,
+            "title": _TEXT,
+            "status": {"type": "integer"},
+            "detail": _TEXT,
+            "instance": _TEXT,
+            "errors": _LIST,
+        },
+    },
+}
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI description of an app, made once."""
+    if app.openapi_schema is None:
+        found = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        for route in app.routes:
+            if type(route) is Route and route.path not in ("/openapi.json",):
+                _add_plain(found["paths"], route)
+        for path, methods in found["paths"].items():
+            for method, operation in methods.items():
+                _complete(operation, method, path)
+        found["components"] = {
+            "schemas": _SCHEMAS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "bearerFormat": "nc_…"}},
+        }
+        app.openapi_schema = found
+    return app.openapi_schema
+
+
+def _add_plain(paths: dict[str, Any], route: Route) -> None:
+    """Add a plain Starlette route, described by its endpoint's docstring."""
+    queries = _QUERIES.get(route.path, {})
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "query", "schema": schema} for name, schema in queries.items()
+    ]
+    if "{id}" in route.path:
+        parameters.insert(0, {"name": "id", "in": "path", "required": True, "schema": _TEXT})
+    status = _STATUSES.get(route.path, "200")
+    for method in sorted((route.methods or set()) - {"HEAD"}):
+        paths.setdefault(route.path, {})[method.lower()] = {
+            "operationId": route.name,
+            "summary": (route.endpoint.__doc__ or "").partition("\n")[0],
+            "parameters": parameters,
+            "responses": {status: {"description": "done"}},
+        }
+
+
+def _complete(operation: dict[str, Any], method: str, path: str) -> None:
+    """Add the body of an operation, the token that it needs, and problems for all else."""
+    content = _BODIES.get((method, path))
+    if content is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {name: {"schema": schema} for name, schema in content.items()},
+        }
+    if method == "post":
+        key = {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255}}
+        operation.setdefault("parameters", []).append(key)
+    if path not in _OPEN:
+        operation["security"] = [{"token": []}, {}]
+    responses = operation["responses"]
+    responses.pop("422", None)
+    responses.pop("default", None)
+    if path == "/v1/subscriptions/{id}" and method == "put":
+        responses["201"] = {"description": "made"}
+    for each in responses.values():
+        each.pop("content", None)
+    problem = {PROBLEM_TYPE: {"schema": {"$ref": f"{_REF}Problem"}}}
+    responses["default"] = {"description": "a problem (RFC 9457)", "content": problem}
