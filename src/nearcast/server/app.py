@@ -26,6 +26,7 @@ from nearcast.server.locations import post_locations, put_location
 from nearcast.server.messages import get_message, post_messages
 from nearcast.server.metrics import metrics
 from nearcast.server.openapi import describe
+from nearcast.server.page_files import get_page
 from nearcast.server.problems import Problem, answer_of, at, of_http_error, pointer_to
 from nearcast.server.settings import Settings
 from nearcast.server.sse import get_stream
@@ -58,6 +59,8 @@ def _add_hot_routes(app: FastAPI) -> None:
     app.add_route("/v1/subscribers/{id}/stream", get_stream, ["GET"])
     app.router.routes.append(WebSocketRoute("/v1/subscribers/{id}/ws", subscriber_socket))
     app.add_route("/healthz", healthz, ["GET"])
+    app.add_route("/", get_page, ["GET"], include_in_schema=False)
+    app.add_route("/page/{name:path}", get_page, ["GET"], include_in_schema=False)
     app.add_route("/readyz", readyz, ["GET"])
     app.add_route("/metrics", metrics, ["GET"])
 

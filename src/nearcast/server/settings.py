@@ -30,6 +30,8 @@ class ListenSettings:
     allowed_hosts: tuple[str, ...] = ()
     #: Whether every call needs a token; not given: unless the server listens on loopback.
     require_tokens: bool | None = None
+    #: A GeoJSON file that the page draws under all else: streets, for instance.
+    overlay: str | None = None
     #: Seconds after which calls under way are cut off at the end.
     grace_seconds: float = 10.0
 

@@ -1,0 +1,228 @@
+// The map: land from a file, subscriptions and messages as vector layers, drawing, and what was clicked.
+/* global ol */
+
+import { landFeatures } from "./land.js";
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const { fromLonLat, toLonLat, transformExtent } = ol.proj;
+const KINDS = { within: [], similar: [8, 5], topk: [2, 4] };
+const FADE_MS = 20000;
+const LINE_MS = 2500;
+const MOST_MESSAGES = 10000;
+const quiet = matchMedia("(prefers-reduced-motion: reduce)");
+
+const styles = new Map();
+
+/** Return the style of a kind of feature, made once for each colour scheme. */
+function styleOf(kind, strength = 1) {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const key = `${kind}:${dark}:${strength}`;
+  if (!styles.has(key)) styles.set(key, makeStyle(kind, strength));
+  return styles.get(key);
+}
+
+function makeStyle(kind, strength) {
+  const [r, g, b] = ol.color.asArray(css(kind));
+  const stroke = (width, lineDash) => new ol.style.Stroke({ color: [r, g, b, strength], width, lineDash });
+  const fill = (share) => new ol.style.Fill({ color: [r, g, b, share * strength] });
+  if (kind in KINDS) {
+    const image = new ol.style.RegularShape({ points: 4, radius: 7, fill: fill(0.5), stroke: stroke(2) });
+    return new ol.style.Style({ stroke: stroke(2, KINDS[kind]), fill: fill(0.08), image });
+  }
+  const image = new ol.style.Circle({ radius: kind === "match" ? 7 : 4, fill: fill(0.7), stroke: stroke(2) });
+  return new ol.style.Style({ image, stroke: stroke(2), fill: fill(0.2) });
+}
+
+/** Return the shape of a GeoJSON geometry in the map's projection; a point with a radius is a circle on the sphere. */
+function shapeOf(geometry, radius) {
+  if (geometry.type === "Point" && radius) {
+    return ol.geom.Polygon.circular(geometry.coordinates, radius, 64).transform("EPSG:4326", "EPSG:3857");
+  }
+  return new ol.format.GeoJSON().readGeometry(geometry, { featureProjection: "EPSG:3857" });
+}
+
+export class WorldMap {
+  constructor(target, on) {
+    this.on = on;
+    this.messages = new ol.source.Vector();
+    this.subscriptions = new ol.source.Vector();
+    this.flashes = new ol.source.Vector();
+    this.sketch = new ol.source.Vector();
+    this.drawing = null;
+    this.land = new ol.layer.VectorImage({ source: new ol.source.Vector(), style: () => landStyle() });
+    const layer = (source, style, kind = ol.layer.Vector) => new kind({ source, style, updateWhileInteracting: false });
+    this.map = new ol.Map({
+      target,
+      layers: [
+        this.land,
+        layer(this.subscriptions, (each) => styleOf(each.get("kind")), ol.layer.VectorImage),
+        layer(this.messages, (each) => styleOf(each.get("lit") ? "match" : "message", strengthOf(each))),
+        layer(this.flashes, () => styleOf("match")),
+        layer(this.sketch, () => styleOf("match")),
+      ],
+      view: new ol.View({ center: fromLonLat([10, 30]), zoom: 2, minZoom: 1 }),
+      controls: ol.control.defaults.defaults({ attribution: false, rotate: false }),
+    });
+    this.map.on("moveend", () => on.moved());
+    this.map.on("singleclick", (event) => this.#clicked(event));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#redraw());
+    setInterval(() => this.#fade(), 1000);
+  }
+
+  /** Draw the land of a TopoJSON file, and streets of a GeoJSON file if the server has one. */
+  async drawLand() {
+    const land = await (await fetch("/page/vendor/land.json")).json();
+    this.land.getSource().addFeatures(landFeatures(land));
+    const answer = await fetch("/page/overlay.geojson");
+    if (answer.status !== 200) return;
+    const options = { featureProjection: "EPSG:3857" };
+    this.land.getSource().addFeatures(new ol.format.GeoJSON().readFeatures(await answer.json(), options));
+  }
+
+  /** Return the part of the world that is seen, as west, south, east, north, and the zoom. */
+  seen() {
+    const extent = this.map.getView().calculateExtent(this.map.getSize());
+    const [west, south, east, north] = transformExtent(extent, "EPSG:3857", "EPSG:4326");
+    const wide = east - west >= 360;
+    const bbox = [wide ? -180 : wrapped(west), Math.max(south, -90), wide ? 180 : wrapped(east), Math.min(north, 90)];
+    return { bbox: bbox.map((each) => each.toFixed(5)).join(","), zoom: Math.round(this.map.getView().getZoom()) };
+  }
+
+  /** Show these subscriptions, and no others. */
+  showSubscriptions(features) {
+    this.subscriptions.clear(true);
+    this.subscriptions.addFeatures(features.filter((each) => each.geometry).map((each) => this.#subscription(each)));
+  }
+
+  #subscription(given) {
+    const { kind = "within", radius_m: radius } = given.properties;
+    const made = new ol.Feature({ geometry: shapeOf(given.geometry, radius), kind, what: "subscription", id: given.id });
+    return made;
+  }
+
+  /** Show a message where it fell; the oldest go when there are too many. */
+  addMessage(given, { lit = false } = {}) {
+    const key = `m:${given.id}`;
+    const known = this.messages.getFeatureById(key);
+    if (known) {
+      if (lit && !known.get("lit")) known.set("lit", true);
+      return known;
+    }
+    const born = Date.now();
+    const expires = Date.parse(given.properties?.expires ?? "") || born + 3600e3;
+    const made = new ol.Feature({ geometry: shapeOf(given.geometry), what: "message", message: given, lit, born, expires });
+    made.setId(key);
+    this.messages.addFeature(made);
+    const all = this.messages.getFeatures();
+    if (all.length > MOST_MESSAGES) this.messages.removeFeatures(all.slice(0, all.length - MOST_MESSAGES));
+    return made;
+  }
+
+  /** Draw a line from a message to a subscription for a moment. */
+  flash(message, subscriptionId) {
+    const target = this.subscriptions.getFeatures().find((each) => each.get("id") === subscriptionId);
+    if (!target || quiet.matches) return;
+    const ends = [message, target].map((each) => ol.extent.getCenter(each.getGeometry().getExtent()));
+    const line = new ol.Feature(new ol.geom.LineString(ends));
+    this.flashes.addFeature(line);
+    setTimeout(() => this.flashes.removeFeature(line), LINE_MS);
+  }
+
+  /** Let the user draw: "Box", "Circle", "Polygon" or "Point"; the region is given in columns of a subscription. */
+  draw(kind, done) {
+    this.stopDrawing();
+    const options = kind === "Box" ? { type: "Circle", geometryFunction: ol.interaction.Draw.createBox() } : { type: kind };
+    this.drawing = new ol.interaction.Draw({ source: this.sketch, ...options });
+    this.drawing.on("drawstart", () => this.sketch.clear());
+    this.drawing.on("drawend", (event) => {
+      const columns = columnsOf(kind, event.feature.getGeometry());
+      setTimeout(() => this.stopDrawing());
+      done(columns);
+    });
+    this.map.addInteraction(this.drawing);
+  }
+
+  stopDrawing() {
+    if (this.drawing) this.map.removeInteraction(this.drawing);
+    this.drawing = null;
+  }
+
+  /** Show a region that was written instead of drawn, in columns of a subscription. */
+  showSketch(columns) {
+    this.sketch.clear();
+    const geometry = geometryOf(columns);
+    if (geometry) this.sketch.addFeature(new ol.Feature(shapeOf(geometry, columns.radius_m)));
+  }
+
+  centre() {
+    return toLonLat(this.map.getView().getCenter()).map((each) => Number(each.toFixed(6)));
+  }
+
+  /** Look at a place, near enough to see streets. */
+  goTo(lon, lat, zoom = 13) {
+    this.map.getView().setCenter(fromLonLat([lon, lat]));
+    if (this.map.getView().getZoom() < zoom) this.map.getView().setZoom(zoom);
+  }
+
+  #clicked(event) {
+    if (this.drawing) return;
+    const found = this.map.forEachFeatureAtPixel(event.pixel, (each) => (each.get("what") ? each : undefined), { hitTolerance: 4 });
+    if (!found) return;
+    if (found.get("what") === "message") this.on.message(found.get("message"));
+    else this.on.subscription(found.get("id"));
+  }
+
+  /** Take away messages that have died; the others grow paler. */
+  #fade() {
+    const now = Date.now();
+    const dead = this.messages.getFeatures().filter((each) => each.get("expires") <= now);
+    if (dead.length) this.messages.removeFeatures(dead);
+    if (!document.hidden && this.messages.getFeatures().length) this.messages.changed();
+  }
+
+  #redraw() {
+    styles.clear();
+    for (const layer of this.map.getLayers().getArray()) layer.changed();
+  }
+}
+
+function landStyle() {
+  const stroke = new ol.style.Stroke({ color: css("shore"), width: 1 });
+  return new ol.style.Style({ fill: new ol.style.Fill({ color: css("land") }), stroke });
+}
+
+function strengthOf(feature) {
+  const age = Date.now() - feature.get("born");
+  return age > FADE_MS ? 0.4 : age > FADE_MS / 2 ? 0.7 : 1;
+}
+
+const wrapped = (lon) => ((((lon + 180) % 360) + 360) % 360) - 180;
+const rounded = ([lon, lat]) => [Number(wrapped(lon).toFixed(6)), Number(lat.toFixed(6))];
+
+/** Return what was drawn in columns of a subscription. */
+function columnsOf(kind, geometry) {
+  if (kind === "Circle") {
+    const [lon, lat] = rounded(toLonLat(geometry.getCenter()));
+    const edge = toLonLat(geometry.getLastCoordinate());
+    return { lon, lat, radius_m: Math.max(1, Math.round(ol.sphere.getDistance([lon, lat], edge))) };
+  }
+  if (kind === "Point") {
+    const [lon, lat] = rounded(toLonLat(geometry.getCoordinates()));
+    return { lon, lat };
+  }
+  if (kind === "Box") {
+    const [x0, y0, x1, y1] = geometry.getExtent();
+    const [[west, south], [east, north]] = [rounded(toLonLat([x0, y0])), rounded(toLonLat([x1, y1]))];
+    return { west, south, east, north };
+  }
+  const rings = geometry.getCoordinates().map((ring) => ring.map((each) => rounded(toLonLat(each))));
+  return { region: { type: "Polygon", coordinates: rings } };
+}
+
+/** Return the GeoJSON of a place in columns of a subscription, null if it has none. */
+export function geometryOf(columns) {
+  const { lon, lat, west, south, east, north, region } = columns;
+  if (region) return region;
+  if (west !== undefined) return { type: "Polygon", coordinates: [[[west, south], [east, south], [east, north], [west, north], [west, south]]] };
+  return lon === undefined || lon === "" ? null : { type: "Point", coordinates: [lon, lat] };
+}
