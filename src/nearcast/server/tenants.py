@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from nearcast.durable import DurableHub, Retention
 from nearcast.errors import NearcastError, UnknownSubscription
 from nearcast.server.erasure import make_erasures_again
+from nearcast.server.event_limits import EventLimits
 from nearcast.server.feeds import EventFeeds
 from nearcast.server.idempotency import KeptAnswers
 from nearcast.server.metrics import TenantMetrics
@@ -49,7 +50,10 @@ class Tenant:
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
         self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self.metrics.count_published)
-        self.feeds = EventFeeds(self.hub, executor, loop, self.metrics)
+        self.limits = EventLimits(self.db, self.hub, lambda id_: loop.call_soon_threadsafe(self.on_last_event, id_))
+        self.feeds = EventFeeds(self.hub, executor, loop, self.metrics, self.limits)
+        #: Called in the loop with the id of a subscription that had its last event.
+        self.on_last_event: Callable[[str], None] = lambda _: None
         #: Streams that are open.
         self.n_streams = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
@@ -155,6 +159,8 @@ class Tenants:
         self._open: dict[str, Tenant] = {}
         self._opening = asyncio.Lock()
         self.is_ready = False
+        #: Called with each tenant that was opened.
+        self.on_open: Callable[[Tenant], None] = lambda _: None
 
     def __iter__(self) -> Any:
         return iter(list(self._open.values()))
@@ -176,6 +182,7 @@ class Tenants:
                 loop = asyncio.get_running_loop()
                 make = functools.partial(Tenant, name, self.folder / name, self._settings, self._executor, loop)
                 self._open[name] = await loop.run_in_executor(self._executor, make)
+                self.on_open(self._open[name])
                 self._open[name].begin_beats()
             return self._open[name]
 
