@@ -6,6 +6,7 @@ import math
 import os
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -28,11 +29,19 @@ from nearcast.engine.moves import KnownMove, place_at, point_of
 from nearcast.engine.snapshot import open_state, save_state
 from nearcast.engine.stored_values import table_of, value_of
 from nearcast.engine.value_columns import message_columns, subscription_columns
-from nearcast.errors import IncompatibleStore, InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
+from nearcast.errors import (
+    IncompatibleStore,
+    InvalidInput,
+    InvalidMessage,
+    InvalidSubscription,
+    NotSupported,
+    UnknownSubscription,
+)
 from nearcast.estimate import Estimate, estimate
 from nearcast.estimate.inputs import check_kind, read_sample, subscription_of_table
 from nearcast.estimate.recent_messages import RecentMessages
 from nearcast.explain import CurrentTopK, ExplainRequest, Explanation, Step, explain
+from nearcast.explain.nearly import NearMiss, near_misses
 from nearcast.fork_locks import watch
 from nearcast.geo import Space
 from nearcast.geo.shapes import is_number, shorten
@@ -64,6 +73,8 @@ if TYPE_CHECKING:
 
 #: Ids that are made at a time when they are iterated over.
 _BLOCK = 4096
+#: Subscriptions that are looked at for near misses while the lock is held.
+_NEAR_BLOCK = 50_000
 #: The head of a folder that holds a durable hub.
 DURABLE_HEAD = "durable.json"
 
@@ -598,6 +609,45 @@ class Hub:
         if not window.is_late(np.array([time]), np.array([max(time, self._state.now)]))[0]:
             return None
         return engine.why_untimed(window) if time == NO_TIME else engine.why_late(window, time)
+
+    def reached(self, message: Message | dict[str, Any] | Any, *, limit: int = 1000) -> list[Id]:
+        """Return who would get a message, in order of registration and at most `limit`; nothing is delivered."""
+        value = message_from(message, self.space)
+        value.check(self.space)
+        with self._lock:
+            state = self._whole()
+            matches = state.index.match(message_columns(state, value, is_published=False))
+            return state.ids.snapshot().values(np.sort(matches.slots)[:limit])
+
+    def nearly(self, message: Message | dict[str, Any] | Any, *, limit: int = 20) -> list[Explanation]:
+        """Explain the message to those that one thing keeps out: its place, one word or their threshold.
+
+        At most `limit`, the nearest first, over all subscriptions but those of kind `topk`. The hub's lock is held for
+        some of them at a time only: who comes or goes meanwhile may be missed.
+        """
+        value = message_from(message, self.space)
+        value.check(self.space)
+        with self._lock:
+            slots = self._whole().ids.in_use()
+        found: list[tuple[NearMiss, Id]] = []
+        for first in range(0, len(slots), _NEAR_BLOCK):
+            found += self._near_misses(value, slots[first : first + _NEAR_BLOCK], limit)
+        explained = []
+        for _, id_ in sorted(found, key=lambda each: each[0].by)[:limit]:
+            with suppress(UnknownSubscription):  # gone meanwhile
+                explained.append(self.explain(value, id_))
+        return explained
+
+    def _near_misses(self, value: Message, slots: NDArray[np.int32], limit: int) -> list[tuple[NearMiss, Id]]:
+        with self._lock:
+            state = self._whole()
+            used = np.append(state.ids.in_use(), np.int32(-1))  # ascending but for the last, which no slot is
+            slots = slots[used[np.searchsorted(used[:-1], slots)] == slots]
+            held, weights = state.index.subscriptions(slots), state.index.weights
+            columns, ids = message_columns(state, value, is_published=False), state.ids.snapshot()
+        misses = near_misses(held, columns, weights, self.space, limit)
+        named = ids.values(slots[[miss.row for miss in misses]]) if misses else []
+        return list(zip(misses, named, strict=True))
 
     def empty_copy(self) -> Hub:
         """Return a hub in memory with the options of this one and no subscriptions, to try something on."""

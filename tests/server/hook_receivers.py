@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from nearcast.server.webhooks.attempts import AttemptStore
-from nearcast.server.webhooks.quiet import CursorEvent
+from nearcast.server.webhooks.quiet import CursorEvent, CursorPage
 
 #: Longer than any of these tests takes: what must happen is waited for, and this only ends what hangs.
 DEADLINE_S = 600
@@ -128,6 +128,11 @@ class ManualClock:
                 await self._waited.wait()
 
 
+def page_of(events: list[CursorEvent]) -> CursorPage:
+    """Return events as a page."""
+    return CursorPage(events, events[-1].cursor if events else None)
+
+
 class ListedEvents:
     """An outbox that is a list."""
 
@@ -153,10 +158,10 @@ class ListedEvents:
         self.listed.append(CursorEvent(f"{step}-1", event))
         return self.listed[-1]
 
-    def events(self, subscriber: str, after: str | None, limit: int) -> list[CursorEvent]:
+    def events(self, subscriber: str, after: str | None, limit: int) -> CursorPage:
         """Return those after a cursor; None: after the last one acknowledged."""
         after = after or (self.acked[-1] if self.acked else "0-0")
-        return self.listed[int(after.partition("-")[0]) :][:limit]
+        return page_of(self.listed[int(after.partition("-")[0]) :][:limit])
 
     def ack(self, subscriber: str, cursor: str) -> None:
         """Note a cursor."""

@@ -218,6 +218,30 @@ def test_enter_and_exit_tell_of_live_messages(client):
     assert 404 == client.get("/v1/messages/never").status_code
 
 
+def test_a_subscription_ends_after_max_events(tmp_path):
+    """Exactly that many events are handed over, by every way; the end is an input of the hub and outlives a restart."""
+    with running(tmp_path) as server, server.client() as client:
+        subscribe(client, "few", max_events=3)
+        client.post("/v1/subscriptions", json=circle("all", subscriber="few"))
+        publish(client, "m0")
+        publish(client, *[f"m{number}" for number in range(1, 10)])
+        wait_until(lambda: "of-few" not in server.tenant().hub)
+        assert 404 == client.get("/v1/subscriptions/of-few").status_code
+        limited = [each for each in pulled(client, "few")["events"] if each["source"].endswith("of-few")]
+        assert ["m0", "m1", "m2"] == subjects(limited)
+        assert 13 == len(pulled(client, "few")["events"])
+        assert 1 == len(pulled(client, "few", cursor=limited[-1]["sequence"], limit=1)["events"])
+    with running(tmp_path) as server, server.client() as client:
+        assert 13 == len(pulled(client, "few")["events"])
+        subscribe(client, "few", max_events=1)
+        publish(client, "m10", "m11")
+        assert ["m10"] == [
+            each["subject"]
+            for each in pulled(client, "few", cursor=limited[-1]["sequence"])["events"]
+            if each["source"].endswith("of-few") and each["subject"] in ("m10", "m11")
+        ]
+
+
 def test_a_client_that_does_not_read_is_closed_by_name_and_slows_nobody(tmp_path):
     """A stalled stream ends with ConsumerTooSlow; meanwhile others get their events, and it resumes where it was."""
     limits = {"stall_seconds": 1.0, "body_bytes": 20_000_000}

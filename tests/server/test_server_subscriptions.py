@@ -125,6 +125,11 @@ def test_explain_and_estimate(client):
     asked = {"message": feature(1), "subscription": circle("elsewhere", lon=0.0), "place": {"lon": 13.4, "lat": 52.5}}
     assert client.post("/v1/explain", json=asked).json()["matched"]
     assert client.post("/v1/subscriptions/explained:test", json={"message": feature(1)}).json()["matched"]
+    client.put("/v1/subscriptions/nearby", json=circle("nearby", lon=13.42))
+    both = client.post("/v1/explain", json={"message": feature(1)}).json()
+    assert ("explained" in both["reached"], both["more"]) == (True, False)
+    assert "nearby" in [each["subscription_id"] for each in both["nearly"]]
+    assert all(not each["matched"] for each in both["nearly"])
     sample = [feature(number, "tea" if number < 3 else "milk") for number in range(10)]
     found = client.post("/v1/estimate", json={"subscription": circle("e"), "sample": sample, "messages_per_day": 100})
     assert (3, 30.0) == (found.json()["matches"], found.json()["per_day"])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hook_receivers import ListedEvents
+from hook_receivers import ListedEvents, page_of
 
 from nearcast.errors import InvalidInput
 from nearcast.server.webhooks.quiet import CursorEvent, QuietFilter, QuietRules
@@ -24,7 +24,7 @@ def at(seconds: float, source: ListedEvents, **data: object) -> CursorEvent:
 def test_without_rules_everything_passes() -> None:
     """And may be acknowledged."""
     source = ListedEvents(3)
-    found = QuietFilter(QuietRules()).take(source.listed, NOW)
+    found = QuietFilter(QuietRules()).take(page_of(source.listed), NOW)
     assert [each.event["id"] for each in found.notices] == [each.event["id"] for each in source.listed]
     assert (found.through, found.due) == ("3-1", None)
 
@@ -34,7 +34,7 @@ def test_cool_down() -> None:
     source, quiet = ListedEvents(), QuietFilter(QuietRules(cooldown=timedelta(minutes=5)))
     sent = []
     for seconds in (0, 10, 299, 300, 301):
-        sent += quiet.take([at(seconds, source)], NOW + seconds).notices
+        sent += quiet.take(page_of([at(seconds, source)]), NOW + seconds).notices
     assert [each.cursor for each in sent] == ["1-1", "4-1"]
     assert [each.event.get("heldback") for each in sent] == [None, 2]
     assert quiet.n_held_back == 3
@@ -49,7 +49,7 @@ def test_one_notice_a_message() -> None:
         at(0, source, subscription_id="a", message_id=8),
         at(1, source, subscription_id="a", message_id=7, change="-"),
     ]
-    found = quiet.take(events, NOW)
+    found = quiet.take(page_of(events), NOW)
     assert [each.cursor for each in found.notices] == ["1-1", "3-1", "4-1"]
     assert (quiet.n_held_back, found.through) == (1, "4-1")
 
@@ -57,14 +57,14 @@ def test_one_notice_a_message() -> None:
 def test_a_digest() -> None:
     """Events of an hour in one notice, with an id of the first and last cursor; none is acknowledged before."""
     source, quiet = ListedEvents(), QuietFilter(QuietRules(digest=timedelta(hours=1)))
-    first = quiet.take([at(0, source), at(0, source)], NOW)
+    first = quiet.take(page_of([at(0, source), at(0, source)]), NOW)
     assert (first.notices, first.through, first.due) == ([], "1-0", NOW + 3600)
-    quiet.take([at(1800, source)], NOW + 1800)
-    (digest,) = quiet.take([], NOW + 3600).notices
+    quiet.take(page_of([at(1800, source)]), NOW + 1800)
+    (digest,) = quiet.take(page_of([]), NOW + 3600).notices
     assert digest.event["id"] == "digest:1-1:3-1"
     assert digest.event["type"] == "nearcast.digest.v1"
     assert digest.event["data"]["count"] == 3
-    assert quiet.take([at(3700, source)], NOW + 3700).notices == []
+    assert quiet.take(page_of([at(3700, source)]), NOW + 3700).notices == []
 
 
 def test_a_digest_is_the_same_after_a_restart() -> None:
@@ -74,8 +74,8 @@ def test_a_digest_is_the_same_after_a_restart() -> None:
     for parts in ([source.listed], [source.listed[:1], source.listed[1:]]):
         quiet = QuietFilter(QuietRules(digest=timedelta(hours=1)))
         for part in parts:
-            quiet.take(part, NOW)
-        found.append(quiet.take([], NOW + 3600).notices[0].event["id"])
+            quiet.take(page_of(part), NOW)
+        found.append(quiet.take(page_of([]), NOW + 3600).notices[0].event["id"])
     assert found[0] == found[1]
 
 
@@ -83,11 +83,11 @@ def test_debounce() -> None:
     """What enters and leaves within 30 s is told to nobody; the cursor stays before what is held."""
     source = ListedEvents()
     quiet = QuietFilter(QuietRules(enter=timedelta(seconds=30)))
-    first = quiet.take([at(0, source, message_id=1), at(1, source, message_id=2)], NOW + 1)
+    first = quiet.take(page_of([at(0, source, message_id=1), at(1, source, message_id=2)]), NOW + 1)
     assert (first.notices, first.through) == ([], "1-0")
-    second = quiet.take([at(5, source, message_id=1, change="-")], NOW + 5)
+    second = quiet.take(page_of([at(5, source, message_id=1, change="-")]), NOW + 5)
     assert (second.notices, second.through) == ([], "2-0")
-    third = quiet.take([], NOW + 31)
+    third = quiet.take(page_of([]), NOW + 31)
     assert [each.cursor for each in third.notices] == ["2-1"]
     assert (third.through, quiet.n_held_back) == ("3-1", 2)
 

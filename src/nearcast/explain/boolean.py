@@ -46,6 +46,11 @@ def _clauses(held: Subscriptions) -> Iterator[list[int]]:
         yield held.code[held.code_start[c] : held.code_start[c + 1]].tolist()
 
 
+def against_of(code: list[int], terms: list[int]) -> list[str]:
+    """Return what speaks against a clause, with terms for words."""
+    return _verdict(code, terms, str).against
+
+
 def _verdict(code: list[int], terms: list[int], word: Callable[[int], str]) -> _Verdict:
     has, found, against = set(terms), [], []
     at = 0

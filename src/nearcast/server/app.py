@@ -30,7 +30,8 @@ from nearcast.server.page_files import get_page
 from nearcast.server.problems import Problem, answer_of, at, of_http_error, pointer_to
 from nearcast.server.settings import Settings
 from nearcast.server.sse import get_stream
-from nearcast.server.tenants import Tenants
+from nearcast.server.subscription_changes import end_subscription
+from nearcast.server.tenants import Tenant, Tenants
 from nearcast.server.tokens import TokenStore
 from nearcast.server.ws import subscriber_socket
 
@@ -71,6 +72,7 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     tokens = TokenStore(Path(settings.server.data) / "tokens.db")
     app.state.tenants = tenants = Tenants(settings)
     app.state.access = Access(settings, tokens, tenants)
+    tenants.on_open = _end_after_last_events
     app.state.stopped = asyncio.get_running_loop().create_future()
     try:
         try:
@@ -81,6 +83,20 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     finally:
         await tenants.close()
         tokens.close()
+
+
+def _end_after_last_events(tenant: Tenant) -> None:
+    """Let subscriptions with `max_events` end when they had all of them."""
+    ends: set[asyncio.Task[None]] = set()
+
+    def end(subscription_id: str) -> None:
+        task = asyncio.get_running_loop().create_task(end_subscription(tenant, subscription_id))
+        ends.add(task)  # the loop alone would forget it
+        task.add_done_callback(ends.discard)
+
+    tenant.on_last_event = end
+    for subscription_id in tenant.limits.ended():  # a crash may have come before the end
+        end(subscription_id)
 
 
 def _add_handlers(app: FastAPI) -> None:

@@ -118,10 +118,10 @@ def _chosen(caller: Caller, subscriber: str, given: dict[str, Any]) -> list[Curs
     after = str(first)
     while len(events) < _MOST_AGAIN:
         page = hooks.source.events(subscriber, after, _PAGE)
-        events += [each for each in page if Cursor.parse(each.cursor) <= last]
-        if len(page) < _PAGE or Cursor.parse(page[-1].cursor) > last:
+        events += [each for each in page.events if Cursor.parse(each.cursor) <= last]
+        if page.cursor is None or Cursor.parse(page.cursor) >= last:
             break
-        after = page[-1].cursor
+        after = page.cursor
     return events
 
 

@@ -21,6 +21,7 @@ def end_erasure(subscriber: str) -> Callable[[Any], None]:
 
     def write(connection: Any) -> None:
         connection.execute("DELETE FROM subscriptions WHERE subscriber = ?", (subscriber,))
+        connection.execute("DELETE FROM event_limits WHERE subscriber = ?", (subscriber,))
         connection.execute("DELETE FROM subscribers WHERE id = ?", (subscriber,))
 
     return write

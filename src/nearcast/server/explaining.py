@@ -15,24 +15,36 @@ from nearcast.server.subscription_bodies import read_row
 from nearcast.server.tenants import Tenant
 
 router = APIRouter(prefix="/v1", tags=["explain"])
+_MOST_REACHED, _MOST_NEARLY = 1000, 20
 
 
 @router.post("/explain")
 async def explain(request: Request) -> Response:
-    """Say why a message reaches a subscription, which may be one that is not stored, or why not."""
+    """Say why a message reaches a subscription, stored or not, or why not; without one, whom it reaches and nearly."""
     caller = await request.app.state.access.caller(request, "subscribe")
     given = await object_of(request, request.app.state.settings.limits.body_bytes)
     only(given, "message", "subscription", "place")
     tenant, subscription = caller.tenant, given.get("subscription")
     if subscription is None:
         caller.check_unbound()
-        raise Problem(422, "invalid-content", "there is no subscription", [at("/subscription", "expected an id")])
+        found = await tenant.call(_reached, tenant, given.get("message"))
+        return Response(msgspec.json.encode(found), media_type="application/json")
     if caller.token.subscriber is not None and not isinstance(subscription, dict):
         row = tenant.rows.get(str(subscription))
         if row is None or row.subscriber != caller.token.subscriber:
             raise Problem(404, "unknown-subscription", "there is no subscription with that id")
     found = await tenant.call(explained, tenant, given)
     return Response(msgspec.json.encode(found), media_type="application/json")
+
+
+def _reached(tenant: Tenant, message: Any) -> dict[str, Any]:
+    """Return who would get a message, and who nearly would; in a thread."""
+    try:
+        reached = tenant.hub.reached(message, limit=_MOST_REACHED + 1)
+        nearly = [each.to_dict() for each in tenant.hub.nearly(message, limit=_MOST_NEARLY)]
+    except InvalidInput as error:
+        raise problem_of(error, "/message") from None
+    return {"reached": reached[:_MOST_REACHED], "more": len(reached) > _MOST_REACHED, "nearly": nearly}
 
 
 def explained(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import msgspec
 
 from nearcast.errors import NearcastError
 from nearcast.server.cloud_events import cloud_event, gap_event, short_type
+from nearcast.server.event_limits import EventLimits
 from nearcast.server.metrics import TenantMetrics
 
 #: Pages that one call of a thread reads.
@@ -40,6 +41,8 @@ class EventPage:
     events: list[EncodedEvent]
     cursor: str
     gap: int = 0
+    #: Whether there may be more.
+    is_full: bool = False
 
 
 @dataclass(eq=False)
@@ -55,8 +58,15 @@ class PageRequest:
 class EventFeeds:
     """The events of one tenant's hub, for all who read them."""
 
-    def __init__(self, hub: Any, executor: Executor, loop: asyncio.AbstractEventLoop, metrics: TenantMetrics):
-        self._hub, self._executor, self._loop, self._metrics = hub, executor, loop, metrics
+    def __init__(
+        self,
+        hub: Any,
+        executor: Executor,
+        loop: asyncio.AbstractEventLoop,
+        metrics: TenantMetrics,
+        limits: EventLimits,
+    ):
+        self._hub, self._executor, self._loop, self._metrics, self._limits = hub, executor, loop, metrics, limits
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         self._asked: list[PageRequest] = []
         self._reader: asyncio.Task[None] | None = None
@@ -73,6 +83,8 @@ class EventFeeds:
         woken = [name for name in names if name in self._waiting]
         if woken:
             self._loop.call_soon_threadsafe(self._wake, woken)
+        for name in filter(self._limits.concern, names):
+            self._executor.submit(self._limits.count, name)
 
     def _wake(self, names: list[str]) -> None:
         for name in names:
@@ -122,13 +134,21 @@ class EventFeeds:
     def _one(self, request: PageRequest) -> EventPage | BaseException:
         try:
             found = self._hub.events(request.subscriber, after=request.after, limit=request.limit)
-            if found.gap:
-                self._metrics.gaps.labels("retention").inc(found.gap)
-            return EventPage([_encoded(cloud_event(event)) for event in found], str(found.cursor), found.gap)
+            gap, events = found.gap, self._handed_over(request.subscriber, found)
+            while len(found) == request.limit and not events:  # all of them came after a last event
+                found = self._hub.events(request.subscriber, after=found.cursor, limit=request.limit)
+                events = self._handed_over(request.subscriber, found)
+            if gap:
+                self._metrics.gaps.labels("retention").inc(gap)
+            encoded = [_encoded(cloud_event(event)) for event in events]
+            return EventPage(encoded, str(found.cursor), gap, is_full=len(found) == request.limit)
         except NearcastError as error:
             return error
         except Exception as error:  # noqa: BLE001  told to the one who asked
             return error
+
+    def _handed_over(self, subscriber: str, events: Any) -> Any:
+        return self._limits.handed_over(subscriber, events) if self._limits.concern(subscriber) else events
 
 
 def _encoded(event: dict[str, Any]) -> EncodedEvent:

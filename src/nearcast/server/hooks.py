@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 
 from nearcast.server.cloud_events import cloud_event, gap_event
+from nearcast.server.event_limits import EventLimits
 from nearcast.server.metrics import TenantMetrics
 from nearcast.server.server_db import ServerDb
 from nearcast.server.settings import WebhookSettings
 from nearcast.server.webhooks import AddressPolicy, AttemptStore, Dispatcher, HookSink, QuietRules
 from nearcast.server.webhooks.attempts import AttemptOutcome
-from nearcast.server.webhooks.quiet import QUIET_FIELDS, CursorEvent
+from nearcast.server.webhooks.quiet import QUIET_FIELDS, CursorEvent, CursorPage
 from nearcast.server.webhooks.transport import HookTransport
 
 _log = logging.getLogger(__name__)
@@ -27,18 +28,19 @@ _log = logging.getLogger(__name__)
 class OutboxEvents:
     """The outbox of a hub, as a dispatcher reads it: events as CloudEvents, and one for those that were dropped."""
 
-    def __init__(self, hub: Any, metrics: TenantMetrics):
-        self._hub, self._metrics = hub, metrics
+    def __init__(self, hub: Any, limits: EventLimits, metrics: TenantMetrics):
+        self._hub, self._limits, self._metrics = hub, limits, metrics
 
-    def events(self, subscriber: str, after: str | None, limit: int) -> list[CursorEvent]:
-        """Return the next events after a cursor, None: after what was acknowledged."""
+    def events(self, subscriber: str, after: str | None, limit: int) -> CursorPage:
+        """Return the next events after a cursor, None: after what was acknowledged; without those over `max_events`."""
         found = self._hub.events(subscriber, after=after, limit=limit)
-        events = [CursorEvent(str(each.cursor), cloud_event(each)) for each in found]
+        handed = self._limits.handed_over(subscriber, found) if self._limits.concern(subscriber) else found
+        events = [CursorEvent(str(each.cursor), cloud_event(each)) for each in handed]
         if found.gap:
             self._metrics.gaps.labels("retention").inc(found.gap)
             begin = after or str(self._hub.acked(subscriber))
             events.insert(0, CursorEvent(begin, gap_event(subscriber, begin, found.gap, "OutdatedCursor")))
-        return events
+        return CursorPage(events, str(found.cursor) if len(found) else None)
 
     def ack(self, subscriber: str, cursor: str) -> None:
         """Acknowledge all events up to a cursor."""
@@ -48,11 +50,19 @@ class OutboxEvents:
 class TenantHooks:
     """Webhooks of one tenant. `start` and all that follows are called in the loop's thread."""
 
-    def __init__(self, hub: Any, folder: Path, db: ServerDb, settings: WebhookSettings, metrics: TenantMetrics):
+    def __init__(
+        self,
+        hub: Any,
+        folder: Path,
+        db: ServerDb,
+        settings: WebhookSettings,
+        limits: EventLimits,
+        metrics: TenantMetrics,
+    ):
         self.policy = AddressPolicy.allowing(settings.allow)
         self._hub, self._db, self._settings, self._metrics = hub, db, settings, metrics
         self.store = AttemptStore(folder / "webhooks.db")
-        self.source = OutboxEvents(hub, metrics)
+        self.source = OutboxEvents(hub, limits, metrics)
         self.dispatcher: Dispatcher
         self._stop_listening: Callable[[], None] = lambda: None
 

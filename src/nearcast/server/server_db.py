@@ -27,7 +27,10 @@ _SCHEMA = """
     );
     CREATE INDEX subscriptions_of ON subscriptions (subscriber, number);
     CREATE INDEX subscriptions_intent ON subscriptions (intent) WHERE intent IS NOT NULL;
-    CREATE INDEX subscriptions_limited ON subscriptions (id) WHERE max_events IS NOT NULL;
+    CREATE TABLE event_limits (
+        id TEXT PRIMARY KEY, subscriber TEXT NOT NULL, most INTEGER NOT NULL, since TEXT NOT NULL,
+        counted INTEGER NOT NULL, counted_to TEXT NOT NULL, last TEXT, at REAL NOT NULL
+    ) WITHOUT ROWID;
     CREATE TABLE subscribers (id TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE answers (
         key TEXT PRIMARY KEY, digest BLOB NOT NULL, status INTEGER NOT NULL, headers TEXT NOT NULL, body BLOB NOT NULL,

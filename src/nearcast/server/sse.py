@@ -146,7 +146,7 @@ class EventStream:
                 with self._tenant.feeds.waiting(self._subscriber) as woken:  # before looking, so that none is missed
                     page = await self._tenant.feeds.page(self._subscriber, self._after, STREAM_PAGE)
                     await self._write(connection, page)
-                    if len(page.events) < STREAM_PAGE:
+                    if not page.is_full:
                         await self._wait(connection, woken)
         finally:
             self._tenant.n_streams -= 1

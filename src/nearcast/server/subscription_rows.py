@@ -86,11 +86,6 @@ class SubscriptionRows:
         """Return how many there are."""
         return int(self._db.read("SELECT count(*) FROM subscriptions")[0][0])
 
-    def with_limit(self) -> list[SubscriptionRow]:
-        """Return those that end after a number of events."""
-        rows = self._db.read(f"SELECT {_COLUMNS} FROM subscriptions WHERE max_events IS NOT NULL")
-        return [SubscriptionRow.of(row) for row in rows]
-
     def intend(self, row: SubscriptionRow, intent: Intent, before: SubscriptionRow | None) -> Callable[[Any], None]:
         """Return the writing of a row, with what the hub should hold of it."""
         earlier = None if before is None else _text(before.values())

@@ -9,14 +9,15 @@ import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from nearcast.errors import NearcastError, UnknownSubscription
+from nearcast.errors import UnknownSubscription
 from nearcast.json_forms import subscription_feature, subscription_json
 from nearcast.server.access import Caller
 from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
 from nearcast.server.explaining import explained
 from nearcast.server.problems import Problem, at
 from nearcast.server.subscription_bodies import merged, read_row
-from nearcast.server.subscription_rows import Intent, SubscriptionRow, with_next_version
+from nearcast.server.subscription_changes import intent_of, make_change
+from nearcast.server.subscription_rows import SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
 
 router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
@@ -140,24 +141,6 @@ def _current(tenant: Tenant, subscription_id: str) -> list[dict[str, Any]]:
 # Changing
 
 
-async def _made(tenant: Tenant, row: SubscriptionRow, before: SubscriptionRow | None, intent: Intent) -> None:
-    """Make a change of a subscription in both places: `subscription_rows` says what a crash in between does."""
-    await tenant.write(tenant.rows.intend(row, intent, before))
-    try:
-        if intent == "hold":
-            await tenant.call(tenant.hold, row)
-        else:
-            await tenant.call(tenant.release, row.id)
-    except NearcastError:
-        await tenant.write(tenant.rows.bring_back(row, before))
-        raise
-    await tenant.write(tenant.rows.settle(row, intent))
-
-
-def _intent(row: SubscriptionRow) -> Intent:
-    return "release" if row.is_paused else "hold"
-
-
 def _checked(caller: Caller, given: dict[str, Any]) -> SubscriptionRow:
     """Return the row of a body; whoever is bound to a subscriber makes subscriptions of that one."""
     tenant = caller.tenant
@@ -207,7 +190,7 @@ async def _posted(caller: Caller, row: SubscriptionRow, *, with_current: bool) -
         known = tenant.rows.get(row.id)
         if known is not None and await tenant.call(_resource, tenant, known) is not None:
             raise Problem(409, "known-subscription", "there is a subscription with that id; replace it with PUT")
-        await _made(tenant, row, None, _intent(row))
+        await make_change(tenant, row, None, intent_of(row))
     resource = await tenant.call(_resource, tenant, row) or {}
     if with_current and not row.is_paused and (tenant.hub.lifetime is not None or row.body["kind"] == "topk"):
         resource["current"] = await tenant.call(_current, tenant, row.id)
@@ -259,7 +242,7 @@ async def _replaced(
         if before is None and not may_make:
             raise Problem(404, "unknown-subscription", "there is no subscription with that id")
         row = with_next_version(_checked(caller, change(resource)), before)
-        await _made(tenant, row, before, _intent(row))
+        await make_change(tenant, row, before, intent_of(row))
     found = await tenant.call(_resource, tenant, row) or {}
     return _answer(found, 200 if before is not None else 201, row.version)
 
@@ -283,7 +266,7 @@ async def delete_subscription(request: Request, id: str) -> Response:  # noqa: A
     async with caller.tenant.lock(id):
         row, _ = await _found(caller, id)
         _check_match(request, row)
-        await _made(caller.tenant, with_next_version(row, row), row, "forget")
+        await make_change(caller.tenant, with_next_version(row, row), row, "forget")
     return Response(status_code=204)
 
 
@@ -308,7 +291,7 @@ async def _set_paused(request: Request, subscription_id: str, *, is_paused: bool
         if row.is_paused != is_paused:
             body = {name: value for name, value in resource.items() if name not in _BESIDE}
             before, row = row, with_next_version(row, row, is_paused=is_paused, body=body)
-            await _made(tenant, row, before, _intent(row))
+            await make_change(tenant, row, before, intent_of(row))
     return _answer({**resource, "paused": row.is_paused, "version": row.version}, version=row.version)
 
 

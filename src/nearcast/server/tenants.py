@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from nearcast.durable import DurableHub, Retention
 from nearcast.errors import NearcastError, UnknownSubscription
 from nearcast.server.erasure import make_erasures_again
+from nearcast.server.event_limits import EventLimits
 from nearcast.server.feeds import EventFeeds
 from nearcast.server.hooks import TenantHooks
 from nearcast.server.idempotency import KeptAnswers
@@ -50,8 +51,11 @@ class Tenant:
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
         self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self.metrics.count_published)
-        self.feeds = EventFeeds(self.hub, executor, loop, self.metrics)
-        self.hooks = TenantHooks(self.hub, folder, self.db, settings.webhooks, self.metrics)
+        self.limits = EventLimits(self.db, self.hub, lambda id_: loop.call_soon_threadsafe(self.on_last_event, id_))
+        self.feeds = EventFeeds(self.hub, executor, loop, self.metrics, self.limits)
+        self.hooks = TenantHooks(self.hub, folder, self.db, settings.webhooks, self.limits, self.metrics)
+        #: Called in the loop with the id of a subscription that had its last event.
+        self.on_last_event: Callable[[str], None] = lambda _: None
         #: Streams that are open.
         self.n_streams = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
@@ -158,6 +162,8 @@ class Tenants:
         self._open: dict[str, Tenant] = {}
         self._opening = asyncio.Lock()
         self.is_ready = False
+        #: Called with each tenant that was opened.
+        self.on_open: Callable[[Tenant], None] = lambda _: None
 
     def __iter__(self) -> Any:
         return iter(list(self._open.values()))
@@ -179,6 +185,7 @@ class Tenants:
                 loop = asyncio.get_running_loop()
                 make = functools.partial(Tenant, name, self.folder / name, self._settings, self._executor, loop)
                 made = await loop.run_in_executor(self._executor, make)
+                self.on_open(made)
                 made.hooks.start()
                 made.begin_beats()
                 self._open[name] = made

@@ -107,7 +107,7 @@ class EventSocket:
                     await self._send(event.data)
                 self._tenant.metrics.events.labels("ws").inc(len(page.events))
                 after = page.cursor
-                if len(page.events) < STREAM_PAGE:
+                if not page.is_full:
                     await asyncio.wait([woken, self._stopped], return_when=asyncio.FIRST_COMPLETED)
         raise SocketClose(_GOING_AWAY, "ServerStopping")
 

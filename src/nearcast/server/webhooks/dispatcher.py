@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from nearcast.server.webhooks.attempts import Attempt, AttemptOutcome, AttemptStore, DeadLetter, EndpointState, Retry
 from nearcast.server.webhooks.breaker import Breaker
 from nearcast.server.webhooks.clock import WaitingClock, WallClock
-from nearcast.server.webhooks.quiet import CursorEvent, QuietFilter, QuietRules
+from nearcast.server.webhooks.quiet import CursorEvent, CursorPage, QuietFilter, QuietRules
 from nearcast.server.webhooks.recorder import OutcomeRecorder
 from nearcast.server.webhooks.schedule import next_try, retry_after_s
 from nearcast.server.webhooks.signing import signed_headers
@@ -40,7 +40,7 @@ _PAUSE_S = 10
 class EventSource(Protocol):
     """The outbox, as the dispatcher sees it. Both methods are called in threads other than that of the loop."""
 
-    def events(self, subscriber: str, after: str | None, limit: int) -> list[CursorEvent]:
+    def events(self, subscriber: str, after: str | None, limit: int) -> CursorPage:
         """Return the next events of a subscriber after a cursor, None: after what was acknowledged."""
 
     def ack(self, subscriber: str, cursor: str) -> None:
@@ -183,15 +183,14 @@ class Dispatcher:
 
     async def _next_events(self, endpoint: Endpoint) -> tuple[bool, float | None]:
         """Read and send some events; return whether none are left, and when something held back is due."""
-        events = await asyncio.to_thread(self._source.events, endpoint.subscriber, endpoint.read, _BATCH)
-        handover = endpoint.quiet.take(events, self._clock.now())
+        page = await asyncio.to_thread(self._source.events, endpoint.subscriber, endpoint.read, _BATCH)
+        handover = endpoint.quiet.take(page, self._clock.now())
         for notice in handover.notices:
             await self._send(endpoint, _first_try(endpoint.subscriber, *notice, self._clock.now()))
-        if events:
-            endpoint.read = events[-1].cursor
+        endpoint.read = page.cursor or endpoint.read
         if handover.through is not None:
             await asyncio.to_thread(self._source.ack, endpoint.subscriber, handover.through)
-        return not events, handover.due
+        return page.cursor is None, handover.due
 
     async def _send(self, endpoint: Endpoint, event: Retry) -> None:
         """Make one request, unless the endpoint is to be left alone, and store what came of it."""

@@ -71,6 +71,13 @@ class CursorEvent(NamedTuple):
     event: dict[str, Any]
 
 
+class CursorPage(NamedTuple):
+    """Some events of the outbox, and the cursor up to which they were read; None: there are no more."""
+
+    events: list[CursorEvent]
+    cursor: str | None
+
+
 class HookNotice(NamedTuple):
     """An event to be sent: one of the outbox, or a digest of several, which stands at the last one's cursor."""
 
@@ -114,10 +121,9 @@ class QuietFilter:
         other.n_held_back, other._n_since, other._quiet_until = self.n_held_back, self._n_since, self._quiet_until
         return other
 
-    def take(self, events: Sequence[CursorEvent], now: float) -> Handover:
+    def take(self, page: CursorPage, now: float) -> Handover:
         """Take the next events, none if only time has passed; return what is to be sent."""
-        if events:
-            self._read = events[-1].cursor
+        events, self._read = page.events, page.cursor or self._read
         gaps = [HookNotice(*each) for each in events if each.event["type"] == _GAP]
         others = [each for each in events if each.event["type"] != _GAP]
         passed = [each for each in self._debounced(others, now) if self._is_first_notice(each.event)]
