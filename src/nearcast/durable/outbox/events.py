@@ -14,7 +14,7 @@ from nearcast.columns import datetime_of
 from nearcast.deliveries import delivery_values
 from nearcast.delivery_ids import delivery_id
 from nearcast.durable.outbox.cursors import Cursor
-from nearcast.durable.outbox.kept_messages import messages_at
+from nearcast.durable.outbox.kept_messages import MessageCache, messages_at
 from nearcast.durable.outbox.runs import CAUSED, KIND_NAMES, LEAVING, SortedRun
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ class RowSpan(NamedTuple):
     last: int
 
 
-def events_of(spans: Sequence[RowSpan], runs: Sequence[SortedRun], space: Space) -> list[Event]:
+def events_of(spans: Sequence[RowSpan], runs: Sequence[SortedRun], space: Space, cache: MessageCache) -> list[Event]:
     """Return the events of rows; their messages lie in `runs`."""
     arrivals = {arrival for span in spans for arrival in _arrivals(span)}
-    messages = messages_at(runs, arrivals, space)
+    messages = messages_at(runs, arrivals, space, cache)
     return [event for span in spans for event in _events_of_run(span, messages)]
 
 

@@ -22,6 +22,7 @@ from nearcast.durable.outbox.batches import OutboxBatch, Totals, run_of
 from nearcast.durable.outbox.cursors import Cursor
 from nearcast.durable.outbox.dropped_counts import DroppedCounts
 from nearcast.durable.outbox.events import RowSpan
+from nearcast.durable.outbox.kept_messages import MessageCache
 from nearcast.durable.outbox.retention import Retention
 from nearcast.durable.outbox.run_files import files_of, open_run, remove_unfinished, write_run
 from nearcast.durable.outbox.runs import SortedRun, merged
@@ -50,7 +51,7 @@ class Outbox:
 
     def __init__(self, folder: Path, retention: Retention):
         self.folder, self.retention = folder, retention
-        self.acks = AckColumns()
+        self.acks, self.cache = AckColumns(), MessageCache()
         self.is_known: Callable[[NDArray[np.int32]], NDArray[np.bool_]] = lambda numbers: np.ones(len(numbers), bool)
         #: What was found wrong with a file when the outbox was opened, and why the last file could not be written.
         self.fault = self.write_error = ""
