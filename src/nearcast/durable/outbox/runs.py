@@ -66,6 +66,9 @@ COLUMNS: dict[str, Any] = {
 ROW_COLUMNS = ("step", "row", "since", "score", "rank", "code")
 
 
+_LARGEST = np.iinfo(np.int32).max
+
+
 class Span(NamedTuple):
     """The inputs whose deliveries a run holds, from the one after `before` up to `last`."""
 
@@ -85,11 +88,16 @@ class SortedRun:
     now: int
     path: Path | None = None
     nbytes: int = field(init=False)
+    #: The last step that delivered something, -1 if none did.
+    last_step: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.nbytes = sum(0 if is_same(column) else column.nbytes for column in self.columns.values())
+        self.last_step = int(self.told[-1]) if len(self.told) else -1
+        self.__dict__.update(self.columns)
 
     def __getattr__(self, name: str) -> NDArray[Any]:
+        """Return a column by its name."""
         try:
             return self.__dict__["columns"][name]  # type: ignore[no-any-return]
         except KeyError:
@@ -97,11 +105,6 @@ class SortedRun:
 
     def __len__(self) -> int:
         return len(self.step)
-
-    @property
-    def last_step(self) -> int:
-        """Return the last step that delivered something, -1 if none did."""
-        return int(self.told[-1]) if len(self.told) else -1
 
     def place_of(self, subscriber: int) -> int:
         """Return the place of a subscriber in the index, -1 if it has no delivery here."""
@@ -118,8 +121,9 @@ class SortedRun:
 
 def place_in(column: NDArray[Any], value: int) -> int:
     """Return the first place of an ascending column of integers whose value is not below this one."""
-    kind = column.dtype.type  # of another type, NumPy would convert the column
-    return int(column.searchsorted(kind(min(value, np.iinfo(kind).max))))
+    if column.dtype == np.int32:  # given another type, NumPy would convert the column
+        return int(column.searchsorted(np.int32(min(value, _LARGEST))))
+    return int(column.searchsorted(value))
 
 
 def same(value: Any, n: int) -> NDArray[Any]:
