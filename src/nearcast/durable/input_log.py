@@ -32,7 +32,7 @@ _SCHEMA = """
     CREATE TABLE inputs (number INTEGER PRIMARY KEY, data BLOB NOT NULL, error TEXT);
     CREATE TABLE keys (key TEXT PRIMARY KEY, number INTEGER NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID;
 """
-_SCHEMA += ACKS_SCHEMA
+_SCHEMA += f"{ACKS_SCHEMA} CREATE TABLE erasures (number INTEGER PRIMARY KEY);"
 
 
 @dataclass(eq=False)
@@ -44,6 +44,8 @@ class LogEntry:
     number: int = 0
     #: Why it was not logged: its key was used for another input.
     refused: InvalidInput | None = None
+    #: Whether nothing of the inputs before it may be left on disk when it is trimmed.
+    is_erasure: bool = False
 
 
 class LogRow(NamedTuple):
@@ -145,6 +147,8 @@ class InputLog:
                     continue
                 number += 1
                 self._connection.execute("INSERT INTO inputs VALUES (?, ?, NULL)", (number, entry.data))
+                if entry.is_erasure:
+                    self._connection.execute("INSERT INTO erasures VALUES (?)", (number,))
                 entry.number = number
         self.last = number
         self._checkpoint()
@@ -194,11 +198,23 @@ class InputLog:
         self._removals.append(removal)
 
     def trim(self, number: int) -> None:
-        """Forget the inputs up to a number, and keys that are long past."""
+        """Forget the inputs up to a number, and keys that are long past; of erasures among them no byte is left."""
         with self._transaction():
+            self._connection.execute("DELETE FROM erasures WHERE number <= ?", (number,))
+            is_erased = self._connection.changes() > 0
             self._connection.execute("DELETE FROM inputs WHERE number <= ?", (number,))
             self._connection.execute("DELETE FROM keys WHERE number <= ?", (self.last - REMEMBERED_KEYS,))
         self.first = max(self.first, number + 1)
+        if is_erased:
+            self._overwrite()
+
+    def _overwrite(self) -> None:
+        """Write the database anew without the pages that are free, where deleted rows still stand."""
+        try:
+            self._connection.execute("VACUUM")
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.FullError:
+            raise FileUnavailable(f"the disk of {self.path} is full; what was erased is still in it") from None
 
     def _checkpoint(self) -> None:
         """Copy the pages of a long WAL into the database, so that it begins again; a full disk puts it off."""

@@ -22,6 +22,7 @@ from nearcast.durable.outbox.batches import OutboxBatch, Totals, run_of
 from nearcast.durable.outbox.cursors import Cursor
 from nearcast.durable.outbox.dropped_counts import DroppedCounts
 from nearcast.durable.outbox.events import RowSpan
+from nearcast.durable.outbox.kept_messages import MessageCache
 from nearcast.durable.outbox.retention import Retention
 from nearcast.durable.outbox.run_files import files_of, open_run, remove_unfinished, write_run
 from nearcast.durable.outbox.runs import SortedRun, merged
@@ -50,7 +51,7 @@ class Outbox:
 
     def __init__(self, folder: Path, retention: Retention):
         self.folder, self.retention = folder, retention
-        self.acks = AckColumns()
+        self.acks, self.cache = AckColumns(), MessageCache()
         self.is_known: Callable[[NDArray[np.int32]], NDArray[np.bool_]] = lambda numbers: np.ones(len(numbers), bool)
         #: What was found wrong with a file when the outbox was opened, and why the last file could not be written.
         self.fault = self.write_error = ""
@@ -78,9 +79,10 @@ class Outbox:
         if not self.folder.is_dir():
             return
         remove_unfinished(self.folder)
+        self.in_files = self._dropped.until
         for span, path in files_of(self.folder):
-            if self._files and span.last <= self.in_files:
-                continue  # a part of the one before, which was merged
+            if span.last <= self.in_files:
+                continue  # a part of the one before, which was merged, or past the retention
             if span.last > last_input:
                 break
             try:
@@ -88,7 +90,7 @@ class Outbox:
             except IncompatibleStore as error:
                 self.fault = str(error)
                 break
-            if self._files and span.before != self.in_files:
+            if span.before != self.in_files:
                 self.fault = f"{self.folder} lacks the file after input {self.in_files}; bring it back from a copy"
                 break
             self._files.append(run)
@@ -173,9 +175,9 @@ class Outbox:
         with self._tidying:
             if self.fullness() >= 1:
                 self.flush()
+            self._drop(now)
             while (at := self._like_sized()) is not None:
                 self._merge(*at)
-            self._drop(now)
             self._n_tidied = len(self._files)
 
     def is_untidy(self, now: int) -> bool:
