@@ -2,9 +2,11 @@
 
 `durable_hub` is what users hold, `writer` its thread that commits in groups, `input_log` the log in SQLite,
 `wal_frames` a check of its WAL, `folder` all that lies on disk. `inputs` is one input as bytes and back, `calls` makes
-inputs of a hub's calls and applies them.
+inputs of a hub's calls and applies them. `receipt_clock` stamps inputs, `receipt_times` has what stamps do.
+`left_out` is the way past an input that stops the hub.
 """
 
 from nearcast.durable.durable_hub import DurableHub
+from nearcast.durable.left_out import leave_out
 
-__all__ = ["DurableHub"]
+__all__ = ["DurableHub", "leave_out"]

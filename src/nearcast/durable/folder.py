@@ -50,6 +50,20 @@ class DurableFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self.path / _LOCK)
 
+    @classmethod
+    def existing(cls, path: str | Path) -> DurableFolder:
+        """Return a folder that holds a durable hub; `IncompatibleStore` if there is none."""
+        if not Path(path).is_dir():
+            raise IncompatibleStore(f"there is no folder {path}; make a durable hub with DurableHub")
+        held = cls(path)
+        try:
+            if held.is_new:
+                raise IncompatibleStore(f"{path} holds no durable hub; make one with DurableHub")
+        except BaseException:
+            held.release()
+            raise
+        return held
+
     @property
     def is_new(self) -> bool:
         """Tell whether the folder holds no hub yet; `FileExistsError` if it holds anything else."""
@@ -94,12 +108,12 @@ class DurableFolder:
         """Return the vocabulary that the hub was made with."""
         return Vocabulary.from_parquet(self.path / _VOCABULARY)
 
-    def log(self) -> InputLog:
+    def log(self, durability: str) -> InputLog:
         """Open the log."""
         path = self.path / _LOG
         if not path.exists():
             raise IncompatibleStore(f"{path} is missing; bring it back from a copy")
-        return InputLog(path)
+        return InputLog(path, durability)
 
     # Snapshots
 

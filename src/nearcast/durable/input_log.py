@@ -19,16 +19,19 @@ try:
 except ImportError:
     raise ImportError("durable hubs need apsw; install it with: pip install 'nearcast[durable]'") from None
 
+from nearcast.durable.receipt_clock import ReceiptClock
 from nearcast.durable.wal_frames import WalFrames
 from nearcast.errors import FileUnavailable, IncompatibleStore, InvalidInput, StoreUnavailable
 from nearcast.saved_files.contents import damaged
 
+#: Whether each transaction is synced to disk, or only what a snapshot or a checkpoint of the WAL stands on.
+DURABILITIES = ("full", "relaxed")
 #: Keys are remembered for this many inputs.
 REMEMBERED_KEYS = 1_000_000
 #: Frames of the WAL after which its pages are copied into the database: about 16 MB.
 _CHECKPOINT_FRAMES = 4000
 _SCHEMA = """
-    CREATE TABLE inputs (number INTEGER PRIMARY KEY, data BLOB NOT NULL, error TEXT);
+    CREATE TABLE inputs (number INTEGER PRIMARY KEY, data BLOB NOT NULL, error TEXT, received INTEGER);
     CREATE TABLE keys (key TEXT PRIMARY KEY, number INTEGER NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID;
 """
 
@@ -39,30 +42,39 @@ class LogEntry:
 
     data: bytes
     key: str | None = None
+    #: What the key stands for, where that is not `data`.
+    identity: bytes | None = None
     number: int = 0
+    #: The time of receipt in microseconds since 1970, where the log has a clock.
+    received: int | None = None
     #: Why it was not logged: its key was used for another input.
     refused: InvalidInput | None = None
 
 
 class LogRow(NamedTuple):
-    """An input of the log, with the message of the error that it raised, if it did."""
+    """An input of the log, with the message of the error that it raised, if it did, and the time of its receipt."""
 
     number: int
     data: bytes
     error: str | None
+    received: int | None
 
 
 class InputLog:
     """Inputs numbered from 1 on without gaps, the errors that they raised, and keys against repeats."""
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, durability: str = "full"):
+        self.path, self._is_relaxed = path, durability == "relaxed"
+        #: What stamps inputs, None: nothing does.
+        self.clock: ReceiptClock | None = None
         self.n_transactions = 0
         self._marks: dict[int, str] = {}
         with self._opening():
             frames = WalFrames.of(path)
             self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
             _configure(self._connection)
+            if self._is_relaxed:
+                self._connection.execute("PRAGMA synchronous = NORMAL")
             self._check(frames)
             self._empty_wal()
             self.first, self.last = self._numbers()
@@ -84,7 +96,8 @@ class InputLog:
         for (found,) in self._connection.execute("PRAGMA quick_check"):
             if found != "ok":
                 raise damaged(str(self.path), found)
-        frames.check(self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0])
+        n_read = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
+        frames.check(n_read, is_synced=not self._is_relaxed)
 
     def _numbers(self) -> tuple[int, int]:
         """Return the numbers of the first and the last input; of an empty log the next one and the one before it."""
@@ -92,6 +105,11 @@ class InputLog:
         if count and last - first + 1 != count:
             raise damaged(str(self.path), f"{last - first + 1 - count} of inputs {first} to {last} are missing")
         return (first, last) if count else (1, 0)
+
+    def last_received(self) -> int | None:
+        """Return the time of receipt of the last input."""
+        with self._opening():
+            return self._connection.execute("SELECT max(received) FROM inputs WHERE number = ?", (self.last,)).get  # type: ignore[no-any-return]
 
     def _empty_wal(self) -> None:
         """Begin another generation of the WAL: what is left of a torn tail would look like one of its commits."""
@@ -102,7 +120,7 @@ class InputLog:
         """Yield the inputs after a number, in order."""
         with self._opening():
             found = self._connection.execute(
-                "SELECT number, data, error FROM inputs WHERE number > ? ORDER BY number", (after,)
+                "SELECT number, data, error, received FROM inputs WHERE number > ? ORDER BY number", (after,)
             )
             yield from (LogRow(*row) for row in found)
 
@@ -120,21 +138,21 @@ class InputLog:
     # Writing
 
     def append(self, entries: Iterable[LogEntry]) -> None:
-        """Log entries in one transaction, which is on disk when this returns, and number them.
+        """Log entries in one transaction, which is on disk when this returns (unless relaxed), and number them.
 
         One whose key was used is left out: a repeat keeps the number 0, another input under the key is `refused`.
         `FileUnavailable` if the disk is full: nothing was logged. Any other `apsw.Error` leaves open whether it was,
         and must never be tried again: after a failed fsync the next one may succeed without having written.
         """
         entries = list(entries)
-        number = self.last
+        number, received = self.last, None if self.clock is None else self.clock.now()
         with self._transaction():
             for entry in entries:
                 if entry.key is not None and not self._take_key(entry, number + 1):
                     continue
                 number += 1
-                self._connection.execute("INSERT INTO inputs VALUES (?, ?, NULL)", (number, entry.data))
-                entry.number = number
+                self._connection.execute("INSERT INTO inputs VALUES (?, ?, NULL, ?)", (number, entry.data, received))
+                entry.number, entry.received = number, received
         self.last = number
         self._checkpoint()
 
@@ -152,16 +170,17 @@ class InputLog:
         except apsw.FullError:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            raise FileUnavailable(
-                f"the disk of {self.path} is full; nothing was stored; make room and try again"
-            ) from None
+            raise self._full() from None
         self.n_transactions += 1
         for number in marks:
             del self._marks[number]
 
+    def _full(self) -> FileUnavailable:
+        return FileUnavailable(f"the disk of {self.path} is full; nothing was stored; make room and try again")
+
     def _take_key(self, entry: LogEntry, number: int) -> bool:
         """Note the key of an entry; tell whether it is new."""
-        digest = hashlib.blake2b(entry.data, digest_size=16).digest()
+        digest = hashlib.blake2b(entry.identity or entry.data, digest_size=16).digest()
         for (known,) in self._connection.execute("SELECT digest FROM keys WHERE key = ?", (entry.key,)):
             if known != digest:
                 entry.refused = InvalidInput(
@@ -175,12 +194,27 @@ class InputLog:
         """Note that an input raised an error; written with the next transaction, for replay would raise it again."""
         self._marks[number] = error
 
+    def write_marks(self) -> None:
+        """Write the marks that wait, in a transaction of their own."""
+        if self._marks:
+            with self._transaction():
+                pass
+
     def trim(self, number: int) -> None:
         """Forget the inputs up to a number, and keys that are long past."""
         with self._transaction():
             self._connection.execute("DELETE FROM inputs WHERE number <= ?", (number,))
             self._connection.execute("DELETE FROM keys WHERE number <= ?", (self.last - REMEMBERED_KEYS,))
         self.first = max(self.first, number + 1)
+
+    def sync(self) -> None:
+        """Have all transactions on disk; with full durability they are."""
+        if not self._is_relaxed:
+            return
+        try:
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.FullError:
+            raise self._full() from None
 
     def _checkpoint(self) -> None:
         """Copy the pages of a long WAL into the database, so that it begins again; a full disk puts it off."""
@@ -197,9 +231,7 @@ class InputLog:
         self._connection.close()
 
     def _finish(self) -> None:
-        if self._marks:
-            with self._transaction():
-                pass
+        self.write_marks()
         self._empty_wal()
 
     def abandon(self) -> None:
