@@ -23,6 +23,7 @@ from nearcast.engine.lifetime import Lifetime
 from nearcast.errors import IncompatibleStore, InvalidInput, StoreUnavailable
 from nearcast.hub import DURABLE_HEAD
 from nearcast.saved_files.contents import read_signed, signed
+from nearcast.saved_files.folder import make_folder
 from nearcast.tables.time_limits import MaxAhead
 from nearcast.text import Vocabulary
 from nearcast.window import Window
@@ -30,7 +31,7 @@ from nearcast.window import Window
 _FORMAT = 1
 _LOG, _LOCK, _SNAPSHOTS, _VOCABULARY = "log.db", "lock", "snapshots", "vocabulary.parquet"
 #: What a folder may hold that was not finished.
-_OWN = {_LOG, f"{_LOG}-wal", f"{_LOG}-shm", _LOCK, _SNAPSHOTS, _VOCABULARY}
+_OWN = {_LOG, f"{_LOG}-journal", f"{_LOG}-wal", f"{_LOG}-shm", _LOCK, _SNAPSHOTS, _VOCABULARY}
 #: The log is kept from the older one on: should the newest be damaged, that one will do.
 _KEPT_SNAPSHOTS = 2
 _WRITTEN: dict[str, Callable[[Any], object]] = {
@@ -47,7 +48,7 @@ class DurableFolder:
         self.path = Path(path)
         if (self.path / "hub.json").exists():
             raise IncompatibleStore(f"{path} holds a saved hub; open it with Hub.open, or give another folder")
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         self._lock = _locked(self.path / _LOCK)
 
     @classmethod
@@ -69,15 +70,16 @@ class DurableFolder:
         """Tell whether the folder holds no hub yet; `FileExistsError` if it holds anything else."""
         if (self.path / DURABLE_HEAD).exists():
             return False
-        others = {each.name for each in self.path.iterdir() if not each.name.startswith(f".{DURABLE_HEAD}.")} - _OWN
+        others = {each.name for each in self.path.iterdir() if not _is_unfinished(each.name)} - _OWN
         if others:
             raise FileExistsError(f"{self.path} holds {min(others)} and no durable hub; give a new or empty folder")
         return True
 
     def create(self, options: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         """Make an empty log and then the head."""
-        for name in _OWN - {_LOCK, _SNAPSHOTS}:
-            (self.path / name).unlink(missing_ok=True)
+        for path in list(self.path.iterdir()):
+            if path.name in _OWN - {_LOCK, _SNAPSHOTS} or _is_unfinished(path.name):
+                path.unlink()
         shutil.rmtree(self.path / _SNAPSHOTS, ignore_errors=True)
         (self.path / _SNAPSHOTS).mkdir()
         vocabulary.to_parquet(self.path / _VOCABULARY)
@@ -142,6 +144,11 @@ class DurableFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _is_unfinished(name: str) -> bool:
+    """Tell the names of files that a crash left before they were put in place."""
+    return name.startswith((f".{DURABLE_HEAD}.", f".{_VOCABULARY}."))
 
 
 def _shown(name: str, value: Any) -> str:
