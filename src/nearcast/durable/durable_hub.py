@@ -18,6 +18,7 @@ from nearcast.durable.input_log import DURABILITIES, InputLog, LogEntry
 from nearcast.durable.inputs import Input, decoded, encoded
 from nearcast.durable.receipt_clock import ReceiptClock
 from nearcast.durable.receipt_times import stamped, without_future
+from nearcast.durable.snapshots import SnapshotTaker, StateAfter
 from nearcast.durable.writer import GroupWriter
 from nearcast.engine.lifetime import Lifetime
 from nearcast.engine.snapshot import open_state
@@ -131,14 +132,13 @@ class DurableHub(Hub):
             made["vocabulary"] = self._folder.options()["vocabulary"]
         self._folder.check_options(made)
         self._log: InputLog = self._folder.log(self._durability)
-        self._sound_snapshots: list[int] = []
-        self._bytes_since = 0
-        self._is_over = self._snapshot_error = ""
+        self._bytes_since, self._is_over = 0, ""
         number = self._open_snapshot(options)
         self._replay(number)
         if self._is_wall:
             self._log.clock = ReceiptClock(self._log.last_received())
         self._writer: GroupWriter[LoggedCall] = GroupWriter(self._log, self._make, self._after_batch)
+        self._snapshots = SnapshotTaker(self._folder, self._log, self._writer, self._taken, number)
 
     def _options(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return the options as the head of the folder has them."""
@@ -194,7 +194,6 @@ class DurableHub(Hub):
             except IncompatibleStore as error:
                 faults.append(str(error))
                 continue
-            self._sound_snapshots = [number]
             break
         else:
             number = 0
@@ -358,33 +357,25 @@ class DurableHub(Hub):
     def snapshot(self) -> None:
         """Write a snapshot now, so that the next start need not replay what came before."""
         self._check_open()
-        self._writer.run_alone(self._write_snapshot)
+        self._snapshots.take()
 
     def _after_batch(self) -> None:
-        """Write a snapshot where it is time; one that fails, because the disk is full, is put off."""
-        if self._bytes_since < self._snapshot_bytes:
-            return
-        try:
-            self._write_snapshot()
-        except (OSError, NearcastError) as error:
+        """Begin a snapshot where it is time; one that fails, because the disk is full, is put off."""
+        if self._bytes_since >= self._snapshot_bytes:
             self._bytes_since = 0
-            self._snapshot_error = str(error)
+            self._snapshots.begin()
 
-    def _write_snapshot(self) -> None:
-        number = self._log.last
-        if number not in self._sound_snapshots:
-            self._log.sync()  # no snapshot may know what a relaxed log could lose
-            with self._lock:
-                self._write(self._folder.snapshot_path(number), number=number)
-            self._sound_snapshots = self._folder.drop_snapshots([number, *self._sound_snapshots])
-        self._bytes_since, self._snapshot_error = 0, ""
-        if len(self._sound_snapshots) > 1:
-            self._log.trim(self._sound_snapshots[-1])
+    def _taken(self, data: Path) -> StateAfter:
+        """Put the state after the last input into a folder, to be written; in the writer's thread."""
+        self._log.sync()  # no snapshot may know what a relaxed log could lose
+        self._bytes_since = 0
+        return StateAfter(self._log.last, *self._take(data, number=self._log.last))
 
     def close(self) -> None:
         """Make the calls that wait, and let other processes open the folder; the hub takes no more changes."""
         if not self._is_over:
             self._is_over = f"the hub of {self._folder.path} was closed; open it again with DurableHub.open"
+            self._snapshots.close()
             self._writer.close()
             self._log.close(writes=not self._writer.stopped)
             self._folder.release()
@@ -404,8 +395,8 @@ class DurableHub(Hub):
             "inputs": self._log.last,
             "first_input": self._log.first,
             "transactions": self._log.n_transactions,
-            "snapshot": max(self._sound_snapshots, default=0),
-            "snapshot_error": self._snapshot_error,
+            "snapshot": max(self._snapshots.sound, default=0),
+            "snapshot_error": self._snapshots.error,
             **({} if self._log.clock is None else {"clock_behind_s": self._log.clock.behind_s}),
         }
         return {**super().stats(), "log": log}

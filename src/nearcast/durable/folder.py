@@ -123,6 +123,11 @@ class DurableFolder:
         """Return where the snapshot after an input lies."""
         return self.path / _SNAPSHOTS / f"{number:020d}"
 
+    @property
+    def unfinished_snapshot(self) -> Path:
+        """Return where a snapshot lies until it is whole."""
+        return self.path / _SNAPSHOTS / "unfinished"
+
     def snapshots(self) -> list[int]:
         """Return the numbers of the inputs after which snapshots were taken, the newest first."""
         folder = self.path / _SNAPSHOTS

@@ -6,8 +6,10 @@ the copy in most Pythons is older than 3.51.3, which mended a rare loss of commi
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,9 +32,12 @@ DURABILITIES = ("full", "relaxed")
 REMEMBERED_KEYS = 1_000_000
 #: Frames of the WAL after which its pages are copied into the database: about 16 MB.
 _CHECKPOINT_FRAMES = 4000
+#: Bytes of inputs that are trimmed in one transaction.
+_TRIMMED_AT_ONCE = 8 << 20
 _SCHEMA = """
     CREATE TABLE inputs (number INTEGER PRIMARY KEY, data BLOB NOT NULL, error TEXT, received INTEGER);
     CREATE TABLE keys (key TEXT PRIMARY KEY, number INTEGER NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID;
+    CREATE INDEX keys_by_number ON keys (number);
 """
 
 
@@ -200,12 +205,28 @@ class InputLog:
             with self._transaction():
                 pass
 
-    def trim(self, number: int) -> None:
-        """Forget the inputs up to a number, and keys that are long past."""
+    def trim(self, number: int) -> bool:
+        """Forget inputs up to a number, some megabytes at a time, and at last keys that are long past.
+
+        True while there are more of them: others need not wait for all.
+        """
+        if self.first > number:
+            return False
+        last = self._end_of_portion(number)
         with self._transaction():
-            self._connection.execute("DELETE FROM inputs WHERE number <= ?", (number,))
-            self._connection.execute("DELETE FROM keys WHERE number <= ?", (self.last - REMEMBERED_KEYS,))
-        self.first = max(self.first, number + 1)
+            self._connection.execute("DELETE FROM inputs WHERE number <= ?", (last,))
+            if last == number:
+                self._connection.execute("DELETE FROM keys WHERE number <= ?", (self.last - REMEMBERED_KEYS,))
+        self.first = last + 1
+        return last < number
+
+    def _end_of_portion(self, number: int) -> int:
+        """Return the last input to be trimmed at once."""
+        found: list[tuple[Any, ...]] = self._connection.execute(
+            "SELECT number, length(data) FROM inputs WHERE number <= ? ORDER BY number LIMIT 10000", (number,)
+        ).fetchall()
+        n_fit = bisect.bisect_left(list(itertools.accumulate(length for _, length in found)), _TRIMMED_AT_ONCE)
+        return int(found[min(n_fit, len(found) - 1)][0])
 
     def sync(self) -> None:
         """Have all transactions on disk; with full durability they are."""
