@@ -14,6 +14,7 @@ from nearcast.deliveries import Deliveries
 from nearcast.durable import calls
 from nearcast.durable.calls import apply
 from nearcast.durable.folder import DurableFolder
+from nearcast.durable.folder_copies import copy_running, new_copy
 from nearcast.durable.input_log import DURABILITIES, InputLog, LogEntry
 from nearcast.durable.inputs import Input, decoded, encoded
 from nearcast.durable.receipt_clock import ReceiptClock
@@ -358,6 +359,12 @@ class DurableHub(Hub):
         """Write a snapshot now, so that the next start need not replay what came before."""
         self._check_open()
         self._snapshots.take()
+
+    def backup(self, target: str | Path) -> None:
+        """Copy the hub into a new or empty folder, beside its calls; what was answered before is in the copy."""
+        self._check_open()
+        with new_copy(target, self._folder) as copy:
+            copy_running(self._folder, copy, self._log, self._snapshots)
 
     def _after_batch(self) -> None:
         """Begin a snapshot where it is time; one that fails, because the disk is full, is put off."""

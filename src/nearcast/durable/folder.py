@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from nearcast.durable.input_log import InputLog
 from nearcast.engine.lifetime import Lifetime
 from nearcast.errors import IncompatibleStore, InvalidInput, StoreUnavailable
 from nearcast.hub import DURABLE_HEAD
-from nearcast.saved_files.contents import read_signed, signed
+from nearcast.saved_files.contents import files_within, read_signed, signed
 from nearcast.saved_files.folder import make_folder
 from nearcast.tables.time_limits import MaxAhead
 from nearcast.text import Vocabulary
@@ -110,12 +110,38 @@ class DurableFolder:
         """Return the vocabulary that the hub was made with."""
         return Vocabulary.from_parquet(self.path / _VOCABULARY)
 
-    def log(self, durability: str) -> InputLog:
-        """Open the log."""
+    def log(self, durability: str, *, repairs: bool = True) -> InputLog:
+        """Open the log; unless it `repairs`, nothing is written."""
         path = self.path / _LOG
         if not path.exists():
             raise IncompatibleStore(f"{path} is missing; bring it back from a copy")
-        return InputLog(path, durability)
+        return InputLog(path, durability, repairs=repairs)
+
+    # Files
+
+    def files(self, *, changing: bool = False) -> Iterator[Path]:
+        """Yield the files that make up the hub, but for the head; with `changing` those that come and go by themselves.
+
+        These are all but the log, the snapshots and the vocabulary.
+        """
+        for _, path in list(files_within(self.path)):
+            top = path.relative_to(self.path).parts[0]
+            if top in (DURABLE_HEAD, _LOCK) or path.name.startswith(".") or self.unfinished_snapshot in path.parents:
+                continue
+            if not changing or top not in (_LOG, f"{_LOG}-wal", f"{_LOG}-shm", _SNAPSHOTS, _VOCABULARY):
+                yield path
+
+    def is_vocabulary(self, path: Path) -> bool:
+        """Tell the file of the vocabulary."""
+        return path == self.path / _VOCABULARY
+
+    def clear(self) -> None:
+        """Remove everything but the lock."""
+        for path in list(self.path.iterdir()):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != _LOCK:
+                path.unlink(missing_ok=True)
 
     # Snapshots
 

@@ -10,6 +10,7 @@ import bisect
 import ctypes
 import hashlib
 import itertools
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ DURABILITIES = ("full", "relaxed")
 REMEMBERED_KEYS = 1_000_000
 #: Frames of the WAL after which its pages are copied into the database: about 16 MB.
 _CHECKPOINT_FRAMES = 4000
+#: Pages that are copied at a time: a megabyte.
+_COPIED_AT_ONCE = 256
 #: Bytes of inputs that are trimmed in one transaction.
 _TRIMMED_AT_ONCE = 8 << 20
 _SCHEMA = """
@@ -68,7 +71,7 @@ class LogRow(NamedTuple):
 class InputLog:
     """Inputs numbered from 1 on without gaps, the errors that they raised, and keys against repeats."""
 
-    def __init__(self, path: Path, durability: str = "full"):
+    def __init__(self, path: Path, durability: str = "full", *, repairs: bool = True):
         self.path, self._is_relaxed = path, durability == "relaxed"
         #: What stamps inputs, None: nothing does.
         self.clock: ReceiptClock | None = None
@@ -81,7 +84,8 @@ class InputLog:
             if self._is_relaxed:
                 self._connection.execute("PRAGMA synchronous = NORMAL")
             self._check(frames)
-            self._empty_wal()
+            if repairs:
+                self._empty_wal()
             self.first, self.last = self._numbers()
 
     @staticmethod
@@ -243,6 +247,26 @@ class InputLog:
             return
         with suppress(apsw.FullError):  # all is in the WAL, and the next transaction tries again
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def copied(self, path: Path) -> Iterator[int]:
+        """Copy the log into a new database, a megabyte at a time; yields how many pages are left.
+
+        To be iterated over in the thread that writes, between transactions: what they change is copied again.
+        """
+        try:
+            target = apsw.Connection(str(path))
+            try:
+                with target.backup("main", self._connection, "main") as copy:
+                    n_pages, left = _COPIED_AT_ONCE, sys.maxsize
+                    while not copy.step(n_pages):
+                        if copy.remaining >= left:  # as much is added as is copied
+                            n_pages *= 2
+                        left = copy.remaining
+                        yield left
+            finally:
+                target.close()
+        except apsw.Error as error:
+            raise FileUnavailable(f"{self.path} could not be copied to {path} ({error}); make room there") from None
 
     def close(self, *, writes: bool = True) -> None:
         """Close the connection; with `writes`, first write the marks that wait and empty the WAL."""

@@ -74,8 +74,12 @@ class SnapshotTaker:
                 self.sound = self._folder.drop_snapshots([number, *self.sound])
             self.error = ""
             if len(self.sound) > 1:
-                while self._writer.run_alone(partial(self._log.trim, self.sound[-1])):
+                while self.run_alone(partial(self._log.trim, self.sound[-1])):
                     pass
+
+    def run_alone(self, function: Callable[[], Any]) -> Any:
+        """Run a function between two transactions."""
+        return self._writer.run_alone(function)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -88,7 +92,7 @@ class SnapshotTaker:
         unfinished, numbers = self._folder.unfinished_snapshot, []
 
         def take(data: Path) -> tuple[dict[str, Any], Writes]:
-            found: StateAfter = self._writer.run_alone(partial(self._take, data))
+            found: StateAfter = self.run_alone(partial(self._take, data))
             numbers.append(found.number)
             return found.about, found.writes
 
