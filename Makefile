@@ -61,7 +61,7 @@ test: .venv/.ready ## run the tests: compiled, then a part with the JIT off and 
 	NEARCAST_CACHE_DIR=$(CACHE)/nojit NUMBA_DISABLE_JIT=1 $(PYTEST) -m modes
 	NEARCAST_CACHE_DIR=$(CACHE)/bounds NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "modes and not papers and not small"
 
-FAULT_TESTS := tests/pipeline/test_driver_faults.py $(addprefix tests/spark/test_,spark_faults.py two_spark_drivers.py kafka_faults.py)
+FAULT_TESTS := tests/pipeline/test_driver_faults.py tests/durable/test_outbox_faults.py $(addprefix tests/spark/test_,spark_faults.py two_spark_drivers.py kafka_faults.py)
 test-faults: .venv/.ready ## two drivers, kills and flaky disks, at random for FAULT_MINUTES=30 minutes
 	NEARCAST_CACHE_DIR=$(CACHE)/jit NEARCAST_FAULTS=$(FAULT_MINUTES) $(BIN)/python -m pytest -s $(FAULT_TESTS)
 

@@ -378,6 +378,11 @@ class Deliveries(Sequence["Delivery"]):
         self._published = published
 
     @property
+    def pieces(self) -> list[Piece]:
+        """Return the columns that the deliveries are made of, those of each call that delivered something."""
+        return self._pieces
+
+    @property
     def rejected(self) -> Rejected:
         """Return the rows that were not published, with reasons."""
         if self._rejected is None:

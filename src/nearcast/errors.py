@@ -6,6 +6,7 @@
     │   ├── InvalidRegion              a region is impossible: latitude 91, a ring that crosses itself
     │   ├── InvalidMessage             a message lacks a place, has NaN coordinates, ...
     │   ├── InvalidSubscription        a subscription cannot be stored as it is
+    │   ├── FutureCursor               a cursor lies after the end of the log: it is that of another hub
     │   └── InvalidColumns             a whole table or file cannot be read: a column is missing or has the wrong type
     ├── UnknownSubscription (KeyError) no subscription with that id
     ├── UnknownIndex (ValueError)      no index with that name, or an option it does not have
@@ -76,6 +77,10 @@ class InvalidMessage(InvalidInput):
 
 class InvalidSubscription(InvalidInput):
     """A subscription cannot be stored as it is."""
+
+
+class FutureCursor(InvalidInput):
+    """A cursor lies after the end of the log: it is that of another hub, or of one that lost its last calls."""
 
 
 class Remedy(Enum):

@@ -11,5 +11,19 @@ from nearcast.durable.durable_hub import DurableHub
 from nearcast.durable.folder_check import FolderReport, check
 from nearcast.durable.folder_copies import backup, restore
 from nearcast.durable.left_out import leave_out
+from nearcast.durable.outbox import Cursor, Event, Retention, WaitingEvents
+from nearcast.durable.subscriber_inputs import SubscriberMove
 
-__all__ = ["DurableHub", "FolderReport", "backup", "check", "leave_out", "restore"]
+__all__ = [
+    "Cursor",
+    "DurableHub",
+    "Event",
+    "FolderReport",
+    "Retention",
+    "SubscriberMove",
+    "WaitingEvents",
+    "backup",
+    "check",
+    "leave_out",
+    "restore",
+]

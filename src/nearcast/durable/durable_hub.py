@@ -12,14 +12,22 @@ import pyarrow as pa
 
 from nearcast.deliveries import Deliveries
 from nearcast.durable import calls
-from nearcast.durable.calls import apply
 from nearcast.durable.folder import DurableFolder
 from nearcast.durable.folder_copies import copy_running, new_copy
 from nearcast.durable.input_log import DURABILITIES, InputLog, LogEntry
 from nearcast.durable.inputs import Input, decoded, encoded
+from nearcast.durable.outbox import Retention
 from nearcast.durable.receipt_clock import ReceiptClock
 from nearcast.durable.receipt_times import stamped, without_future
 from nearcast.durable.snapshots import SnapshotTaker, StateAfter
+from nearcast.durable.subscriber_calls import AckCall, SubscriberHub
+from nearcast.durable.subscriber_inputs import (
+    checked_name,
+    with_checked_names,
+    with_names,
+    with_subscriber,
+    without_names,
+)
 from nearcast.durable.writer import GroupWriter
 from nearcast.engine.lifetime import Lifetime
 from nearcast.engine.snapshot import open_state
@@ -30,6 +38,7 @@ from nearcast.hub import Hub
 from nearcast.indexes import DEFAULT_INDEX
 from nearcast.model import TopK
 from nearcast.tables import Rejected
+from nearcast.tables.inputs import table_or_values
 from nearcast.tables.scored_rows import NO_WINDOW
 from nearcast.tables.time_limits import MaxAhead
 from nearcast.text import Analyzer, Vocabulary
@@ -56,7 +65,7 @@ class LoggedCall:
     source: str = ""
 
 
-class DurableHub(Hub):
+class DurableHub(SubscriberHub):
     """A hub in a folder: a call that returned is on disk, and survives `kill -9` and power cuts.
 
     Every call that changes the hub is checked, logged, synced to disk (fsync) and only then made; its deliveries are
@@ -98,6 +107,7 @@ class DurableHub(Hub):
         tell_expiry: bool = False,
         clock: str = "event",
         durability: str = "full",
+        retention: Retention | None = None,
         snapshot_bytes: int = _SNAPSHOT_BYTES,
     ):
         if clock not in _CLOCKS:
@@ -119,12 +129,14 @@ class DurableHub(Hub):
         self._snapshot_bytes = snapshot_bytes
         self._folder = DurableFolder(path)
         try:
-            self._begin(options, vocabulary)
+            self._begin(options, vocabulary, retention)
         except BaseException:
+            if hasattr(self, "_log"):
+                self._log.close(writes=False)
             self._folder.release()
             raise
 
-    def _begin(self, options: dict[str, Any], vocabulary: Vocabulary | None) -> None:
+    def _begin(self, options: dict[str, Any], vocabulary: Vocabulary | None, retention: Retention | None) -> None:
         """Make the folder, or bring the hub to the end of its log."""
         made = self._options(options)
         if self._folder.is_new:
@@ -134,11 +146,14 @@ class DurableHub(Hub):
         self._folder.check_options(made)
         self._log: InputLog = self._folder.log(self._durability)
         self._bytes_since, self._is_over = 0, ""
+        self._begin_outbox(retention)
         number = self._open_snapshot(options)
+        self._outbox.begin(number)
         self._replay(number)
+        self._load_acks()
         if self._is_wall:
             self._log.clock = ReceiptClock(self._log.last_received())
-        self._writer: GroupWriter[LoggedCall] = GroupWriter(self._log, self._make, self._after_batch)
+        self._writer: GroupWriter[LoggedCall | AckCall] = GroupWriter(self._log, self._make, self._after_batch)
         self._snapshots = SnapshotTaker(self._folder, self._log, self._writer, self._taken, number)
 
     def _options(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +229,7 @@ class DurableHub(Hub):
             if row.error is not None:
                 continue
             try:
-                apply(self, stamped(given, row.received))
+                self._apply(row.number, stamped(given, row.received))
             except NearcastError as error:  # the crash came before it could be marked
                 self._log.mark(row.number, str(error))
             except Exception as error:
@@ -248,39 +263,59 @@ class DurableHub(Hub):
         if self._is_over:
             raise HubStopped(self._is_over)
 
-    def _make(self, call: LoggedCall) -> Any:
+    def _make(self, call: LoggedCall | AckCall) -> Any:
         """Make a call that is on disk; in the writer's thread."""
+        if isinstance(call, AckCall):
+            return self._outbox.acks.put(call.entry.subscriber, call.entry.ack)
         if call.entry.refused is not None:
             raise call.entry.refused
         if call.entry.number == 0:
             return None
         self._bytes_since += len(call.entry.data)
         try:
-            return apply(self, stamped(call.given, call.entry.received), source=call.source)
+            given = stamped(call.given, call.entry.received)
+            data = call.entry.data if given is call.given else None
+            return self._apply(call.entry.number, given, call.source, data)
         except NearcastError as error:
             self._log.mark(call.entry.number, str(error))
             raise
 
-    def subscribe(self, subscription: Subscription | dict[str, Any] | Any) -> Id:
-        """Store a subscription and return its id; a known id is replaced and keeps its place in the order."""
+    def subscribe(self, subscription: Subscription | dict[str, Any] | Any, *, subscriber: str | None = None) -> Id:
+        """Store a subscription and return its id; a known id is replaced and keeps its place in the order.
+
+        Its deliveries wait for the `subscriber`, if one is given; a replaced subscription has the one given now.
+        """
         value = self._subscription(subscription)
+        name = None if subscriber is None else checked_name(subscriber)
         if isinstance(value, TopK) and self.window is None:
             raise InvalidSubscription(NO_WINDOW, field="kind")
         self._columns_of(value, WordTable())  # raises what is wrong with its query
-        self._change(calls.subscribe(value, self.space))
+        self._change(with_subscriber(calls.subscribe(value, self.space), name))
         return value.id
 
     def subscribe_many(
         self,
         subscriptions: pa.Table | Iterable[Any],
         *,
+        subscriber: str | None = None,
         threads: int | None = None,
         source: str = "subscriptions",
         strict: bool = False,
     ) -> Rejected:
-        """Store many subscriptions, in one input; return the rows that were not stored, with reasons."""
-        rejected = Rejected()
+        """Store many subscriptions, in one input; return the rows that were not stored, with reasons.
+
+        `subscriber` is that of all rows; else the column `subscriber` of a table, or of dicts, has that of each.
+        """
+        rejected, names = Rejected(), None
+        subscriptions = table_or_values(subscriptions, self.space)
+        if not isinstance(subscriptions, pa.Table):
+            subscriptions, names = without_names(subscriptions)
         given = calls.subscribe_many(subscriptions, self.space, source, rejected, is_strict=strict)
+        if subscriber is not None:
+            given = with_subscriber(given, checked_name(subscriber))
+        elif names is not None:
+            given = with_names(given, names)
+        given = with_checked_names(given, source, rejected)
         rejected.extend(self._change(given.with_threads(threads), source=source))
         return rejected
 
@@ -368,6 +403,7 @@ class DurableHub(Hub):
 
     def _after_batch(self) -> None:
         """Begin a snapshot where it is time; one that fails, because the disk is full, is put off."""
+        self._tell_listeners()
         if self._bytes_since >= self._snapshot_bytes:
             self._bytes_since = 0
             self._snapshots.begin()
@@ -376,7 +412,8 @@ class DurableHub(Hub):
         """Put the state after the last input into a folder, to be written; in the writer's thread."""
         self._log.sync()  # no snapshot may know what a relaxed log could lose
         self._bytes_since = 0
-        return StateAfter(self._log.last, *self._take(data, number=self._log.last))
+        noted = self._noted_in_snapshots()
+        return StateAfter(self._log.last, *self._take(data, number=self._log.last, **noted))
 
     def close(self) -> None:
         """Make the calls that wait, and let other processes open the folder; the hub takes no more changes."""
@@ -384,6 +421,7 @@ class DurableHub(Hub):
             self._is_over = f"the hub of {self._folder.path} was closed; open it again with DurableHub.open"
             self._snapshots.close()
             self._writer.close()
+            self._close_outbox()
             self._log.close(writes=not self._writer.stopped)
             self._folder.release()
         super().close()
@@ -406,7 +444,7 @@ class DurableHub(Hub):
             "snapshot_error": self._snapshots.error,
             **({} if self._log.clock is None else {"clock_behind_s": self._log.clock.behind_s}),
         }
-        return {**super().stats(), "log": log}
+        return {**super().stats(), "log": log, "outbox": self._outbox.stats()}
 
 
 def _repeat(key: str | None) -> Deliveries:

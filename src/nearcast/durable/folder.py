@@ -2,6 +2,7 @@
 
 durable.json        the head: format and options; written last when the folder is made
 log.db, log.db-wal  the inputs, `input_log`
+outbox/             deliveries that wait for their subscribers, `outbox/`
 snapshots/00…42/    the hub after input 42, as `Hub.save` writes it
 vocabulary.parquet  the vocabulary that the hub began with
 lock                locked while the hub is open; holds the number of the process
@@ -30,8 +31,9 @@ from nearcast.window import Window
 
 _FORMAT = 1
 _LOG, _LOCK, _SNAPSHOTS, _VOCABULARY = "log.db", "lock", "snapshots", "vocabulary.parquet"
+_OUTBOX = "outbox"
 #: What a folder may hold that was not finished.
-_OWN = {_LOG, f"{_LOG}-journal", f"{_LOG}-wal", f"{_LOG}-shm", _LOCK, _SNAPSHOTS, _VOCABULARY}
+_OWN = {_LOG, f"{_LOG}-journal", f"{_LOG}-wal", f"{_LOG}-shm", _LOCK, _SNAPSHOTS, _VOCABULARY, _OUTBOX}
 #: The log is kept from the older one on: should the newest be damaged, that one will do.
 _KEPT_SNAPSHOTS = 2
 _WRITTEN: dict[str, Callable[[Any], object]] = {
@@ -78,9 +80,10 @@ class DurableFolder:
     def create(self, options: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         """Make an empty log and then the head."""
         for path in list(self.path.iterdir()):
-            if path.name in _OWN - {_LOCK, _SNAPSHOTS} or _is_unfinished(path.name):
+            if path.name in _OWN - {_LOCK, _SNAPSHOTS, _OUTBOX} or _is_unfinished(path.name):
                 path.unlink()
-        shutil.rmtree(self.path / _SNAPSHOTS, ignore_errors=True)
+        for name in (_SNAPSHOTS, _OUTBOX):
+            shutil.rmtree(self.path / name, ignore_errors=True)
         (self.path / _SNAPSHOTS).mkdir()
         vocabulary.to_parquet(self.path / _VOCABULARY)
         InputLog.create(self.path / _LOG)

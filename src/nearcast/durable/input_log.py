@@ -22,6 +22,7 @@ try:
 except ImportError:
     raise ImportError("durable hubs need apsw; install it with: pip install 'nearcast[durable]'") from None
 
+from nearcast.durable.outbox.acks import ACKS_SCHEMA, AckEntry, AckRemoval
 from nearcast.durable.receipt_clock import ReceiptClock
 from nearcast.durable.wal_frames import WalFrames
 from nearcast.errors import FileUnavailable, IncompatibleStore, InvalidInput, StoreUnavailable
@@ -42,6 +43,7 @@ _SCHEMA = """
     CREATE TABLE keys (key TEXT PRIMARY KEY, number INTEGER NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID;
     CREATE INDEX keys_by_number ON keys (number);
 """
+_SCHEMA += ACKS_SCHEMA
 
 
 @dataclass(eq=False)
@@ -77,6 +79,7 @@ class InputLog:
         self.clock: ReceiptClock | None = None
         self.n_transactions = 0
         self._marks: dict[int, str] = {}
+        self._removals: list[AckRemoval] = []
         with self._opening():
             frames = WalFrames.of(path)
             self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -133,6 +136,11 @@ class InputLog:
             )
             yield from (LogRow(*row) for row in found)
 
+    def acks(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield the rows of acknowledgements: subscriber, step, row, ordinal."""
+        with self._opening():
+            yield from self._connection.execute("SELECT subscriber, step, row, ordinal FROM acks")
+
     @contextmanager
     def _opening(self) -> Iterator[None]:
         try:
@@ -146,7 +154,7 @@ class InputLog:
 
     # Writing
 
-    def append(self, entries: Iterable[LogEntry]) -> None:
+    def append(self, entries: Iterable[LogEntry | AckEntry]) -> None:
         """Log entries in one transaction, which is on disk when this returns (unless relaxed), and number them.
 
         One whose key was used is left out: a repeat keeps the number 0, another input under the key is `refused`.
@@ -157,6 +165,9 @@ class InputLog:
         number, received = self.last, None if self.clock is None else self.clock.now()
         with self._transaction():
             for entry in entries:
+                if isinstance(entry, AckEntry):
+                    entry.write(self._connection)
+                    continue
                 if entry.key is not None and not self._take_key(entry, number + 1):
                     continue
                 number += 1
@@ -168,12 +179,14 @@ class InputLog:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """Run a transaction that begins with the marks that wait."""
-        marks, connection = dict(self._marks), self._connection
+        marks, removals, connection = dict(self._marks), list(self._removals), self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
             for number, error in marks.items():
                 connection.execute("UPDATE inputs SET error = ? WHERE number = ?", (error, number))
                 connection.execute("DELETE FROM keys WHERE number = ?", (number,))
+            for removal in removals:
+                removal.write(connection)
             yield
             connection.execute("COMMIT")
         except apsw.FullError:
@@ -183,6 +196,7 @@ class InputLog:
         self.n_transactions += 1
         for number in marks:
             del self._marks[number]
+        del self._removals[: len(removals)]
 
     def _full(self) -> FileUnavailable:
         return FileUnavailable(f"the disk of {self.path} is full; nothing was stored; make room and try again")
@@ -203,9 +217,13 @@ class InputLog:
         """Note that an input raised an error; written with the next transaction, for replay would raise it again."""
         self._marks[number] = error
 
+    def write_later(self, removal: AckRemoval) -> None:
+        """Remove an acknowledgement with the next transaction; replay would remove it again."""
+        self._removals.append(removal)
+
     def write_marks(self) -> None:
-        """Write the marks that wait, in a transaction of their own."""
-        if self._marks:
+        """Write the marks and removals that wait, in a transaction of their own."""
+        if self._marks or self._removals:
             with self._transaction():
                 pass
 

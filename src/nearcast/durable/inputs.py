@@ -27,8 +27,10 @@ _CALL, _STRICT, _REFUSED = b"nearcast.call", b"nearcast.strict", b"nearcast.refu
 CALLS = (
     "advance",
     "beat",
+    "erase",
     "move",
     "move_many",
+    "move_subscriber",
     "publish",
     "publish_many",
     "subscribe",

@@ -26,7 +26,12 @@ from nearcast.tables.time_limits import MaxAhead
 _TIME = pa.timestamp("us", "UTC")
 _CLOCK = "the time of receipt"
 #: Calls of one row, with the error that their time raises, and those of many rows.
-_SINGLE = {"publish": InvalidMessage, "move": InvalidSubscription, "advance": InvalidInput}
+_SINGLE = {
+    "advance": InvalidInput,
+    "move": InvalidSubscription,
+    "move_subscriber": InvalidSubscription,
+    "publish": InvalidMessage,
+}
 _MANY = ("publish_many", "move_many")
 
 
@@ -75,7 +80,7 @@ def stamped(given: Input, received: int | None) -> Input:
     assert moment is not None
     if given.call == "beat":
         return replace(given, call="advance", arguments=(moment,))
-    if given.call not in (*_MANY, "publish", "move"):
+    if given.call not in (*_MANY, "move", "move_subscriber", "publish"):
         return given
     table = _with_times(given.table, moment)
     if table is given.table:

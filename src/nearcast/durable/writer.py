@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from nearcast.durable.input_log import InputLog, LogEntry
+from nearcast.durable.outbox.acks import AckEntry
 from nearcast.errors import FileUnavailable, HubStopped, NearcastError
 
 #: Calls of one transaction.
@@ -22,9 +23,11 @@ _HARMLESS_ALONE = (NearcastError, OSError, MemoryError)
 
 
 class HasEntry(Protocol):
-    """A call with its entry of the log."""
+    """A call with its entry of the log, or an acknowledgement with its row."""
 
-    entry: LogEntry
+    @property
+    def entry(self) -> LogEntry | AckEntry:
+        """Return what is logged."""
 
 
 Call = TypeVar("Call", bound=HasEntry)

@@ -91,6 +91,8 @@ def write_state(state: State, folder: Path) -> dict[str, Any]:
     save_array(folder / "expires.npy", state.expires)
     for name, column in state.by_slot.items():
         save_array(folder / f"slot_{name}.npy", column)
+    for name, table in state.names.items():
+        table.save(folder / f"names_{name}")
     if state.topk is not None:
         from nearcast.topk.saved_keeper import save_keeper
 
@@ -108,6 +110,7 @@ def write_state(state: State, folder: Path) -> dict[str, Any]:
         "lifetime": None if state.lifetime is None else [state.lifetime.length, state.live_store, state.tell_expiry],
         "topk_options": state.index.topk_options,
         "by_slot": {name: column.dtype.str for name, column in state.by_slot.items()},
+        "names": sorted(state.names),
         "analyzer": state.analyzer.to_json(),
     }
 
@@ -131,6 +134,7 @@ def read_state(folder: Path, about: dict[str, Any]) -> State:
         expires=mapped(folder / "expires.npy", np.int64),
         next_expiry=about["next_expiry"],
         by_slot={name: mapped(folder / f"slot_{name}.npy", kind) for name, kind in dict(about["by_slot"]).items()},
+        names={name: IdTable.open(folder / f"names_{name}") for name in about.get("names", ())},
         window=None if about["window"] is None else Window(*about["window"]),
         lifetime=Lifetime(length) if about.get("lifetime") else None,
         live_store=name,

@@ -59,6 +59,8 @@ class State:
     next_expiry: int = NEVER
     #: Columns by slot of whoever runs the engine; they are renumbered with the slots.
     by_slot: dict[str, NDArray[Any]] = field(default_factory=dict)
+    #: Tables of names of whoever runs the engine, to which columns by slot may refer.
+    names: dict[str, IdTable] = field(default_factory=dict)
     #: Reports of places by slot.
     movers: Movers = field(default_factory=Movers)
     #: Request texts by slot, where subscriptions are given back as values.

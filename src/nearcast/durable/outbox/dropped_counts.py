@@ -1,0 +1,86 @@
+"""How many deliveries of each subscriber were dropped by the retention, in a file beside the runs.
+
+Reads and writes `outbox/dropped.npz`, always before a run is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import BadZipFile
+
+import numpy as np
+
+from nearcast._saved import replace_file
+from nearcast.durable.outbox.acks import Ack, AckColumns
+from nearcast.durable.outbox.cursors import Cursor
+from nearcast.durable.outbox.runs import SortedRun
+from nearcast.saved_files.contents import damaged
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_NAME = "dropped.npz"
+
+
+class DroppedCounts:
+    """By subscriber, ascending, how many of its deliveries were dropped, and the cursor of the last of them.
+
+    `n_dropped` is how many were dropped in all, `n_unacknowledged` how many of these nobody had acknowledged.
+    """
+
+    def __init__(self, subscriber: NDArray[np.int32], rows: NDArray[np.int64], counts: NDArray[np.int64]):
+        self.subscriber, self._rows = subscriber, rows
+        self.n_dropped, self.n_unacknowledged = map(int, counts)
+
+    @classmethod
+    def open(cls, folder: Path) -> DroppedCounts:
+        """Return the counts of an outbox."""
+        path = folder / _NAME
+        if not path.exists():
+            return cls(np.empty(0, np.int32), np.empty((0, 3), np.int64), np.zeros(2, np.int64))
+        try:
+            with np.load(path, allow_pickle=False) as saved:
+                return cls(saved["subscriber"], saved["rows"], saved["counts"])
+        except (BadZipFile, ValueError, KeyError, EOFError) as error:
+            raise damaged(str(path), str(error)) from None
+
+    @property
+    def ordinal(self) -> NDArray[np.int64]:
+        """Return how many deliveries of each subscriber were dropped."""
+        return self._rows[:, 0]
+
+    def of(self, subscriber: int) -> Ack:
+        """Return the cursor of the last delivery of a subscriber that was dropped, and how many were."""
+        at = int(np.searchsorted(self.subscriber, subscriber))
+        if at == len(self.subscriber) or self.subscriber[at] != subscriber:
+            return Ack()
+        ordinal, step, row = self._rows[at].tolist()
+        return Ack(Cursor(step, row), ordinal)
+
+    def count(self, run: SortedRun, acks: AckColumns) -> None:
+        """Count the deliveries of a run that is going to be dropped."""
+        counts = np.diff(run.start)
+        ends = run.ordinal + counts
+        self.n_dropped += int(counts.sum())
+        acked = acks.ordinals(run.subscriber)
+        self.n_unacknowledged += int(np.maximum(ends - np.maximum(run.ordinal, acked), 0).sum())
+        both = np.concatenate([self.subscriber, run.subscriber])
+        last = run.start[1:] - 1
+        rows = np.concatenate([self._rows, np.column_stack([ends, run.step[last], run.row[last]])])
+        order = np.lexsort((rows[:, 0], both))
+        is_last = np.append(np.diff(both[order]) != 0, True)[: len(both)]
+        self.subscriber, self._rows = both[order][is_last], rows[order][is_last]
+
+    def save(self, folder: Path, is_known: Callable[[NDArray[np.int32]], NDArray[np.bool_]]) -> None:
+        """Write the counts, but of those who were erased; they survive a power cut when it returns."""
+        known = is_known(self.subscriber)
+        self.subscriber, self._rows = self.subscriber[known], self._rows[known]
+        counts = np.array([self.n_dropped, self.n_unacknowledged])
+
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                np.savez(file, subscriber=self.subscriber, rows=self._rows, counts=counts)
+
+        replace_file(folder / _NAME, write)

@@ -1,0 +1,128 @@
+"""Events: deliveries that wait for a subscriber, with their cursors and messages, made from the rows of runs."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import numpy as np
+
+from nearcast._ids import Id, id_of
+from nearcast.columns import datetime_of
+from nearcast.deliveries import delivery_values
+from nearcast.delivery_ids import delivery_id
+from nearcast.durable.outbox.cursors import Cursor
+from nearcast.durable.outbox.kept_messages import messages_at
+from nearcast.durable.outbox.runs import CAUSED, KIND_NAMES, LEAVING, SortedRun
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.geo import Space
+    from nearcast.model import Delivery, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A delivery that waits for its subscriber.
+
+    `kind` is "match" (`+` by a message), "enter" or "exit" (`+` and `-` of other steps), "expired", "topk.added" or
+    "topk.removed". `message` is whole, with place and attributes; None if it is not kept any more.
+    """
+
+    cursor: Cursor
+    kind: str
+    delivery: Delivery
+    message: Message | None
+
+
+class WaitingEvents(Sequence[Event]):
+    """Events of a subscriber in order. `cursor` is that of the last one, or where the search for them began.
+
+    `gap` is how many were dropped by the retention between that and the first of them.
+    """
+
+    def __init__(self, events: list[Event], after: Cursor, gap: int):
+        self._events = events
+        self.cursor = events[-1].cursor if events else after
+        self.gap = gap
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @overload
+    def __getitem__(self, at: int) -> Event: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Event]: ...
+    def __getitem__(self, at: int | slice) -> Event | list[Event]:
+        return self._events[at]
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    def __repr__(self) -> str:
+        return f"<WaitingEvents: {len(self):,} up to {self.cursor}, gap {self.gap:,}>"
+
+
+class RowSpan(NamedTuple):
+    """Some rows of a run, those of one subscriber."""
+
+    run: SortedRun
+    first: int
+    last: int
+
+
+def events_of(spans: Sequence[RowSpan], runs: Sequence[SortedRun], space: Space) -> list[Event]:
+    """Return the events of rows; their messages lie in `runs`."""
+    arrivals = {int(arrival) for run, first, last in spans for arrival in run.arrival[first:last]}
+    messages = messages_at(runs, arrivals, space)
+    return [event for span in spans for event in _events_of_run(span, messages)]
+
+
+def _events_of_run(span: RowSpan, messages: dict[int, Message]) -> list[Event]:
+    run, here = span.run, slice(span.first, span.last)
+    steps, arrivals = run.step[here].tolist(), run.arrival[here].tolist()
+    codes = run.code[here].tolist()
+    kinds = [code & ~CAUSED for code in codes]
+    changes = ["-" if kind in LEAVING else "+" for kind in kinds]
+    ids = [id_of(key) for key in _texts(run.subscription_start, run.subscription, range(span.first, span.last))]
+    named, caused = _ids_at(run, arrivals), _ids_at(run, steps)
+    moments = _times_at(run, steps)
+    kept = [messages.get(arrival) for arrival in arrivals]
+    deliveries = delivery_values(
+        ids,
+        named,
+        changes,
+        run.score[here].tolist(),
+        [rank or None for rank in run.rank[here].tolist()],
+        [cause if code & CAUSED else None for cause, code in zip(caused, codes, strict=True)],
+        moments,
+        [delivery_id(*each) for each in zip(steps, arrivals, changes, ids, strict=True)],
+        [_version_at(run, step) for step in steps],
+        kept,
+    )
+    cursors = map(Cursor, steps, run.row[here].tolist())
+    return [Event(*each) for each in zip(cursors, [KIND_NAMES[kind] for kind in kinds], deliveries, kept, strict=True)]
+
+
+def _texts(start: NDArray[np.int64], content: NDArray[np.uint8], places: Any) -> Iterator[str]:
+    return (content[start[at] : start[at + 1]].tobytes().decode() for at in places)
+
+
+def _ids_at(run: SortedRun, arrivals: list[int]) -> list[Id | None]:
+    """Return the ids of the messages that arrived in these steps, None where the run names none."""
+    wanted = np.array(arrivals, np.int64)
+    places = np.searchsorted(run.named, wanted)
+    is_named = np.append(run.named, -1)[places] == wanted
+    found = _texts(run.name_start, run.name, places[is_named].tolist())
+    return [id_of(next(found)) if given else None for given in is_named.tolist()]
+
+
+def _times_at(run: SortedRun, steps: list[int]) -> list[Any]:
+    return [datetime_of(time) for time in run.time[np.searchsorted(run.told, steps)].tolist()]
+
+
+def _version_at(run: SortedRun, step: int) -> str:
+    return run.versions[bisect_right(run.versions, step, key=lambda each: each[0]) - 1][1]

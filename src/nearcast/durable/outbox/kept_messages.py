@@ -1,0 +1,70 @@
+"""Messages while they are kept: looked up by arrival, or by id, in the inputs that runs hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast import _arrow
+from nearcast._ids import Id
+from nearcast.durable.inputs import decoded
+from nearcast.durable.outbox.runs import SortedRun
+from nearcast.geo import Space
+from nearcast.tables.cells import TableRows
+from nearcast.tables.message_values import message_values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.model import Message
+
+
+def messages_at(runs: Sequence[SortedRun], arrivals: Iterable[int], space: Space) -> dict[int, Message]:
+    """Return the messages that arrived in these steps, without those that are not kept."""
+    wanted = np.unique(np.fromiter(arrivals, np.int64))
+    found: dict[int, Message] = {}
+    for run in runs:
+        if not len(run.published) or not len(wanted):
+            continue
+        inputs = np.searchsorted(run.published, wanted, side="right") - 1
+        is_here = (inputs >= 0) & (wanted < run.published[inputs] + run.count[inputs])
+        for at in np.unique(inputs[is_here]).tolist():
+            own = wanted[is_here & (inputs == at)]
+            values = message_values(_table_of(run, at).take(_arrow.numbers(_rows_of(run, at, own))), space)
+            found.update(zip(own.tolist(), values, strict=True))
+    return found
+
+
+def newest_message(runs: Sequence[SortedRun], message_id: Id, space: Space) -> Message | None:
+    """Return the newest message with an id."""
+    for run in reversed(runs):
+        for at in range(len(run.published) - 1, -1, -1):
+            table = _table_of(run, at)
+            rows = _rows_of(run, at, run.published[at] + np.arange(run.count[at]))
+            named = rows[_are(TableRows(table.select(["id"]).take(_arrow.numbers(rows)), "ids", 0).ids(), message_id)]
+            if len(named):
+                return message_values(table.take(_arrow.numbers(named[-1:])), space)[0]
+    return None
+
+
+def _table_of(run: SortedRun, at: int) -> pa.Table:
+    content = run.content[run.content_start[at] : run.content_start[at + 1]]
+    return decoded(memoryview(content), f"an input of {run.path or 'the outbox'}").table  # type: ignore[arg-type]
+
+
+def _rows_of(run: SortedRun, at: int, arrivals: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rows of an input in which messages lie."""
+    places: NDArray[np.int64] = arrivals - run.published[at]
+    taken: NDArray[np.int64] = run.taken[run.taken_start[at] : run.taken_start[at + 1]]
+    return taken[places] if len(taken) else places
+
+
+def _are(ids: pa.Array, message_id: Id) -> NDArray[np.bool_]:
+    """Tell which ids, of one type, are this one; text and integers are never equal."""
+    if isinstance(message_id, str) == bool(pa.types.is_integer(ids.type)):
+        return np.zeros(len(ids), np.bool_)
+    return _arrow.array_of(pc.equal(ids, pa.scalar(message_id, ids.type))).astype(np.bool_)

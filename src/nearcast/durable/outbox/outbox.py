@@ -1,0 +1,289 @@
+"""`Outbox`: a log-structured merge tree of deliveries by subscriber.
+
+Batches in memory become sorted runs when somebody reads or when there are many; runs become files, which are merged by
+size. A thread of its own does that. Only what a snapshot stands on must be synced: all else is made again by replay,
+with the same cursors.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast._saved import sync
+from nearcast.columns import NO_TIME
+from nearcast.durable.outbox.acks import Ack, AckColumns
+from nearcast.durable.outbox.batches import OutboxBatch, Totals, run_of
+from nearcast.durable.outbox.cursors import Cursor
+from nearcast.durable.outbox.dropped_counts import DroppedCounts
+from nearcast.durable.outbox.events import RowSpan
+from nearcast.durable.outbox.retention import Retention
+from nearcast.durable.outbox.run_files import files_of, open_run, remove_unfinished, write_run
+from nearcast.durable.outbox.runs import SortedRun, merged
+from nearcast.errors import IncompatibleStore
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Deliveries, and bytes of messages, that wait in memory before they become a file.
+_FLUSH_ROWS, _FLUSH_BYTES = 1 << 20, 64 << 20
+#: So many neighbours of like size are merged, unless the file would be longer than this.
+_MERGED_FILES, _LARGEST_FILE = 4, 256 << 20
+#: Files up to this size are alike.
+_SMALL_FILE = 1 << 20
+
+
+class Outbox:
+    """Deliveries that wait for their subscribers, in files and in memory, and the messages that they are about.
+
+    One thread adds, one thread tidies up, and any may read. `is_known` tells which numbers are those of subscribers
+    that were not erased: merging drops the rows of the others.
+
+    Locks are taken in this order: `_tidying` by whoever changes files, `_sorting` by whoever changes runs in memory,
+    `_adding` for a moment.
+    """
+
+    def __init__(self, folder: Path, retention: Retention):
+        self.folder, self.retention = folder, retention
+        self.acks = AckColumns()
+        self.is_known: Callable[[NDArray[np.int32]], NDArray[np.bool_]] = lambda numbers: np.ones(len(numbers), bool)
+        #: What was found wrong with a file when the outbox was opened, and why the last file could not be written.
+        self.fault = self.write_error = ""
+        self._tidying, self._sorting, self._adding = threading.RLock(), threading.RLock(), threading.Lock()
+        self._files: list[SortedRun] = []
+        self._memory: list[SortedRun] = []
+        #: So many runs in memory are being written into a file.
+        self._n_sealed = 0
+        #: How many files there were when all was tidy.
+        self._n_tidied = 0
+        self._pending: list[OutboxBatch] = []
+        self._rows_in_memory = self._bytes_in_memory = 0
+        self._totals, self._dropped = Totals(), DroppedCounts.open(folder)
+        #: The last input that files hold; the last whose deliveries are here; the last that is synced.
+        self.in_files = self.complete = self._synced = 0
+        self.flush_rows, self.flush_bytes, self.largest_file = _FLUSH_ROWS, _FLUSH_BYTES, _LARGEST_FILE
+
+    # Opening
+
+    def recover(self, last_input: int, synced: int) -> None:
+        """Take over the files that are whole and follow each other, up to an input of the log.
+
+        Files with inputs after `synced` may be torn. What was found wrong with an older one is in `fault`.
+        """
+        if not self.folder.is_dir():
+            return
+        remove_unfinished(self.folder)
+        for span, path in files_of(self.folder):
+            if self._files and span.last <= self.in_files:
+                continue  # a part of the one before, which was merged
+            if span.last > last_input:
+                break
+            try:
+                run = open_run(path, verify=span.last > synced)
+            except IncompatibleStore as error:
+                self.fault = str(error)
+                break
+            if self._files and span.before != self.in_files:
+                self.fault = f"{self.folder} lacks the file after input {self.in_files}; bring it back from a copy"
+                break
+            self._files.append(run)
+            self.in_files = span.last
+        self._synced = min(synced, self.in_files)
+        self._totals.raise_to(self._dropped.subscriber, self._dropped.ordinal)
+        for run in self._files:
+            self._totals.raise_to(run.subscriber, run.ordinal + np.diff(run.start))
+
+    def begin(self, snapshot: int) -> None:
+        """Go on from a snapshot: what files lack of the inputs after it is going to be added by replay."""
+        self.complete = max(snapshot, self.in_files)
+        kept = {run.path for run in self._files}
+        for _, path in files_of(self.folder) if self.folder.is_dir() else ():
+            if path not in kept:
+                path.unlink(missing_ok=True)
+
+    # Adding
+
+    def add(self, batch: OutboxBatch) -> None:
+        """Take what an input delivered and published; inputs come in order."""
+        self.complete = batch.number
+        if not batch.rows and batch.published is None:
+            return
+        with self._adding:
+            self._pending.append(batch)
+            self._rows_in_memory += len(batch)
+            self._bytes_in_memory += batch.nbytes
+
+    def fullness(self) -> float:
+        """Return how many files what is in memory would fill."""
+        return max(self._rows_in_memory / self.flush_rows, self._bytes_in_memory / self.flush_bytes)
+
+    def _consolidate(self) -> None:
+        """Make a run of the batches that wait, and merge runs of like size; `_sorting` is held."""
+        if batches := self._pending[:]:
+            before = self._memory[-1].span.last if self._memory else self.in_files
+            self._memory.append(run_of(batches, before, self._totals))
+            with self._adding:
+                del self._pending[: len(batches)]
+        while len(self._memory) > self._n_sealed + 1 and self._memory[-2].nbytes < 2 * self._memory[-1].nbytes:
+            self._memory[-2:] = [merged(self._memory[-2:], self.is_known)]
+
+    def flush(self, *, synced: bool = False) -> None:
+        """Write what is in memory into a file; with `synced` have all files survive a power cut."""
+        with self._tidying:
+            with self._sorting:
+                self._consolidate()
+                self._n_sealed = len(self._memory)
+            if self._memory:
+                self._write(self._memory[: self._n_sealed], synced=synced)
+            if synced:
+                self._sync()
+        self.write_error = ""
+
+    def _write(self, runs: list[SortedRun], *, synced: bool) -> None:
+        """Write runs of memory into one file, which takes their place."""
+        self.folder.mkdir(exist_ok=True)
+        file = write_run(runs[0] if len(runs) == 1 else merged(runs, self.is_known), self.folder, synced=synced)
+        with self._sorting:
+            self._files.append(file)
+            del self._memory[: len(runs)]
+            self._n_sealed, self.in_files = 0, file.span.last
+            with self._adding:
+                self._rows_in_memory = sum(map(len, self._memory)) + sum(map(len, self._pending))
+                self._bytes_in_memory = sum(run.content.nbytes for run in self._memory)
+                self._bytes_in_memory += sum(batch.nbytes for batch in self._pending)
+
+    def _sync(self) -> None:
+        for run in self._files:
+            if run.span.last > self._synced and run.path is not None:
+                sync(run.path)
+        if self.in_files > self._synced:
+            sync(self.folder)
+            sync(self.folder.parent)
+            self._synced = self.in_files
+
+    # Merging and dropping
+
+    def tidy(self, now: int) -> None:
+        """Write a file where enough waits, merge files of like size, and drop those that are past the retention."""
+        with self._tidying:
+            if self.fullness() >= 1:
+                self.flush()
+            while (at := self._like_sized()) is not None:
+                self._merge(*at)
+            self._drop(now)
+            self._n_tidied = len(self._files)
+
+    def is_untidy(self, now: int) -> bool:
+        """Tell whether there is something to do for `tidy`; quick."""
+        files = self._files[:]
+        return self.fullness() >= 1 or len(files) != self._n_tidied or self._n_past(files, now) > 0
+
+    def _like_sized(self) -> tuple[int, int] | None:
+        """Return the newest neighbours that are to be merged."""
+        classes, sizes = [_size_class(run.nbytes) for run in self._files], [run.nbytes for run in self._files]
+        for last in range(len(classes), _MERGED_FILES - 1, -1):
+            first = last - _MERGED_FILES
+            if len(set(classes[first:last])) == 1 and sum(sizes[first:last]) <= self.largest_file:
+                return first, last
+        return None
+
+    def _merge(self, first: int, last: int) -> None:
+        """Merge files; the log may lack their inputs, so the new one is synced before they go."""
+        parts = self._files[first:last]
+        whole = write_run(merged(parts, self.is_known), self.folder, synced=True)
+        with self._sorting:
+            self._files[first:last] = [whole]
+        for run in parts:
+            _remove(run)
+
+    def _drop(self, now: int) -> None:
+        """Drop the oldest files that are past the retention; what is in memory always stays."""
+        for run in self._files[: self._n_past(self._files, now)]:
+            self._dropped.count(run, self.acks)
+            self._dropped.save(self.folder, self.is_known)
+            with self._sorting:
+                self._files.remove(run)
+            _remove(run)
+
+    def _n_past(self, files: list[SortedRun], now: int) -> int:
+        """Return how many files are past the retention."""
+        age, most, n = self.retention.age_us, self.retention.bytes, 0
+        size = sum(run.nbytes for run in files)
+        for at, run in enumerate(files, 1):
+            is_old = age is not None and NO_TIME not in (run.now, now) and run.now < now - age
+            if is_old or (most is not None and size > most):
+                n = at
+            size -= run.nbytes
+        return n
+
+    # Reading
+
+    def runs(self) -> list[SortedRun]:
+        """Return all runs there are, in order."""
+        with self._sorting:
+            self._consolidate()
+            return [*self._files, *self._memory]
+
+    def rows_after(self, runs: list[SortedRun], subscriber: int, after: Cursor, limit: int) -> list[RowSpan]:
+        """Return the rows of a subscriber after a cursor, up to a limit."""
+        spans: list[RowSpan] = []
+        for run in runs:
+            at = -1 if run.last_step < after.step or limit <= 0 else run.place_of(subscriber)
+            if at < 0:
+                continue
+            first, last = run.rows_after(at, after)
+            last = min(last, first + limit)
+            if first < last:
+                spans.append(RowSpan(run, first, last))
+                limit -= last - first
+        return spans
+
+    def gap(self, subscriber: int, after: Cursor) -> int:
+        """Return how many deliveries of a subscriber after a cursor were dropped by the retention.
+
+        Exact after its last acknowledgement, after 0-0, and where it is 0; else as many at most.
+        """
+        dropped, ack = self._dropped.of(subscriber), self.acks.of(subscriber)
+        if after >= dropped.cursor:
+            return 0
+        return max(0, dropped.ordinal - (ack.ordinal if ack.cursor <= after else 0))
+
+    def ack_at(self, subscriber: int, cursor: Cursor) -> Ack:
+        """Return the acknowledgement of all deliveries up to a cursor."""
+        for run in reversed(self.runs()):
+            at = run.place_of(subscriber)
+            n = run.rows_after(at, cursor)[0] - int(run.start[at]) if at >= 0 else 0
+            if n:
+                return Ack(cursor, int(run.ordinal[at]) + n)
+        dropped = self._dropped.of(subscriber)
+        return Ack(cursor, dropped.ordinal if cursor >= dropped.cursor else self.acks.of(subscriber).ordinal)
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts and sizes."""
+        with self._sorting:
+            return {
+                "files": len(self._files),
+                "bytes": sum(run.nbytes for run in self._files),
+                "deliveries": sum(map(len, self._files)) + self._rows_in_memory,
+                "dropped": self._dropped.n_dropped,
+                "dropped_unacknowledged": self._dropped.n_unacknowledged,
+                "write_error": self.write_error,
+            }
+
+
+def _size_class(nbytes: int) -> int:
+    size, found = max(nbytes, 1) // _SMALL_FILE, 0
+    while size:
+        size, found = size // _MERGED_FILES, found + 1
+    return found
+
+
+def _remove(run: SortedRun) -> None:
+    if run.path is not None:
+        with suppress(OSError):  # the next start removes it
+            run.path.unlink(missing_ok=True)

@@ -1,0 +1,208 @@
+"""Sorted runs: the deliveries of some inputs as columns ordered by subscriber, in memory or mapped from a file.
+
+The unit of the outbox's log-structured merge tree. Runs follow each other in the order of inputs, so the deliveries of
+a subscriber are those of one run after the other. A run also holds the messages that its inputs published, as the
+inputs are logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import _arrow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.durable.outbox.cursors import Cursor
+
+#: Kinds of events, by their code.
+MATCH, ENTER, EXIT, EXPIRED, TOPK_ADDED, TOPK_REMOVED = range(6)
+KIND_NAMES = ("match", "enter", "exit", "expired", "topk.added", "topk.removed")
+#: The kinds whose change is `-`.
+LEAVING = (EXIT, EXPIRED, TOPK_REMOVED)
+#: The bit of a code that tells that the message of the step caused it.
+CAUSED = 8
+
+#: The columns of a run with their types, in the order of the file. Owners' spans: `X_start[i]` to `X_start[i + 1]`.
+COLUMNS: dict[str, Any] = {
+    # a row for each subscriber, ascending: where its deliveries lie, and how many it had got before
+    "subscriber": np.int32,
+    "start": np.int64,
+    "ordinal": np.int64,
+    # a row for each delivery: by subscriber, then by cursor
+    "step": np.int64,
+    "row": np.int32,
+    "arrival": np.int64,
+    "score": np.float64,
+    "rank": np.int32,
+    "code": np.uint8,
+    "subscription_start": np.int64,
+    "subscription": np.uint8,
+    # a row for each message that a delivery names, by arrival: the key of its id
+    "named": np.int64,
+    "name_start": np.int64,
+    "name": np.uint8,
+    # a row for each step: its event time
+    "told": np.int64,
+    "time": np.int64,
+    # a row for each input that published: its first arrival, how many, which rows of it (none: all), its bytes
+    "published": np.int64,
+    "count": np.int64,
+    "taken_start": np.int64,
+    "taken": np.int64,
+    "content_start": np.int64,
+    "content": np.uint8,
+}
+
+
+class Span(NamedTuple):
+    """The inputs whose deliveries a run holds, from the one after `before` up to `last`."""
+
+    before: int
+    last: int
+
+
+@dataclass(eq=False)
+class SortedRun:
+    """The deliveries of some inputs, and the messages that these published."""
+
+    span: Span
+    columns: dict[str, NDArray[Any]]
+    #: From which step on which version of the vocabulary counted.
+    versions: list[tuple[int, str]]
+    #: Event time after its last input.
+    now: int
+    path: Path | None = None
+    nbytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.nbytes = sum(column.nbytes for column in self.columns.values())
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        try:
+            return self.__dict__["columns"][name]  # type: ignore[no-any-return]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @property
+    def last_step(self) -> int:
+        """Return the last step that delivered something, -1 if none did."""
+        return int(self.told[-1]) if len(self.told) else -1
+
+    def place_of(self, subscriber: int) -> int:
+        """Return the place of a subscriber in the index, -1 if it has no delivery here."""
+        at = int(np.searchsorted(self.subscriber, subscriber))
+        return at if at < len(self.subscriber) and self.subscriber[at] == subscriber else -1
+
+    def rows_after(self, at: int, after: Cursor) -> tuple[int, int]:
+        """Return the first row after a cursor and the end of the rows, of the subscriber at a place of the index."""
+        first, last = int(self.start[at]), int(self.start[at + 1])
+        low = first + int(np.searchsorted(self.step[first:last], after.step))
+        high = first + int(np.searchsorted(self.step[first:last], after.step, side="right"))
+        return low + int(np.searchsorted(self.row[low:high], after.row, side="right")), last
+
+
+def texts_of(start: NDArray[np.int64], content: NDArray[np.uint8]) -> pa.LargeStringArray:
+    """Return texts that lie end to end as a column over the same memory."""
+    return pa.LargeStringArray.from_buffers(len(start) - 1, pa.py_buffer(start), pa.py_buffer(content))
+
+
+def spans_of(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return a column of texts as places and bytes."""
+    large = texts.cast(pa.large_string())
+    _, offsets, content = large.buffers()
+    if not len(large):
+        return np.zeros(1, np.int64), np.empty(0, np.uint8)
+    start = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1]
+    data = np.empty(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
+    return start - start[0], data[start[0] : start[-1]]
+
+
+def sorted_rows(
+    subscriber: NDArray[np.int32], columns: dict[str, NDArray[Any]], subscription: pa.Array
+) -> dict[str, NDArray[Any]]:
+    """Return rows that are in the order of cursors by subscriber, with the index of subscribers but its ordinals."""
+    order = np.sort((subscriber.astype(np.int64) << 32) | np.arange(len(subscriber)))
+    owners, order = (order >> 32).astype(np.int32), order & 0xFFFFFFFF
+    begins = np.flatnonzero(np.diff(owners, prepend=-1))
+    found = {name: column[order] for name, column in columns.items()}
+    found["subscriber"], found["start"] = owners[begins], np.append(begins, len(owners))
+    taken = subscription.cast(pa.large_string()).take(_arrow.numbers(order))
+    found["subscription_start"], found["subscription"] = spans_of(taken)
+    return found
+
+
+def merged(runs: Sequence[SortedRun], is_known: Callable[[NDArray[np.int32]], NDArray[np.bool_]]) -> SortedRun:
+    """Return the run of neighbouring runs, without the rows of subscribers that are not known any more."""
+    owners = np.concatenate([np.repeat(run.subscriber, np.diff(run.start)) for run in runs])
+    kept = is_known(owners)
+    texts = pa.concat_arrays([texts_of(run.subscription_start, run.subscription) for run in runs])
+    names = ("step", "row", "arrival", "score", "rank", "code")
+    columns = {name: np.concatenate([run.columns[name] for run in runs]) for name in names}
+    if not kept.all():
+        at = np.flatnonzero(kept)
+        owners, columns = owners[at], {name: column[at] for name, column in columns.items()}
+        texts = texts.take(_arrow.numbers(at))
+    found = sorted_rows(owners, columns, texts)
+    found["ordinal"] = _first_ordinals(runs, found["subscriber"])
+    found |= _joined_names(runs) | _joined_times(runs) | _joined_messages(runs)
+    versions: list[tuple[int, str]] = []
+    for run in runs:
+        versions += [each for each in run.versions if not versions or versions[-1][1] != each[1]]
+    return SortedRun(Span(runs[0].span.before, runs[-1].span.last), in_order(found), versions, runs[-1].now)
+
+
+def in_order(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return all columns of a run in their order and of their types."""
+    return {name: np.ascontiguousarray(columns[name], dtype) for name, dtype in COLUMNS.items()}
+
+
+def _first_ordinals(runs: Sequence[SortedRun], subscribers: NDArray[np.int32]) -> NDArray[np.int64]:
+    ordinal = np.zeros(len(subscribers), np.int64)
+    for run in reversed(runs):
+        at = np.searchsorted(subscribers, run.subscriber)
+        inside = np.flatnonzero(at < len(subscribers))
+        is_here = subscribers[at[inside]] == run.subscriber[inside]
+        ordinal[at[inside[is_here]]] = run.ordinal[inside[is_here]]
+    return ordinal
+
+
+def distinct_names(arrivals: NDArray[np.int64], keys: pa.Array) -> dict[str, NDArray[Any]]:
+    """Return the keys of messages by arrival, each once."""
+    named, first = np.unique(arrivals, return_index=True)
+    start, content = spans_of(keys.cast(pa.large_string()).take(_arrow.numbers(first)))
+    return {"named": named, "name_start": start, "name": content}
+
+
+def _joined_names(runs: Sequence[SortedRun]) -> dict[str, NDArray[Any]]:
+    keys = pa.concat_arrays([texts_of(run.name_start, run.name) for run in runs])
+    return distinct_names(np.concatenate([run.named for run in runs]), keys)
+
+
+def _joined_times(runs: Sequence[SortedRun]) -> dict[str, NDArray[Any]]:
+    told, first = np.unique(np.concatenate([run.told for run in runs]), return_index=True)
+    return {"told": told, "time": np.concatenate([run.time for run in runs])[first]}
+
+
+def _joined_messages(runs: Sequence[SortedRun]) -> dict[str, NDArray[Any]]:
+    columns = {name: np.concatenate([run.columns[name] for run in runs]) for name in ("published", "count", "taken")}
+    for name, content in (("taken_start", "taken"), ("content_start", "content")):
+        columns[name] = _joined_starts([run.columns[name] for run in runs])
+        columns[content] = np.concatenate([run.columns[content] for run in runs])
+    return columns
+
+
+def _joined_starts(starts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the places of spans whose contents are put end to end."""
+    lengths = np.concatenate([np.diff(start) for start in starts])
+    return np.concatenate([[0], np.cumsum(lengths)])

@@ -1,0 +1,214 @@
+"""What a durable hub does for subscribers: who they are, what waits for them, and what they have acknowledged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.durable import subscriber_inputs
+from nearcast.durable.outbox.acks import AckColumns, AckEntry, AckRemoval
+from nearcast.durable.outbox.cursors import BEGIN, Cursor
+from nearcast.durable.outbox.events import WaitingEvents, events_of
+from nearcast.durable.outbox.kept_messages import messages_at, newest_message
+from nearcast.durable.outbox.outbox import Outbox
+from nearcast.durable.outbox.retention import Retention
+from nearcast.durable.outbox.subscribers import Subscribers
+from nearcast.durable.outbox.tidier import OutboxTidier
+from nearcast.durable.subscriber_inputs import InputApplier, SubscriberMove, checked_name
+from nearcast.errors import FutureCursor, IncompatibleStore, InvalidInput
+from nearcast.geo.shapes import shorten
+from nearcast.hub import Hub
+
+if TYPE_CHECKING:
+    from nearcast._ids import Id
+    from nearcast.durable.folder import DurableFolder
+    from nearcast.durable.input_log import InputLog
+    from nearcast.durable.inputs import Input
+    from nearcast.durable.writer import GroupWriter
+    from nearcast.engine import State
+    from nearcast.model import Message
+
+_logger = logging.getLogger(__name__)
+Listener = Callable[[list[str]], None]
+
+
+@dataclass(eq=False)
+class AckCall:
+    """An acknowledgement on its way through the writer."""
+
+    entry: AckEntry
+
+
+class SubscriberHub(Hub):
+    """The part of a durable hub that knows subscribers: deliveries wait for them in the outbox."""
+
+    _folder: DurableFolder
+    _log: InputLog
+    _writer: GroupWriter[Any]
+
+    def _begin_outbox(self, retention: Retention | None) -> None:
+        """Open the outbox of the folder, before the hub is brought to the end of its log."""
+        self._subscribers = Subscribers()
+        self._outbox = Outbox(self._folder.path / "outbox", Retention() if retention is None else retention)
+        self._outbox.is_known = lambda numbers: self._subscribers.are_known(self._state, numbers)
+        self._inputs = InputApplier(self, self._subscribers, self._outbox)
+        self._listeners: list[Listener] = []
+        self._tidier = OutboxTidier(self._outbox)
+        self._outbox.recover(self._log.last, max(self._folder.snapshots(), default=0))
+
+    def _take_over(self, state: State, about: dict[str, Any]) -> None:
+        """Go on from a snapshot; refused if the outbox lacks a file that was there when it was taken."""
+        if about.get("outbox", 0) > self._outbox.in_files:
+            raise IncompatibleStore(self._outbox.fault or f"{self._outbox.folder} lacks files; bring them back")
+        super()._take_over(state, about)
+        self._subscribers.begin(state, about.get("next_subscriber", 0))
+
+    def _noted_in_snapshots(self) -> dict[str, Any]:
+        """Write what waits for subscribers to disk; return what a snapshot must know of it."""
+        self._outbox.flush(synced=True)
+        return {"outbox": self._outbox.in_files, "next_subscriber": self._subscribers.next_number}
+
+    def _load_acks(self) -> None:
+        self._outbox.acks = AckColumns(self._log.acks())
+
+    def _apply(self, number: int, given: Input, source: str = "", data: bytes | None = None) -> Any:
+        """Apply an input, and add what it delivers to the outbox."""
+        found = self._inputs.apply(number, given, source, data)
+        if given.call == "erase" and self._inputs.erased is not None:
+            self._log.write_later(AckRemoval(self._inputs.erased))
+        return found
+
+    def _tell_listeners(self) -> None:
+        """Call the listeners with the subscribers that got something, and let the outbox put itself in order."""
+        touched, self._inputs.touched = self._inputs.touched, []
+        if touched and self._listeners:
+            names = self._subscribers.names(self._state, np.unique(np.concatenate(touched)))
+            for listener in list(self._listeners):
+                try:
+                    listener(names)
+                except Exception:
+                    _logger.exception("a listener to released deliveries failed")
+        self._tidier.look(self._state.now)
+
+    def _close_outbox(self) -> None:
+        """Write what is in memory into a file, so that the next start need not make it again."""
+        self._tidier.close()
+        with suppress(OSError):  # replay makes it again
+            self._outbox.flush()
+
+    # Who they are
+
+    def subscriber_of(self, subscription_id: Id) -> str | None:
+        """Return the subscriber of a subscription, None if it has none; `UnknownSubscription` if there is none."""
+        with self._lock:
+            state = self._whole()
+            return self._subscribers.of_slot(state, state.slot(subscription_id))
+
+    def subscriptions_of(self, subscriber: str) -> list[Id]:
+        """Return the ids of a subscriber's subscriptions, in order of registration."""
+        with self._lock:
+            state = self._whole()
+            return self._subscribers.subscriptions(state, self._subscribers.number(state, checked_name(subscriber)))
+
+    def move_subscriber(self, subscriber: str, place: Any, time: datetime | str | None = None) -> SubscriberMove:
+        """Move all subscriptions of a subscriber, in one input; return what that delivers, and which ones stayed.
+
+        A subscription that cannot go there stays: one that listens anywhere, one whose last report is newer.
+        """
+        given = subscriber_inputs.move_subscriber(checked_name(subscriber), place, time, self.space)
+        found: SubscriberMove = self._change(given)
+        return found
+
+    def erase(self, subscriber: str) -> int:
+        """Forget a subscriber: its subscriptions, the deliveries that wait for it and what it has acknowledged.
+
+        Returns how many subscriptions it had. Nothing of it is on disk when the log and the outbox are past what was
+        written before.
+        """
+        found: int = self._change(subscriber_inputs.erase(checked_name(subscriber)))
+        return found
+
+    # What waits for them
+
+    def events(self, subscriber: str, *, after: Cursor | str | None = None, limit: int = 1000) -> WaitingEvents:
+        """Return the deliveries of a subscriber after a cursor, unless given after its last acknowledgement, in order.
+
+        `gap` of what is returned is how many of them were dropped by the retention. `FutureCursor` for a cursor after
+        the end of the log.
+        """
+        if type(limit) is not int or limit < 1:
+            raise InvalidInput(f"limit is {shorten(limit)}; expected a number above 0", field="limit")
+        number = self._number(subscriber)
+        cursor = self._outbox.acks.of(number).cursor if after is None else self._checked_cursor(after)
+        if number < 0:
+            return WaitingEvents([], cursor, 0)
+        runs = self._outbox.runs()
+        spans = self._outbox.rows_after(runs, number, cursor, limit)
+        return WaitingEvents(events_of(spans, runs, self.space), cursor, self._outbox.gap(number, cursor))
+
+    def ack(self, subscriber: str, cursor: Cursor | str) -> None:
+        """Acknowledge all deliveries of a subscriber up to a cursor; on disk when it returns.
+
+        An older cursor than the last one changes nothing.
+        """
+        number, wanted = self._number(subscriber), self._checked_cursor(cursor)
+        if number < 0 or wanted <= self._outbox.acks.of(number).cursor:
+            return
+        self._check_open()
+        self._writer.run(AckCall(AckEntry(number, self._outbox.ack_at(number, wanted))))
+
+    def acked(self, subscriber: str) -> Cursor:
+        """Return up to where a subscriber has acknowledged its deliveries, 0-0 if it never did."""
+        return self._outbox.acks.of(self._number(subscriber)).cursor
+
+    def _number(self, subscriber: str) -> int:
+        with self._lock:
+            return self._subscribers.number(self._state, checked_name(subscriber))
+
+    def _checked_cursor(self, given: Cursor | str) -> Cursor:
+        cursor = Cursor.of(given)
+        if cursor > BEGIN and cursor.step >= self._state.next_step:
+            raise FutureCursor(
+                f"cursor is {cursor}, but the log ends before step {self._state.next_step}; begin again with 0-0",
+                field="cursor",
+            )
+        return cursor
+
+    def kept_message(self, message_id: Id | None = None, *, arrival: int | None = None) -> Message | None:
+        """Return the newest message with an id, or the one that arrived in a step, while it is kept; else None.
+
+        Messages are kept from the first subscriber on.
+        """
+        if (message_id is None) == (arrival is None):
+            raise InvalidInput("give either the id of a message or its arrival", field="message_id")
+        runs = self._outbox.runs()
+        if arrival is not None:
+            return messages_at(runs, [arrival], self.space).get(arrival)
+        assert message_id is not None
+        return newest_message(runs, message_id, self.space)
+
+    def on_release(self, listener: Listener) -> Callable[[], None]:
+        """Have a function called with the subscribers that got deliveries, in the writing thread, after each batch.
+
+        It must be quick; what it raises is logged. Returns a function that removes it.
+        """
+        self._listeners = [*self._listeners, listener]
+
+        def remove() -> None:
+            self._listeners = [each for each in self._listeners if each is not listener]
+
+        return remove
+
+    # Of the whole hub
+
+    def _change(self, given: Input, *, source: str = "", key: str | None = None) -> Any:
+        raise NotImplementedError
+
+    def _check_open(self) -> None:
+        raise NotImplementedError
