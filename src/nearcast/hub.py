@@ -38,6 +38,7 @@ from nearcast.fork_locks import watch
 from nearcast.geo import Space
 from nearcast.geo.shapes import is_number, shorten
 from nearcast.indexes import DEFAULT_INDEX, create
+from nearcast.indexes.shared.slot_checks import only_kinds
 from nearcast.model import (
     Delivery,
     Message,
@@ -246,8 +247,8 @@ class Hub:
         with self._lock:
             state = self._state
             engine.compact_words(state)
-            for part in parts_of_one_id_type(subscriptions, source, rejected):
-                columns = read_subscriptions(
+            parts = [
+                read_subscriptions(
                     part,
                     self.space,
                     state.words,
@@ -260,6 +261,11 @@ class Hub:
                     now=state.now,
                     rejected=rejected,
                 )
+                for part in parts_of_one_id_type(subscriptions, source, rejected)
+            ]
+            for columns in parts if len(parts) > 1 else ():
+                only_kinds(columns, state.index.info)  # before the first part is stored
+            for columns in parts:
                 step(state, Subscribe(columns, threads=threads or os.cpu_count() or 1))
             self._counters.rejected += len(rejected)
         return rejected

@@ -74,8 +74,11 @@ class DurableHub(SubscriberHub):
     `DurableHub.open` takes them from the folder. One process at a time has it open.
 
     When it is opened, the newest sound snapshot is read and the rest of the log is applied to it again, which gives
-    the same state. Deliveries are only returned: those of a call that a crash cut off are not returned again.
-    `snapshot` writes one now; else one is written after each `snapshot_bytes` of inputs.
+    the same state. `snapshot` writes one now; else one is written after each `snapshot_bytes` of inputs.
+
+    Deliveries of a subscription with a `subscriber` wait for it: `events` returns them, `ack` acknowledges them, and
+    `retention` says how long they are kept. Others are only returned: those of a call that a crash cut off are not
+    returned again.
 
     With `clock="wall"` messages and moves that give no time have the time of receipt, which is logged with them, and
     `beat` moves event time to now. `max_ahead` is then counted from the time of receipt ("5m" unless given, "off": no

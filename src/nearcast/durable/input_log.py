@@ -43,7 +43,7 @@ _SCHEMA = """
     CREATE TABLE keys (key TEXT PRIMARY KEY, number INTEGER NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID;
     CREATE INDEX keys_by_number ON keys (number);
 """
-_SCHEMA += ACKS_SCHEMA
+_SCHEMA += f"{ACKS_SCHEMA} CREATE TABLE erasures (number INTEGER PRIMARY KEY);"
 
 
 @dataclass(eq=False)
@@ -59,6 +59,8 @@ class LogEntry:
     received: int | None = None
     #: Why it was not logged: its key was used for another input.
     refused: InvalidInput | None = None
+    #: Whether nothing of the inputs before it may be left on disk when it is trimmed.
+    is_erasure: bool = False
 
 
 class LogRow(NamedTuple):
@@ -172,6 +174,8 @@ class InputLog:
                     continue
                 number += 1
                 self._connection.execute("INSERT INTO inputs VALUES (?, ?, NULL, ?)", (number, entry.data, received))
+                if entry.is_erasure:
+                    self._connection.execute("INSERT INTO erasures VALUES (?)", (number,))
                 entry.number, entry.received = number, received
         self.last = number
         self._checkpoint()
@@ -230,17 +234,22 @@ class InputLog:
     def trim(self, number: int) -> bool:
         """Forget inputs up to a number, some megabytes at a time, and at last keys that are long past.
 
-        True while there are more of them: others need not wait for all.
+        True while there are more of them: others need not wait for all. Of erasures among them no byte is left.
         """
-        if self.first > number:
-            return False
-        last = self._end_of_portion(number)
-        with self._transaction():
-            self._connection.execute("DELETE FROM inputs WHERE number <= ?", (last,))
-            if last == number:
-                self._connection.execute("DELETE FROM keys WHERE number <= ?", (self.last - REMEMBERED_KEYS,))
-        self.first = last + 1
-        return last < number
+        if self.first <= number:
+            last = self._end_of_portion(number)
+            with self._transaction():
+                self._connection.execute("DELETE FROM inputs WHERE number <= ?", (last,))
+                if last == number:
+                    self._connection.execute("DELETE FROM keys WHERE number <= ?", (self.last - REMEMBERED_KEYS,))
+            self.first = last + 1
+        if self.first <= number:
+            return True
+        if self._connection.execute("SELECT count(*) FROM erasures WHERE number <= ?", (number,)).get:
+            self._overwrite()
+            with self._transaction():
+                self._connection.execute("DELETE FROM erasures WHERE number <= ?", (number,))
+        return False
 
     def _end_of_portion(self, number: int) -> int:
         """Return the last input to be trimmed at once."""
@@ -258,6 +267,14 @@ class InputLog:
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.FullError:
             raise self._full() from None
+
+    def _overwrite(self) -> None:
+        """Write the database anew without the pages that are free, where deleted rows still stand."""
+        try:
+            self._connection.execute("VACUUM")
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.FullError:
+            raise FileUnavailable(f"the disk of {self.path} is full; what was erased is still in it") from None
 
     def _checkpoint(self) -> None:
         """Copy the pages of a long WAL into the database, so that it begins again; a full disk puts it off."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.durable import subscriber_inputs
+from nearcast.durable.input_log import LogEntry
+from nearcast.durable.inputs import Input, encoded
 from nearcast.durable.outbox.acks import AckColumns, AckEntry, AckRemoval
 from nearcast.durable.outbox.cursors import BEGIN, Cursor
 from nearcast.durable.outbox.events import WaitingEvents, events_of
@@ -21,6 +23,7 @@ from nearcast.durable.outbox.retention import Retention
 from nearcast.durable.outbox.subscribers import Subscribers
 from nearcast.durable.outbox.tidier import OutboxTidier
 from nearcast.durable.subscriber_inputs import InputApplier, SubscriberMove, checked_name
+from nearcast.engine import purge
 from nearcast.errors import FutureCursor, IncompatibleStore, InvalidInput
 from nearcast.geo.shapes import shorten
 from nearcast.hub import Hub
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from nearcast._ids import Id
     from nearcast.durable.folder import DurableFolder
     from nearcast.durable.input_log import InputLog
-    from nearcast.durable.inputs import Input
     from nearcast.durable.writer import GroupWriter
     from nearcast.engine import State
     from nearcast.model import Message
@@ -43,6 +45,15 @@ class AckCall:
     """An acknowledgement on its way through the writer."""
 
     entry: AckEntry
+
+
+@dataclass(eq=False)
+class ErasureCall:
+    """An erasure on its way through the writer, as any other call."""
+
+    given: Input
+    entry: LogEntry
+    source: str = ""
 
 
 class SubscriberHub(Hub):
@@ -70,7 +81,14 @@ class SubscriberHub(Hub):
         self._subscribers.begin(state, about.get("next_subscriber", 0))
 
     def _noted_in_snapshots(self) -> dict[str, Any]:
-        """Write what waits for subscribers to disk; return what a snapshot must know of it."""
+        """Write what waits for subscribers to disk; return what a snapshot must know of it.
+
+        After an erasure the state is built again, so that no snapshot holds what is gone.
+        """
+        if self._inputs.must_purge:
+            with self._lock:
+                purge(self._state)
+            self._inputs.must_purge = False
         self._outbox.flush(synced=True)
         return {"outbox": self._outbox.in_files, "next_subscriber": self._subscribers.next_number}
 
@@ -131,7 +149,9 @@ class SubscriberHub(Hub):
         Returns how many subscriptions it had. Nothing of it is on disk when the log and the outbox are past what was
         written before.
         """
-        found: int = self._change(subscriber_inputs.erase(checked_name(subscriber)))
+        given = subscriber_inputs.erase(checked_name(subscriber))
+        self._check_open()
+        found: int = self._writer.run(ErasureCall(given, LogEntry(encoded(given), is_erasure=True)))
         return found
 
     # What waits for them

@@ -78,9 +78,10 @@ class Outbox:
         if not self.folder.is_dir():
             return
         remove_unfinished(self.folder)
+        self.in_files = self._dropped.until
         for span, path in files_of(self.folder):
-            if self._files and span.last <= self.in_files:
-                continue  # a part of the one before, which was merged
+            if span.last <= self.in_files:
+                continue  # a part of the one before, which was merged, or past the retention
             if span.last > last_input:
                 break
             try:
@@ -88,7 +89,7 @@ class Outbox:
             except IncompatibleStore as error:
                 self.fault = str(error)
                 break
-            if self._files and span.before != self.in_files:
+            if span.before != self.in_files:
                 self.fault = f"{self.folder} lacks the file after input {self.in_files}; bring it back from a copy"
                 break
             self._files.append(run)
@@ -173,9 +174,9 @@ class Outbox:
         with self._tidying:
             if self.fullness() >= 1:
                 self.flush()
+            self._drop(now)
             while (at := self._like_sized()) is not None:
                 self._merge(*at)
-            self._drop(now)
             self._n_tidied = len(self._files)
 
     def is_untidy(self, now: int) -> bool:
