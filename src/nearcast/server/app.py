@@ -20,9 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nearcast.errors import NearcastError
 from nearcast.server import explaining, subscribers, subscriptions, token_routes
 from nearcast.server.access import Access
+from nearcast.server.admin_stream import get_admin_stream
 from nearcast.server.events import get_events, post_ack
 from nearcast.server.health import healthz, readyz
 from nearcast.server.locations import post_locations, put_location
+from nearcast.server.map_view import get_map
 from nearcast.server.messages import get_message, post_messages
 from nearcast.server.metrics import metrics
 from nearcast.server.openapi import describe
@@ -58,6 +60,8 @@ def _add_hot_routes(app: FastAPI) -> None:
     app.add_route("/v1/subscribers/{id}/ack", post_ack, ["POST"])
     app.add_route("/v1/subscribers/{id}/stream", get_stream, ["GET"])
     app.router.routes.append(WebSocketRoute("/v1/subscribers/{id}/ws", subscriber_socket))
+    app.add_route("/v1/stream", get_admin_stream, ["GET"])
+    app.add_route("/v1/map", get_map, ["GET"])
     app.add_route("/healthz", healthz, ["GET"])
     app.add_route("/readyz", readyz, ["GET"])
     app.add_route("/metrics", metrics, ["GET"])

@@ -14,6 +14,8 @@ from nearcast.deliveries import Deliveries
 from nearcast.server.problems import Problem
 from nearcast.tables.rejected_rows import RejectedRow
 
+#: Called in a thread with the messages of a call of the hub, and what it returned.
+OnPublished = Callable[[list[Any] | pa.Table, Deliveries], None]
 #: Messages that one call of the hub takes from several requests.
 _MOST_TOGETHER = 20_000
 
@@ -42,7 +44,7 @@ class PublishAnswer:
 class Publisher:
     """Publishes requests in the order in which they came, together where they wait together."""
 
-    def __init__(self, hub: Any, executor: Executor, most_waiting: int, on_published: Callable[[int, int], None]):
+    def __init__(self, hub: Any, executor: Executor, most_waiting: int, on_published: OnPublished):
         self._hub, self._executor, self._most_waiting = hub, executor, most_waiting
         self._on_published = on_published
         self._waiting: list[PublishRequest] = []
@@ -99,7 +101,8 @@ class Publisher:
         is_repeat = batch[0].key is not None and any(
             "was used for the same" in text for text in found.rejected.warnings
         )
-        self._on_published(0 if is_repeat else len(messages) - len(found.rejected), len(found.rejected))
+        if not is_repeat:
+            self._on_published(messages, found)
         rejected, first = sorted(found.rejected, key=lambda row: row.row), 0
         answers: list[PublishAnswer | BaseException] = []
         for request in batch:

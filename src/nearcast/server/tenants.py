@@ -13,8 +13,12 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
+from nearcast.deliveries import Deliveries
 from nearcast.durable import DurableHub, Retention
 from nearcast.errors import NearcastError, UnknownSubscription
+from nearcast.server.activity import TenantActivity
 from nearcast.server.erasure import make_erasures_again
 from nearcast.server.event_limits import EventLimits
 from nearcast.server.feeds import EventFeeds
@@ -47,9 +51,10 @@ class Tenant:
         self.rows = SubscriptionRows(self.db)
         make_erasures_again(self.db, self.hub.erase)
         self.rows.make_again(self.hold, self.release)
+        self.activity = TenantActivity(self.hub.space)
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
-        self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self.metrics.count_published)
+        self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self._on_published)
         self.limits = EventLimits(self.db, self.hub, lambda id_: loop.call_soon_threadsafe(self.on_last_event, id_))
         self.feeds = EventFeeds(self.hub, executor, loop, self.metrics, self.limits)
         #: Called in the loop with the id of a subscription that had its last event.
@@ -72,6 +77,10 @@ class Tenant:
     def lock(self, subscription_id: str) -> asyncio.Lock:
         """Return the lock that changes of a subscription take."""
         return self._locks[hash(subscription_id) % _LOCKS]
+
+    def _on_published(self, messages: list[Any] | pa.Table, found: Deliveries) -> None:
+        self.metrics.count_published(len(messages) - len(found.rejected), len(found.rejected))
+        self.activity.published(messages, found)
 
     def hold(self, row: SubscriptionRow) -> None:
         """Let the hub hold a subscription as its row says."""
