@@ -8,7 +8,7 @@ import inspect
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,6 +77,10 @@ class Tenant:
     def lock(self, subscription_id: str) -> asyncio.Lock:
         """Return the lock that changes of a subscription take."""
         return self._locks[hash(subscription_id) % _LOCKS]
+
+    def locks(self, subscription_ids: Iterable[str]) -> list[asyncio.Lock]:
+        """Return the locks of several subscriptions, each once, in the order in which all take them."""
+        return [self._locks[at] for at in sorted({hash(each) % _LOCKS for each in subscription_ids})]
 
     def _on_published(self, messages: list[Any] | pa.Table, found: Deliveries) -> None:
         self.metrics.count_published(len(messages) - len(found.rejected), len(found.rejected))
