@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +14,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearcast.errors import NearcastError
 from nearcast.server import explaining, subscribers, subscriptions, token_routes
@@ -29,6 +27,7 @@ from nearcast.server.messages import get_message, post_messages
 from nearcast.server.metrics import metrics
 from nearcast.server.openapi import describe
 from nearcast.server.problems import Problem, answer_of, at, of_http_error, pointer_to
+from nearcast.server.request_watch import RequestWatch
 from nearcast.server.settings import Settings
 from nearcast.server.sse import get_stream
 from nearcast.server.subscription_changes import end_subscription
@@ -45,7 +44,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(module.router)
     _add_hot_routes(app)
     _add_handlers(app)
-    app.add_middleware(RequestMeter)
+    app.add_middleware(RequestWatch)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # as FastAPI says to
     return app
 
@@ -116,7 +115,7 @@ def _add_handlers(app: FastAPI) -> None:
     async def gone(_: Request, __: Exception) -> Response:
         return Response(status_code=400)  # nobody reads it: half a body came, and then nothing
 
-    for kind in (Problem, NearcastError, Exception):
+    for kind in (Problem, NearcastError):
         app.add_exception_handler(kind, refused)
     app.add_exception_handler(HTTPException, of_framework)
     app.add_exception_handler(RequestValidationError, bad_parameter)
@@ -126,32 +125,3 @@ def _add_handlers(app: FastAPI) -> None:
 def _where(location: tuple[Any, ...]) -> str:
     """Return where a parameter is: `?limit` in the query, else a pointer."""
     return f"?{location[-1]}" if location and location[0] == "query" else pointer_to(*location[1:])
-
-
-class RequestMeter:
-    """Counts requests by route and status, and the time they took, in the metrics of the caller's tenant."""
-
-    def __init__(self, app: ASGIApp):
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and look at its answer."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begin, status = time.perf_counter(), 0
-
-        async def watched(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, watched)
-        finally:
-            metered = scope.get("state", {}).get("metrics")
-            if metered is not None:
-                route = getattr(scope.get("endpoint"), "__name__", "other")
-                metered.requests.labels(route, str(status)).inc()
-                metered.seconds.labels(route).observe(time.perf_counter() - begin)
