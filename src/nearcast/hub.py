@@ -27,6 +27,7 @@ from nearcast.engine.life import relevant_now
 from nearcast.engine.lifetime import Lifetime
 from nearcast.engine.move_items import MoveItems, clock_item, untimely_reports
 from nearcast.engine.moves import KnownMove, place_at, point_of
+from nearcast.engine.rectangles import touching_rectangles
 from nearcast.engine.snapshot import open_state, save_state, take_state
 from nearcast.engine.stored_values import table_of, value_of
 from nearcast.engine.value_columns import message_columns, subscription_columns
@@ -648,13 +649,38 @@ class Hub:
     def _near_misses(self, value: Message, slots: NDArray[np.int32], limit: int) -> list[tuple[NearMiss, Id]]:
         with self._lock:
             state = self._whole()
-            used = np.append(state.ids.in_use(), np.int32(-1))  # ascending but for the last, which no slot is
-            slots = slots[used[np.searchsorted(used[:-1], slots)] == slots]
+            slots = self._still_used(slots)
             held, weights = state.index.subscriptions(slots), state.index.weights
             columns, ids = message_columns(state, value, is_published=False), state.ids.snapshot()
         misses = near_misses(held, columns, weights, self.space, limit)
         named = ids.values(slots[[miss.row for miss in misses]]) if misses else []
         return list(zip(misses, named, strict=True))
+
+    def in_box(self, box: tuple[float, float, float, float], *, limit: int = 1000) -> tuple[list[Id], int]:
+        """Return subscriptions whose rectangle, or point, touches a box, at most `limit`, and how many there are.
+
+        The box is x_min, y_min, x_max, y_max; on the earth x_min > x_max crosses the dateline. In order of
+        registration; those that listen anywhere are left out. The lock is held for some of them at a time only.
+        """
+        with self._lock:
+            slots = self._whole().ids.in_use()
+        found: list[Id] = []
+        total = 0
+        for first in range(0, len(slots), _NEAR_BLOCK):
+            with self._lock:
+                state = self._whole()
+                block = self._still_used(slots[first : first + _NEAR_BLOCK])
+                regions, ids = state.index.subscriptions(block).regions, state.ids.snapshot()
+            rows = touching_rectangles(regions, box)
+            total += len(rows)
+            found += ids.values(block[rows[: limit - len(found)]])
+        return found, total
+
+    def _still_used(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return those of these slots that have an id; the lock is held."""
+        used = np.append(self._state.ids.in_use(), np.int32(-1))  # ascending but for the last, which no slot is
+        kept: NDArray[np.int32] = slots[used[np.searchsorted(used[:-1], slots)] == slots]
+        return kept
 
     def empty_copy(self) -> Hub:
         """Return a hub in memory with the options of this one and no subscriptions, to try something on."""

@@ -148,6 +148,67 @@ def test_requests_that_wait_together_are_published_together(server, client):
         assert [(number, f"{number}-{number}")] == [(each["row"], each["id"]) for each in answer["rejected"]]
 
 
+def test_requests_with_other_ids_are_not_refused_for_those_they_waited_with(server):
+    """Ids of text and of numbers that wait together are published apart; all are accepted."""
+    publisher, hub, may_go_on, answers = server.tenant().publisher, server.tenant().hub, threading.Event(), []
+    inner = hub.publish_many
+    hub.publish_many = lambda messages, **options: may_go_on.wait(600) and inner(messages, **options)
+
+    def call(ids):
+        with server.client() as own:
+            answers.append(own.post("/v1/messages", json=[feature(each) for each in ids]).json())
+
+    threads = [threading.Thread(target=call, args=(ids,)) for ids in ([1], ["a"], [2, 3], ["b"], [4, "c"])]
+    try:
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: publisher.n_waiting == 7)
+    finally:
+        may_go_on.set()
+        for thread in threads:
+            join(thread)
+        del hub.publish_many
+    assert [0, 0, 0, 0, 1] == sorted(len(each["rejected"]) for each in answers)
+
+
+BATCHES = {
+    "plain": [feature(number, time="2026-01-01T00:00:00Z") for number in range(40)],
+    "attributes": [feature(f"t{number}", mood="good", size=number, tags=["a"]) for number in range(40)],
+    "rejected": [feature(number, lat=91.0 if number == 7 else 0.0) for number in range(40)],
+    "bad-time": [feature(number, time="noon" if number == 7 else "2026-01-01T00:00:00Z") for number in range(40)],
+    "bad-text": [feature(number, 7 if number == 7 else "tea") for number in range(40)],
+    "mixed-ids": [feature(number if number != 7 else "seven") for number in range(40)],
+    "own-id": [feature(number, id=f"p{number}") for number in range(40)],
+    "terms": [feature(number, terms=["green", "tea"]) for number in range(40)],
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_large_batch_is_read_in_one_pass_and_means_the_same(client, name):
+    """A batch of Features gives what the same messages give one by one: accepted, rejected, and as they are kept."""
+    batch = BATCHES[name]
+    given = {"type": "FeatureCollection", "features": batch}
+    answers = [
+        client.post("/v1/messages", content=json.dumps(given), headers={"Content-Type": "application/geo+json"}),
+        client.post(
+            "/v1/messages",
+            content="\n".join(map(json.dumps, batch)),
+            headers={"Content-Type": "application/x-ndjson"},
+        ),
+    ]
+    by_value = client.post("/v1/messages", json=[{**each, "bbox": None} for each in batch]).json()
+    shown = client.get(f"/v1/messages/{batch[3]['properties'].get('id', batch[3]['id'])}").json()
+    for answer in answers:
+        assert by_value["accepted"] == answer.json()["accepted"]
+        assert _places(by_value) == _places(answer.json())
+    kept = {name: value for name, value in batch[3]["properties"].items() if name != "id"}
+    assert kept == {name: shown["properties"][name] for name in kept}
+
+
+def _places(answer):
+    return [(each["row"], each["field"]) for each in answer["rejected"]]
+
+
 def test_more_than_may_wait_is_refused_with_a_time_to_try_again(tmp_path):
     """Past the watermark publishers get 429 with Retry-After, and what waited is published."""
     with running(tmp_path, limits={"waiting_messages": 3}) as server, server.client() as client:

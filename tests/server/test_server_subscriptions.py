@@ -1,5 +1,7 @@
 """Subscriptions over HTTP: made, listed, replaced, patched, paused, and found again after a restart."""
 
+import json
+
 import pytest
 
 from support.http_server import circle, feature, running
@@ -143,6 +145,25 @@ def test_a_top_k_has_a_current_list(client):
         client.post("/v1/messages", json=feature(f"j{number}", "jazz", lon=13.4 + number / 1000))
     items = client.get("/v1/subscriptions/best/current").json()["items"]
     assert [("j0", 1), ("j1", 2)] == [(each["message_id"], each["rank"]) for each in items]
+
+
+def test_many_subscriptions_are_stored_by_one_request(client, server):
+    """A list or lines of them are one input of the hub; those that cannot be used are rejected with their rows."""
+    client.put("/v1/subscriptions/many-1", json=circle("many-1", "milk"))
+    inputs = server.tenant().hub.stats()["log"]["inputs"]
+    given = [circle(f"many-{number}", subscriber="crowd", labels={"n": str(number)}) for number in range(5)]
+    given += [circle("many-0"), circle("bad", "a AND ("), circle("sleeping", paused=True), 7]
+    answer = client.post("/v1/subscriptions", json=given)
+    assert (200, 5) == (answer.status_code, answer.json()["accepted"])
+    rejected = [(each["row"], each["field"]) for each in answer.json()["rejected"]]
+    assert [(5, "id"), (6, "query"), (7, "paused"), (8, None)] == rejected
+    assert 1 == server.tenant().hub.stats()["log"]["inputs"] - inputs
+    found = client.get("/v1/subscriptions/many-1").json()
+    assert ("tea", 2, "crowd", {"n": "1"}) == (found["query"], found["version"], found["subscriber"], found["labels"])
+    assert [f"many-{number}" for number in range(5)] == sorted(server.tenant().hub.subscriptions_of("crowd"))
+    lines = "\n".join(map(json.dumps, given[:3]))
+    headers = {"Content-Type": "application/x-ndjson"}
+    assert 3 == client.post("/v1/subscriptions", content=lines, headers=headers).json()["accepted"]
 
 
 def test_all_of_it_is_there_after_a_restart(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,19 +14,21 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearcast.errors import NearcastError
 from nearcast.server import deliveries, explaining, subscribers, subscriptions, token_routes
 from nearcast.server.access import Access
+from nearcast.server.admin_stream import get_admin_stream
 from nearcast.server.events import get_events, post_ack
 from nearcast.server.health import healthz, readyz
 from nearcast.server.locations import post_locations, put_location
+from nearcast.server.map_view import get_map
 from nearcast.server.messages import get_message, post_messages
 from nearcast.server.metrics import metrics
 from nearcast.server.openapi import describe
 from nearcast.server.page_files import get_page
 from nearcast.server.problems import Problem, answer_of, at, of_http_error, pointer_to
+from nearcast.server.request_watch import RequestWatch
 from nearcast.server.settings import Settings
 from nearcast.server.sse import get_stream
 from nearcast.server.subscription_changes import end_subscription
@@ -44,7 +45,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(module.router)
     _add_hot_routes(app)
     _add_handlers(app)
-    app.add_middleware(RequestMeter)
+    app.add_middleware(RequestWatch)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # as FastAPI says to
     return app
 
@@ -59,6 +60,8 @@ def _add_hot_routes(app: FastAPI) -> None:
     app.add_route("/v1/subscribers/{id}/ack", post_ack, ["POST"])
     app.add_route("/v1/subscribers/{id}/stream", get_stream, ["GET"])
     app.router.routes.append(WebSocketRoute("/v1/subscribers/{id}/ws", subscriber_socket))
+    app.add_route("/v1/stream", get_admin_stream, ["GET"])
+    app.add_route("/v1/map", get_map, ["GET"])
     app.add_route("/healthz", healthz, ["GET"])
     app.add_route("/", get_page, ["GET"], include_in_schema=False)
     app.add_route("/page/{name:path}", get_page, ["GET"], include_in_schema=False)
@@ -115,7 +118,7 @@ def _add_handlers(app: FastAPI) -> None:
     async def gone(_: Request, __: Exception) -> Response:
         return Response(status_code=400)  # nobody reads it: half a body came, and then nothing
 
-    for kind in (Problem, NearcastError, Exception):
+    for kind in (Problem, NearcastError):
         app.add_exception_handler(kind, refused)
     app.add_exception_handler(HTTPException, of_framework)
     app.add_exception_handler(RequestValidationError, bad_parameter)
@@ -125,32 +128,3 @@ def _add_handlers(app: FastAPI) -> None:
 def _where(location: tuple[Any, ...]) -> str:
     """Return where a parameter is: `?limit` in the query, else a pointer."""
     return f"?{location[-1]}" if location and location[0] == "query" else pointer_to(*location[1:])
-
-
-class RequestMeter:
-    """Counts requests by route and status, and the time they took, in the metrics of the caller's tenant."""
-
-    def __init__(self, app: ASGIApp):
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and look at its answer."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begin, status = time.perf_counter(), 0
-
-        async def watched(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, watched)
-        finally:
-            metered = scope.get("state", {}).get("metrics")
-            if metered is not None:
-                route = getattr(scope.get("endpoint"), "__name__", "other")
-                metered.requests.labels(route, str(status)).inc()
-                metered.seconds.labels(route).observe(time.perf_counter() - begin)

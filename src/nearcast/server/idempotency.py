@@ -10,12 +10,14 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nearcast.errors import FileUnavailable
 from nearcast.server.problems import Problem
 from nearcast.server.server_db import ServerDb
 
@@ -73,7 +75,8 @@ class KeptAnswers:
                 connection.execute("DELETE FROM answers WHERE at <= ?", (now - self._seconds,))
             connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
 
-        await asyncio.wrap_future(self._db.write(write))
+        with suppress(FileUnavailable):  # what was asked for is done, and of messages the hub knows the key
+            await asyncio.wrap_future(self._db.write(write))
         return response
 
 

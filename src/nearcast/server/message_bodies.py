@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from nearcast.nesting import is_deep_json
 from nearcast.server.bodies import decoded
+from nearcast.server.feature_columns import table_of_features
 from nearcast.server.problems import Problem, at
 from nearcast.server.settings import LimitSettings
 from nearcast.tables.rejected_rows import RejectedRow
@@ -40,12 +41,17 @@ class GivenMessages:
         return at_ if self.rows is None else self.rows[at_]
 
 
-def messages_of(body: bytes, content_type: str, limits: LimitSettings) -> GivenMessages:
+def messages_of(body: bytes, content_type: str, limits: LimitSettings, *, is_earth: bool) -> GivenMessages:
     """Return the messages of a body."""
     if content_type in ARROW:
         return _of_arrow(body, limits)
-    found = _of_lines(body, limits) if content_type in LINES else _of_json(body, limits)
-    return _without_long(found, limits.text_chars)
+    is_lines = content_type in LINES
+    table = None if is_deep_json(body) else table_of_features(body, is_lines=is_lines, is_earth=is_earth)
+    if table is not None:
+        _check_batch(len(table), limits)
+        return _of_table(table, limits)
+    found = _of_lines(body, limits) if is_lines else _of_json(body, limits)
+    return _without_long(found, limits)
 
 
 def _of_json(body: bytes, limits: LimitSettings) -> GivenMessages:
@@ -90,6 +96,11 @@ def _of_arrow(body: bytes, limits: LimitSettings) -> GivenMessages:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Problem(400, "invalid-arrow", f"the body is no Arrow stream: {' '.join(str(error).split())}") from None
     _check_batch(len(table), limits)
+    return _of_table(table, limits)
+
+
+def _of_table(table: pa.Table, limits: LimitSettings) -> GivenMessages:
+    """Return the messages of a table, without those whose text is too long."""
     found = GivenMessages(table, len(table))
     if "text" not in table.column_names or not _is_text(table["text"].type):
         return found
@@ -111,8 +122,9 @@ def _check_batch(n: int, limits: LimitSettings) -> None:
         raise Problem(413, "too-many-items", f"{n:,} messages in one request; send at most {limits.batch:,}")
 
 
-def _without_long(found: GivenMessages, most: int) -> GivenMessages:
+def _without_long(found: GivenMessages, limits: LimitSettings) -> GivenMessages:
     """Reject messages whose text is longer than the limit."""
+    most = limits.text_chars
     long = [at_ for at_, each in enumerate(found.messages) if len(_text_of(each)) > most]
     if not long:
         return found

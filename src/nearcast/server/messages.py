@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
@@ -15,6 +16,8 @@ from nearcast.server.message_bodies import ARROW, LINES, OBJECTS, GivenMessages,
 from nearcast.server.problems import Problem, at, pointer_to
 from nearcast.tables.rejected_rows import RejectedRow
 
+#: Bytes of a body that is read in a thread.
+_LARGE = 1 << 16
 _PROPERTIES = ("text", "terms", "time", "expires")
 
 
@@ -27,7 +30,10 @@ async def post_messages(request: Request) -> Response:
     body = await body_of(request, state.settings.limits.body_bytes)
 
     async def publish() -> Response:
-        return await _published(caller, messages_of(body, content_type, state.settings.limits), request)
+        is_earth = caller.tenant.hub.space.is_earth
+        read = functools.partial(messages_of, body, content_type, state.settings.limits, is_earth=is_earth)
+        given = read() if len(body) < _LARGE else await caller.tenant.call(read)  # else it would hold up all others
+        return await _published(caller, given, request)
 
     answer: Response = await caller.tenant.answers.once(request, body, publish)
     return answer

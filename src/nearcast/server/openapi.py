@@ -19,7 +19,7 @@ _REF = "#/components/schemas/"
 
 #: The bodies that routes take, by method and path: content types with their schemas.
 _BODIES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
-    ("post", "/v1/subscriptions"): {"application/json": {"$ref": f"{_REF}Subscription"}},
+    ("post", "/v1/subscriptions"): {"application/json": {"oneOf": [{"$ref": f"{_REF}Subscription"}, _LIST]}},
     ("put", "/v1/subscriptions/{id}"): {"application/json": {"$ref": f"{_REF}Subscription"}},
     ("patch", "/v1/subscriptions/{id}"): {"application/merge-patch+json": _OBJECT},
     ("post", "/v1/subscriptions/{id}:test"): {"application/json": {"$ref": f"{_REF}Question"}},
@@ -162,6 +162,8 @@ def _complete(operation: dict[str, Any], method: str, path: str) -> None:
     responses.pop("default", None)
     if path == "/v1/subscriptions/{id}" and method == "put":
         responses["201"] = {"description": "made"}
+    if path == "/v1/subscriptions" and method == "post":
+        responses["200"] = {"description": "checked, or many"}
     for each in responses.values():
         each.pop("content", None)
     problem = {PROBLEM_TYPE: {"schema": {"$ref": f"{_REF}Problem"}}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,13 +15,11 @@ from nearcast.errors import (
     HubStopped,
     InvalidInput,
     InvalidQuery,
-    NearcastError,
     NotSupported,
     UnknownSubscription,
 )
 
 PROBLEM_TYPE = "application/problem+json"
-_log = logging.getLogger("nearcast.server")
 
 _TITLES = {
     400: "The request cannot be read",
@@ -124,21 +121,9 @@ def _slug(error: InvalidInput) -> str:
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
 
 
-def unexpected(error: BaseException) -> Problem:
-    """Return the problem of a defect; what it was goes to the log, without places or texts."""
-    _log.error("defect: %s", type(error).__name__, exc_info=error)
-    return Problem(500, "defect", f"the server failed ({type(error).__name__}); its log says more")
-
-
 def answer_of(request: Request, error: Exception) -> Response:
     """Return the answer to a request that raised."""
-    if isinstance(error, Problem):
-        found = error
-    elif isinstance(error, NearcastError):
-        found = problem_of(error)
-    else:
-        found = unexpected(error)
-    return found.response(request.url.path)
+    return (error if isinstance(error, Problem) else problem_of(error)).response(request.url.path)
 
 
 def of_http_error(status: int, detail: str, headers: Mapping[str, str] | None) -> Problem:

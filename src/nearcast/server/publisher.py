@@ -14,6 +14,8 @@ from nearcast.deliveries import Deliveries
 from nearcast.server.problems import Problem
 from nearcast.tables.rejected_rows import RejectedRow
 
+#: Called in a thread with the messages of a call of the hub, and what it returned.
+OnPublished = Callable[[list[Any] | pa.Table, Deliveries], None]
 #: Messages that one call of the hub takes from several requests.
 _MOST_TOGETHER = 20_000
 
@@ -29,6 +31,18 @@ class PublishRequest:
     def __len__(self) -> int:
         return len(self.messages)
 
+    def form(self) -> Any:
+        """Return what requests must have in common to be published together, None for one that must be alone.
+
+        All ids of a call are of one type: those of another request must not decide which.
+        """
+        if self.key is not None or not len(self.messages):
+            return None
+        if isinstance(self.messages, pa.Table):
+            return self.messages.schema
+        types = {_id_type(message) for message in self.messages}
+        return types.pop() if len(types) == 1 else None
+
 
 @dataclass(frozen=True)
 class PublishAnswer:
@@ -42,7 +56,7 @@ class PublishAnswer:
 class Publisher:
     """Publishes requests in the order in which they came, together where they wait together."""
 
-    def __init__(self, hub: Any, executor: Executor, most_waiting: int, on_published: Callable[[int, int], None]):
+    def __init__(self, hub: Any, executor: Executor, most_waiting: int, on_published: OnPublished):
         self._hub, self._executor, self._most_waiting = hub, executor, most_waiting
         self._on_published = on_published
         self._waiting: list[PublishRequest] = []
@@ -79,13 +93,12 @@ class Publisher:
                 _tell(request.answer, answer)
 
     def _next_batch(self) -> list[PublishRequest]:
-        """Take the requests off the queue that go together: lists of values without a key, or one of another form."""
-        first = self._waiting[0]
-        n, total = 1, len(first)
-        if _joins_others(first):
+        """Take the requests off the queue that go together: those without a key, of one form and type of ids."""
+        form, total, n = self._waiting[0].form(), len(self._waiting[0]), 1
+        if form is not None:
             for request in self._waiting[1:]:
                 total += len(request)
-                if not _joins_others(request) or total > _MOST_TOGETHER:
+                if request.form() != form or total > _MOST_TOGETHER:
                     break
                 n += 1
         batch, self._waiting = self._waiting[:n], self._waiting[n:]
@@ -93,13 +106,14 @@ class Publisher:
 
     def _publish(self, batch: list[PublishRequest]) -> list[PublishAnswer | BaseException]:
         """Publish requests by one call; in a thread."""
-        messages = batch[0].messages if len(batch) == 1 else [each for request in batch for each in request.messages]
+        messages = _joined([request.messages for request in batch])
         found: Deliveries = self._hub.publish_many(messages, key=batch[0].key)
         cursor = str(self._hub.end)
         is_repeat = batch[0].key is not None and any(
             "was used for the same" in text for text in found.rejected.warnings
         )
-        self._on_published(0 if is_repeat else len(messages) - len(found.rejected), len(found.rejected))
+        if not is_repeat:
+            self._on_published(messages, found)
         rejected, first = sorted(found.rejected, key=lambda row: row.row), 0
         answers: list[PublishAnswer | BaseException] = []
         for request in batch:
@@ -114,8 +128,24 @@ class Publisher:
             await self._work
 
 
-def _joins_others(request: PublishRequest) -> bool:
-    return request.key is None and isinstance(request.messages, list)
+def _joined(given: list[Any]) -> Any:
+    """Return the messages of requests of one form as one."""
+    if len(given) == 1:
+        return given[0]
+    if isinstance(given[0], pa.Table):
+        return pa.concat_tables(given)
+    return [message for messages in given for message in messages]
+
+
+def _id_type(message: Any) -> type | None:
+    """Return the type of a message's id, None where it is not plain to see."""
+    if not isinstance(message, dict):
+        return None
+    properties = message.get("properties")
+    given = message.get("id")
+    if isinstance(properties, dict) and properties.get("id") is not None:
+        given = properties["id"]
+    return type(given) if isinstance(given, str | int) else None
 
 
 def _tell(answer: asyncio.Future[PublishAnswer], found: PublishAnswer | BaseException) -> None:

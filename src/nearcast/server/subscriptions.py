@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,9 +13,12 @@ from nearcast.json_forms import subscription_feature, subscription_json
 from nearcast.server.access import Caller
 from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
 from nearcast.server.explaining import explained
+from nearcast.server.message_bodies import LINES
 from nearcast.server.problems import Problem, at
-from nearcast.server.subscription_bodies import merged, read_row
+from nearcast.server.subscription_batches import items_of, post_many
+from nearcast.server.subscription_bodies import merged
 from nearcast.server.subscription_changes import intent_of, make_change
+from nearcast.server.subscription_checks import checked_for
 from nearcast.server.subscription_rows import SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
 
@@ -141,36 +143,22 @@ def _current(tenant: Tenant, subscription_id: str) -> list[dict[str, Any]]:
 # Changing
 
 
-def _checked(caller: Caller, given: dict[str, Any]) -> SubscriptionRow:
-    """Return the row of a body; whoever is bound to a subscriber makes subscriptions of that one."""
-    tenant = caller.tenant
-    tenant.check_disk()
-    row, _ = read_row(given, tenant.hub.space, tenant.settings.limits)
-    if row.subscriber is None and caller.token.subscriber is not None:
-        row = replace(row, subscriber=caller.token.subscriber)
-    caller.check_subscriber(row.subscriber)
-    if row.max_events is not None and row.subscriber is None:
-        raise Problem(
-            422, "invalid-subscription", "max_events needs a subscriber", [at("/max_events", "needs a subscriber")]
-        )
-    if len(tenant.hub) >= tenant.settings.limits.subscriptions:
-        raise Problem(403, "too-many-subscriptions", "the tenant has as many subscriptions as it may; delete some")
-    return row
-
-
 @router.post("", status_code=201)
 async def post_subscription(request: Request, validateOnly: bool = False, initialEvent: bool = False) -> Response:  # noqa: N803
-    """Make a subscription; with `validateOnly` only say whether it could be made."""
+    """Make a subscription, or many: then 200 says which were rejected; with `validateOnly` only check one."""
     caller = await _caller(request)
     limits = request.app.state.settings.limits
-    check_type(request, *_TYPES)
+    content_type = check_type(request, *_TYPES, *LINES)
     body = await body_of(request, limits.body_bytes)
 
     async def make() -> Response:
+        items = items_of(body, is_lines=content_type in LINES, most=limits.batch)
+        if items is not None:
+            return await post_many(caller, items)
         given = decoded(body)
         if not isinstance(given, dict):
             raise Problem(422, "invalid-content", "the body is not an object", [at("", "expected a JSON object")])
-        row = _checked(caller, given)
+        row = checked_for(caller, given)
         if validateOnly:
             await caller.tenant.call(_tried, caller.tenant, row)
             return _answer({**row.body, "valid": True})
@@ -241,7 +229,7 @@ async def _replaced(
         _check_match(request, before)
         if before is None and not may_make:
             raise Problem(404, "unknown-subscription", "there is no subscription with that id")
-        row = with_next_version(_checked(caller, change(resource)), before)
+        row = with_next_version(checked_for(caller, change(resource)), before)
         await make_change(tenant, row, before, intent_of(row))
     found = await tenant.call(_resource, tenant, row) or {}
     return _answer(found, 200 if before is not None else 201, row.version)

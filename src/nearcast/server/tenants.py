@@ -8,13 +8,17 @@ import inspect
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
+from nearcast.deliveries import Deliveries
 from nearcast.durable import DurableHub, Retention
 from nearcast.errors import NearcastError, UnknownSubscription
+from nearcast.server.activity import TenantActivity
 from nearcast.server.erasure import make_erasures_again
 from nearcast.server.event_limits import EventLimits
 from nearcast.server.feeds import EventFeeds
@@ -48,9 +52,10 @@ class Tenant:
         self.rows = SubscriptionRows(self.db)
         make_erasures_again(self.db, self.hub.erase)
         self.rows.make_again(self.hold, self.release)
+        self.activity = TenantActivity(self.hub.space)
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
-        self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self.metrics.count_published)
+        self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self._on_published)
         self.limits = EventLimits(self.db, self.hub, lambda id_: loop.call_soon_threadsafe(self.on_last_event, id_))
         self.feeds = EventFeeds(self.hub, executor, loop, self.metrics, self.limits)
         self.hooks = TenantHooks(self.hub, folder, self.db, settings.webhooks, self.limits, self.metrics)
@@ -74,6 +79,14 @@ class Tenant:
     def lock(self, subscription_id: str) -> asyncio.Lock:
         """Return the lock that changes of a subscription take."""
         return self._locks[hash(subscription_id) % _LOCKS]
+
+    def locks(self, subscription_ids: Iterable[str]) -> list[asyncio.Lock]:
+        """Return the locks of several subscriptions, each once, in the order in which all take them."""
+        return [self._locks[at] for at in sorted({hash(each) % _LOCKS for each in subscription_ids})]
+
+    def _on_published(self, messages: list[Any] | pa.Table, found: Deliveries) -> None:
+        self.metrics.count_published(len(messages) - len(found.rejected), len(found.rejected))
+        self.activity.published(messages, found)
 
     def hold(self, row: SubscriptionRow) -> None:
         """Let the hub hold a subscription as its row says."""

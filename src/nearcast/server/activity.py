@@ -1,0 +1,72 @@
+"""What happens in a tenant now: the newest messages, and samples of messages, deliveries and moves for who watches.
+
+Everything is counted; of what happens only so much is kept, and samples only while somebody watches.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import Any
+
+import pyarrow as pa
+
+from nearcast.deliveries import Deliveries
+from nearcast.errors import NearcastError
+from nearcast.geo import Space
+from nearcast.json_forms import message_feature
+from nearcast.model import message_from
+
+_NEWEST, _SAMPLES, _PER_CALL = 1000, 200, 5
+
+
+class TenantActivity:
+    """Counts since the start, the newest messages, and numbered samples; written in threads, read in the loop."""
+
+    def __init__(self, space: Space):
+        self._space = space
+        self.counts = {"messages": 0, "deliveries": 0, "moves": 0}
+        self._newest: deque[Any] = deque(maxlen=_NEWEST)
+        self._samples: deque[tuple[int, str, dict[str, Any]]] = deque(maxlen=_SAMPLES)
+        self._numbers = itertools.count(1)
+        #: Streams that want samples.
+        self.n_watchers = 0
+
+    def published(self, messages: list[Any] | pa.Table, found: Deliveries) -> None:
+        """Take note of a call that published messages."""
+        self.counts["messages"] += len(messages) - len(found.rejected)
+        self.counts["deliveries"] += len(found)
+        lost = {row.row for row in found.rejected}
+        last = range(max(0, len(messages) - _NEWEST), len(messages))
+        rows = messages.slice(last.start).to_pylist() if isinstance(messages, pa.Table) else messages[last.start :]
+        self._newest.extend(each for at, each in zip(last, rows, strict=True) if at not in lost)
+        if self.n_watchers:
+            for feature in self.newest(min(_PER_CALL, len(messages) - len(lost))):
+                self._add("message", feature)
+            for delivery in found[:_PER_CALL]:
+                names = ("subscription_id", "message_id", "change", "score", "rank")
+                self._add("delivery", {name: getattr(delivery, name) for name in names})
+
+    def moved(self, moves: list[dict[str, Any]]) -> None:
+        """Take note of a call that moved subscribers or subscriptions."""
+        self.counts["moves"] += len(moves)
+        if self.n_watchers:
+            for each in moves[:_PER_CALL]:
+                self._add("move", each)
+
+    def _add(self, kind: str, data: dict[str, Any]) -> None:
+        self._samples.append((next(self._numbers), kind, data))
+
+    def newest(self, n: int) -> list[dict[str, Any]]:
+        """Return the newest messages as Features, the newest first."""
+        features = []
+        for value in list(self._newest)[::-1][:n]:
+            try:
+                features.append(message_feature(message_from(value, self._space)))
+            except NearcastError:  # a table's row in another form, a geometry in WKB
+                continue
+        return features
+
+    def samples_after(self, number: int) -> list[tuple[int, str, dict[str, Any]]]:
+        """Return the samples that came after one of them."""
+        return [each for each in list(self._samples) if each[0] > number]

@@ -1,0 +1,52 @@
+"""`/v1/stream`: what happens in a tenant, for admins, as server-sent events once a second: counts, and samples."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nearcast.server.sse import Disconnected, SseConnection, SseResponse, check_streams
+from nearcast.server.tenants import Tenant
+
+_EVERY_S = 1.0
+
+
+async def get_admin_stream(request: Request) -> Response:
+    """Stream counts of messages, deliveries and moves, and a sample of each, once a second."""
+    caller = await request.app.state.access.caller(request, "admin")
+    check_streams(caller.tenant)
+    stream = AdminStream(caller.tenant, request.app.state.stopped)
+    return SseResponse(stream.run, request.app.state.settings.limits.stall_seconds, caller.tenant.metrics)
+
+
+class AdminStream:
+    """Counts and samples of one tenant."""
+
+    def __init__(self, tenant: Tenant, stopped: asyncio.Future[None]):
+        self._tenant, self._stopped = tenant, stopped
+
+    async def run(self, connection: SseConnection) -> None:
+        """Write until the client goes or the server stops."""
+        activity, last = self._tenant.activity, 0
+        activity.n_watchers += 1
+        self._tenant.n_streams += 1
+        try:
+            while not self._stopped.done():
+                samples = activity.samples_after(last)
+                last = samples[-1][0] if samples else last
+                lines = [_event("counts", dict(activity.counts)), *(_event(kind, data) for _, kind, data in samples)]
+                await connection.write(b"".join(lines))
+                first = asyncio.FIRST_COMPLETED
+                await asyncio.wait([connection.gone, self._stopped], timeout=_EVERY_S, return_when=first)
+                if connection.gone.done():
+                    raise Disconnected
+        finally:
+            activity.n_watchers -= 1
+            self._tenant.n_streams -= 1
+
+
+def _event(kind: str, data: dict[str, object]) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), msgspec.json.encode(data, enc_hook=str))

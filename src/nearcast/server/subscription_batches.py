@@ -1,0 +1,128 @@
+"""Many subscriptions in one request: one transaction of intents, one input of the hub, one end of them.
+
+A known id is replaced, as in `Hub.subscribe_many`. What cannot be stored is rejected with its row and stops no other.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from nearcast.errors import InvalidInput, NearcastError
+from nearcast.server.access import Caller
+from nearcast.server.bodies import decoded
+from nearcast.server.problems import Problem, problem_of
+from nearcast.server.subscription_checks import checked_for
+from nearcast.server.subscription_rows import SubscriptionRow, with_next_version
+from nearcast.server.tenants import Tenant
+
+
+def items_of(body: bytes, *, is_lines: bool, most: int) -> list[Any] | None:
+    """Return the subscriptions of a body that has several, None if it is one."""
+    if is_lines:
+        items = [decoded(line) for line in body.replace(b"\x1e", b"").split(b"\n") if line.strip()]
+    else:
+        given = decoded(body)
+        if isinstance(given, dict) and given.get("type") == "FeatureCollection":
+            given = given.get("features")
+        if not isinstance(given, list):
+            return None
+        items = given
+    if len(items) > most:
+        raise Problem(413, "too-many-items", f"{len(items):,} subscriptions in one request; send at most {most:,}")
+    return items
+
+
+async def post_many(caller: Caller, items: list[Any]) -> Response:
+    """Store subscriptions; answer how many were, and which were not."""
+    rejected: list[dict[str, Any]] = []
+    rows = await caller.tenant.call(_read, caller, items, rejected)
+    if rows:
+        rejected += await _stored(caller, rows)
+    rejected.sort(key=lambda each: each["row"])
+    caller.tenant.metrics.rejected.inc(len(rejected))
+    answer = {"accepted": len(items) - len(rejected), "rejected": rejected}
+    return Response(msgspec.json.encode(answer), 200, media_type="application/json")
+
+
+def _read(caller: Caller, items: list[Any], rejected: list[dict[str, Any]]) -> dict[int, SubscriptionRow]:
+    """Return the rows of the items that can be used, by their number; in a thread."""
+    found: dict[int, SubscriptionRow] = {}
+    ids: set[str] = set()
+    for number, item in enumerate(items):
+        try:
+            if not isinstance(item, dict):
+                raise InvalidInput("a subscription must be an object")
+            row = checked_for(caller, item)
+            if row.id in ids:
+                raise InvalidInput("another subscription of the request has the id; leave one out", field="id")
+            if row.is_paused:
+                raise InvalidInput("paused is for single subscriptions; leave it out", field="paused")
+            known = caller.tenant.rows.get(row.id)
+            if known is not None:
+                caller.check_subscriber(known.subscriber)
+        except (NearcastError, Problem) as error:
+            rejected.append(_rejected(number, item, error))
+        else:
+            ids.add(row.id)
+            found[number] = row
+    return found
+
+
+def _rejected(number: int, item: Any, error: Exception) -> dict[str, Any]:
+    problem = error if isinstance(error, Problem) else problem_of(error)
+    id_ = item.get("id") if isinstance(item, dict) else None
+    field = problem.errors[0]["pointer"].lstrip("/") if problem.errors else None
+    return {
+        "row": number,
+        "id": id_ if isinstance(id_, str) else None,
+        "field": field or None,
+        "reason": problem.detail,
+    }
+
+
+async def _stored(caller: Caller, given: dict[int, SubscriptionRow]) -> list[dict[str, Any]]:
+    """Store rows in both places; return those that the hub rejected."""
+    tenant = caller.tenant
+    async with AsyncExitStack() as stack:
+        for lock in tenant.locks(row.id for row in given.values()):
+            await stack.enter_async_context(lock)
+        before = {row.id: tenant.rows.get(row.id) for row in given.values()}
+        rows = {number: with_next_version(row, before[row.id]) for number, row in given.items()}
+        begins = [tenant.limits.begin(row) for row in rows.values()]
+        await tenant.write(lambda connection: _intend(tenant, connection, rows, before, begins))
+        refused = await tenant.call(_subscribed, tenant, rows)
+        await tenant.write(lambda connection: _settle(tenant, connection, rows, before, refused))
+    return list(refused.values())
+
+
+def _intend(tenant: Tenant, connection: Any, rows: Any, before: Any, begins: list[Any]) -> None:
+    for row in rows.values():
+        tenant.rows.intend(row, "hold", before[row.id])(connection)
+    for begin in begins:
+        begin(connection)
+
+
+def _settle(tenant: Tenant, connection: Any, rows: Any, before: Any, refused: dict[int, Any]) -> None:
+    for number, row in rows.items():
+        if number in refused:
+            tenant.rows.bring_back(row, before[row.id])(connection)
+        else:
+            tenant.rows.settle(row, "hold")(connection)
+
+
+def _subscribed(tenant: Tenant, rows: dict[int, SubscriptionRow]) -> dict[int, dict[str, Any]]:
+    """Let the hub hold all rows, by one input; return those that it rejected, by their number."""
+    numbers = list(rows)
+    values = [{**row.body, "subscriber": row.subscriber} for row in rows.values()]
+    try:
+        rejected = list(tenant.hub.subscribe_many(values))
+    except InvalidInput as error:
+        return {number: _rejected(number, {"id": row.id}, error) for number, row in rows.items()}
+    return {
+        numbers[each.row]: {"row": numbers[each.row], "id": each.id, "field": each.field, "reason": each.reason}
+        for each in rejected
+    }

@@ -1,0 +1,28 @@
+"""What a caller may store as a subscription: the limits of its tenant, and the subscriber that its token is for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nearcast.server.access import Caller
+from nearcast.server.problems import Problem, at
+from nearcast.server.subscription_bodies import read_row
+from nearcast.server.subscription_rows import SubscriptionRow
+
+
+def checked_for(caller: Caller, given: dict[str, Any]) -> SubscriptionRow:
+    """Return the row of a body; whoever is bound to a subscriber makes subscriptions of that one."""
+    tenant = caller.tenant
+    tenant.check_disk()
+    row, _ = read_row(given, tenant.hub.space, tenant.settings.limits)
+    if row.subscriber is None and caller.token.subscriber is not None:
+        row = replace(row, subscriber=caller.token.subscriber)
+    caller.check_subscriber(row.subscriber)
+    if row.max_events is not None and row.subscriber is None:
+        raise Problem(
+            422, "invalid-subscription", "max_events needs a subscriber", [at("/max_events", "needs a subscriber")]
+        )
+    if len(tenant.hub) >= tenant.settings.limits.subscriptions:
+        raise Problem(403, "too-many-subscriptions", "the tenant has as many subscriptions as it may; delete some")
+    return row
