@@ -19,7 +19,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo test test-faults check bench
+.PHONY: help .venv demo test test-faults browser vendor check bench
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,12 @@ test: .venv/.ready ## run the tests: compiled, then a part with the JIT off and 
 FAULT_TESTS := tests/pipeline/test_driver_faults.py tests/durable/test_outbox_faults.py $(addprefix tests/spark/test_,spark_faults.py two_spark_drivers.py kafka_faults.py)
 test-faults: .venv/.ready ## two drivers, kills and flaky disks, at random for FAULT_MINUTES=30 minutes
 	NEARCAST_CACHE_DIR=$(CACHE)/jit NEARCAST_FAULTS=$(FAULT_MINUTES) $(BIN)/python -m pytest -s $(FAULT_TESTS)
+
+browser: ## install Chromium for the tests of the page, where the system allows it (Debian, Ubuntu)
+	apt-get install -y --no-install-recommends chromium fonts-dejavu-core
+
+vendor: .venv/.ready ## fetch what the page is made with from the npm registry, with licences and hashes
+	$(BIN)/python tools/vendor.py
 
 check: .venv/.ready ## formatting, lint, types, spelling
 	$(BIN)/ruff format --check

@@ -15,7 +15,7 @@ from nearcast.deliveries import Deliveries
 from nearcast.errors import NearcastError
 from nearcast.geo import Space
 from nearcast.json_forms import message_feature
-from nearcast.model import message_from
+from nearcast.model import Delivery, message_from
 
 _NEWEST, _SAMPLES, _PER_CALL = 1000, 200, 5
 
@@ -43,16 +43,21 @@ class TenantActivity:
         if self.n_watchers:
             for feature in self.newest(min(_PER_CALL, len(messages) - len(lost))):
                 self._add("message", feature)
-            for delivery in found[:_PER_CALL]:
-                names = ("subscription_id", "message_id", "change", "score", "rank")
-                self._add("delivery", {name: getattr(delivery, name) for name in names})
+            self._add_deliveries(found)
 
-    def moved(self, moves: list[dict[str, Any]]) -> None:
+    def moved(self, moves: list[dict[str, Any]], found: Deliveries) -> None:
         """Take note of a call that moved subscribers or subscriptions."""
         self.counts["moves"] += len(moves)
+        self.counts["deliveries"] += len(found)
         if self.n_watchers:
             for each in moves[:_PER_CALL]:
                 self._add("move", each)
+            self._add_deliveries(found)
+
+    def _add_deliveries(self, found: Deliveries) -> None:
+        names = ("subscription_id", "message_id", "change", "score", "rank")
+        for delivery in found[:_PER_CALL]:
+            self._add("delivery", {"type": _type_of(delivery), **{name: getattr(delivery, name) for name in names}})
 
     def _add(self, kind: str, data: dict[str, Any]) -> None:
         self._samples.append((next(self._numbers), kind, data))
@@ -70,3 +75,12 @@ class TenantActivity:
     def samples_after(self, number: int) -> list[tuple[int, str, dict[str, Any]]]:
         """Return the samples that came after one of them."""
         return [each for each in list(self._samples) if each[0] > number]
+
+
+def _type_of(delivery: Delivery) -> str:
+    """Return the short type of a delivery's event."""
+    if delivery.rank is not None:
+        return "topk.added" if delivery.change == "+" else "topk.removed"
+    if delivery.cause_id is not None:
+        return "match"
+    return "enter" if delivery.change == "+" else "exit"

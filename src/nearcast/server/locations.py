@@ -44,7 +44,7 @@ async def moved(tenant: Tenant, subscriber: str, given: dict[str, Any]) -> dict[
 def _moved(tenant: Tenant, subscriber: str, place: tuple[float, float], time: Any) -> dict[str, Any]:
     found = tenant.hub.move_subscriber(subscriber, place, time)
     n = len(tenant.hub.subscriptions_of(subscriber)) - len(found.stayed)
-    tenant.activity.moved([{"subscriber": subscriber, "place": list(place)}])
+    tenant.activity.moved([{"subscriber": subscriber, "place": list(place)}], found.deliveries)
     stayed = [{"id": id_, "reason": reason} for id_, reason in found.stayed.items()]
     return {"moved": max(0, n), "stayed": stayed}
 
@@ -85,8 +85,9 @@ def _moved_many(caller: Caller, given: list[Any]) -> dict[str, Any]:
         rows += found
         items += [item] * len(found)
     if rows:
-        refused = tenant.hub.move_many(rows).rejected
-        tenant.activity.moved(rows)
+        made = tenant.hub.move_many(rows)
+        refused = made.rejected
+        tenant.activity.moved(rows, made)
         rejected += [{"row": items[row.row], "id": row.id, "field": row.field, "reason": row.reason} for row in refused]
     rejected.sort(key=lambda each: each["row"])
     lost = {each["row"] for each in rejected}

@@ -20,20 +20,20 @@ export class AskPanel {
     const out = this.#begin("Message", shown(given.properties?.text ?? given.properties?.terms ?? "", 1000));
     await this.#tell(out, async () => {
       const found = await call("POST", "/v1/explain", { message: given });
-      out.append(element("h2", {}, `Got it (${found.matched_count ?? found.matched?.length ?? 0})`), this.#people(found.matched ?? [], true));
-      out.append(element("h2", {}, "Nearly"), this.#people(found.nearly ?? [], false));
+      const count = `${found.reached.length}${found.more ? " and more" : ""}`;
+      out.append(element("h2", {}, `Got it (${count})`), this.#people(found.reached.map((id) => ({ id, reason: "" })), "Nobody."));
+      out.append(element("h2", {}, "Nearly"), this.#people(found.nearly.map(nearMiss), "Nobody that one thing alone keeps out."));
       const attempts = await call("GET", `/v1/deliveries?message=${encodeURIComponent(given.id)}&limit=20`);
       out.append(element("h2", {}, "Attempts of webhooks"), this.#attempts(attempts.items));
     });
   }
 
-  #people(rows, isMatch) {
-    if (!rows.length) return element("p", { class: "quiet" }, isMatch ? "Nobody." : "Nobody that one thing keeps out.");
+  #people(rows, none) {
+    if (!rows.length) return element("p", { class: "quiet" }, none);
     const list = element("ul", { class: "list" });
-    for (const each of rows) {
-      const id = each.subscription_id ?? each.id ?? each;
+    for (const { id, reason } of rows) {
       const open = element("button", { class: "link", onclick: () => this.subscription(id) }, shown(id));
-      list.append(element("li", {}, open, element("div", { class: "quiet" }, shown(each.reason ?? each.why ?? ""))));
+      list.append(element("li", {}, open, reason ? element("div", { class: "quiet" }, shown(reason)) : null));
     }
     return list;
   }
@@ -51,6 +51,13 @@ export class AskPanel {
     await call("POST", "/v1/deliveries:resend", { subscriber: attempt.subscriber, delivery_id: attempt.delivery_id }).catch((error) => this.on.failed(error));
   }
 
+  /** Bring the list of a top-k up to date that is shown, when something was delivered to it. */
+  delivered(id) {
+    if (this.shownTopk !== id || this.panel.hidden) return;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.subscription(id), 500);
+  }
+
   /** Tell what a subscription is, what it got lately, and how much it would get. */
   async subscription(id) {
     const path = `/v1/subscriptions/${encodeURIComponent(id)}`;
@@ -58,7 +65,8 @@ export class AskPanel {
     await this.#tell(out, async () => {
       const found = await call("GET", path);
       out.append(this.#facts(found), this.#actions(found, path));
-      if (found.kind === "topk") await this.#list(out, path);
+      this.shownTopk = found.kind === "topk" ? found.id : null;
+      if (this.shownTopk) await this.#list(out, path);
       const estimate = await call("POST", "/v1/estimate", { subscription: columns(found) }).catch(() => null);
       if (estimate) out.append(element("p", {}, estimateText(estimate)));
       if (found.subscriber) await this.#recent(out, found);
@@ -91,7 +99,7 @@ export class AskPanel {
   /** Show the list of a top-k as it stands. */
   async #list(out, path) {
     const { items } = await call("GET", `${path}/current`);
-    const rows = items.map((each) => element("li", {}, element("span", { class: "badge" }, String(each.rank ?? "")), shown(each.message?.properties?.text ?? each.message_id), element("span", { class: "quiet" }, ` ${Number(each.score).toFixed(3)}`)));
+    const rows = items.map((each) => element("li", {}, element("span", { class: "badge" }, String(each.rank ?? "")), shown(this.on.textOf(each.message_id)), element("span", { class: "quiet" }, ` ${Number(each.score).toFixed(3)}`)));
     out.append(element("h2", {}, "The list now"), element("ol", { class: "list", id: "topk-list" }, ...rows));
   }
 
@@ -116,6 +124,12 @@ export class AskPanel {
       out.append(element("p", { class: "error", role: "alert" }, error.message));
     }
   }
+}
+
+/** Return a near miss as a row: whom, and what kept it out. */
+function nearMiss(explanation) {
+  const kept = explanation.steps.find((each) => each.passed === false);
+  return { id: explanation.subscription_id, reason: kept?.detail ?? "" };
 }
 
 /** Return the columns of a stored subscription without what the server keeps beside them. */

@@ -43,8 +43,8 @@ function refresh() {
     const { bbox, zoom } = map.seen();
     try {
       const found = await call("GET", `/v1/map?bbox=${bbox}&zoom=${zoom}`);
-      map.showSubscriptions(found.features.filter((each) => each.properties.what !== "message"));
-      for (const each of found.features) if (each.properties.what === "message") map.addMessage(each);
+      map.showSubscriptions(found.features.filter((each) => each.properties.layer === "subscription"));
+      for (const each of found.features) if (each.properties.layer === "message") map.addMessage(each);
     } catch (error) {
       tell(error.message);
     }
@@ -64,6 +64,7 @@ new PublishForm(byId("publish"), map);
 new HealthPanel(byId("health"));
 const ask = new AskPanel(byId("ask"), {
   opened: () => open("ask"),
+  textOf: (id) => map.message(id)?.get("message").properties.text ?? id,
   changed: refresh,
   failed: (error) => tell(error.message),
   edit: (given) => {
@@ -74,6 +75,7 @@ const ask = new AskPanel(byId("ask"), {
 const watch = new WatchPanel(byId("watch"), map, {
   status: tell,
   moved: refresh,
+  delivered: (id) => ask.delivered(id),
   message: (given) => ask.message(given),
   subscription: (id) => ask.subscription(id),
 });

@@ -101,21 +101,27 @@ export class WorldMap {
   }
 
   /** Show a message where it fell; the oldest go when there are too many. */
-  addMessage(given, { lit = false } = {}) {
-    const key = `m:${given.id}`;
-    const known = this.messages.getFeatureById(key);
-    if (known) {
-      if (lit && !known.get("lit")) known.set("lit", true);
-      return known;
-    }
+  addMessage(given) {
+    const known = this.message(given.id);
+    if (known) return known;
     const born = Date.now();
     const expires = Date.parse(given.properties?.expires ?? "") || born + 3600e3;
-    const made = new ol.Feature({ geometry: shapeOf(given.geometry), what: "message", message: given, lit, born, expires });
-    made.setId(key);
+    const made = new ol.Feature({ geometry: shapeOf(given.geometry), what: "message", message: given, born, expires });
+    made.setId(`m:${given.id}`);
     this.messages.addFeature(made);
     const all = this.messages.getFeatures();
     if (all.length > MOST_MESSAGES) this.messages.removeFeatures(all.slice(0, all.length - MOST_MESSAGES));
     return made;
+  }
+
+  /** Return the feature of a message, null if it is not shown. */
+  message(id) {
+    return this.messages.getFeatureById(`m:${id}`);
+  }
+
+  /** Show that a message was delivered. */
+  light(message) {
+    message.set("lit", true);
   }
 
   /** Draw a line from a message to a subscription for a moment. */

@@ -12,9 +12,7 @@ export class WatchPanel {
     this.counts = element("p", { class: "quiet", id: "counts" });
     this.list = element("ol", { class: "list", id: "matches", "aria-label": "Matches, the newest first" });
     this.empty = element("p", { class: "quiet" }, "Nothing was delivered since this page was opened.");
-    this.letters = element("div", {});
-    panel.append(this.counts, this.empty, this.list, this.letters);
-    this.seen = { messages: 0, deliveries: 0, moves: 0 };
+    panel.append(this.counts, this.empty, this.list);
     this.stop = () => {};
   }
 
@@ -29,27 +27,25 @@ export class WatchPanel {
   }
 
   #take(type, data) {
-    if (type === "message") this.#message(data);
+    if (type === "message") this.map.addMessage(data);
     else if (type === "delivery") this.#delivery(data);
     else if (type === "move") this.on.moved(data);
-    if (`${type}s` in this.seen) this.seen[`${type}s`] += 1;
-    if (type === "delivery") this.seen.deliveries += 0;
-    this.counts.textContent = `${this.seen.messages} messages, ${this.seen.deliveries ?? 0} deliveries`;
+    else if (type === "counts") this.counts.textContent = `${data.messages} messages, ${data.deliveries} deliveries, ${data.moves} moves`;
   }
 
-  #message(feature) {
-    this.map.addMessage(feature);
-  }
-
-  #delivery(event) {
-    this.seen.deliveries += 1;
-    const { message, subscription_id: id } = event.data;
-    const kind = event.type.split(".").slice(1, -1).join(".");
+  #delivery(given) {
+    const { type, subscription_id: id, message_id: messageId } = given;
+    const known = this.map.message(messageId);
+    const message = known?.get("message") ?? { id: messageId, properties: {} };
     this.empty.hidden = true;
-    if (message?.geometry) this.map.flash(this.map.addMessage(message, { lit: event.data.change === "+" }), id);
-    const open = element("button", { class: "link", onclick: () => this.on.message(message ?? { id: event.subject, properties: {} }) },
-      badge(kind), shown(message?.properties?.text ?? event.subject));
-    const whom = element("button", { class: "link quiet", onclick: () => this.on.subscription(id) }, "for ", shown(id), ` · ${moment(event.time)}`);
+    if (known) {
+      if (given.change === "+") this.map.light(known);
+      this.map.flash(known, id);
+    }
+    this.on.delivered(id);
+    const open = element("button", { class: "link", onclick: () => this.on.message(message) }, badge(type), shown(message.properties.text ?? messageId));
+    const now = new Date().toISOString();
+    const whom = element("button", { class: "link quiet", onclick: () => this.on.subscription(id) }, "for ", shown(id), ` · ${moment(now)}`);
     this.list.prepend(element("li", {}, open, whom));
     while (this.list.childElementCount > MOST_ROWS) this.list.lastElementChild.remove();
   }
