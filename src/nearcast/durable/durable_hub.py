@@ -150,6 +150,7 @@ class DurableHub(SubscriberHub):
         self._log: InputLog = self._folder.log(self._durability)
         self._bytes_since, self._is_over = 0, ""
         self._begin_outbox(retention)
+        self._outbox.merges_unsynced = self._durability == "full"
         number = self._open_snapshot(options)
         self._outbox.begin(number)
         self._replay(number)
@@ -157,7 +158,9 @@ class DurableHub(SubscriberHub):
         if self._is_wall:
             self._log.clock = ReceiptClock(self._log.last_received())
         self._writer: GroupWriter[LoggedCall | AckCall] = GroupWriter(self._log, self._make, self._after_batch)
-        self._snapshots = SnapshotTaker(self._folder, self._log, self._writer, self._taken, number)
+        self._snapshots = SnapshotTaker(
+            self._folder, self._log, self._writer, self._prepare_snapshot, self._taken, number
+        )
 
     def _options(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return the options as the head of the folder has them."""
@@ -263,8 +266,8 @@ class DurableHub(SubscriberHub):
         return self._writer.run(LoggedCall(logged, LogEntry(encoded(logged), key, identity), source))
 
     def _check_open(self) -> None:
-        if self._is_over:
-            raise HubStopped(self._is_over)
+        if reason := self._is_over or self._writer.stopped:
+            raise HubStopped(reason)
 
     def _make(self, call: LoggedCall | AckCall) -> Any:
         """Make a call that is on disk; in the writer's thread."""

@@ -35,7 +35,8 @@ class StateAfter(NamedTuple):
 class SnapshotTaker:
     """Takes snapshots in order, one at a time, and trims the log to the older of those that are kept.
 
-    `take` is run between two transactions: it puts the state of the hub into a folder, all that changes being copied.
+    `prepare` is run before, so that less is left to do for `take`, which is run between two transactions: it puts the
+    state of the hub into a folder, all that changes being copied.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class SnapshotTaker:
         folder: DurableFolder,
         log: InputLog,
         writer: GroupWriter[Any],
+        prepare: Callable[[], None],
         take: Callable[[Path], StateAfter],
         newest: int,
     ):
-        self._folder, self._log, self._writer, self._take = folder, log, writer, take
+        self._folder, self._log, self._writer = folder, log, writer
+        self._prepare, self._take = prepare, take
         #: The snapshots that are known to be sound, the newest first.
         self.sound = [newest] if newest else []
         #: Why the last one failed.
@@ -97,6 +100,7 @@ class SnapshotTaker:
             return found.about, found.writes
 
         shutil.rmtree(unfinished, ignore_errors=True)
+        self._prepare()
         save_state(unfinished, take)
         place = self._folder.snapshot_path(numbers[0])
         shutil.rmtree(place, ignore_errors=True)  # one that is damaged
