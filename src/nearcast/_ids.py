@@ -310,7 +310,7 @@ class IdTable:
         self._slot_of_key[keys[(keys >= 0) & (keys < len(self._slot_of_key))]] = _NO_SLOT
         self.recount()
         if self._kinds != kinds:
-            self._drop_released()
+            self.drop_released()
             self._kinds = kinds
 
     def release(self, slots: NDArray[np.int32]) -> None:
@@ -318,7 +318,7 @@ class IdTable:
         self._slot_of_key[self._key_of_slot[slots]] = _NO_SLOT
         self._n_bound -= len(slots)
         if len(self._keys) > 2 * self._n_bound + SPARE_KEYS:
-            self._drop_released()
+            self.drop_released()
 
     def release_again(self, slots: NDArray[np.int32]) -> None:
         """Complete a `release` that was interrupted; may be called again."""
@@ -330,7 +330,7 @@ class IdTable:
         """Count the ids that have a slot."""
         self._n_bound = int(np.count_nonzero(self._slot_of_key != _NO_SLOT))
 
-    def _drop_released(self) -> None:
+    def drop_released(self) -> None:
         """Drop the keys that have no slot any more, so that ids that come and go do not fill memory.
 
         All arrays are new ones, put in place in one step: snapshots keep the old ones.

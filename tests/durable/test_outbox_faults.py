@@ -3,14 +3,15 @@
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from outbox_worker import NAMES, THREADS, lines_of
 
+from faults.rounds import MINUTES, rounds
 from nearcast import Circle, Hub, Within
 from nearcast.durable import Cursor, DurableHub, Retention
 from nearcast.durable.input_log import InputLog
@@ -32,6 +33,12 @@ def message(number, text="tea", **more):
 def subscribed(folder, **options):
     hub = DurableHub(folder, "plane", **options)
     hub.subscribe(Within("a", "tea", Circle(0, 0, 5)), subscriber="anna")
+    return hub
+
+
+def by_hand(hub):
+    """Return a hub whose files come and go only when a test says so."""
+    hub._tidier.look = lambda _: None
     return hub
 
 
@@ -122,19 +129,15 @@ def test_no_delivery_is_lost_or_changed_by_kills(tmp_path):
     assert [[thread, number] for thread in range(THREADS) for number in range(COUNT)] == sorted(made)
 
 
-@pytest.mark.skipif("NEARCAST_FAULTS" not in os.environ, reason="make test-faults")
+@pytest.mark.skipif(not MINUTES, reason="make test-faults")
 def test_kills_at_random_for_a_while(tmp_path):
     """Many lives, each with kills at random and one of two sizes of snapshots."""
-    until, chance, life = time.monotonic() + 60 * float(os.environ.get("NEARCAST_FAULTS", "0")), random.Random(), 0
-    while time.monotonic() < until:
-        life += 1
-        worker = Worker(tmp_path / str(life))
-        worker.folder.parent.mkdir()
-        is_whole = chance.randrange(2) == 1
+    for seed, chance, folder in rounds(tmp_path):
+        print(f"outbox: life {seed}")  # noqa: T201
+        worker, is_whole = Worker(folder), chance.randrange(2) == 1
         for _ in range(20):
             worker.kill_after(chance.randrange(1, 150), 1 << 30 if is_whole else chance.randrange(5_000, 50_000))
             worker.check(worker.expected() if is_whole else None)
-        shutil.rmtree(worker.folder.parent)
 
 
 # Torn and damaged files
@@ -142,7 +145,7 @@ def test_kills_at_random_for_a_while(tmp_path):
 
 def with_files(folder, n_messages=12):
     """Return a folder with files after its snapshot, as a crash leaves it, and what is to be read there."""
-    with subscribed(folder / "hub") as hub:
+    with by_hand(subscribed(folder / "hub")) as hub:
         hub.publish(message(100))
         hub.snapshot()
         for number in range(n_messages):
@@ -180,7 +183,7 @@ def _flip(path, place):
 
 def test_what_a_crash_left_of_a_merge_does_no_harm(tmp_path):
     """The merged file beside its parts, and one that was not finished."""
-    with subscribed(tmp_path / "hub") as hub:
+    with by_hand(subscribed(tmp_path / "hub")) as hub:
         for number in range(4):
             hub.publish(message(number))
             hub._outbox.flush()
@@ -192,7 +195,7 @@ def test_what_a_crash_left_of_a_merge_does_no_harm(tmp_path):
         shutil.copy(path, path.parent / f".{path.name}.1.ab")
         crashed = left_open(hub, tmp_path / "crashed")
     for folder, n_files in ((crashed, 1), (before, 4)):
-        with DurableHub.open(folder) as hub:
+        with by_hand(DurableHub.open(folder)) as hub:
             assert expected == read(hub)
             assert n_files == len(list((folder / "outbox").iterdir()))
 
@@ -220,7 +223,7 @@ def test_damage_before_a_snapshot_is_made_again_from_an_older_one_or_refused_by_
 
 def test_what_is_dropped_by_the_retention_is_told_as_a_gap(tmp_path):
     """By bytes and by age; from the last acknowledgement on, also after a restart."""
-    hub = subscribed(tmp_path / "hub", retention=Retention(age="1h", bytes=None))
+    hub = by_hand(subscribed(tmp_path / "hub", retention=Retention(age="1h", bytes=None)))
     hub.subscribe(Within("b", "soup", Circle(0, 0, 5)), subscriber="ben")
     for number in range(6):
         hub.publish(message(number, time=f"2026-01-01T00:{number:02d}:00Z"))
@@ -237,7 +240,7 @@ def test_what_is_dropped_by_the_retention_is_told_as_a_gap(tmp_path):
         outbox = hub.stats()["outbox"]
         assert (4, 2) == (outbox["dropped"], outbox["dropped_unacknowledged"])
         hub.close()
-        hub = DurableHub(tmp_path / "hub", "plane", retention=Retention(age=None, bytes=1))
+        hub = by_hand(DurableHub(tmp_path / "hub", "plane", retention=Retention(age=None, bytes=1)))
     hub.publish(message(10))
     hub._outbox.flush()
     hub._outbox.tidy(hub._state.now)
@@ -251,3 +254,44 @@ def test_a_retention_that_cannot_be_is_refused(tmp_path):
     for options, said in (({"age": "soon"}, "age is 'soon'"), ({"bytes": 0}, "bytes is 0"), ({"age": 3}, "age is 3")):
         with pytest.raises(ValueError, match=said):
             Retention(**options)
+
+
+# Erasure
+
+
+def names_in(folder, wanted):
+    """Return the files below a folder that hold these bytes."""
+    return [
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and wanted in path.read_bytes()
+    ]
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_nothing_of_an_erased_subscriber_is_on_disk_after_the_retention(tmp_path, is_reopened):
+    """Neither name nor ids, words and places: not in the log, nor in snapshots, nor in the outbox."""
+    folder, options = tmp_path / "hub", {"retention": Retention(age=None, bytes=1)}
+    hub = subscribed(folder, **options)
+    place = 1234.0625
+    hub.subscribe(Within("hidden-id", "hidden OR tea", Circle(place, 0, 5)), subscriber="hidden-name")
+    hub.publish(message(1) | {"x": place})
+    assert 1 == len(hub.events("hidden-name"))
+    hub.ack("hidden-name", hub.events("hidden-name").cursor)
+    hub.snapshot()
+    assert {"log.db", "outbox", "snapshots"} <= {
+        path.split("/")[0].removesuffix("-wal") for path in names_in(folder, b"hidden")
+    }
+    assert 1 == hub.erase("hidden-name")
+    for number in range(2, 5):
+        hub.publish(message(number))
+        hub.snapshot()
+        if is_reopened:
+            hub.close()
+            hub = DurableHub(folder, "plane", **options)
+    hub._outbox.tidy(0)
+    assert [] == names_in(folder, b"hidden")
+    assert [] == [path for path in names_in(folder, struct.pack("<d", place)) if not path.startswith("log.db")]
+    assert ["a"] == list(hub)
+    assert 1 == len(hub.publish(message(9)))
+    hub.close()

@@ -5,8 +5,9 @@ import random
 import shutil
 import time
 
-#: How long each of the three tests at random may take: drivers without Spark, streams on Spark, Kafka. 0: not at all.
-MINUTES = float(os.environ.get("NEARCAST_FAULTS") or 0) / 3
+#: How long each of the four tests at random may take: drivers without Spark, streams on Spark, Kafka, durable hubs.
+#: 0: not at all.
+MINUTES = float(os.environ.get("NEARCAST_FAULTS") or 0) / 4
 
 
 def rounds(parent):

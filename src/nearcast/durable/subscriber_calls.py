@@ -7,20 +7,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearcast.durable import subscriber_inputs
+from nearcast.durable.input_log import LogEntry
+from nearcast.durable.inputs import Input, encoded
 from nearcast.durable.outbox.acks import AckColumns, AckEntry, AckRemoval
 from nearcast.durable.outbox.cursors import BEGIN, LAST_ROW, Cursor
 from nearcast.durable.outbox.events import WaitingEvents, events_of
 from nearcast.durable.outbox.kept_messages import messages_at, newest_message
-from nearcast.durable.outbox.outbox import Outbox
+from nearcast.durable.outbox.outbox import FailedSync, Outbox
 from nearcast.durable.outbox.retention import Retention
 from nearcast.durable.outbox.subscribers import Subscribers
 from nearcast.durable.outbox.tidier import OutboxTidier
 from nearcast.durable.subscriber_inputs import InputApplier, SubscriberMove, checked_name
+from nearcast.engine import purge
 from nearcast.errors import FutureCursor, IncompatibleStore, InvalidInput
 from nearcast.geo.shapes import shorten
 from nearcast.hub import Hub
@@ -29,7 +33,6 @@ if TYPE_CHECKING:
     from nearcast._ids import Id
     from nearcast.durable.folder import DurableFolder
     from nearcast.durable.input_log import InputLog
-    from nearcast.durable.inputs import Input
     from nearcast.durable.writer import GroupWriter
     from nearcast.engine import State
     from nearcast.model import Message
@@ -43,6 +46,15 @@ class AckCall:
     """An acknowledgement on its way through the writer."""
 
     entry: AckEntry
+
+
+@dataclass(eq=False)
+class ErasureCall:
+    """An erasure on its way through the writer, as any other call."""
+
+    given: Input
+    entry: LogEntry
+    source: str = ""
 
 
 class SubscriberHub(Hub):
@@ -69,8 +81,22 @@ class SubscriberHub(Hub):
         super()._take_over(state, about)
         self._subscribers.begin(state, about.get("next_subscriber", 0))
 
+    def _prepare_snapshot(self) -> None:
+        """Write most of what waits for subscribers to disk, beside the calls; a failed sync stops the hub."""
+        try:
+            self._outbox.flush(synced=True)
+        except FailedSync as error:
+            self._writer.run_alone(partial(_fail, error))
+
     def _noted_in_snapshots(self) -> dict[str, Any]:
-        """Write what waits for subscribers to disk; return what a snapshot must know of it."""
+        """Write what waits for subscribers to disk; return what a snapshot must know of it.
+
+        After an erasure the state is built again, so that no snapshot holds what is gone.
+        """
+        if self._inputs.must_purge:
+            with self._lock:
+                purge(self._state)
+            self._inputs.must_purge = False
         self._outbox.flush(synced=True)
         return {"outbox": self._outbox.in_files, "next_subscriber": self._subscribers.next_number}
 
@@ -131,7 +157,9 @@ class SubscriberHub(Hub):
         Returns how many subscriptions it had. Nothing of it is on disk when the log and the outbox are past what was
         written before.
         """
-        found: int = self._change(subscriber_inputs.erase(checked_name(subscriber)))
+        given = subscriber_inputs.erase(checked_name(subscriber))
+        self._check_open()
+        found: int = self._writer.run(ErasureCall(given, LogEntry(encoded(given), is_erasure=True)))
         return found
 
     # What waits for them
@@ -218,3 +246,7 @@ class SubscriberHub(Hub):
 
     def _check_open(self) -> None:
         raise NotImplementedError
+
+
+def _fail(error: Exception) -> None:
+    raise error

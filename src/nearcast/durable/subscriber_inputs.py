@@ -157,6 +157,8 @@ class InputApplier:
         self.touched: list[NDArray[np.int32]] = []
         #: The number of the subscriber that was erased last.
         self.erased: int | None = None
+        #: Whether something was erased since the state was last purged.
+        self.must_purge = False
 
     def apply(self, number: int, given: Input, source: str = "", data: bytes | None = None) -> Any:
         """Apply an input and return what its method returns; `data` are its bytes, where they are known."""
@@ -214,6 +216,7 @@ class InputApplier:
         ids = self._subscribers.subscriptions(state, number)
         Hub.unsubscribe_many(self._hub, ids)
         self._subscribers.forget(state, number)
+        self.must_purge = True
         return len(ids)
 
     def _move(self, given: Input) -> SubscriberMove:

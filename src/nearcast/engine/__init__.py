@@ -15,7 +15,7 @@ from nearcast.engine.arrivals import about_late, count_late, deliveries_of, unti
 from nearcast.engine.changes import adopt
 from nearcast.engine.items import Advance, CountFrom, Item, Move, Publish, Subscribe, Unsubscribe, UseVocabulary
 from nearcast.engine.state import State
-from nearcast.engine.upkeep import compact_words, make_good, renumber_if_sparse, whole
+from nearcast.engine.upkeep import compact_words, make_good, purge, renumber_if_sparse, whole
 
 if TYPE_CHECKING:
     from nearcast.deliveries import Piece
@@ -36,6 +36,7 @@ __all__ = [
     "count_late",
     "deliveries_of",
     "make_good",
+    "purge",
     "renumber_if_sparse",
     "step",
     "untimed_rows",

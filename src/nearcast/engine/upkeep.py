@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from nearcast.engine.expiry import forget_expired
 from nearcast.engine.life import settle
-from nearcast.engine.recovery import RenumberingRedo
+from nearcast.engine.recovery import CompactionRedo, RenumberingRedo
 from nearcast.engine.state import State
 
 #: Dead slots tolerated beside as many as are alive.
@@ -78,14 +78,33 @@ def compact_words(state: State) -> None:
         return
     from nearcast.engine.word_compaction import compacted, used_words
 
-    replaced = state.index
     try:
         is_used = used_words(state)
         if len(is_used) > 2 * int(is_used.sum()) + SPARE_WORDS:
-            state.torn = compacted(state, is_used)
+            _put_in_place(state, compacted(state, is_used))
     except MemoryError:
         pass  # there is no room for a second index: the words stay until the next count
-    make_good(state)
-    if state.index is not replaced:
-        replaced.abandon()
     state.n_words_counted = len(state.words)
+
+
+def _put_in_place(state: State, record: CompactionRedo) -> None:
+    replaced = state.index
+    state.torn = record
+    make_good(state)
+    replaced.abandon()
+
+
+@whole
+def purge(state: State) -> None:
+    """Build the state again without anything of subscriptions that are gone: rows, words, texts and ids.
+
+    As `compact_words`, to be called when nothing is encoded that is still to be stored; takes as long as filling an
+    index does.
+    """
+    from nearcast.engine.word_compaction import compacted, used_words
+
+    _put_in_place(state, compacted(state, used_words(state)))
+    state.n_words_counted = len(state.words)
+    for table in (state.ids, *state.names.values()):
+        table.drop_released()
+    state.texts.compact(state.ids.in_use())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 import shutil
 import time
@@ -112,16 +111,15 @@ class Tenant:
 
     def begin_beats(self) -> None:
         """Move event time to the wall clock now and then, so that what expires does so while nothing comes in."""
-        if _CLOCK and self.settings.hub.beat_seconds > 0:
+        if self.settings.hub.beat_seconds > 0:
             self._beats = asyncio.get_running_loop().create_task(self._beat())
 
     async def _beat(self) -> None:
-        hub: Any = self.hub
         while True:
             await asyncio.sleep(self.settings.hub.beat_seconds)
             try:
-                if len(hub):
-                    await self.call(hub.beat)
+                if len(self.hub):
+                    await self.call(self.hub.beat)
             except NearcastError as error:  # a full disk passes; of a hub that stopped `/readyz` tells
                 _log.warning("no beat: %s", type(error).__name__)
 
@@ -150,12 +148,8 @@ def _opened_hub(folder: Path, settings: Settings) -> DurableHub:
         max_ahead=given.max_ahead,
         retention=Retention(given.retention_age, given.retention_bytes),
         snapshot_bytes=given.snapshot_bytes,
-        **_CLOCK,
+        clock="wall",
     )
-
-
-#: The wall clock, where the hub has one.
-_CLOCK: dict[str, Any] = {"clock": "wall"} if "clock" in inspect.signature(DurableHub).parameters else {}
 
 
 def _window(given: str | None) -> str | int | None:

@@ -27,19 +27,20 @@ _NAME = "dropped.npz"
 class DroppedCounts:
     """By subscriber, ascending, how many of its deliveries were dropped, and the cursor of the last of them.
 
-    `n_dropped` is how many were dropped in all, `n_unacknowledged` how many of these nobody had acknowledged.
+    `n_dropped` is how many were dropped in all, `n_unacknowledged` how many of these nobody had acknowledged, `until`
+    the last input whose deliveries were dropped.
     """
 
     def __init__(self, subscriber: NDArray[np.int32], rows: NDArray[np.int64], counts: NDArray[np.int64]):
         self.subscriber, self._rows = subscriber, rows
-        self.n_dropped, self.n_unacknowledged = map(int, counts)
+        self.n_dropped, self.n_unacknowledged, self.until = map(int, counts)
 
     @classmethod
     def open(cls, folder: Path) -> DroppedCounts:
         """Return the counts of an outbox."""
         path = folder / _NAME
         if not path.exists():
-            return cls(np.empty(0, np.int32), np.empty((0, 3), np.int64), np.zeros(2, np.int64))
+            return cls(np.empty(0, np.int32), np.empty((0, 3), np.int64), np.zeros(3, np.int64))
         try:
             with np.load(path, allow_pickle=False) as saved:
                 return cls(saved["subscriber"], saved["rows"], saved["counts"])
@@ -64,6 +65,7 @@ class DroppedCounts:
         counts = np.diff(run.start)
         ends = run.ordinal + counts
         self.n_dropped += int(counts.sum())
+        self.until = run.span.last
         acked = acks.ordinals(run.subscriber)
         self.n_unacknowledged += int(np.maximum(ends - np.maximum(run.ordinal, acked), 0).sum())
         both = np.concatenate([self.subscriber, run.subscriber])
@@ -77,7 +79,7 @@ class DroppedCounts:
         """Write the counts, but of those who were erased; they survive a power cut when it returns."""
         known = is_known(self.subscriber)
         self.subscriber, self._rows = self.subscriber[known], self._rows[known]
-        counts = np.array([self.n_dropped, self.n_unacknowledged])
+        counts = np.array([self.n_dropped, self.n_unacknowledged, self.until])
 
         def write(path: Path) -> None:
             with path.open("wb") as file:
