@@ -120,7 +120,7 @@ CASES = {
         "/message",
     ),
     "explain-query": ("POST", "/v1/explain", JSON, "explain", 422, "invalid-query", "/subscription/query"),
-    "explain-key": ("POST", "/v1/explain", JSON, b'{"mesage": 1}', 422, None, "/mesage"),
+    "explain-key": ("POST", "/v1/explain", JSON, b'{"msg": 1}', 422, None, "/msg"),
     "estimate": ("POST", "/v1/estimate", JSON, b"{}", 422, None, "/subscription"),
     "scopes": ("POST", "/v1/tokens", JSON, b'{"scopes": ["root"]}', 422, None, "/scopes"),
     "route": ("GET", "/v2/subscriptions", None, b"", 404, "no-such-route", None),

@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from datetime import UTC, datetime, timedelta
 
 import httpx2
 import pytest
@@ -216,6 +217,22 @@ def test_enter_and_exit_tell_of_live_messages(client):
     kept = client.get("/v1/messages/lives")
     assert ("lives", "tea") == (kept.json()["id"], kept.json()["properties"]["text"])
     assert 404 == client.get("/v1/messages/never").status_code
+
+
+def test_time_is_the_wall_clock(tmp_path):
+    """Messages without a time have that of receipt, those from the future are rejected, and what expires ends."""
+    with running(tmp_path, hub={"beat_seconds": 0.05}) as server, server.client() as client:
+        begin = datetime.now(UTC)
+        subscribe(client, "anna")
+        publish(client, "now")
+        (event,) = pulled(client, "anna")["events"]
+        assert begin <= datetime.fromisoformat(event["time"]) <= datetime.now(UTC)
+        ahead = client.post("/v1/messages", json=feature("ahead", time="2999-01-01T00:00:00Z"))
+        assert (422, "/properties/time") == (ahead.status_code, ahead.json()["errors"][0]["pointer"])
+        expires = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+        client.post("/v1/subscriptions", json=circle("brief", expires=expires))
+        wait_until(lambda: client.get("/v1/subscriptions/brief").status_code == 404)
+        assert "of-anna" in server.tenant().hub
 
 
 def test_a_subscription_ends_after_max_events(tmp_path):
