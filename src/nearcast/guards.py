@@ -60,6 +60,10 @@ class Debounce:
         """Return how many deliveries are held back."""
         return len(self._pending)
 
+    def pending(self) -> list[Delivery]:
+        """Return the deliveries that are held back, in the order in which they came."""
+        return [each.delivery for each in sorted(self._pending.values(), key=lambda each: each.order)]
+
     def feed(self, deliveries: Iterable[Delivery], time: datetime | str | None = None) -> list[Delivery]:
         """Take deliveries in their order; return those that are due by their times, and by `time` if that is later."""
         given, moment = list(deliveries), checked_time(time, "time")

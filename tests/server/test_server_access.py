@@ -117,7 +117,7 @@ def test_tenants_never_meet_over_the_whole_api(server):
         red.put(
             "/v1/subscriptions/secret", json=circle("secret", "crimson", subscriber="rose", labels={"a": "crimson"})
         )
-        red.put("/v1/subscribers/rose", json={"sink": {"url": "https://crimson.example/hook"}})
+        red.put("/v1/subscribers/rose", json={"paused": True, "sink": {"url": "https://crimson.example/hook"}})
         red.post("/v1/messages", json=feature("m-1", "crimson"))
         red.post("/v1/tokens", json={"scopes": ["publish"], "name": "crimson"})
         (token,) = [each["id"] for each in red.get("/v1/tokens").json()["items"] if each["name"] == "crimson"]

@@ -152,7 +152,8 @@ def test_a_socket_gives_events_and_takes_acks_and_locations(client, server):
     subscribe(client, "ws")
     publish(client, "w1")
     url = f"{server.url.replace('http', 'ws')}/v1/subscribers/ws/ws?cursor=0-0"
-    with connect(url, proxy=None, open_timeout=PATIENCE_S, close_timeout=PATIENCE_S) as opened:
+    patient = {"proxy": None, "ping_interval": None, "open_timeout": PATIENCE_S, "close_timeout": PATIENCE_S}
+    with connect(url, **patient) as opened:
         event = json.loads(opened.recv(PATIENCE_S))
         assert "w1" == event["subject"]
         opened.send(json.dumps({"ack": event["sequence"]}))
@@ -165,7 +166,7 @@ def test_a_socket_gives_events_and_takes_acks_and_locations(client, server):
             opened.send(bad)
             assert json.loads(opened.recv(PATIENCE_S))["problem"]["status"] in (400, 422), bad
     assert event["sequence"] == client.get("/v1/subscribers/ws").json()["acked"]
-    with connect(url.replace("0-0", "999999-1"), proxy=None) as opened, pytest.raises(ConnectionClosed) as closed:
+    with connect(url.replace("0-0", "999999-1"), **patient) as opened, pytest.raises(ConnectionClosed) as closed:
         opened.recv(PATIENCE_S)
     assert "FutureCursor" == closed.value.rcvd.reason
 
@@ -195,9 +196,10 @@ def test_an_erased_subscriber_leaves_nothing(client, server):
     """DELETE takes subscriptions, events and settings away."""
     subscribe(client, "gone")
     client.post("/v1/subscriptions", json=circle("gone-paused", subscriber="gone", paused=True))
-    client.put("/v1/subscribers/gone", json={"sink": {"url": "https://example.com/hook", "secrets": ["a"]}})
+    client.put("/v1/subscribers/gone", json={"paused": True, "sink": {"url": "https://example.com/hook"}})
     publish(client, "g1")
-    assert {"url": "https://example.com/hook", "n_secrets": 1} == client.get("/v1/subscribers/gone").json()["sink"]
+    sink = client.get("/v1/subscribers/gone").json()["sink"]
+    assert ("https://example.com/hook", 1, False) == (sink["url"], sink["n_secrets"], "secrets" in sink)
     assert 204 == client.delete("/v1/subscribers/gone").status_code
     assert [] == pulled(client, "gone", cursor="0-0")["events"]
     assert [404, 404] == [client.get(f"/v1/subscriptions/{each}").status_code for each in ("of-gone", "gone-paused")]

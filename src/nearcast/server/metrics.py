@@ -27,6 +27,8 @@ class TenantMetrics:
         self.seconds = Histogram("request_seconds", "Time to answer", ["route"], buckets=_BUCKETS, **made)
         self.events = Counter("events", "Events handed over", ["transport"], **made)
         self.gaps = Counter("dropped", "Events that were dropped before they were handed over", ["reason"], **made)
+        self.webhooks = Counter("webhook_attempts", "Requests of webhooks by outcome", ["outcome"], **made)
+        self.dead_letters = Counter("dead_letters", "Events that were given up", **made)
         self.closed = Counter("streams_closed", "Streams that the server ended", ["reason"], **made)
         self.clients = Gauge("clients", "Open streams", ["transport"], **made)
         self.waiting = Gauge("waiting_messages", "Messages taken in and not published yet", **made)

@@ -81,12 +81,22 @@ class LimitSettings:
 
 
 @dataclass(frozen=True)
+class WebhookSettings:
+    """Which addresses webhooks may call beside those of the internet, and how long a receiver may take."""
+
+    #: Names, addresses and networks of one's own: `hooks.internal`, `10.0.0.0/8`.
+    allow: tuple[str, ...] = ()
+    timeout_seconds: float = 15.0
+
+
+@dataclass(frozen=True)
 class Settings:
     """All settings, by section."""
 
     server: ListenSettings = field(default_factory=ListenSettings)
     hub: HubSettings = field(default_factory=HubSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
 
     @property
     def is_loopback(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -14,9 +13,11 @@ from nearcast.geo.shapes import shorten
 from nearcast.server.bodies import object_of, only
 from nearcast.server.erasure import begin_erasure, end_erasure
 from nearcast.server.events import subscriber_caller
+from nearcast.server.problems import Problem, problem_of
 from nearcast.server.subscription_bodies import merged
 from nearcast.server.tenants import Tenant
-from nearcast.window import length_of
+from nearcast.server.webhooks import AddressPolicy, HookSink, QuietRules
+from nearcast.server.webhooks.quiet import QUIET_FIELDS
 
 router = APIRouter(prefix="/v1/subscribers", tags=["subscribers"])
 _DEFAULTS: dict[str, Any] = {
@@ -27,7 +28,8 @@ _DEFAULTS: dict[str, Any] = {
     "once_per_message": False,
     "debounce": None,
 }
-_LENGTHS = ("cooldown", "digest", "debounce")
+#: Fields of a sink that are shown, and not taken.
+_SHOWN = {"n_secrets", "failures", "disabled", "held_back"}
 
 
 @router.get("/{id}")
@@ -54,11 +56,41 @@ async def _changed(request: Request, change: Any, *types: str) -> Response:
     tenant = caller.tenant
     given = await object_of(request, request.app.state.settings.limits.body_bytes, *types)
     async with tenant.lock(subscriber):
-        body = _checked(change(_body(tenant, subscriber), given), subscriber)
-        text = msgspec.json.encode(body).decode()
-        statement = "INSERT OR REPLACE INTO subscribers VALUES (?, ?)"
-        await tenant.write(lambda connection: connection.execute(statement, (subscriber, text)) and None)
-    return _answer(await tenant.call(_resource, tenant, subscriber, body))
+        before = _body(tenant, subscriber)
+        body = _checked(change(before, given), subscriber, before, tenant.hooks.policy)
+        await _store(tenant, subscriber, body)
+    return _answer(await tenant.call(_resource, tenant, subscriber, body, _new_secrets(body, before)))
+
+
+async def _store(tenant: Tenant, subscriber: str, body: dict[str, Any]) -> None:
+    """Keep the settings of a subscriber, and serve it by them."""
+    text = msgspec.json.encode(body).decode()
+    statement = "INSERT OR REPLACE INTO subscribers VALUES (?, ?)"
+    await tenant.write(lambda connection: connection.execute(statement, (subscriber, text)) and None)
+    tenant.hooks.serve(subscriber, body)
+
+
+@router.post("/{id}:rotate")
+async def rotate_secret(request: Request, id: str) -> Response:  # noqa: A002, ARG001  as above
+    """Make a new secret for a subscriber's sink, which is in this answer and never again; the last two go on."""
+    caller, subscriber = await subscriber_caller(request, "subscribe")
+    tenant = caller.tenant
+    async with tenant.lock(subscriber):
+        before = _body(tenant, subscriber)
+        if before["sink"] is None:
+            raise Problem(409, "no-sink", "the subscriber has no sink")
+        sink = HookSink(before["sink"]["url"], tuple(before["sink"]["secrets"])).rotated()
+        body = {**before, "sink": {"url": sink.url, "secrets": list(sink.secrets)}}
+        await _store(tenant, subscriber, body)
+    return _answer(await tenant.call(_resource, tenant, subscriber, body, _new_secrets(body, before)))
+
+
+@router.post("/{id}:enable", status_code=204)
+async def enable_sink(request: Request, id: str) -> Response:  # noqa: A002, ARG001  as above
+    """Send to a subscriber's sink again that was disabled or is left alone for its failures."""
+    caller, subscriber = await subscriber_caller(request, "subscribe")
+    caller.tenant.hooks.dispatcher.enable(subscriber)
+    return Response(status_code=204)
 
 
 @router.delete("/{id}", status_code=204)
@@ -68,6 +100,7 @@ async def delete_subscriber(request: Request, id: str) -> Response:  # noqa: A00
     tenant = caller.tenant
     async with tenant.lock(subscriber):
         await tenant.write(begin_erasure(subscriber))
+        tenant.hooks.erase(subscriber)
         await tenant.call(tenant.hub.erase, subscriber)
         await tenant.write(end_erasure(subscriber))
     return Response(status_code=204)
@@ -78,47 +111,49 @@ def _body(tenant: Tenant, subscriber: str) -> dict[str, Any]:
     return {**_DEFAULTS, **(msgspec.json.decode(rows[0][0]) if rows else {})}
 
 
-def _resource(tenant: Tenant, subscriber: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a subscriber as the API shows it: never its secrets."""
+def _resource(
+    tenant: Tenant, subscriber: str, body: dict[str, Any], secrets: list[str] | None = None
+) -> dict[str, Any]:
+    """Return a subscriber as the API shows it; `secrets` are those that were just made."""
     sink = body["sink"]
-    shown = None if sink is None else {"url": sink["url"], "n_secrets": len(sink.get("secrets") or [])}
+    shown = None if sink is None else tenant.hooks.shown(subscriber, sink)
+    if shown is not None and secrets:
+        shown["secrets"] = secrets
     n = len(tenant.hub.subscriptions_of(subscriber))
     return {"id": subscriber, **body, "sink": shown, "acked": str(tenant.hub.acked(subscriber)), "subscriptions": n}
 
 
-def _checked(given: dict[str, Any], subscriber: str) -> dict[str, Any]:
+def _new_secrets(body: dict[str, Any], before: dict[str, Any]) -> list[str]:
+    """Return the secrets that a sink did not have before."""
+    known = set() if before["sink"] is None else set(before["sink"]["secrets"])
+    return [] if body["sink"] is None else [each for each in body["sink"]["secrets"] if each not in known]
+
+
+def _checked(given: dict[str, Any], subscriber: str, before: dict[str, Any], policy: AddressPolicy) -> dict[str, Any]:
     """Return the settings that a body gives, each of its type."""
     only(given, "id", "acked", "subscriptions", *_DEFAULTS)
     if given.get("id", subscriber) != subscriber:
         raise InvalidInput("id is not that of the path", field="id")
     found = {name: given[name] for name in _DEFAULTS if given.get(name) is not None}
-    for name in ("paused", "once_per_message"):
-        if not isinstance(found.get(name, False), bool):
-            raise InvalidInput(f"{name} is {shorten(found[name])}; expected true or false", field=name)
-    for name in _LENGTHS:
-        if name in found:
-            _check_length(name, found[name])
+    if not isinstance(found.get("paused", False), bool):
+        raise InvalidInput(f"paused is {shorten(found['paused'])}; expected true or false", field="paused")
+    QuietRules.from_json({name: found[name] for name in QUIET_FIELDS if name in found})
     if "sink" in found:
-        _check_sink(found["sink"])
+        found["sink"] = _sink(found["sink"], before["sink"], policy)
     return {**_DEFAULTS, **found}
 
 
-def _check_length(name: str, value: Any) -> None:
-    expected = "expected a time like 30s, 15m, 2h"
-    if not isinstance(value, str):
-        raise InvalidInput(f"{name} is {shorten(value)}; {expected}", field=name)
-    length_of(value, name, expected)
-
-
-def _check_sink(sink: Any) -> None:
-    if not isinstance(sink, dict) or not isinstance(sink.get("url"), str):
-        raise InvalidInput('sink must be an object like {"url": "https://…"}, or null', field="sink")
+def _sink(given: Any, before: dict[str, Any] | None, policy: AddressPolicy) -> dict[str, Any]:
+    """Return a sink with its secrets: those given, else those that its URL had, else a new one."""
+    if isinstance(given, dict):
+        given = {name: value for name, value in given.items() if name not in _SHOWN and value is not None}
+        if before is not None and given.get("url") == before["url"]:
+            given = {"secrets": before["secrets"], **given}
     try:
-        url = urlsplit(sink["url"])
-    except ValueError:
-        url = urlsplit("")
-    if url.scheme != "https" or not url.hostname or len(sink["url"]) > 2000:
-        raise InvalidInput("the url of sink must begin with https:// and name a host", field="sink")
+        sink = HookSink.from_json(given, policy)
+    except InvalidInput as error:
+        raise problem_of(error, "" if error.field == "sink" else "/sink") from None
+    return {"url": sink.url, "secrets": list(sink.secrets)}
 
 
 def _answer(resource: Any) -> Response:

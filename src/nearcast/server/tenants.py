@@ -21,6 +21,7 @@ from nearcast.server.activity import TenantActivity
 from nearcast.server.erasure import make_erasures_again
 from nearcast.server.event_limits import EventLimits
 from nearcast.server.feeds import EventFeeds
+from nearcast.server.hooks import TenantHooks
 from nearcast.server.idempotency import KeptAnswers
 from nearcast.server.metrics import TenantMetrics
 from nearcast.server.problems import Problem
@@ -58,6 +59,7 @@ class Tenant:
         self.feeds = EventFeeds(self.hub, executor, loop, self.metrics, self.limits)
         #: Called in the loop with the id of a subscription that had its last event.
         self.on_last_event: Callable[[str], None] = lambda _: None
+        self.hooks = TenantHooks(self.hub, folder, self.db, settings.webhooks, self.metrics, self.limits)
         #: Streams that are open.
         self.n_streams = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
@@ -129,6 +131,7 @@ class Tenant:
             self._beats.cancel()
             await asyncio.wait([self._beats])
         await self.publisher.close()
+        await self.hooks.close()
         self.feeds.close()
         await self.call(self.hub.close)
         await self.call(self.db.close)
@@ -188,9 +191,11 @@ class Tenants:
             if name not in self._open:
                 loop = asyncio.get_running_loop()
                 make = functools.partial(Tenant, name, self.folder / name, self._settings, self._executor, loop)
-                self._open[name] = await loop.run_in_executor(self._executor, make)
-                self.on_open(self._open[name])
-                self._open[name].begin_beats()
+                made = await loop.run_in_executor(self._executor, make)
+                self.on_open(made)
+                made.hooks.start()
+                made.begin_beats()
+                self._open[name] = made
             return self._open[name]
 
     async def close(self) -> None:

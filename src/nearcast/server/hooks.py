@@ -1,0 +1,112 @@
+"""The webhooks of a tenant: its dispatcher, fed from the hub's outbox, for the subscribers that have a sink.
+
+Reads the settings of subscribers from `server.db` and events from the hub, writes attempts to `webhooks.db`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nearcast.server.cloud_events import cloud_event, gap_event
+from nearcast.server.event_limits import EventLimits
+from nearcast.server.metrics import TenantMetrics
+from nearcast.server.server_db import ServerDb
+from nearcast.server.settings import WebhookSettings
+from nearcast.server.webhooks import AddressPolicy, AttemptStore, Dispatcher, HookSink, QuietRules
+from nearcast.server.webhooks.attempts import AttemptOutcome
+from nearcast.server.webhooks.quiet import QUIET_FIELDS, CursorEvent
+from nearcast.server.webhooks.transport import HookTransport
+
+_log = logging.getLogger(__name__)
+
+
+class OutboxEvents:
+    """The outbox of a hub, as a dispatcher reads it: events as CloudEvents, and one for those that were dropped."""
+
+    def __init__(self, hub: Any, metrics: TenantMetrics, limits: EventLimits):
+        self._hub, self._metrics, self._limits = hub, metrics, limits
+
+    def events(self, subscriber: str, after: str | None, limit: int) -> list[CursorEvent]:
+        """Return the next events after a cursor, None: after what was acknowledged."""
+        found = self._limits.page(subscriber, after, limit)
+        events = [CursorEvent(str(each.cursor), cloud_event(each)) for each in found.events]
+        if found.gap:
+            self._metrics.gaps.labels("retention").inc(found.gap)
+            begin = after or str(self._hub.acked(subscriber))
+            events.insert(0, CursorEvent(begin, gap_event(subscriber, begin, found.gap, "OutdatedCursor")))
+        return events
+
+    def ack(self, subscriber: str, cursor: str) -> None:
+        """Acknowledge all events up to a cursor."""
+        self._hub.ack(subscriber, cursor)
+
+
+class TenantHooks:
+    """Webhooks of one tenant. `start` and all that follows are called in the loop's thread."""
+
+    def __init__(
+        self,
+        hub: Any,
+        folder: Path,
+        db: ServerDb,
+        settings: WebhookSettings,
+        metrics: TenantMetrics,
+        limits: EventLimits,
+    ):
+        self.policy = AddressPolicy.allowing(settings.allow)
+        self._hub, self._db, self._settings, self._metrics = hub, db, settings, metrics
+        self.store = AttemptStore(folder / "webhooks.db")
+        self.source = OutboxEvents(hub, metrics, limits)
+        self.dispatcher: Dispatcher
+        self._stop_listening: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Serve all subscribers that have a sink."""
+        transport = HookTransport(self.policy, timeout_s=self._settings.timeout_seconds)
+        self.dispatcher = Dispatcher(self.store, self.source, transport, observe=self._observe)
+        self._stop_listening = self._hub.on_release(self.dispatcher.wake_from_thread)
+        for subscriber, body in self._db.read("SELECT id, body FROM subscribers"):
+            self.serve(subscriber, msgspec.json.decode(body))
+
+    def serve(self, subscriber: str, body: dict[str, Any]) -> None:
+        """Serve a subscriber as its settings say; not at all if it has no sink or is paused."""
+        sink = body.get("sink")
+        if sink is None or body.get("paused"):
+            self.dispatcher.remove(subscriber)
+            return
+        rules = QuietRules.from_json({name: body[name] for name in QUIET_FIELDS if body.get(name) is not None})
+        self.dispatcher.put(subscriber, HookSink(sink["url"], tuple(sink["secrets"])), rules)
+
+    def erase(self, subscriber: str) -> None:
+        """Forget a subscriber."""
+        self.dispatcher.remove(subscriber)
+        self.store.erase(subscriber)
+
+    def shown(self, subscriber: str, sink: dict[str, Any]) -> dict[str, Any]:
+        """Return a sink as the API shows it: how it does, and never its secrets."""
+        state = self.dispatcher.state(subscriber)
+        held_back = self.dispatcher.held_back(subscriber)
+        found = {"url": sink["url"], "n_secrets": len(sink["secrets"]), "failures": state.n_failures}
+        return {**found, "disabled": state.disabled or None, "held_back": held_back}
+
+    def _observe(self, outcome: AttemptOutcome) -> None:
+        accepted = 200 <= outcome.attempt.status < 300
+        self._metrics.webhooks.labels("accepted" if accepted else "failed").inc()
+        if accepted:
+            self._metrics.events.labels("webhook").inc()
+        if outcome.dead_letter is not None:
+            self._metrics.dead_letters.inc()
+            _log.warning("an event became a dead letter: %s", outcome.dead_letter.reason)
+        if outcome.endpoint.disabled:
+            _log.warning("a webhook was disabled: %s", outcome.endpoint.disabled)
+
+    async def close(self) -> None:
+        """Stop; what is under way is made again at the next start."""
+        self._stop_listening()
+        await self.dispatcher.close()
+        self.store.close()

@@ -1,0 +1,261 @@
+"""Hands the events of subscribers to their URLs: one task and one queue for each, in the order of their cursors.
+
+Reads events from the outbox, writes attempts, retries and dead letters to the `AttemptStore`, and acknowledges to the
+outbox what was accepted or is stored there. An event that fails is tried again by `schedule`, and those after it go on;
+an endpoint that fails again and again is left alone by its `Breaker`, and its events wait in the outbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from nearcast.server.webhooks.attempts import Attempt, AttemptOutcome, AttemptStore, DeadLetter, EndpointState, Retry
+from nearcast.server.webhooks.breaker import Breaker
+from nearcast.server.webhooks.clock import WaitingClock, WallClock
+from nearcast.server.webhooks.quiet import CursorEvent, QuietFilter, QuietRules
+from nearcast.server.webhooks.recorder import OutcomeRecorder
+from nearcast.server.webhooks.schedule import next_try, retry_after_s
+from nearcast.server.webhooks.signing import signed_headers
+from nearcast.server.webhooks.sink import HookSink
+from nearcast.server.webhooks.transport import HookResponse, HookTransport
+
+_log = logging.getLogger(__name__)
+
+#: Events that are read from the outbox at a time.
+_BATCH = 100
+#: Bytes of a body above which the message is left out, and a link to it is sent.
+_MOST_BODY_BYTES = 20_000
+_GONE = 410
+#: How long an endpoint waits when its outcome cannot be stored.
+_PAUSE_S = 10
+
+
+class EventSource(Protocol):
+    """The outbox, as the dispatcher sees it. Both methods are called in threads other than that of the loop."""
+
+    def events(self, subscriber: str, after: str | None, limit: int) -> list[CursorEvent]:
+        """Return the next events of a subscriber after a cursor, None: after what was acknowledged."""
+
+    def ack(self, subscriber: str, cursor: str) -> None:
+        """Acknowledge all events up to a cursor."""
+
+
+@dataclass(eq=False)
+class Endpoint:
+    """A subscriber's sink at work: what wakes it, how it fails, what it holds back, where it reads."""
+
+    subscriber: str
+    sink: HookSink
+    breaker: Breaker
+    quiet: QuietFilter
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    read: str | None = None
+    task: asyncio.Task[None] | None = None
+
+
+class Dispatcher:
+    """Runs the webhooks of a tenant. All methods are called in the loop's thread but `wake_from_thread`."""
+
+    def __init__(
+        self,
+        store: AttemptStore,
+        source: EventSource,
+        transport: HookTransport,
+        *,
+        clock: WaitingClock | None = None,
+        observe: Callable[[AttemptOutcome], None] = lambda _: None,
+        seed: int | None = None,
+    ):
+        """`observe` is called with the outcome of each attempt, once it is stored."""
+        self._store, self._source, self._transport = store, source, transport
+        self._clock: WaitingClock = clock or WallClock()
+        self._observe, self._chance = observe, random.Random(seed)
+        self._recorder = OutcomeRecorder(store)
+        self._endpoints: dict[str, Endpoint] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # Who is served
+
+    def put(self, subscriber: str, sink: HookSink, rules: QuietRules | None = None) -> None:
+        """Serve a subscriber from now on, with another sink or other rules if it was served before."""
+        self._loop = asyncio.get_running_loop()
+        self.remove(subscriber)
+        breaker = Breaker(self._store.endpoint(subscriber), self._chance)
+        endpoint = Endpoint(subscriber, sink, breaker, QuietFilter(rules or QuietRules()))
+        self._endpoints[subscriber] = endpoint
+        endpoint.task = asyncio.create_task(self._serve(endpoint), name=f"webhook {subscriber}")
+
+    def remove(self, subscriber: str) -> None:
+        """Serve a subscriber no more; its events wait in the outbox."""
+        endpoint = self._endpoints.pop(subscriber, None)
+        if endpoint is not None and endpoint.task is not None:
+            endpoint.task.cancel()
+
+    def enable(self, subscriber: str) -> None:
+        """Send to an endpoint again that was disabled, or is left alone for its failures."""
+        self._store.set_endpoint(EndpointState(subscriber))
+        endpoint = self._endpoints.get(subscriber)
+        if endpoint is not None:
+            endpoint.breaker = Breaker(EndpointState(subscriber), self._chance)
+            endpoint.wake.set()
+
+    def serves(self, subscriber: str) -> bool:
+        """Tell whether a subscriber is served."""
+        return subscriber in self._endpoints
+
+    def state(self, subscriber: str) -> EndpointState:
+        """Return how an endpoint does."""
+        endpoint = self._endpoints.get(subscriber)
+        return self._store.endpoint(subscriber) if endpoint is None else endpoint.breaker.state
+
+    def held_back(self, subscriber: str) -> int:
+        """Return how many events the rules of a subscriber held back since the server started."""
+        endpoint = self._endpoints.get(subscriber)
+        return 0 if endpoint is None else endpoint.quiet.n_held_back
+
+    def wake(self, subscribers: list[str]) -> None:
+        """Look for new events of these subscribers."""
+        for name in subscribers:
+            if name in self._endpoints:
+                self._endpoints[name].wake.set()
+
+    def wake_from_thread(self, subscribers: list[str]) -> None:
+        """Look for new events of these subscribers; for threads other than that of the loop."""
+        served = [name for name in subscribers if name in self._endpoints]
+        if served and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and the next one reads the outbox
+                self._loop.call_soon_threadsafe(self.wake, served)
+
+    async def resend(self, subscriber: str, events: list[CursorEvent]) -> None:
+        """Send events once more, under the ids they had."""
+        now = self._clock.now()
+        for each in events:
+            await self._recorder.put_back(_first_try(subscriber, each.cursor, each.event, now))
+        self.wake([subscriber])
+
+    async def close(self) -> None:
+        """Stop; a request under way is cut off, and made again by the next server."""
+        tasks = [each.task for each in self._endpoints.values() if each.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._endpoints.clear()
+        await self._recorder.close()
+        await self._transport.close()
+
+    # Serving one endpoint
+
+    async def _serve(self, endpoint: Endpoint) -> None:
+        while True:
+            endpoint.wake.clear()
+            try:
+                due = await self._turn(endpoint)
+            except Exception:  # noqa: BLE001  the hub may have stopped, the disk be full: neither ends the task
+                _log.exception("the webhook of a subscriber is put off for %d s", _PAUSE_S)
+                endpoint.read, endpoint.quiet = None, endpoint.quiet.begun_again()
+                due = self._clock.now() + _PAUSE_S
+            await self._clock.wait(endpoint.wake, due)
+
+    async def _turn(self, endpoint: Endpoint) -> float | None:
+        """Send what can be sent now; return when there is more to do, None: when new events come."""
+        while not endpoint.breaker.state.disabled:
+            pause = endpoint.breaker.open_until
+            if pause > self._clock.now():
+                return pause
+            retries = await asyncio.to_thread(self._store.retries, endpoint.subscriber, _BATCH)
+            ready = [each for each in retries if each.due <= self._clock.now()]
+            if ready:
+                await self._send(endpoint, ready[0])
+                continue
+            is_done, due = await self._next_events(endpoint)
+            if is_done:
+                return min(
+                    (each for each in (due, *(retry.due for retry in retries[:1])) if each is not None), default=None
+                )
+        return None
+
+    async def _next_events(self, endpoint: Endpoint) -> tuple[bool, float | None]:
+        """Read and send some events; return whether none are left, and when something held back is due."""
+        events = await asyncio.to_thread(self._source.events, endpoint.subscriber, endpoint.read, _BATCH)
+        handover = endpoint.quiet.take(events, self._clock.now())
+        for notice in handover.notices:
+            await self._send(endpoint, _first_try(endpoint.subscriber, *notice, self._clock.now()))
+        if events:
+            endpoint.read = events[-1].cursor
+        if handover.through is not None:
+            await asyncio.to_thread(self._source.ack, endpoint.subscriber, handover.through)
+        return not events, handover.due
+
+    async def _send(self, endpoint: Endpoint, event: Retry) -> None:
+        """Make one request, unless the endpoint is to be left alone, and store what came of it."""
+        now = self._clock.now()
+        if endpoint.breaker.state.disabled or endpoint.breaker.open_until > now:
+            await self._recorder.put_back(event)
+            return
+        headers = {
+            "content-type": "application/cloudevents+json",
+            "user-agent": "nearcast",
+            **signed_headers(endpoint.sink.secrets, event.event_id, int(now), event.body),
+        }
+        response = await self._transport.post(endpoint.sink.url, headers, event.body)
+        outcome = self._outcome(endpoint, event, response)
+        await self._recorder.record(outcome)
+        self._observe(outcome)
+
+    def _outcome(self, endpoint: Endpoint, event: Retry, response: HookResponse) -> AttemptOutcome:
+        now = self._clock.now()
+        reason = response.error or f"HTTP {response.status}"
+        attempt = Attempt(
+            event.subscriber, event.event_id, event.message_id, event.cursor, now, response.status, reason
+        )
+        if 200 <= response.status < 300:
+            return AttemptOutcome(attempt, endpoint.breaker.succeed())
+        wait_s = retry_after_s(response.status, response.headers, now)
+        state = endpoint.breaker.fail(now, wait_s)
+        if response.status == _GONE:
+            state = endpoint.breaker.disable("the receiver answered 410: gone")
+        n_tries = event.n_tries + 1
+        due = next_try(event.first, n_tries, now, wait_s, self._chance)
+        if due is not None:
+            return AttemptOutcome(attempt, state, retry=replace(event, n_tries=n_tries, due=due))
+        letter = DeadLetter(
+            number=0,
+            subscriber=event.subscriber,
+            event_id=event.event_id,
+            message_id=event.message_id,
+            cursor=event.cursor,
+            body=event.body,
+            at=now,
+            reason=reason,
+        )
+        return AttemptOutcome(attempt, state, dead_letter=letter)
+
+
+def _first_try(subscriber: str, cursor: str, event: dict[str, Any], now: float) -> Retry:
+    """Return an event that was not sent yet, due now."""
+    return Retry(
+        subscriber=subscriber,
+        event_id=event["id"],
+        message_id=event.get("subject"),
+        cursor=cursor,
+        body=_body(event),
+        first=now,
+        n_tries=0,
+        due=now,
+    )
+
+
+def _body(event: dict[str, Any]) -> bytes:
+    """Return an event as JSON; one that is too long has a link instead of its message."""
+    body = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(body) <= _MOST_BODY_BYTES or "message" not in event.get("data", {}):
+        return body
+    data = {**event["data"], "message": None, "message_url": f"/v1/messages/{event.get('subject')}"}
+    return json.dumps({**event, "data": data}, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,59 @@
+"""Group commit for outcomes of webhooks: whatever waits is stored in one transaction, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+
+from nearcast.server.webhooks.attempts import AttemptOutcome, AttemptStore, Retry
+
+
+class OutcomeRecorder:
+    """Takes outcomes from many tasks; each waits until its own is on disk."""
+
+    def __init__(self, store: AttemptStore):
+        self._store = store
+        self._waiting: list[tuple[AttemptOutcome | Retry, asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def record(self, outcome: AttemptOutcome) -> None:
+        """Store an outcome."""
+        await self._stored(outcome)
+
+    async def put_back(self, event: Retry) -> None:
+        """Store an event that was not sent, to be sent later."""
+        await self._stored(event)
+
+    async def _stored(self, given: AttemptOutcome | Retry) -> None:
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((given, stored))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._drain())
+        # A task that is cancelled must not cancel the write that others share.
+        await asyncio.shield(stored)
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                await asyncio.to_thread(self._write, [each for each, _ in batch])
+            except Exception as error:  # noqa: BLE001  raised in each task that waits
+                for _, stored in batch:
+                    if not stored.done():
+                        stored.set_exception(error)
+            else:
+                for _, stored in batch:
+                    if not stored.done():
+                        stored.set_result(None)
+
+    def _write(self, batch: list[AttemptOutcome | Retry]) -> None:
+        outcomes = [each for each in batch if isinstance(each, AttemptOutcome)]
+        if outcomes:
+            self._store.record(outcomes)
+        kept = [each for each in batch if isinstance(each, Retry)]
+        if kept:
+            self._store.put_back(kept)
+
+    async def close(self) -> None:
+        """Wait for what is being written."""
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
