@@ -33,7 +33,7 @@ class StateAfter(NamedTuple):
 
 
 class SnapshotTaker:
-    """Takes snapshots in order, one at a time, and trims the log to the older of those that are kept.
+    """Takes snapshots in order, one at a time, and trims the log to the older of those that are kept, if it `trims`.
 
     `prepare` is run before, so that less is left to do for `take`, which is run between two transactions: it puts the
     state of the hub into a folder, all that changes being copied.
@@ -47,8 +47,10 @@ class SnapshotTaker:
         prepare: Callable[[], None],
         take: Callable[[Path], StateAfter],
         newest: int,
+        *,
+        trims: bool,
     ):
-        self._folder, self._log, self._writer = folder, log, writer
+        self._folder, self._log, self._writer, self._trims = folder, log, writer, trims
         self._prepare, self._take = prepare, take
         #: The snapshots that are known to be sound, the newest first.
         self.sound = [newest] if newest else []
@@ -76,7 +78,7 @@ class SnapshotTaker:
                 number = self._write()
                 self.sound = self._folder.drop_snapshots([number, *self.sound])
             self.error = ""
-            if len(self.sound) > 1:
+            if self._trims and len(self.sound) > 1:
                 while self.run_alone(partial(self._log.trim, self.sound[-1])):
                     pass
 
