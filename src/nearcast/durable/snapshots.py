@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nearcast._saved import sync
 from nearcast.engine.snapshot import save_state
+from nearcast.errors import HubStopped
 
 if TYPE_CHECKING:
     from nearcast._saved import Writes
@@ -56,7 +57,7 @@ class SnapshotTaker:
         self.sound = [newest] if newest else []
         #: Why the last one failed.
         self.error = ""
-        self._turn = threading.Lock()
+        self._turn, self._is_closed = threading.Lock(), False
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
@@ -90,6 +91,8 @@ class SnapshotTaker:
     def turn(self) -> Iterator[None]:
         """Keep snapshots and the log as they are, but for inputs that are added."""
         with self._turn:
+            if self._is_closed:
+                raise HubStopped(f"the hub of {self._folder.path} was closed; open it again with DurableHub.open")
             yield
 
     def _write(self) -> int:
@@ -111,6 +114,8 @@ class SnapshotTaker:
         return numbers[0]
 
     def close(self) -> None:
-        """Wait for the one that is being taken."""
+        """Wait for the one that is being taken, and for a copy: nobody writes into the folder afterwards."""
         if self._thread is not None:
             self._thread.join()
+        with self._turn:
+            self._is_closed = True
