@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nearcast._saved import sync
 from nearcast.engine.snapshot import save_state
+from nearcast.errors import HubStopped
 
 if TYPE_CHECKING:
     from nearcast._saved import Writes
@@ -33,7 +34,7 @@ class StateAfter(NamedTuple):
 
 
 class SnapshotTaker:
-    """Takes snapshots in order, one at a time, and trims the log to the older of those that are kept.
+    """Takes snapshots in order, one at a time, and trims the log to the older of those that are kept, if it `trims`.
 
     `prepare` is run before, so that less is left to do for `take`, which is run between two transactions: it puts the
     state of the hub into a folder, all that changes being copied.
@@ -47,14 +48,16 @@ class SnapshotTaker:
         prepare: Callable[[], None],
         take: Callable[[Path], StateAfter],
         newest: int,
+        *,
+        trims: bool,
     ):
-        self._folder, self._log, self._writer = folder, log, writer
+        self._folder, self._log, self._writer, self._trims = folder, log, writer, trims
         self._prepare, self._take = prepare, take
         #: The snapshots that are known to be sound, the newest first.
         self.sound = [newest] if newest else []
         #: Why the last one failed.
         self.error = ""
-        self._turn = threading.Lock()
+        self._turn, self._is_closed = threading.Lock(), False
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
@@ -76,7 +79,7 @@ class SnapshotTaker:
                 number = self._write()
                 self.sound = self._folder.drop_snapshots([number, *self.sound])
             self.error = ""
-            if len(self.sound) > 1:
+            if self._trims and len(self.sound) > 1:
                 while self.run_alone(partial(self._log.trim, self.sound[-1])):
                     pass
 
@@ -88,6 +91,8 @@ class SnapshotTaker:
     def turn(self) -> Iterator[None]:
         """Keep snapshots and the log as they are, but for inputs that are added."""
         with self._turn:
+            if self._is_closed:
+                raise HubStopped(f"the hub of {self._folder.path} was closed; open it again with DurableHub.open")
             yield
 
     def _write(self) -> int:
@@ -109,6 +114,8 @@ class SnapshotTaker:
         return numbers[0]
 
     def close(self) -> None:
-        """Wait for the one that is being taken."""
+        """Wait for the one that is being taken, and for a copy: nobody writes into the folder afterwards."""
         if self._thread is not None:
             self._thread.join()
+        with self._turn:
+            self._is_closed = True

@@ -178,7 +178,9 @@ class SubscriberHub(Hub):
             return WaitingEvents([], cursor, 0)
         runs = self._outbox.runs()
         spans = self._outbox.rows_after(runs, number, cursor, limit)
-        return WaitingEvents(events_of(spans, runs, self.space), cursor, self._outbox.gap(number, cursor))
+        return WaitingEvents(
+            events_of(spans, runs, self.space, self._outbox.cache), cursor, self._outbox.gap(number, cursor)
+        )
 
     def ack(self, subscriber: str, cursor: Cursor | str) -> None:
         """Acknowledge all deliveries of a subscriber up to a cursor; on disk when it returns.
@@ -223,7 +225,7 @@ class SubscriberHub(Hub):
             raise InvalidInput("give either the id of a message or its arrival", field="message_id")
         runs = self._outbox.runs()
         if arrival is not None:
-            return messages_at(runs, [arrival], self.space).get(arrival)
+            return messages_at(runs, {arrival}, self.space, self._outbox.cache).get(arrival)
         assert message_id is not None
         return newest_message(runs, message_id, self.space)
 

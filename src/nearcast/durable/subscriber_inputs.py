@@ -291,6 +291,8 @@ class InputApplier:
         if given.call == "publish_many" and count < len(given.table):
             taken = np.flatnonzero(_are_taken(given.table, found.rejected))
             assert len(taken) == count, f"{count} of {len(given.table)} rows were published, {len(taken)} not rejected"
+        if given.call == "publish" and given.arguments is not None:
+            self._outbox.cache.put({first: given.arguments[0]})
         return PublishedInput(first, count, taken, given, data) if count else None
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nearcast.durable.inputs import Input, encoded
 from nearcast.durable.outbox.released_rows import ReleasedRows
-from nearcast.durable.outbox.runs import SortedRun, Span, distinct_names, in_order, sorted_rows
+from nearcast.durable.outbox.runs import ROW_COLUMNS, SortedRun, Span, distinct_names, in_order, joined, sorted_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,8 +95,8 @@ def run_of(batches: Sequence[OutboxBatch], before: int, totals: Totals) -> Sorte
 
 
 def _rows(parts: Sequence[ReleasedRows]) -> dict[str, NDArray[Any]]:
-    names = ("step", "row", "arrival", "score", "rank", "code")
-    columns = {name: np.concatenate([np.empty(0, np.uint8), *(part.columns[name] for part in parts)]) for name in names}
+    none = np.empty(0, np.uint8)
+    columns = {name: joined([none, *(part.columns[name] for part in parts)]) for name in ROW_COLUMNS}
     texts = [part.ids.keys(part.slots) for part in parts]
     subscriber = np.concatenate([np.empty(0, np.int32), *(part.subscriber for part in parts)])
     return sorted_rows(subscriber, columns, pa.concat_arrays(texts) if texts else pa.array([], pa.string()))

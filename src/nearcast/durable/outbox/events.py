@@ -14,7 +14,7 @@ from nearcast.columns import datetime_of
 from nearcast.deliveries import delivery_values
 from nearcast.delivery_ids import delivery_id
 from nearcast.durable.outbox.cursors import Cursor
-from nearcast.durable.outbox.kept_messages import messages_at
+from nearcast.durable.outbox.kept_messages import MessageCache, messages_at
 from nearcast.durable.outbox.runs import CAUSED, KIND_NAMES, LEAVING, SortedRun
 
 if TYPE_CHECKING:
@@ -74,16 +74,23 @@ class RowSpan(NamedTuple):
     last: int
 
 
-def events_of(spans: Sequence[RowSpan], runs: Sequence[SortedRun], space: Space) -> list[Event]:
+def events_of(spans: Sequence[RowSpan], runs: Sequence[SortedRun], space: Space, cache: MessageCache) -> list[Event]:
     """Return the events of rows; their messages lie in `runs`."""
-    arrivals = {int(arrival) for run, first, last in spans for arrival in run.arrival[first:last]}
-    messages = messages_at(runs, arrivals, space)
+    arrivals = {arrival for span in spans for arrival in _arrivals(span)}
+    messages = messages_at(runs, arrivals, space, cache)
     return [event for span in spans for event in _events_of_run(span, messages)]
+
+
+def _arrivals(span: RowSpan) -> list[int]:
+    """Return in which steps the messages of rows arrived."""
+    here = slice(span.first, span.last)
+    found: list[int] = (span.run.step[here] - span.run.since[here]).tolist()
+    return found
 
 
 def _events_of_run(span: RowSpan, messages: dict[int, Message]) -> list[Event]:
     run, here = span.run, slice(span.first, span.last)
-    steps, arrivals = run.step[here].tolist(), run.arrival[here].tolist()
+    steps, arrivals = run.step[here].tolist(), _arrivals(span)
     codes = run.code[here].tolist()
     kinds = [code & ~CAUSED for code in codes]
     changes = ["-" if kind in LEAVING else "+" for kind in kinds]
@@ -113,15 +120,17 @@ def _texts(start: NDArray[np.int64], content: NDArray[np.uint8], places: Any) ->
 
 def _ids_at(run: SortedRun, arrivals: list[int]) -> list[Id | None]:
     """Return the ids of the messages that arrived in these steps, None where the run names none."""
-    wanted = np.array(arrivals, np.int64)
-    places = np.searchsorted(run.named, wanted)
-    is_named = np.append(run.named, -1)[places] == wanted
+    if not len(run.named):
+        return [None] * len(arrivals)
+    wanted = np.array(arrivals, run.named.dtype)
+    places = np.minimum(run.named.searchsorted(wanted), len(run.named) - 1)
+    is_named = run.named[places] == wanted
     found = _texts(run.name_start, run.name, places[is_named].tolist())
     return [id_of(next(found)) if given else None for given in is_named.tolist()]
 
 
 def _times_at(run: SortedRun, steps: list[int]) -> list[Any]:
-    return [datetime_of(time) for time in run.time[np.searchsorted(run.told, steps)].tolist()]
+    return [datetime_of(time) for time in run.time[run.told.searchsorted(np.array(steps, run.told.dtype))].tolist()]
 
 
 def _version_at(run: SortedRun, step: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,8 +25,43 @@ if TYPE_CHECKING:
     from nearcast.model import Message
 
 
-def messages_at(runs: Sequence[SortedRun], arrivals: Iterable[int], space: Space) -> dict[int, Message]:
+#: Messages that are held as values, and how long the text of each may be.
+_MOST_HELD, _LONGEST_HELD = 10_000, 10_000
+
+
+class MessageCache:
+    """The messages that were published or read last, by arrival: many subscribers read the same ones."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Message] = {}
+        self._lock = threading.Lock()
+
+    def put(self, found: Mapping[int, Message]) -> None:
+        """Hold messages, and forget the oldest of too many."""
+        with self._lock:
+            for arrival, message in found.items():
+                if len(message.text or "") <= _LONGEST_HELD:
+                    self._held[arrival] = message
+            for arrival in list(islice(self._held, max(0, len(self._held) - _MOST_HELD))):
+                del self._held[arrival]
+
+    def among(self, arrivals: Iterable[int]) -> dict[int, Message]:
+        """Return those of these messages that are held."""
+        with self._lock:
+            return {arrival: self._held[arrival] for arrival in arrivals if arrival in self._held}
+
+
+def messages_at(runs: Sequence[SortedRun], arrivals: set[int], space: Space, cache: MessageCache) -> dict[int, Message]:
     """Return the messages that arrived in these steps, without those that are not kept."""
+    found = cache.among(arrivals)
+    if len(found) < len(arrivals):
+        read = _read(runs, arrivals - found.keys(), space)
+        cache.put(read)
+        found |= read
+    return found
+
+
+def _read(runs: Sequence[SortedRun], arrivals: set[int], space: Space) -> dict[int, Message]:
     wanted = np.unique(np.fromiter(arrivals, np.int64))
     found: dict[int, Message] = {}
     for run in runs:

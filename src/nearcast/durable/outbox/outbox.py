@@ -22,6 +22,7 @@ from nearcast.durable.outbox.batches import OutboxBatch, Totals, run_of
 from nearcast.durable.outbox.cursors import Cursor
 from nearcast.durable.outbox.dropped_counts import DroppedCounts
 from nearcast.durable.outbox.events import RowSpan
+from nearcast.durable.outbox.kept_messages import MessageCache
 from nearcast.durable.outbox.retention import Retention
 from nearcast.durable.outbox.run_files import files_of, open_run, remove_unfinished, write_run
 from nearcast.durable.outbox.runs import SortedRun, merged
@@ -36,6 +37,8 @@ _FLUSH_ROWS, _FLUSH_BYTES = 1 << 20, 64 << 20
 _MERGED_FILES, _LARGEST_FILE = 4, 256 << 20
 #: Files up to this size are alike.
 _SMALL_FILE = 1 << 20
+#: The same of runs in memory.
+_MERGED_RUNS, _SMALL_RUN = 8, 1 << 14
 
 
 class FailedSync(Exception):
@@ -54,7 +57,7 @@ class Outbox:
 
     def __init__(self, folder: Path, retention: Retention):
         self.folder, self.retention = folder, retention
-        self.acks = AckColumns()
+        self.acks, self.cache = AckColumns(), MessageCache()
         self.is_known: Callable[[NDArray[np.int32]], NDArray[np.bool_]] = lambda numbers: np.ones(len(numbers), bool)
         #: What was found wrong with a file when the outbox was opened, and why the last file could not be written.
         self.fault = self.write_error = ""
@@ -136,8 +139,18 @@ class Outbox:
             self._memory.append(run_of(batches, before, self._totals))
             with self._adding:
                 del self._pending[: len(batches)]
-        while len(self._memory) > self._n_sealed + 1 and self._memory[-2].nbytes < 2 * self._memory[-1].nbytes:
-            self._memory[-2:] = [merged(self._memory[-2:], self.is_known)]
+        n = self._n_like_sized_in_memory()
+        if n >= _MERGED_RUNS:
+            self._memory[-n:] = [merged(self._memory[-n:], self.is_known)]
+
+    def _n_like_sized_in_memory(self) -> int:
+        """Return how many of the newest runs in memory have none among them that is larger than all newer ones."""
+        n = size = 0
+        for run in reversed(self._memory[self._n_sealed :]):
+            if n and run.nbytes > max(size, _SMALL_RUN):
+                break
+            n, size = n + 1, size + run.nbytes
+        return n
 
     def flush(self, *, synced: bool = False) -> None:
         """Write what is in memory into a file; with `synced` have all files survive a power cut."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from nearcast import _arrow
 from nearcast._ids import ids_column, key_of, keys_of, kinds_of
 from nearcast.deliveries import ChangeDeliveries, MatchDeliveries, Piece
-from nearcast.durable.outbox.runs import CAUSED, ENTER, EXIT, EXPIRED, MATCH, TOPK_ADDED, TOPK_REMOVED
+from nearcast.durable.outbox.runs import CAUSED, ENTER, EXIT, EXPIRED, MATCH, TOPK_ADDED, TOPK_REMOVED, same
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,10 +100,10 @@ def _of_matches(
         columns={
             "step": steps,
             "row": cursor_rows,
-            "arrival": steps,
-            "score": score,
-            "rank": np.zeros(n, np.int32),
-            "code": np.full(n, MATCH | CAUSED, np.uint8),
+            "since": same(np.int64(0), n),
+            "score": same(score[0], n) if (score == score[0]).all() else score,
+            "rank": same(np.int32(0), n),
+            "code": same(np.uint8(MATCH | CAUSED), n),
         },
         slots=slots,
         ids=piece.ids,
@@ -135,7 +135,7 @@ def _of_changes(
         columns={
             "step": own.steps,
             "row": cursor_rows[kept],
-            "arrival": own.message_numbers,
+            "since": own.steps - own.message_numbers,
             "score": own.scores,
             "rank": own.ranks,
             "code": code,

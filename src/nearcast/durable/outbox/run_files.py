@@ -4,7 +4,8 @@ Reads and writes `outbox/BEFORE-LAST.run`. The name says which inputs: those aft
 
     NCO1 | bytes of the head, 8, least significant first | head, JSON with a digest | columns, each at a multiple of 64
 
-The head has the length of each column, event time, the versions of the vocabulary and the CRC-32 of all columns.
+The head has the type and the length of each column, event time, the versions of the vocabulary and the CRC-32 of all
+columns. Integers that fit into 32 bits have them, and a column with one value in all rows has it in the head.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast._saved import sync
-from nearcast.durable.outbox.runs import COLUMNS, SortedRun, Span
+from nearcast.durable.outbox.runs import COLUMNS, ROW_COLUMNS, SortedRun, Span, is_same, same
 from nearcast.errors import StoreUnavailable
 from nearcast.saved_files.contents import damaged, read_signed, signed
 
@@ -65,13 +66,18 @@ def write_run(run: SortedRun, folder: Path, *, synced: bool) -> SortedRun:
 
 
 def _pieces(run: SortedRun) -> list[memoryview]:
-    crc, contents = 0, list[memoryview]()
+    crc, contents, forms = 0, list[memoryview](), dict[str, Any]()
     for name in COLUMNS:
-        content = _bytes_of(run.columns[name])
+        column = run.columns[name]
+        forms[name] = [len(column), column.dtype.str, column[0].item() if is_same(column) else None]
+        if is_same(column):
+            continue
+        column = _narrow(column)
+        forms[name][1] = column.dtype.str
+        content = _bytes_of(column)
         crc = zlib.crc32(content, crc)
         contents.append(content)
-    lengths = {name: len(run.columns[name]) for name in COLUMNS}
-    head = signed({"lengths": lengths, "versions": run.versions, "now": run.now, "crc": crc})
+    head = signed({"columns": forms, "versions": run.versions, "now": run.now, "crc": crc})
     pieces = [memoryview(_FORM + len(head).to_bytes(8, "little") + head)]
     at = len(pieces[0])
     for content in contents:
@@ -79,6 +85,14 @@ def _pieces(run: SortedRun) -> list[memoryview]:
         pieces.append(content)
         at += -at % _ALIGNED + len(content)
     return pieces
+
+
+def _narrow(column: NDArray[Any]) -> NDArray[Any]:
+    """Return integers of 64 bits as such of 32 where they fit."""
+    limits = np.iinfo(np.int32)
+    if column.dtype != np.int64 or not len(column) or column.min() < limits.min or column.max() >= limits.max:
+        return column
+    return column.astype(np.int32)
 
 
 def _bytes_of(column: NDArray[Any]) -> memoryview:
@@ -119,8 +133,14 @@ def open_run(path: Path, *, verify: bool) -> SortedRun:
 def _columns(data: memoryview, at: int, head: dict[str, Any], path: Path) -> dict[str, NDArray[Any]]:
     columns = {}
     for name, dtype in COLUMNS.items():
+        length, form, value = head["columns"][name]
+        kind = np.dtype(form)
+        if kind not in (np.dtype(dtype), np.dtype(np.int32)):
+            raise damaged(str(path), f"its column {name} is of type {form}")
+        if value is not None:
+            columns[name] = same(kind.type(value), length)
+            continue
         at += -at % _ALIGNED
-        length, kind = int(head["lengths"][name]), np.dtype(dtype)
         end = at + length * kind.itemsize
         if end > len(data):
             raise damaged(str(path), "it was cut off")
@@ -134,7 +154,7 @@ def _columns(data: memoryview, at: int, head: dict[str, Any], path: Path) -> dic
 def _crc_of(columns: dict[str, NDArray[Any]]) -> int:
     crc = 0
     for column in columns.values():
-        crc = zlib.crc32(_bytes_of(column), crc)
+        crc = crc if is_same(column) else zlib.crc32(_bytes_of(column), crc)
     return crc
 
 
@@ -144,11 +164,10 @@ def _check(run: SortedRun) -> None:
     owners += (("published", "taken_start"), ("published", "content_start"))  # type: ignore[assignment]
     ends = (("start", "step"), ("subscription_start", "subscription"), ("name_start", "name"))
     ends += (("taken_start", "taken"), ("content_start", "content"))  # type: ignore[assignment]
-    rows = ("row", "arrival", "score", "rank", "code")
     fits = (
         all(len(run.columns[start]) == len(run.columns[owner]) + 1 for owner, start in owners)
         and all(run.columns[start][-1] == len(run.columns[content]) for start, content in ends)
-        and all(len(run.columns[name]) == len(run) for name in rows)
+        and all(len(run.columns[name]) == len(run) for name in ROW_COLUMNS)
         and len(run.ordinal) == len(run.subscriber)
         and len(run.told) == len(run.time)
         and len(run.published) == len(run.count)

@@ -36,10 +36,10 @@ COLUMNS: dict[str, Any] = {
     "subscriber": np.int32,
     "start": np.int64,
     "ordinal": np.int64,
-    # a row for each delivery: by subscriber, then by cursor
+    # a row for each delivery: by subscriber, then by cursor; `since` is how many steps before it the message arrived
     "step": np.int64,
     "row": np.int32,
-    "arrival": np.int64,
+    "since": np.int64,
     "score": np.float64,
     "rank": np.int32,
     "code": np.uint8,
@@ -62,6 +62,13 @@ COLUMNS: dict[str, Any] = {
 }
 
 
+#: The columns with a row for each delivery, but for the ids of subscriptions.
+ROW_COLUMNS = ("step", "row", "since", "score", "rank", "code")
+
+
+_LARGEST = np.iinfo(np.int32).max
+
+
 class Span(NamedTuple):
     """The inputs whose deliveries a run holds, from the one after `before` up to `last`."""
 
@@ -81,11 +88,16 @@ class SortedRun:
     now: int
     path: Path | None = None
     nbytes: int = field(init=False)
+    #: The last step that delivered something, -1 if none did.
+    last_step: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.nbytes = sum(column.nbytes for column in self.columns.values())
+        self.nbytes = sum(0 if is_same(column) else column.nbytes for column in self.columns.values())
+        self.last_step = int(self.told[-1]) if len(self.told) else -1
+        self.__dict__.update(self.columns)
 
     def __getattr__(self, name: str) -> NDArray[Any]:
+        """Return a column by its name."""
         try:
             return self.__dict__["columns"][name]  # type: ignore[no-any-return]
         except KeyError:
@@ -94,27 +106,48 @@ class SortedRun:
     def __len__(self) -> int:
         return len(self.step)
 
-    @property
-    def last_step(self) -> int:
-        """Return the last step that delivered something, -1 if none did."""
-        return int(self.told[-1]) if len(self.told) else -1
-
     def place_of(self, subscriber: int) -> int:
         """Return the place of a subscriber in the index, -1 if it has no delivery here."""
-        at = int(np.searchsorted(self.subscriber, subscriber))
+        at = place_in(self.subscriber, subscriber)
         return at if at < len(self.subscriber) and self.subscriber[at] == subscriber else -1
 
     def rows_after(self, at: int, after: Cursor) -> tuple[int, int]:
         """Return the first row after a cursor and the end of the rows, of the subscriber at a place of the index."""
         first, last = int(self.start[at]), int(self.start[at + 1])
-        low = first + int(np.searchsorted(self.step[first:last], after.step))
-        high = first + int(np.searchsorted(self.step[first:last], after.step, side="right"))
-        return low + int(np.searchsorted(self.row[low:high], after.row, side="right")), last
+        low = first + place_in(self.step[first:last], after.step)
+        high = first + place_in(self.step[first:last], after.step + 1)
+        return low + place_in(self.row[low:high], after.row + 1), last
 
 
-def texts_of(start: NDArray[np.int64], content: NDArray[np.uint8]) -> pa.LargeStringArray:
+def place_in(column: NDArray[Any], value: int) -> int:
+    """Return the first place of an ascending column of integers whose value is not below this one."""
+    if column.dtype == np.int32:  # given another type, NumPy would convert the column
+        return int(column.searchsorted(np.int32(min(value, _LARGEST))))
+    return int(column.searchsorted(value))
+
+
+def same(value: Any, n: int) -> NDArray[Any]:
+    """Return a column with the same value n times, which takes no memory."""
+    return np.broadcast_to(value, n)
+
+
+def is_same(column: NDArray[Any]) -> bool:
+    """Tell whether `same` made a column."""
+    return column.strides == (0,) and len(column) > 0
+
+
+def joined(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return columns end to end; the same value in all of them is still one."""
+    given = [column for column in columns if len(column)]
+    if given and all(map(is_same, given)) and len({column[0] for column in given}) == 1:
+        return same(given[0][0], sum(map(len, given)))
+    return np.concatenate(columns)
+
+
+def texts_of(start: NDArray[Any], content: NDArray[np.uint8]) -> pa.Array:
     """Return texts that lie end to end as a column over the same memory."""
-    return pa.LargeStringArray.from_buffers(len(start) - 1, pa.py_buffer(start), pa.py_buffer(content))
+    kind = pa.StringArray if start.dtype == np.int32 else pa.LargeStringArray
+    return kind.from_buffers(len(start) - 1, pa.py_buffer(start), pa.py_buffer(content))
 
 
 def spans_of(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
@@ -135,7 +168,7 @@ def sorted_rows(
     order = np.sort((subscriber.astype(np.int64) << 32) | np.arange(len(subscriber)))
     owners, order = (order >> 32).astype(np.int32), order & 0xFFFFFFFF
     begins = np.flatnonzero(np.diff(owners, prepend=-1))
-    found = {name: column[order] for name, column in columns.items()}
+    found = {name: column if is_same(column) else column[order] for name, column in columns.items()}
     found["subscriber"], found["start"] = owners[begins], np.append(begins, len(owners))
     taken = subscription.cast(pa.large_string()).take(_arrow.numbers(order))
     found["subscription_start"], found["subscription"] = spans_of(taken)
@@ -146,12 +179,12 @@ def merged(runs: Sequence[SortedRun], is_known: Callable[[NDArray[np.int32]], ND
     """Return the run of neighbouring runs, without the rows of subscribers that are not known any more."""
     owners = np.concatenate([np.repeat(run.subscriber, np.diff(run.start)) for run in runs])
     kept = is_known(owners)
-    texts = pa.concat_arrays([texts_of(run.subscription_start, run.subscription) for run in runs])
-    names = ("step", "row", "arrival", "score", "rank", "code")
-    columns = {name: np.concatenate([run.columns[name] for run in runs]) for name in names}
+    texts = _joined_texts([texts_of(run.subscription_start, run.subscription) for run in runs])
+    columns = {name: joined([run.columns[name] for run in runs]) for name in ROW_COLUMNS}
     if not kept.all():
         at = np.flatnonzero(kept)
-        owners, columns = owners[at], {name: column[at] for name, column in columns.items()}
+        owners = owners[at]
+        columns = {name: column[: len(at)] if is_same(column) else column[at] for name, column in columns.items()}
         texts = texts.take(_arrow.numbers(at))
     found = sorted_rows(owners, columns, texts)
     found["ordinal"] = _first_ordinals(runs, found["subscriber"])
@@ -164,7 +197,15 @@ def merged(runs: Sequence[SortedRun], is_known: Callable[[NDArray[np.int32]], ND
 
 def in_order(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return all columns of a run in their order and of their types."""
-    return {name: np.ascontiguousarray(columns[name], dtype) for name, dtype in COLUMNS.items()}
+    return {name: _of_type(columns[name], dtype) for name, dtype in COLUMNS.items()}
+
+
+def _of_type(column: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    return same(column[0].astype(dtype), len(column)) if is_same(column) else np.ascontiguousarray(column, dtype)
+
+
+def _joined_texts(parts: Sequence[pa.Array]) -> pa.Array:
+    return pa.concat_arrays([part.cast(pa.large_string()) for part in parts])
 
 
 def _first_ordinals(runs: Sequence[SortedRun], subscribers: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -185,7 +226,7 @@ def distinct_names(arrivals: NDArray[np.int64], keys: pa.Array) -> dict[str, NDA
 
 
 def _joined_names(runs: Sequence[SortedRun]) -> dict[str, NDArray[Any]]:
-    keys = pa.concat_arrays([texts_of(run.name_start, run.name) for run in runs])
+    keys = _joined_texts([texts_of(run.name_start, run.name) for run in runs])
     return distinct_names(np.concatenate([run.named for run in runs]), keys)
 
 
