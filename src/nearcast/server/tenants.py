@@ -12,11 +12,12 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import apsw
 import pyarrow as pa
 
 from nearcast.deliveries import Deliveries
 from nearcast.durable import DurableHub, Retention
-from nearcast.errors import NearcastError, UnknownSubscription
+from nearcast.errors import NearcastError, StoreUnavailable, UnknownSubscription
 from nearcast.server.activity import TenantActivity
 from nearcast.server.erasure import make_erasures_again
 from nearcast.server.event_limits import EventLimits
@@ -47,6 +48,15 @@ class Tenant:
         self.name, self.folder, self.settings, self._executor = name, folder, settings, executor
         folder.mkdir(parents=True, exist_ok=True)
         self.hub = _opened_hub(folder / "hub", settings)
+        try:
+            self._open_rest(loop)
+        except BaseException:
+            self.hub.close()
+            raise
+
+    def _open_rest(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Open what stands beside the hub, and make what a crash cut off."""
+        folder, settings, executor = self.folder, self.settings, self._executor
         self.db = ServerDb(folder / "server.db")
         self.rows = SubscriptionRows(self.db)
         make_erasures_again(self.db, self.hub.erase)
@@ -191,7 +201,12 @@ class Tenants:
             if name not in self._open:
                 loop = asyncio.get_running_loop()
                 make = functools.partial(Tenant, name, self.folder / name, self._settings, self._executor, loop)
-                made = await loop.run_in_executor(self._executor, make)
+                try:
+                    made = await loop.run_in_executor(self._executor, make)
+                except apsw.Error as error:
+                    raise StoreUnavailable(
+                        f"{self.folder / name} cannot be opened ({error}); see to the disk"
+                    ) from None
                 self.on_open(made)
                 made.hooks.start()
                 made.begin_beats()
