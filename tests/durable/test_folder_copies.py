@@ -148,6 +148,26 @@ def test_what_cannot_be_copied_or_restored_is_refused_by_name(tmp_path):
     assert not (tmp_path / "restored").exists()
 
 
+def test_a_backup_has_the_deliveries_that_wait(tmp_path):
+    """In files and in memory, with what was acknowledged; a damaged file is named by the check."""
+    with DurableHub(tmp_path / "hub", "plane") as hub:
+        hub.subscribe(Within("a", "tea"), subscriber="anna")
+        for number in range(4):
+            hub.publish(message(number))
+            if number == 1:
+                hub.snapshot()
+        hub.ack("anna", hub.events("anna", limit=1).cursor)
+        hub.backup(tmp_path / "copy")
+        expected = [each.delivery.delivery_id for each in hub.events("anna")]
+    assert check(tmp_path / "copy").is_sound
+    with DurableHub.open(tmp_path / "copy") as copy:
+        assert 3 == len(expected)
+        assert expected == [each.delivery.delivery_id for each in copy.events("anna")]
+    file = next((tmp_path / "copy" / "outbox").glob("*.run"))
+    file.write_bytes(file.read_bytes()[:-1])
+    assert file.name in check(tmp_path / "copy").problems[0]
+
+
 # The check
 
 

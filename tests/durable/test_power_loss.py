@@ -14,7 +14,7 @@ def message(number, **more):
 
 
 CALLS = [
-    ("subscribe", Within("a", "tea", Circle(0, 0, 5))),
+    ("subscribe", Within("a", "tea", Circle(0, 0, 5)), "anna"),
     ("subscribe", TopK("k", "tea", (0, 0), k=2, max_distance=3)),
     ("publish", message(1)),
     ("snapshot",),
@@ -30,13 +30,23 @@ CALLS = [
 def expected_contents():
     """Return what a hub in memory holds before the first call and after each."""
     memory = Hub("plane", **OPTIONS)
-    found = [contents_of(memory)]
+    found, waiting = [(contents_of(memory), [])], []
     for name, *arguments in CALLS:
         if name != "snapshot":
-            getattr(memory, name)(*arguments)
+            delivered = getattr(memory, name)(*arguments[: 2 if name == "move" else 1])
+            waiting += [each.delivery_id for each in delivered or () if name != "subscribe" and is_annas(each)]
             memory.poll()
-        found.append(contents_of(memory))
+        found.append((contents_of(memory), list(waiting)))
     return found
+
+
+def is_annas(delivery):
+    return delivery.subscription_id == "a"
+
+
+def found_in(hub):
+    """Return what a hub holds, and the deliveries that wait for the subscriber."""
+    return contents_of(hub), [each.delivery.delivery_id for each in hub.events("anna")]
 
 
 def cuts_of(folder, monkeypatch, **options):
@@ -50,7 +60,8 @@ def cuts_of(folder, monkeypatch, **options):
     ):
         answered[0] = 0
         for name, *arguments in CALLS:
-            getattr(hub, name)(*arguments)
+            more = {"subscriber": "anna"} if arguments[1:] == ["anna"] else {}
+            getattr(hub, name)(*(arguments[:1] if more else arguments), **more)
             hub.poll()
             answered[0] += 1
     return cuts.images
@@ -66,7 +77,7 @@ def test_no_call_that_was_answered_is_lost_by_a_power_cut(tmp_path, monkeypatch)
     expected, images = expected_contents(), cuts_of(tmp_path, monkeypatch)
     for at, (way, answered, image) in enumerate(images):
         with restored(image, tmp_path / "cut") as folder, opened(folder / "new" / "hub", answered) as hub:
-            found, allowed = contents_of(hub), expected[max(answered, 0) : answered + 2]
+            found, allowed = found_in(hub), expected[max(answered, 0) : answered + 2]
             assert found in allowed, f"image {at} ({way}) after {answered} calls"
             if at % 10 == 0:
                 hub.publish(message(99))
@@ -81,7 +92,7 @@ def test_the_cuts_do_take_what_was_not_synced(tmp_path, monkeypatch):
         if answered < 0 or at % 4:
             continue
         with restored(image, tmp_path / "cut") as folder, opened(folder / "new" / "hub", answered) as hub:
-            found = contents_of(hub)
+            found = found_in(hub)
         assert found in expected[: answered + 2]
         n_lost += found not in expected[answered:]
     assert n_lost

@@ -8,6 +8,7 @@ import pytest
 from nearcast import Circle, Within
 from nearcast._saved import write_all
 from nearcast.durable import DurableHub, input_log
+from nearcast.errors import HubStopped
 from support.hub_calls import contents_of
 from support.waiting import join, wait_until
 
@@ -78,7 +79,7 @@ def test_a_snapshot_that_fails_leaves_the_older_one_and_the_log(monkeypatch, tmp
             with pytest.raises(OSError, match="No space left"):
                 hub.snapshot()
             hub._snapshots.begin()
-            hub._snapshots.close()
+            wait_until(lambda: hub.stats()["log"]["snapshot_error"])
             assert "No space left on device" in hub.stats()["log"]["snapshot_error"]
         hub.publish(message(3))
         assert ([1], 1) == (hub._folder.snapshots(), hub.stats()["log"]["first_input"])
@@ -107,3 +108,37 @@ def test_a_long_log_is_cut_in_portions(monkeypatch, tmp_path):
         expected = contents_of(hub)
     with DurableHub.open(tmp_path / "hub") as again:
         assert expected == contents_of(again)
+
+
+def test_keys_are_forgotten_with_the_log_when_they_are_long_past(monkeypatch, tmp_path):
+    """Those of the last inputs are remembered, whether or not the inputs are."""
+    monkeypatch.setattr(input_log, "REMEMBERED_KEYS", 3)
+    with DurableHub(tmp_path / "hub", "plane") as hub:
+        for number in range(6):
+            hub.publish(message(number), key=f"k{number}")
+            hub.snapshot()
+        assert 6 == hub.stats()["log"]["first_input"]
+        for number in (3, 4, 5):
+            assert "nothing was done" in hub.publish(message(number), key=f"k{number}").rejected.warnings[0]
+        hub.publish(message(0), key="k0")
+        assert 7 == hub.stats()["published"]
+
+
+def test_a_hub_is_closed_when_nothing_is_written_any_more(slow, tmp_path):
+    """It waits for the snapshot under way, whoever asked for it; later ones are refused."""
+    hub = DurableHub(tmp_path / "hub", "plane")
+    hub.publish(message(1))
+    asking = threading.Thread(target=hub.snapshot)
+    asking.start()
+    wait_until(slow.is_reached.is_set, is_alive=asking.is_alive)
+    closing = threading.Thread(target=hub.close)
+    closing.start()
+    wait_until(lambda: hub._is_over)
+    assert closing.is_alive()
+    slow.set()
+    join(closing)
+    join(asking)
+    with pytest.raises(HubStopped, match="was closed"):
+        hub._snapshots.take()
+    with DurableHub.open(tmp_path / "hub") as again:
+        assert 1 == again.stats()["log"]["snapshot"]

@@ -192,3 +192,21 @@ def test_columns_of_any_type_are_filled(times):
 
     assert np.where(is_missing, received, times).tolist() == filled.times("time").tolist()
     assert before.faults.is_bad.tolist() == filled.faults.is_bad.tolist()
+
+
+def test_subscribers_get_times_of_receipt(clock, tmp_path):
+    """With messages that wait, and when they move; a time from the future is refused."""
+    with DurableHub(tmp_path / "hub", "plane", clock="wall") as hub:
+        hub.subscribe(Within("a", "tea", Circle(0, 0, 5)), subscriber="anna")
+        clock.second = 10
+        hub.publish(message(1))
+        clock.second = 20
+        assert {} == hub.move_subscriber("anna", (1, 1)).stayed
+        with pytest.raises(InvalidSubscription, match="reported at"):
+            hub.move("a", (2, 2), time=clock.time(-1))
+        with pytest.raises(InvalidSubscription, match="from the future"):
+            hub.move_subscriber("anna", (1, 1), time=clock.time(301))
+        expected = contents_of(hub)
+    with DurableHub.open(tmp_path / "hub") as again:
+        assert expected == contents_of(again)
+        assert [clock.time(-10)] == [each.message.time for each in again.events("anna")]

@@ -49,6 +49,14 @@ def test_secrets_are_not_on_disk(server):
     assert secret[3:].encode() not in kept
 
 
+def test_keys_are_those_of_a_token(server):
+    """Two tokens of a tenant may use the same Idempotency-Key: neither gets the other's answer."""
+    with client_of(server) as one, client_of(server) as other:
+        headers = {"Idempotency-Key": "same"}
+        found = [each.post("/v1/messages", json=feature("k"), headers=headers).json() for each in (one, other, one)]
+    assert [False, False, True] == [each["repeated"] for each in found]
+
+
 SCOPED = [
     ("publish", "POST", "/v1/messages"),
     ("subscribe", "POST", "/v1/subscriptions"),
@@ -109,7 +117,7 @@ def test_tenants_never_meet_over_the_whole_api(server):
         red.put(
             "/v1/subscriptions/secret", json=circle("secret", "crimson", subscriber="rose", labels={"a": "crimson"})
         )
-        red.put("/v1/subscribers/rose", json={"sink": {"url": "https://crimson.example/hook"}})
+        red.put("/v1/subscribers/rose", json={"paused": True, "sink": {"url": "https://crimson.example/hook"}})
         red.post("/v1/messages", json=feature("m-1", "crimson"))
         red.post("/v1/tokens", json={"scopes": ["publish"], "name": "crimson"})
         (token,) = [each["id"] for each in red.get("/v1/tokens").json()["items"] if each["name"] == "crimson"]

@@ -108,7 +108,8 @@ CASES = {
     "location-time": ("PUT", "/v1/subscribers/a/location", JSON, b'{"lon":1,"lat":1,"time":7}', 422, None, "/time"),
     "locations": ("POST", "/v1/locations", JSON, b"{}", 422, "invalid-content", ""),
     "ack": ("POST", "/v1/subscribers/a/ack", JSON, b'{"cursor": 7}', 422, None, "/cursor"),
-    "sink": ("PUT", "/v1/subscribers/a", JSON, b'{"sink": {"url": "http://a.example"}}', 422, None, "/sink"),
+    "sink": ("PUT", "/v1/subscribers/a", JSON, b'{"sink": {"url": "http://a.example"}}', 422, None, "/sink/url"),
+    "no-sink": ("PUT", "/v1/subscribers/a", JSON, b'{"sink": 7}', 422, None, "/sink"),
     "cooldown": ("PUT", "/v1/subscribers/a", JSON, b'{"cooldown": "soon"}', 422, None, "/cooldown"),
     "explain": (
         "POST",
@@ -120,7 +121,7 @@ CASES = {
         "/message",
     ),
     "explain-query": ("POST", "/v1/explain", JSON, "explain", 422, "invalid-query", "/subscription/query"),
-    "explain-key": ("POST", "/v1/explain", JSON, b'{"mesage": 1}', 422, None, "/mesage"),
+    "explain-key": ("POST", "/v1/explain", JSON, b'{"msg": 1}', 422, None, "/msg"),
     "estimate": ("POST", "/v1/estimate", JSON, b"{}", 422, None, "/subscription"),
     "scopes": ("POST", "/v1/tokens", JSON, b'{"scopes": ["root"]}', 422, None, "/scopes"),
     "route": ("GET", "/v2/subscriptions", None, b"", 404, "no-such-route", None),

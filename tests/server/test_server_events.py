@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from datetime import UTC, datetime, timedelta
 
 import httpx2
 import pytest
@@ -151,7 +152,8 @@ def test_a_socket_gives_events_and_takes_acks_and_locations(client, server):
     subscribe(client, "ws")
     publish(client, "w1")
     url = f"{server.url.replace('http', 'ws')}/v1/subscribers/ws/ws?cursor=0-0"
-    with connect(url, proxy=None, open_timeout=PATIENCE_S, close_timeout=PATIENCE_S) as opened:
+    patient = {"proxy": None, "ping_interval": None, "open_timeout": PATIENCE_S, "close_timeout": PATIENCE_S}
+    with connect(url, **patient) as opened:
         event = json.loads(opened.recv(PATIENCE_S))
         assert "w1" == event["subject"]
         opened.send(json.dumps({"ack": event["sequence"]}))
@@ -164,7 +166,7 @@ def test_a_socket_gives_events_and_takes_acks_and_locations(client, server):
             opened.send(bad)
             assert json.loads(opened.recv(PATIENCE_S))["problem"]["status"] in (400, 422), bad
     assert event["sequence"] == client.get("/v1/subscribers/ws").json()["acked"]
-    with connect(url.replace("0-0", "999999-1"), proxy=None) as opened, pytest.raises(ConnectionClosed) as closed:
+    with connect(url.replace("0-0", "999999-1"), **patient) as opened, pytest.raises(ConnectionClosed) as closed:
         opened.recv(PATIENCE_S)
     assert "FutureCursor" == closed.value.rcvd.reason
 
@@ -194,9 +196,10 @@ def test_an_erased_subscriber_leaves_nothing(client, server):
     """DELETE takes subscriptions, events and settings away."""
     subscribe(client, "gone")
     client.post("/v1/subscriptions", json=circle("gone-paused", subscriber="gone", paused=True))
-    client.put("/v1/subscribers/gone", json={"sink": {"url": "https://example.com/hook", "secrets": ["a"]}})
+    client.put("/v1/subscribers/gone", json={"paused": True, "sink": {"url": "https://example.com/hook"}})
     publish(client, "g1")
-    assert {"url": "https://example.com/hook", "n_secrets": 1} == client.get("/v1/subscribers/gone").json()["sink"]
+    sink = client.get("/v1/subscribers/gone").json()["sink"]
+    assert ("https://example.com/hook", 1, False) == (sink["url"], sink["n_secrets"], "secrets" in sink)
     assert 204 == client.delete("/v1/subscribers/gone").status_code
     assert [] == pulled(client, "gone", cursor="0-0")["events"]
     assert [404, 404] == [client.get(f"/v1/subscriptions/{each}").status_code for each in ("of-gone", "gone-paused")]
@@ -216,6 +219,22 @@ def test_enter_and_exit_tell_of_live_messages(client):
     kept = client.get("/v1/messages/lives")
     assert ("lives", "tea") == (kept.json()["id"], kept.json()["properties"]["text"])
     assert 404 == client.get("/v1/messages/never").status_code
+
+
+def test_time_is_the_wall_clock(tmp_path):
+    """Messages without a time have that of receipt, those from the future are rejected, and what expires ends."""
+    with running(tmp_path, hub={"beat_seconds": 0.05}) as server, server.client() as client:
+        begin = datetime.now(UTC)
+        subscribe(client, "anna")
+        publish(client, "now")
+        (event,) = pulled(client, "anna")["events"]
+        assert begin <= datetime.fromisoformat(event["time"]) <= datetime.now(UTC)
+        ahead = client.post("/v1/messages", json=feature("ahead", time="2999-01-01T00:00:00Z"))
+        assert (422, "/properties/time") == (ahead.status_code, ahead.json()["errors"][0]["pointer"])
+        expires = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+        client.post("/v1/subscriptions", json=circle("brief", expires=expires))
+        wait_until(lambda: client.get("/v1/subscriptions/brief").status_code == 404)
+        assert "of-anna" in server.tenant().hub
 
 
 def test_a_subscription_ends_after_max_events(tmp_path):

@@ -13,13 +13,13 @@ def test_a_full_disk_is_507_and_passes(tmp_path):
     """Nothing is half done, events are read on, and changes go on when there is room again."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(folder)])
+    mounted = run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(folder)])
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
     try:
         with running(folder) as server, server.client() as client:
             client.put("/v1/subscriptions/kept", json=circle("kept", subscriber="anna"))
-            (folder / "ballast").write_bytes(bytes(1 << 20))
+            (folder / "ballast").write_bytes(bytes(9 << 20))
             accepted = _publish_until_full(client)
             answer = client.put("/v1/subscriptions/late", json=circle("late", labels={"a": "x" * 150}))
             assert 507 == answer.status_code or _fill(client) == 507

@@ -174,8 +174,8 @@ def test_secrets_rotate(tmp_path):
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        ({"sink": {"url": "https://127.0.0.1/"}}, "/url"),
-        ({"sink": {"url": "http://hook.example/"}}, "/url"),
+        ({"sink": {"url": "https://127.0.0.1/"}}, "/sink/url"),
+        ({"sink": {"url": "http://hook.example/"}}, "/sink/url"),
         ({"sink": {"url": "https://hook.example/", "color": "red"}}, "/sink"),
         ({"sink": "https://hook.example/"}, "/sink"),
         ({"cooldown": 5}, "/cooldown"),

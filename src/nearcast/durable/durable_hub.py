@@ -87,6 +87,8 @@ class DurableHub(SubscriberHub):
     With `durability="relaxed"` no call waits for the disk: `kill -9` takes nothing, a power cut the calls since the
     log was last synced. What is left are all calls up to one of them.
 
+    `keep_log=True` never cuts the log. A later version whose snapshots have another form can then make the hub anew.
+
     `publish` and `publish_many` take a `key`: a call with a key that was used before, among the last million changes,
     does nothing. Whoever is not sure that a call came through makes it again with the same key.
 
@@ -110,6 +112,7 @@ class DurableHub(SubscriberHub):
         tell_expiry: bool = False,
         clock: str = "event",
         durability: str = "full",
+        keep_log: bool = False,
         retention: Retention | None = None,
         snapshot_bytes: int = _SNAPSHOT_BYTES,
     ):
@@ -117,7 +120,7 @@ class DurableHub(SubscriberHub):
             raise InvalidInput(f"clock is {shorten(clock)}; expected 'event' or 'wall'", field="clock")
         if durability not in DURABILITIES:
             raise InvalidInput(f"durability is {shorten(durability)}; expected 'full' or 'relaxed'", field="durability")
-        self._is_wall, self._durability = clock == "wall", durability
+        self._is_wall, self._durability, self._keeps_log = clock == "wall", durability, keep_log
         self._limit = MaxAhead.of(_MAX_AHEAD if self._is_wall and max_ahead is None else max_ahead)
         options = {
             "index": index,
@@ -150,6 +153,7 @@ class DurableHub(SubscriberHub):
         self._log: InputLog = self._folder.log(self._durability)
         self._bytes_since, self._is_over = 0, ""
         self._begin_outbox(retention)
+        self._outbox.merges_unsynced = self._durability == "full"
         number = self._open_snapshot(options)
         self._outbox.begin(number)
         self._replay(number)
@@ -157,7 +161,15 @@ class DurableHub(SubscriberHub):
         if self._is_wall:
             self._log.clock = ReceiptClock(self._log.last_received())
         self._writer: GroupWriter[LoggedCall | AckCall] = GroupWriter(self._log, self._make, self._after_batch)
-        self._snapshots = SnapshotTaker(self._folder, self._log, self._writer, self._taken, number)
+        self._snapshots = SnapshotTaker(
+            self._folder,
+            self._log,
+            self._writer,
+            self._prepare_snapshot,
+            self._taken,
+            number,
+            trims=not self._keeps_log,
+        )
 
     def _options(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return the options as the head of the folder has them."""
@@ -165,6 +177,7 @@ class DurableHub(SubscriberHub):
         return {
             "clock": "wall" if self._is_wall else "event",
             "durability": self._durability,
+            "keep_log": self._keeps_log,
             "space": self.space.kind,
             "bounds": None if self.space.bounds is None else list(self.space.bounds),
             "index": given["index"],
@@ -202,6 +215,7 @@ class DurableHub(SubscriberHub):
             tell_expiry=made["tell_expiry"],
             clock=made["clock"],
             durability=made["durability"],
+            keep_log=made["keep_log"],
         )
 
     def _open_snapshot(self, options: dict[str, Any]) -> int:
@@ -220,7 +234,8 @@ class DurableHub(SubscriberHub):
         if self._log.first > number + 1 or self._log.last < number:
             raise IncompatibleStore(
                 f"{self._log.path} has inputs {self._log.first} to {self._log.last}, and the newest sound snapshot is "
-                f"that after input {number}; bring the folder back from a copy{''.join(f'. {each}' for each in faults)}"
+                f"that after input {number}; bring the folder back from a copy, or open it with the version that wrote "
+                f"it{''.join(f'. {each}' for each in faults)}"
             )
         return number
 
@@ -263,8 +278,8 @@ class DurableHub(SubscriberHub):
         return self._writer.run(LoggedCall(logged, LogEntry(encoded(logged), key, identity), source))
 
     def _check_open(self) -> None:
-        if self._is_over:
-            raise HubStopped(self._is_over)
+        if reason := self._is_over or self._writer.stopped:
+            raise HubStopped(reason)
 
     def _make(self, call: LoggedCall | AckCall) -> Any:
         """Make a call that is on disk; in the writer's thread."""

@@ -120,6 +120,11 @@ class DurableFolder:
             raise IncompatibleStore(f"{path} is missing; bring it back from a copy")
         return InputLog(path, durability, repairs=repairs)
 
+    @property
+    def outbox(self) -> Path:
+        """Return where the deliveries lie that wait."""
+        return self.path / _OUTBOX
+
     # Files
 
     def files(self, *, changing: bool = False) -> Iterator[Path]:

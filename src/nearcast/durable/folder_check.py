@@ -8,6 +8,7 @@ from pathlib import Path
 from nearcast.durable.folder import DurableFolder
 from nearcast.durable.input_log import InputLog
 from nearcast.durable.inputs import decoded
+from nearcast.durable.outbox.run_files import files_of, open_run
 from nearcast.engine.snapshot import open_state
 from nearcast.errors import NearcastError
 from nearcast.hub import DURABLE_HEAD
@@ -60,6 +61,7 @@ def _check(held: DurableFolder, report: FolderReport) -> None:
     except (NearcastError, OSError) as error:
         report.problems.append(str(error))
     _check_log(held, options["durability"], report)
+    report.problems += _faults_of_outbox(held)
     faults = _check_snapshots(held, report)
     first, last = report.inputs
     number = max(report.snapshots, default=0)
@@ -93,6 +95,17 @@ def _read_inputs(log: InputLog, report: FolderReport) -> None:
             decoded(row.data, f"input {row.number} of {log.path}")
         except NearcastError as error:
             report.problems.append(str(error))
+
+
+def _faults_of_outbox(held: DurableFolder) -> list[str]:
+    """Read the deliveries that wait; return what is wrong with files that cannot be read."""
+    faults = []
+    for _, path in files_of(held.outbox) if held.outbox.is_dir() else ():
+        try:
+            open_run(path, verify=True)
+        except NearcastError as error:
+            faults.append(str(error))
+    return faults
 
 
 def _check_snapshots(held: DurableFolder, report: FolderReport) -> list[str]:

@@ -6,7 +6,7 @@ The head of a copy is written last, after all else is on disk: a copy that was c
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -64,13 +64,26 @@ def copy_running(held: DurableFolder, copy: DurableFolder, log: InputLog, snapsh
         def copy_some() -> bool:
             if next(pages, None) is not None:
                 return True
-            others.update({path: opened.enter_context(path.open("rb")) for path in held.files(changing=True)})
+            others.update(opened.enter_context(_all_open(held)))
             return False
 
         while snapshots.run_alone(copy_some):
             pass
         for path, file in others.items():
             _write(file, copy.path / path.relative_to(held.path))
+
+
+@contextmanager
+def _all_open(held: DurableFolder) -> Iterator[Mapping[Path, IO[bytes]]]:
+    """Open the files that come and go; a file that went meanwhile has another in its place: then all are looked up."""
+    with ExitStack() as opened:
+        while True:
+            try:
+                found = {path: opened.enter_context(path.open("rb")) for path in held.files(changing=True)}
+                break
+            except FileNotFoundError:
+                opened.close()
+        yield found
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nearcast._saved import sync
 from nearcast.engine.snapshot import save_state
+from nearcast.errors import HubStopped
 
 if TYPE_CHECKING:
     from nearcast._saved import Writes
@@ -33,9 +34,10 @@ class StateAfter(NamedTuple):
 
 
 class SnapshotTaker:
-    """Takes snapshots in order, one at a time, and trims the log to the older of those that are kept.
+    """Takes snapshots in order, one at a time, and trims the log to the older of those that are kept, if it `trims`.
 
-    `take` is run between two transactions: it puts the state of the hub into a folder, all that changes being copied.
+    `prepare` is run before, so that less is left to do for `take`, which is run between two transactions: it puts the
+    state of the hub into a folder, all that changes being copied.
     """
 
     def __init__(
@@ -43,15 +45,19 @@ class SnapshotTaker:
         folder: DurableFolder,
         log: InputLog,
         writer: GroupWriter[Any],
+        prepare: Callable[[], None],
         take: Callable[[Path], StateAfter],
         newest: int,
+        *,
+        trims: bool,
     ):
-        self._folder, self._log, self._writer, self._take = folder, log, writer, take
+        self._folder, self._log, self._writer, self._trims = folder, log, writer, trims
+        self._prepare, self._take = prepare, take
         #: The snapshots that are known to be sound, the newest first.
         self.sound = [newest] if newest else []
         #: Why the last one failed.
         self.error = ""
-        self._turn = threading.Lock()
+        self._turn, self._is_closed = threading.Lock(), False
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
@@ -73,7 +79,7 @@ class SnapshotTaker:
                 number = self._write()
                 self.sound = self._folder.drop_snapshots([number, *self.sound])
             self.error = ""
-            if len(self.sound) > 1:
+            if self._trims and len(self.sound) > 1:
                 while self.run_alone(partial(self._log.trim, self.sound[-1])):
                     pass
 
@@ -85,6 +91,8 @@ class SnapshotTaker:
     def turn(self) -> Iterator[None]:
         """Keep snapshots and the log as they are, but for inputs that are added."""
         with self._turn:
+            if self._is_closed:
+                raise HubStopped(f"the hub of {self._folder.path} was closed; open it again with DurableHub.open")
             yield
 
     def _write(self) -> int:
@@ -97,6 +105,7 @@ class SnapshotTaker:
             return found.about, found.writes
 
         shutil.rmtree(unfinished, ignore_errors=True)
+        self._prepare()
         save_state(unfinished, take)
         place = self._folder.snapshot_path(numbers[0])
         shutil.rmtree(place, ignore_errors=True)  # one that is damaged
@@ -105,6 +114,8 @@ class SnapshotTaker:
         return numbers[0]
 
     def close(self) -> None:
-        """Wait for the one that is being taken."""
+        """Wait for the one that is being taken, and for a copy: nobody writes into the folder afterwards."""
         if self._thread is not None:
             self._thread.join()
+        with self._turn:
+            self._is_closed = True

@@ -26,7 +26,9 @@ class TenantActivity:
     def __init__(self, space: Space):
         self._space = space
         self.counts = {"messages": 0, "deliveries": 0, "moves": 0}
-        self._newest: deque[Any] = deque(maxlen=_NEWEST)
+        #: Messages of the newest calls, with the rows of them that were rejected.
+        self._newest: deque[tuple[list[Any] | pa.Table, set[int]]] = deque()
+        self._n_newest = 0
         self._samples: deque[tuple[int, str, dict[str, Any]]] = deque(maxlen=_SAMPLES)
         self._numbers = itertools.count(1)
         #: Streams that want samples.
@@ -37,9 +39,10 @@ class TenantActivity:
         self.counts["messages"] += len(messages) - len(found.rejected)
         self.counts["deliveries"] += len(found)
         lost = {row.row for row in found.rejected}
-        last = range(max(0, len(messages) - _NEWEST), len(messages))
-        rows = messages.slice(last.start).to_pylist() if isinstance(messages, pa.Table) else messages[last.start :]
-        self._newest.extend(each for at, each in zip(last, rows, strict=True) if at not in lost)
+        self._newest.append((messages, lost))
+        self._n_newest += len(messages)
+        while self._n_newest - len(self._newest[0][0]) >= _NEWEST:
+            self._n_newest -= len(self._newest.popleft()[0])
         if self.n_watchers:
             for feature in self.newest(min(_PER_CALL, len(messages) - len(lost))):
                 self._add("message", feature)
@@ -64,12 +67,13 @@ class TenantActivity:
 
     def newest(self, n: int) -> list[dict[str, Any]]:
         """Return the newest messages as Features, the newest first."""
-        features = []
-        for value in list(self._newest)[::-1][:n]:
-            try:
-                features.append(message_feature(message_from(value, self._space)))
-            except NearcastError:  # a table's row in another form, a geometry in WKB
-                continue
+        features: list[dict[str, Any]] = []
+        for messages, lost in list(self._newest)[::-1]:
+            for value in _last_values(messages, lost, n - len(features)):
+                try:
+                    features.append(message_feature(message_from(value, self._space)))
+                except NearcastError:  # a table's row in another form, a geometry in WKB
+                    continue
         return features
 
     def samples_after(self, number: int) -> list[tuple[int, str, dict[str, Any]]]:
@@ -84,3 +88,9 @@ def _type_of(delivery: Delivery) -> str:
     if delivery.cause_id is not None:
         return "match"
     return "enter" if delivery.change == "+" else "exit"
+
+
+def _last_values(messages: list[Any] | pa.Table, lost: set[int], n: int) -> list[Any]:
+    """Return the last messages of a call as values, the newest first."""
+    rows = [row for row in range(len(messages) - 1, -1, -1) if row not in lost][:n]
+    return messages.take(rows).to_pylist() if isinstance(messages, pa.Table) else [messages[row] for row in rows]

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from nearcast.durable import Cursor
 from nearcast.server.server_db import ServerDb
@@ -43,6 +43,15 @@ class EventLimit:
         last = None if self.last is None else str(self.last)
         since, counted_to = str(self.since), str(self.counted_to)
         return (self.id, self.subscriber, self.most, since, self.counted, counted_to, last, time.time())
+
+
+class HandedOver(NamedTuple):
+    """Events of a hub that a subscriber gets, the cursor after them, how many were dropped, and whether more wait."""
+
+    events: list[Any]
+    cursor: str
+    gap: int
+    is_full: bool
 
 
 class EventLimits:
@@ -83,8 +92,19 @@ class EventLimits:
         """Tell whether a subscriber has a subscription with a limit."""
         return bool(self._by_subscriber.get(subscriber))
 
-    def handed_over(self, subscriber: str, events: Any) -> list[Any]:
-        """Return the events that a subscriber gets, having counted up to the newest; in a thread."""
+    def page(self, subscriber: str, after: str | None, limit: int) -> HandedOver:
+        """Return the next events that a subscriber gets, after a cursor or after its acknowledgement; in a thread."""
+        found = self._hub.events(subscriber, after=after, limit=limit)
+        gap, events = found.gap, self._handed_over(subscriber, found)
+        while len(found) == limit and not events:  # all of them came after a last event
+            found = self._hub.events(subscriber, after=found.cursor, limit=limit)
+            events = self._handed_over(subscriber, found)
+        return HandedOver(events, str(found.cursor), gap, len(found) == limit)
+
+    def _handed_over(self, subscriber: str, events: Any) -> list[Any]:
+        """Return the events that a subscriber gets, having counted up to the newest."""
+        if not self.concern(subscriber):
+            return list(events)
         self.count(subscriber)
         limits = self._by_subscriber.get(subscriber, {})
         return [event for event in events if not self._is_over(limits, event)]

@@ -133,22 +133,15 @@ class EventFeeds:
 
     def _one(self, request: PageRequest) -> EventPage | BaseException:
         try:
-            found = self._hub.events(request.subscriber, after=request.after, limit=request.limit)
-            gap, events = found.gap, self._handed_over(request.subscriber, found)
-            while len(found) == request.limit and not events:  # all of them came after a last event
-                found = self._hub.events(request.subscriber, after=found.cursor, limit=request.limit)
-                events = self._handed_over(request.subscriber, found)
-            if gap:
-                self._metrics.gaps.labels("retention").inc(gap)
-            encoded = [_encoded(cloud_event(event)) for event in events]
-            return EventPage(encoded, str(found.cursor), gap, is_full=len(found) == request.limit)
+            found = self._limits.page(request.subscriber, request.after, request.limit)
+            if found.gap:
+                self._metrics.gaps.labels("retention").inc(found.gap)
+            encoded = [_encoded(cloud_event(event)) for event in found.events]
+            return EventPage(encoded, found.cursor, found.gap, is_full=found.is_full)
         except NearcastError as error:
             return error
         except Exception as error:  # noqa: BLE001  told to the one who asked
             return error
-
-    def _handed_over(self, subscriber: str, events: Any) -> Any:
-        return self._limits.handed_over(subscriber, events) if self._limits.concern(subscriber) else events
 
 
 def _encoded(event: dict[str, Any]) -> EncodedEvent:

@@ -28,19 +28,18 @@ _log = logging.getLogger(__name__)
 class OutboxEvents:
     """The outbox of a hub, as a dispatcher reads it: events as CloudEvents, and one for those that were dropped."""
 
-    def __init__(self, hub: Any, limits: EventLimits, metrics: TenantMetrics):
-        self._hub, self._limits, self._metrics = hub, limits, metrics
+    def __init__(self, hub: Any, metrics: TenantMetrics, limits: EventLimits):
+        self._hub, self._metrics, self._limits = hub, metrics, limits
 
     def events(self, subscriber: str, after: str | None, limit: int) -> CursorPage:
-        """Return the next events after a cursor, None: after what was acknowledged; without those over `max_events`."""
-        found = self._hub.events(subscriber, after=after, limit=limit)
-        handed = self._limits.handed_over(subscriber, found) if self._limits.concern(subscriber) else found
-        events = [CursorEvent(str(each.cursor), cloud_event(each)) for each in handed]
+        """Return the next events after a cursor, None: after what was acknowledged."""
+        begin = after or str(self._hub.acked(subscriber))
+        found = self._limits.page(subscriber, begin, limit)
+        events = [CursorEvent(str(each.cursor), cloud_event(each)) for each in found.events]
         if found.gap:
             self._metrics.gaps.labels("retention").inc(found.gap)
-            begin = after or str(self._hub.acked(subscriber))
             events.insert(0, CursorEvent(begin, gap_event(subscriber, begin, found.gap, "OutdatedCursor")))
-        return CursorPage(events, str(found.cursor) if len(found) else None)
+        return CursorPage(events, None if found.cursor == begin else found.cursor)
 
     def ack(self, subscriber: str, cursor: str) -> None:
         """Acknowledge all events up to a cursor."""
@@ -56,13 +55,13 @@ class TenantHooks:
         folder: Path,
         db: ServerDb,
         settings: WebhookSettings,
-        limits: EventLimits,
         metrics: TenantMetrics,
+        limits: EventLimits,
     ):
         self.policy = AddressPolicy.allowing(settings.allow)
         self._hub, self._db, self._settings, self._metrics = hub, db, settings, metrics
         self.store = AttemptStore(folder / "webhooks.db")
-        self.source = OutboxEvents(hub, limits, metrics)
+        self.source = OutboxEvents(hub, metrics, limits)
         self.dispatcher: Dispatcher
         self._stop_listening: Callable[[], None] = lambda: None
 

@@ -34,13 +34,13 @@ class KeptAnswers:
         self._under_way: dict[str, asyncio.Future[None]] = {}
         self._swept = 0.0
 
-    async def once(self, request: Request, body: bytes, make: Callable[[], Awaitable[Response]]) -> Response:
+    async def once(
+        self, request: Request, body: bytes, make: Callable[[], Awaitable[Response]], token_id: str
+    ) -> Response:
         """Return what `make` returns, or, under a key that was used for the same request, what it returned then."""
-        key = request.headers.get("idempotency-key")
+        key = key_of(request, token_id)
         if key is None:
             return await make()
-        if not key or len(key) > _MOST_CHARS or not key.isprintable():
-            raise Problem(400, "idempotency-key", f"Idempotency-Key must be 1 to {_MOST_CHARS} printable characters")
         digest = hashlib.sha256(b"\0".join((request.url.path.encode(), request.url.query.encode(), body))).digest()
         while key in self._under_way:
             await asyncio.wait([self._under_way[key]])
@@ -78,6 +78,16 @@ class KeptAnswers:
         with suppress(FileUnavailable):  # what was asked for is done, and of messages the hub knows the key
             await asyncio.wrap_future(self._db.write(write))
         return response
+
+
+def key_of(request: Request, token_id: str) -> str | None:
+    """Return the key of a request, which is one of its token alone; None if it has none."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
+    if not key or len(key) > _MOST_CHARS or not key.isprintable():
+        raise Problem(400, "idempotency-key", f"Idempotency-Key must be 1 to {_MOST_CHARS} printable characters")
+    return f"{token_id}:{key}"
 
 
 def _repeated(body: bytes) -> bytes:

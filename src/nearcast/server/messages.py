@@ -12,6 +12,7 @@ from starlette.responses import Response
 from nearcast.json_forms import message_feature
 from nearcast.server.access import Caller
 from nearcast.server.bodies import body_of, check_type
+from nearcast.server.idempotency import key_of
 from nearcast.server.message_bodies import ARROW, LINES, OBJECTS, GivenMessages, messages_of
 from nearcast.server.problems import Problem, at, pointer_to
 from nearcast.tables.rejected_rows import RejectedRow
@@ -35,14 +36,14 @@ async def post_messages(request: Request) -> Response:
         given = read() if len(body) < _LARGE else await caller.tenant.call(read)  # else it would hold up all others
         return await _published(caller, given, request)
 
-    answer: Response = await caller.tenant.answers.once(request, body, publish)
+    answer: Response = await caller.tenant.answers.once(request, body, publish, caller.token.id)
     return answer
 
 
 async def _published(caller: Caller, given: GivenMessages, request: Request) -> Response:
     rejected, cursor, is_repeat = list(given.rejected), None, False
     if len(given.messages):
-        key = request.headers.get("idempotency-key")
+        key = key_of(request, caller.token.id)
         found = await caller.tenant.publisher.publish(given.messages, key)
         rejected += [row._replace(row=given.row_of(row.row)) for row in found.rejected]
         cursor, is_repeat = found.cursor, found.is_repeat

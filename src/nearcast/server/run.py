@@ -62,6 +62,7 @@ def make_server(settings: Settings) -> HttpServer:
         http="httptools",
         ws="websockets-sansio",
         ws_max_size=settings.limits.body_bytes,
+        ws_ping_timeout=120.0,  # a first call may wait for the compiler
         log_level="warning",
         access_log=False,
         server_header=False,

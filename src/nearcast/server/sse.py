@@ -72,7 +72,8 @@ class SseConnection:
             raise Disconnected
         message = {"type": "http.response.body", "body": data, "more_body": not is_last}
         try:
-            await asyncio.wait_for(self._send(message), self._stall * (_LAST_STALLS if is_last else 1))
+            async with asyncio.timeout(self._stall * (_LAST_STALLS if is_last else 1)):
+                await self._send(message)
         except TimeoutError:
             raise TooSlow from None
         except OSError:

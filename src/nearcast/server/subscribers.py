@@ -13,7 +13,7 @@ from nearcast.geo.shapes import shorten
 from nearcast.server.bodies import object_of, only
 from nearcast.server.erasure import begin_erasure, end_erasure
 from nearcast.server.events import subscriber_caller
-from nearcast.server.problems import Problem
+from nearcast.server.problems import Problem, problem_of
 from nearcast.server.subscription_bodies import merged
 from nearcast.server.tenants import Tenant
 from nearcast.server.webhooks import AddressPolicy, HookSink, QuietRules
@@ -149,7 +149,10 @@ def _sink(given: Any, before: dict[str, Any] | None, policy: AddressPolicy) -> d
         given = {name: value for name, value in given.items() if name not in _SHOWN and value is not None}
         if before is not None and given.get("url") == before["url"]:
             given = {"secrets": before["secrets"], **given}
-    sink = HookSink.from_json(given, policy)
+    try:
+        sink = HookSink.from_json(given, policy)
+    except InvalidInput as error:
+        raise problem_of(error, "" if error.field == "sink" else "/sink") from None
     return {"url": sink.url, "secrets": list(sink.secrets)}
 
 

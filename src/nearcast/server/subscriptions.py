@@ -164,7 +164,7 @@ async def post_subscription(request: Request, validateOnly: bool = False, initia
             return _answer({**row.body, "valid": True})
         return await _posted(caller, row, with_current=initialEvent)
 
-    return await caller.tenant.answers.once(request, body, make)
+    return await caller.tenant.answers.once(request, body, make, caller.token.id)
 
 
 def _tried(tenant: Tenant, row: SubscriptionRow) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 import shutil
 import time
@@ -13,11 +12,12 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import apsw
 import pyarrow as pa
 
 from nearcast.deliveries import Deliveries
 from nearcast.durable import DurableHub, Retention
-from nearcast.errors import NearcastError, UnknownSubscription
+from nearcast.errors import NearcastError, StoreUnavailable, UnknownSubscription
 from nearcast.server.activity import TenantActivity
 from nearcast.server.erasure import make_erasures_again
 from nearcast.server.event_limits import EventLimits
@@ -48,6 +48,15 @@ class Tenant:
         self.name, self.folder, self.settings, self._executor = name, folder, settings, executor
         folder.mkdir(parents=True, exist_ok=True)
         self.hub = _opened_hub(folder / "hub", settings)
+        try:
+            self._open_rest(loop)
+        except BaseException:
+            self.hub.close()
+            raise
+
+    def _open_rest(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Open what stands beside the hub, and make what a crash cut off."""
+        folder, settings, executor = self.folder, self.settings, self._executor
         self.db = ServerDb(folder / "server.db")
         self.rows = SubscriptionRows(self.db)
         make_erasures_again(self.db, self.hub.erase)
@@ -58,9 +67,9 @@ class Tenant:
         self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self._on_published)
         self.limits = EventLimits(self.db, self.hub, lambda id_: loop.call_soon_threadsafe(self.on_last_event, id_))
         self.feeds = EventFeeds(self.hub, executor, loop, self.metrics, self.limits)
-        self.hooks = TenantHooks(self.hub, folder, self.db, settings.webhooks, self.limits, self.metrics)
         #: Called in the loop with the id of a subscription that had its last event.
         self.on_last_event: Callable[[str], None] = lambda _: None
+        self.hooks = TenantHooks(self.hub, folder, self.db, settings.webhooks, self.metrics, self.limits)
         #: Streams that are open.
         self.n_streams = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
@@ -114,16 +123,15 @@ class Tenant:
 
     def begin_beats(self) -> None:
         """Move event time to the wall clock now and then, so that what expires does so while nothing comes in."""
-        if _CLOCK and self.settings.hub.beat_seconds > 0:
+        if self.settings.hub.beat_seconds > 0:
             self._beats = asyncio.get_running_loop().create_task(self._beat())
 
     async def _beat(self) -> None:
-        hub: Any = self.hub
         while True:
             await asyncio.sleep(self.settings.hub.beat_seconds)
             try:
-                if len(hub):
-                    await self.call(hub.beat)
+                if len(self.hub):
+                    await self.call(self.hub.beat)
             except NearcastError as error:  # a full disk passes; of a hub that stopped `/readyz` tells
                 _log.warning("no beat: %s", type(error).__name__)
 
@@ -153,12 +161,8 @@ def _opened_hub(folder: Path, settings: Settings) -> DurableHub:
         max_ahead=given.max_ahead,
         retention=Retention(given.retention_age, given.retention_bytes),
         snapshot_bytes=given.snapshot_bytes,
-        **_CLOCK,
+        clock="wall",
     )
-
-
-#: The wall clock, where the hub has one.
-_CLOCK: dict[str, Any] = {"clock": "wall"} if "clock" in inspect.signature(DurableHub).parameters else {}
 
 
 def _window(given: str | None) -> str | int | None:
@@ -197,7 +201,12 @@ class Tenants:
             if name not in self._open:
                 loop = asyncio.get_running_loop()
                 make = functools.partial(Tenant, name, self.folder / name, self._settings, self._executor, loop)
-                made = await loop.run_in_executor(self._executor, make)
+                try:
+                    made = await loop.run_in_executor(self._executor, make)
+                except apsw.Error as error:
+                    raise StoreUnavailable(
+                        f"{self.folder / name} cannot be opened ({error}); see to the disk"
+                    ) from None
                 self.on_open(made)
                 made.hooks.start()
                 made.begin_beats()

@@ -75,7 +75,8 @@ class EventSocket:
     async def _close(self, close: SocketClose) -> None:
         self._tenant.metrics.closed.labels(close.reason).inc()
         try:
-            await asyncio.wait_for(self._socket.close(close.code, close.reason), self._stall)
+            async with asyncio.timeout(self._stall):
+                await self._socket.close(close.code, close.reason)
         except (TimeoutError, RuntimeError, OSError):  # it does not read, or has gone
             return
 
@@ -86,7 +87,8 @@ class EventSocket:
     async def _send(self, data: bytes) -> None:
         async with self._sending:
             try:
-                await asyncio.wait_for(self._socket.send_text(data.decode()), self._stall)
+                async with asyncio.timeout(self._stall):
+                    await self._socket.send_text(data.decode())
             except TimeoutError:
                 raise SocketClose(_POLICY, "ConsumerTooSlow") from None
 
