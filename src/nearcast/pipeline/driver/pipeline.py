@@ -27,6 +27,7 @@ from nearcast.pipeline.batch.router import NamedKeys
 from nearcast.pipeline.divided_window.window_part import write_part
 from nearcast.pipeline.driver.first_state import begin, begin_from
 from nearcast.pipeline.driver.identity import forget_claims, this_driver
+from nearcast.pipeline.driver.pending_changes import PendingChanges
 from nearcast.pipeline.driver.rebalance import (
     balance_after,
     carried_out,
@@ -36,7 +37,7 @@ from nearcast.pipeline.driver.rebalance import (
     settle,
     wanted,
 )
-from nearcast.pipeline.driver.registrar import PendingChanges, Registrar
+from nearcast.pipeline.driver.registrar import Registrar
 from nearcast.pipeline.driver.source_identity import check_again, identities_of, sources_after
 from nearcast.pipeline.driver.state import DriverState, Snapshots
 from nearcast.pipeline.driver.window_rounds import (
