@@ -40,6 +40,7 @@ from nearcast.pipeline.driver.rebalance import (
 from nearcast.pipeline.driver.registrar import Registrar
 from nearcast.pipeline.driver.source_identity import check_again, identities_of, sources_after
 from nearcast.pipeline.driver.state import DriverState, Snapshots
+from nearcast.pipeline.driver.table_snapshots import write_tables
 from nearcast.pipeline.driver.window_rounds import (
     NO_QUESTIONS,
     QuestionCount,
@@ -800,11 +801,11 @@ class Pipeline:
         return self.snapshots_to_write()()
 
     def snapshots_to_write(self) -> Callable[[], Snapshots]:
-        """Save the directory and the routes as the last batch left them; return what writes the partitions beside.
+        """Name snapshots of the stream as the last batch left it; return what writes them.
 
         To be called between two batches; what it returns may run while batches go on.
         """
-        snapshots, tasks = self.state.saved()
+        snapshots, tasks, tables = self.state.snapshots_to_write()
         windows = snapshot_tasks(self.state)
         snapshots = replace(snapshots, windows=tuple(task.name for task in windows))
         self._in_the_making = snapshots
@@ -812,6 +813,7 @@ class Pipeline:
         def write() -> Snapshots:
             self.runner.map(write_snapshot, tasks)
             self.runner.map(write_part, windows)
+            self.runner.map(write_tables, [tables])
             return snapshots
 
         return write
