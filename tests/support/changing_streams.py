@@ -34,12 +34,12 @@ def mixed_changes(world, n, once, often):
 class ChangingStream:
     """A pipeline over files in a folder, beside a hub that is fed row by row."""
 
-    def __init__(self, folder, settings, first):
+    def __init__(self, folder, settings, first, runner=None):
         self.folder, self.settings = folder, settings
         self.store = Store(str(folder / "K"))
         self.oracle = Oracle(Hub("plane", window=settings.window))
         self.oracle.begin(first)
-        self.driver = self.opened()
+        self.driver = self.opened(runner)
         table = subscriptions_table(first, settings.space, rejected=Rejected())
         self.driver.begin(table, Vocabulary().snapshot())
         self.rejected = 0

@@ -49,11 +49,18 @@ class SourceChanges:
 
 
 def read_changes(
-    table: pa.Table, settings: PipelineSettings, *, source: str, rejected: Rejected, only_subscribe: bool = False
+    table: pa.Table,
+    settings: PipelineSettings,
+    *,
+    source: str,
+    rejected: Rejected,
+    only_subscribe: bool = False,
+    may_repeat: bool | None = None,
 ) -> SourceChanges:
     """Return the good rows of a table of changes, in order; the others are added to `rejected`.
 
-    With `only_subscribe` the table is one of subscriptions, without a column `op`.
+    With `only_subscribe` the table is one of subscriptions, without a column `op`, and of rows with the same id the
+    first good one is taken, unless they `may_repeat`.
     """
     rows = TableRows(table, source, 0)
     if not only_subscribe:
@@ -76,7 +83,7 @@ def read_changes(
         source=source,
         max_distance=settings.max_distance,
         has_window=settings.window is not None,
-        may_repeat=not only_subscribe,
+        may_repeat=not only_subscribe if may_repeat is None else may_repeat,
         rejected=found,
     )
     moves = read_moves(table.take(_arrow.numbers(wanted[MOVE])), settings.space, source=source, rejected=found)

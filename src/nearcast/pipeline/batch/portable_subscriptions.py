@@ -28,13 +28,7 @@ class PortableSubscriptions:
     @classmethod
     def of(cls, subscriptions: Subscriptions, table: WordTable) -> PortableSubscriptions:
         """Translate subscriptions from the term ids of a word table, and collect the words they use."""
-        used = np.zeros(len(table), np.bool_)
-        mark_terms(subscriptions.code_start, subscriptions.code, used)
-        terms = np.flatnonzero(used)
-        number_of = np.zeros(len(table), np.int32)
-        number_of[terms] = np.arange(len(terms), dtype=np.int32)
-        words = table.words().take(_arrow.numbers(terms))
-        return cls(translated(subscriptions, number_of), words)
+        return cls(subscriptions, table.words()).compact()
 
     def into(self, table: WordTable) -> Subscriptions:
         """Translate subscriptions to the term ids of a word table, to which their words are added."""
@@ -43,3 +37,15 @@ class PortableSubscriptions:
     def take(self, rows: NDArray[np.int64]) -> PortableSubscriptions:
         """Return these rows; `words` stays whole."""
         return replace(self, subscriptions=self.subscriptions.take(rows))
+
+    def compact(self) -> PortableSubscriptions:
+        """Return the same subscriptions with the words they use and no others."""
+        subscriptions, n = self.subscriptions, len(self.words)
+        used = np.zeros(n, np.bool_)
+        mark_terms(subscriptions.code_start, subscriptions.code, used)
+        terms = np.flatnonzero(used)
+        if len(terms) == n:
+            return self
+        number_of = np.zeros(n, np.int32)
+        number_of[terms] = np.arange(len(terms), dtype=np.int32)
+        return PortableSubscriptions(translated(subscriptions, number_of), self.words.take(_arrow.numbers(terms)))

@@ -87,9 +87,14 @@ class Directory:
         """Return the places of a column of ids, -1 where there is none."""
         return self._ids.slots(ids)
 
-    def places_of_keys(self, keys: pa.Array) -> NDArray[np.int32]:
-        """Return the places of a column of keys of `_ids`, -1 where there is none."""
-        return self._ids.slots_of_keys(keys)
+    def places_of_numbers(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of subscriptions by registration number, -1 where there is none."""
+        order = np.argsort(self.number)
+        known = self.number[order]
+        at = np.minimum(np.searchsorted(known, numbers), max(len(known) - 1, 0))
+        if not len(known):
+            return np.full(len(numbers), -1, np.int64)
+        return np.where((known[at] == numbers) & (numbers >= 0), order[at], -1)
 
     def without_expired(self, places: NDArray[np.int64], clock: NDArray[np.int64]) -> NDArray[np.int64]:
         """Forget those of these subscriptions that expire by their event times; return the places, -1 for those."""

@@ -25,7 +25,7 @@ from nearcast.pipeline.batch.event_clock import EventClock
 from nearcast.pipeline.batch.order import AheadLimit, BatchOrder, MessageSequence, SourceTimes, put_in_order
 from nearcast.pipeline.batch.router import NamedKeys
 from nearcast.pipeline.divided_window.window_part import write_part
-from nearcast.pipeline.driver.first_state import begin, begin_from
+from nearcast.pipeline.driver.first_state import begin, begin_from, pieces_of
 from nearcast.pipeline.driver.identity import forget_claims, this_driver
 from nearcast.pipeline.driver.pending_changes import PendingChanges
 from nearcast.pipeline.driver.rebalance import (
@@ -226,7 +226,7 @@ class Pipeline:
                 self.store,
                 self.settings,
                 self.runner,
-                subscriptions,
+                pieces_of(subscriptions),
                 vocabulary,
                 sample=sample,
                 source=source,
