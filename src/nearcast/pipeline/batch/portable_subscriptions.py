@@ -28,24 +28,22 @@ class PortableSubscriptions:
     @classmethod
     def of(cls, subscriptions: Subscriptions, table: WordTable) -> PortableSubscriptions:
         """Translate subscriptions from the term ids of a word table, and collect the words they use."""
-        return cls(subscriptions, table.words()).compact()
+        return cls(subscriptions, table.words()).with_used_words()
 
     def into(self, table: WordTable) -> Subscriptions:
         """Translate subscriptions to the term ids of a word table, to which their words are added."""
         return translated(self.subscriptions, table.ids_of_column(self.words, add=True))
 
+    def with_used_words(self) -> PortableSubscriptions:
+        """Return the same subscriptions with no other words than theirs."""
+        used = np.zeros(len(self.words), np.bool_)
+        mark_terms(self.subscriptions.code_start, self.subscriptions.code, used)
+        terms = np.flatnonzero(used)
+        number_of = np.zeros(len(used), np.int32)
+        number_of[terms] = np.arange(len(terms), dtype=np.int32)
+        words = self.words.take(_arrow.numbers(terms))
+        return PortableSubscriptions(translated(self.subscriptions, number_of), words)
+
     def take(self, rows: NDArray[np.int64]) -> PortableSubscriptions:
         """Return these rows; `words` stays whole."""
         return replace(self, subscriptions=self.subscriptions.take(rows))
-
-    def compact(self) -> PortableSubscriptions:
-        """Return the same subscriptions with the words they use and no others."""
-        subscriptions, n = self.subscriptions, len(self.words)
-        used = np.zeros(n, np.bool_)
-        mark_terms(subscriptions.code_start, subscriptions.code, used)
-        terms = np.flatnonzero(used)
-        if len(terms) == n:
-            return self
-        number_of = np.zeros(n, np.int32)
-        number_of[terms] = np.arange(len(terms), dtype=np.int32)
-        return PortableSubscriptions(translated(subscriptions, number_of), self.words.take(_arrow.numbers(terms)))

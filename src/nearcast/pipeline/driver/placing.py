@@ -162,7 +162,7 @@ def place_share(task: PlaceTask) -> PlacedShare:
     for partition in range(plan.partitions):
         piece = placed.of_partition(partition)
         if len(piece):
-            piece = replace(piece, subscriptions=piece.subscriptions.compact())
+            piece = replace(piece, subscriptions=piece.subscriptions.with_used_words())
             pieces[partition] = pickles.put(store, "shares", task.batch, partition, piece)
     copies = np.zeros(len(share), np.uint64) if placement.copies is None else placement.copies
     return PlacedShare(share.number, placement.home, copies, NamedKeys.of(placement.keys, plan), pieces)
