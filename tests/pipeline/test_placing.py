@@ -78,7 +78,8 @@ def routes_of(state):
 def test_pieces_of_rows_become_what_all_rows_at_once_do(tmp_path, small_pieces, monkeypatch, plan):
     """The same directory, routes and rejected rows; bad rows and ids that repeat across pieces among them."""
     world = World(len(plan))
-    rows = [world.subscription(id_) for id_ in (1, 2, 3, 2, 4, 5, 1, 6, 6, 7, 8, 9, 2, 10)]
+    rows = [world.subscription(id_) for id_ in (1, 2, 3, 2, 4, 5, 1, 6, 6, 7, 8, 9, 2, 10, 11)]
+    rows += [{"id": id_, "query": "w1 AND"} for id_ in (12, 13, 14)]  # nothing of the last piece is good
     rows[4]["k" if rows[4]["kind"] == "topk" else "query"] = None
     table = subscriptions_table(rows, Space.plane(), rejected=Rejected())
     pieces, told = begun(tmp_path / "pieces", table, settings_of(plan))
@@ -88,6 +89,7 @@ def test_pieces_of_rows_become_what_all_rows_at_once_do(tmp_path, small_pieces, 
     assert described_ids(pieces.directory, ids) == described_ids(whole.directory, ids)
     assert routes_of(pieces) == routes_of(whole)
     assert told.to_table() == expected.to_table()
+    assert {15, 16, 17} <= {row.row for row in told}
     assert sum("taken by row" in row.reason for row in told) == 4
     taken = [row.reason for row in told if row.row == 12]
     assert taken == ["id 2 is taken by row 1; give each subscription its own"]

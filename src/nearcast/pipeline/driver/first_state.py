@@ -86,7 +86,7 @@ def begin(
             rows=rows,
             first_number=first,
         )
-        for each, rows, first in zip(encoded, kept, firsts, strict=False)
+        for each, rows, first in zip(encoded, kept, firsts[:-1], strict=True)
     ]
     first = BuildTask(store=store, settings=settings, batch=BEFORE, vocabulary=names["vocabulary"])
     made = built(plan, shares, first, runner, n)
@@ -141,7 +141,9 @@ def _encoded(
     store.delete([each.name for each, piece in zip(rows, pieces, strict=True) if each is not piece])
     for each in encoded:
         rejected.extend(each.rejected)
-    return [each for each in encoded if len(each)] or encoded[:1]
+    used = [each for each in encoded if len(each)] or encoded[:1]
+    store.delete({each.part.name for each in encoded} - {each.part.name for each in used})
+    return used
 
 
 def _without_repeated(encoded: list[EncodedRows], source: str, rejected: Rejected) -> list[NDArray[np.int64]]:
