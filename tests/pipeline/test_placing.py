@@ -18,7 +18,7 @@ from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.partition import Partition
 from nearcast.pipeline.worker.share import Share
-from nearcast.tables import Rejected, subscriptions_table
+from nearcast.tables import Rejected
 from nearcast.window import Window
 from support.changing_streams import ChangingStream, described_ids, mixed_changes
 from support.streams import World
@@ -80,8 +80,9 @@ def test_pieces_of_rows_become_what_all_rows_at_once_do(tmp_path, small_pieces, 
     world = World(len(plan))
     rows = [world.subscription(id_) for id_ in (1, 2, 3, 2, 4, 5, 1, 6, 6, 7, 8, 9, 2, 10, 11)]
     rows += [{"id": id_, "query": "w1 AND"} for id_ in (12, 13, 14)]  # nothing of the last piece is good
-    rows[4]["k" if rows[4]["kind"] == "topk" else "query"] = None
-    table = subscriptions_table(rows, Space.plane(), rejected=Rejected())
+    rows[4] = {"id": 4, "query": "w1 AND"}
+    names = sorted({name for row in rows for name in row})
+    table = pa.table({name: [row.get(name) for row in rows] for name in names})
     pieces, told = begun(tmp_path / "pieces", table, settings_of(plan))
     monkeypatch.setattr(first_state, "PIECE_ROWS", 100)
     whole, expected = begun(tmp_path / "whole", table, settings_of(plan))
@@ -89,7 +90,7 @@ def test_pieces_of_rows_become_what_all_rows_at_once_do(tmp_path, small_pieces, 
     assert described_ids(pieces.directory, ids) == described_ids(whole.directory, ids)
     assert routes_of(pieces) == routes_of(whole)
     assert told.to_table() == expected.to_table()
-    assert {15, 16, 17} <= {row.row for row in told}
+    assert {4, 15, 16, 17} <= {row.row for row in told}
     assert sum("taken by row" in row.reason for row in told) == 4
     taken = [row.reason for row in told if row.row == 12]
     assert taken == ["id 2 is taken by row 1; give each subscription its own"]
