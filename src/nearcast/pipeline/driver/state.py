@@ -190,4 +190,4 @@ class DriverState:
 
 def _directory_ref(store: Store, manifest: Manifest) -> DirectoryRef:
     since = tuple(files for files in manifest.batches if files.batch > manifest.directory_batch)
-    return DirectoryRef(store, manifest.directory, since)
+    return DirectoryRef(store, manifest.directory, since, NO_TIME if manifest.now is None else manifest.now)

@@ -17,11 +17,12 @@ from nearcast.pipeline.store.store import Store
 
 @dataclass(frozen=True)
 class DirectoryRef:
-    """Names the files of a directory: a folder, and the files of the batches since."""
+    """Names the files of a directory: a folder, and the files of the batches since; event time is `now` after them."""
 
     store: Store
     folder: str
     since: tuple[BatchFiles, ...]
+    now: int
 
     def opened(self) -> Directory:
         """Open the folder, and replay the changes since it was saved."""
@@ -32,6 +33,7 @@ class DirectoryRef:
                 assert isinstance(changes, BatchChanges)
                 directory.follow(changes)
             directory.forget_expired(files.now)
+        directory.forget_expired(self.now)  # by batches that have no files
         return directory
 
 
