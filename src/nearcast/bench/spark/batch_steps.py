@@ -110,7 +110,7 @@ def steps_of(given: StreamWorkload, folder: Path, *, plan: str, partitions: int)
 
 
 def _registered(pipeline: Pipeline, runner: TimedRunner, rows: pa.Table, folder: Path, number: int) -> dict[str, Any]:
-    """Subscribe to these rows under new ids in two batches; return CPU microseconds per change of the second, and changes a second.
+    """Subscribe to rows under new ids in two batches; return CPU microseconds per change of the second, and its rate.
 
     `change_driver_us` is what no cluster makes less.
     """
