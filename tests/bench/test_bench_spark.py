@@ -75,6 +75,8 @@ def test_the_steps_of_a_batch_add_up(within, tmp_path):
     parts = ("read_us", "kernel_us", "deliveries_us", "step_rest_us", "driver_us")
     assert sum(steps[part] for part in parts) == pytest.approx(steps["all_us"], abs=0.01)
     assert steps["messages"] == 30
+    assert steps["changes"] == within.subscriptions.num_rows
+    assert steps["changes_per_s"] > 0
 
 
 def test_plans_are_compared(topk, tmp_path):

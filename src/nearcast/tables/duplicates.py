@@ -33,6 +33,11 @@ def repeated(ids: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
     return rows, first[rows]
 
 
+def why_repeated(id_: str | int, row: int) -> str:
+    """Return why a subscription is refused whose id an earlier row has."""
+    return f"id {id_!r} is taken by row {row}; give each subscription its own"
+
+
 @kernel
 def _first_rows(data, start, length, multiplier, slots, first):
     """Write for each row the first row with the same bytes; return how many rows have an earlier one."""

@@ -26,7 +26,7 @@ from nearcast.tables.cells import (
     without_nulls,
 )
 from nearcast.tables.column_names import check_kinds, check_subscription_names
-from nearcast.tables.duplicates import repeated
+from nearcast.tables.duplicates import repeated, why_repeated
 from nearcast.tables.geometries import with_places
 from nearcast.tables.names import (
     EARTH_BOX,
@@ -171,8 +171,7 @@ def _refuse_repeated(rows: TableRows, ids: pa.Array) -> None:
     again, first = repeated(ids if good is None else ids.take(_arrow.numbers(good)))
     for at, before in zip(again.tolist(), first.tolist(), strict=True):
         row, taken = (at, before) if good is None else (int(good[at]), int(good[before]))
-        reason = f"id {ids[row].as_py()!r} is taken by row {rows.numbers[taken]}; give each subscription its own"
-        rows.faults.add(row, "id", reason)
+        rows.faults.add(row, "id", why_repeated(ids[row].as_py(), int(rows.numbers[taken])))
 
 
 # --- kinds ------------------------------------------------------------------------------------------------------

@@ -10,6 +10,11 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearcast import _arrow
 from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
 
 #: So many bytes are too many for the driver to read a file by itself.
 _LARGE = 1 << 40
+#: Rows of a batch whose changes are timed; each of kind `topk` searches the window.
+CHANGES, TOPK_CHANGES = 50_000, 1_000
 
 
 class TimedRunner(LocalRunner):
@@ -60,7 +67,7 @@ def steps_of(given: StreamWorkload, folder: Path, *, plan: str, partitions: int)
     """Return CPU microseconds per message, in this process: reading, matching, writing deliveries, and the rest.
 
     `kernel_us` is the index alone; `beyond_kernel_us_per_tuple` is all but the kernel and the writing of deliveries,
-    by routed message.
+    by routed message. `change_*_us` are CPU microseconds per row that subscribes.
     """
     runner = TimedRunner()
     pipeline = local_pipeline(given, folder, runner, plan, partitions)
@@ -89,6 +96,8 @@ def steps_of(given: StreamWorkload, folder: Path, *, plan: str, partitions: int)
         "driver": total - tasks,
     }
     beyond = total - inside["match"]
+    subscribed = given.subscriptions.slice(0, CHANGES if given.window is None else TOPK_CHANGES)
+    changes = _registered(pipeline, runner, subscribed, folder, number + 1)
     return {
         "messages": n,
         **{f"{name}_us": round(seconds * 1e6 / n, 3) for name, seconds in spent.items()},
@@ -96,7 +105,41 @@ def steps_of(given: StreamWorkload, folder: Path, *, plan: str, partitions: int)
         "deliveries_ns_per_row": round(inside["stage"] * 1e9 / max(report.deliveries, 1), 1),
         "beyond_kernel_us_per_tuple": round((beyond - inside["stage"]) * 1e6 / tuples, 3),
         "beyond_kernel_with_deliveries_us_per_tuple": round(beyond * 1e6 / tuples, 3),
+        **changes,
     }
+
+
+def _registered(pipeline: Pipeline, runner: TimedRunner, rows: pa.Table, folder: Path, number: int) -> dict[str, Any]:
+    """Subscribe to rows under new ids in two batches; return CPU microseconds per change of the second, and its rate.
+
+    `change_driver_us` is what no cluster makes less.
+    """
+    n, total = rows.num_rows, 0.0
+    for batch in range(2):
+        path = folder / f"changes-{batch}.parquet"
+        pq.write_table(_as_changes(rows, batch), path)
+        runner.seconds.clear()
+        began = time.process_time()
+        pipeline.run(number + batch, [BatchSource("changes", path.name, str(path), n_bytes=_LARGE)])
+        total = time.process_time() - began
+    spent = {
+        "change_read_us": runner.seconds["read_source"],
+        "change_step_us": runner.seconds["step_batch"] + runner.seconds["detect_batch"],
+        "change_driver_us": total - sum(runner.seconds.values()),
+    }
+    figures = {name: round(seconds * 1e6 / n, 3) for name, seconds in spent.items()}
+    return {"changes": n, **figures, "changes_per_s": round(n / total, 1)}
+
+
+def _as_changes(rows: pa.Table, batch: int) -> pa.Table:
+    """Return subscriptions as rows that subscribe to them, under ids of their own."""
+    first = batch * rows.num_rows
+    if pa.types.is_integer(rows.schema.field("id").type):
+        ids: pa.Array = _arrow.numbers(np.arange(first, first + rows.num_rows) - (1 << 62))
+    else:
+        ids = _arrow.strings([f"change {first + row}" for row in range(rows.num_rows)])
+    rows = rows.set_column(rows.column_names.index("id"), "id", ids)
+    return rows.append_column("op", _arrow.strings(["subscribe"] * rows.num_rows))
 
 
 def _index_class(pipeline: Pipeline) -> type:

@@ -47,6 +47,13 @@ _STEPS = {
     "beyond_kernel_us_per_tuple": ("beyond kernel, µs/tuple", "{:,.2f}"),
     "deliveries_ns_per_row": ("ns/delivery", "{:,.0f}"),
 }
+_CHANGES = {
+    "changes": ("in one process: changes", "{:,}"),
+    "changes_per_s": ("changes/s", "{:,.0f}"),
+    "change_read_us": ("reading, µs/change", "{:,.2f}"),
+    "change_step_us": ("step", "{:,.2f}"),
+    "change_driver_us": ("driver", "{:,.2f}"),
+}
 
 
 def print_spark(report: dict[str, Any], console: Console) -> None:
@@ -74,3 +81,4 @@ def print_spark(report: dict[str, Any], console: Console) -> None:
     print_rows(console, [stream], _CPU)
     if "steps" in results:
         print_rows(console, [results["steps"]], _STEPS)
+        print_rows(console, [results["steps"]], _CHANGES)

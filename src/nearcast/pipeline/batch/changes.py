@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,11 +49,18 @@ class SourceChanges:
 
 
 def read_changes(
-    table: pa.Table, settings: PipelineSettings, *, source: str, rejected: Rejected, only_subscribe: bool = False
+    table: pa.Table,
+    settings: PipelineSettings,
+    *,
+    source: str,
+    rejected: Rejected,
+    only_subscribe: bool = False,
+    may_repeat: bool | None = None,
 ) -> SourceChanges:
     """Return the good rows of a table of changes, in order; the others are added to `rejected`.
 
-    With `only_subscribe` the table is one of subscriptions, without a column `op`.
+    With `only_subscribe` the table is one of subscriptions, without a column `op`, and of rows with the same id the
+    first good one is taken, unless they `may_repeat`.
     """
     rows = TableRows(table, source, 0)
     if not only_subscribe:
@@ -75,7 +83,7 @@ def read_changes(
         source=source,
         max_distance=settings.max_distance,
         has_window=settings.window is not None,
-        may_repeat=not only_subscribe,
+        may_repeat=not only_subscribe if may_repeat is None else may_repeat,
         rejected=found,
     )
     moves = read_moves(table.take(_arrow.numbers(wanted[MOVE])), settings.space, source=source, rejected=found)
@@ -132,8 +140,6 @@ class BatchChanges:
 
     op: NDArray[np.uint8]
     ids: pa.Array
-    row: NDArray[np.int64]
-    source: list[str]
     position: NDArray[np.int64]
     step: NDArray[np.int64]
     time: NDArray[np.int64]
@@ -189,11 +195,23 @@ def groups_of(
     return np.split(mine, starts[1:])
 
 
-def runs_of_moves(op: NDArray[np.uint8]) -> list[NDArray[np.int64]]:
-    """Return the rows of changes in order: moves that follow each other together, each other change by itself."""
-    is_move = op == MOVE
-    ends = np.flatnonzero(~(is_move[1:] & is_move[:-1])) + 1
-    return [run for run in np.split(np.arange(len(op)), ends) if len(run)]
+def codes_of(ids: pa.Array) -> NDArray[np.int64]:
+    """Number the ids of a column from 0 on: rows with the same id have the same number."""
+    return _arrow.array_of(ids.dictionary_encode().indices).astype(np.int64)
+
+
+def runs_without_repeats(codes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Yield the rows of a column in order, in the longest runs in which no number comes twice; -1 may."""
+    order = np.argsort(codes, kind="stable")
+    previous = np.full(len(codes), -1, np.int64)
+    same = (codes[order[1:]] == codes[order[:-1]]) & (codes[order[1:]] >= 0)
+    previous[order[1:][same]] = order[:-1][same]
+    latest = np.maximum.accumulate(previous)
+    first = 0
+    while first < len(codes):
+        last = int(np.searchsorted(latest, first))
+        yield np.arange(first, last)
+        first = last
 
 
 class ChangeGroup(NamedTuple):

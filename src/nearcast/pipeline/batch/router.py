@@ -12,7 +12,7 @@ from nearcast import _arrow
 from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.state_cache import RecentByStore
 from nearcast.pipeline.store.store import Store
-from nearcast.plans import ANY_WORD, Keys, Placement, Plan, Routes, open_plan
+from nearcast.plans import ANY_WORD, Keys, Plan, Routes, open_plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,10 +76,10 @@ class Router:
         self.n_growth = 0
 
     @classmethod
-    def of(cls, plan: Plan, placement: Placement) -> Router:
-        """Return a plan with the routes of the subscriptions that were placed first."""
+    def of(cls, plan: Plan, keys: Keys) -> Router:
+        """Return a plan with the routes of the subscriptions that were placed first, by their keys."""
         routes = Routes(plan.partitions, plan.grid)
-        routes.add(placement.keys)
+        routes.add(keys)
         return cls(plan, routes)
 
     def save(self, folder: Path) -> None:

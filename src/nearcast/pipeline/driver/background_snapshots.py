@@ -42,7 +42,7 @@ class BackgroundSnapshots:
             self._begin(self._thread)
 
     def _begin(self, thread: threading.Thread) -> None:
-        """Save what the next batch will change, then let the rest be written."""
+        """Name what is to be written, as the last batch left it, and let it be written."""
         try:
             self._rest: Callable[[], Snapshots] = self._pipeline.snapshots_to_write()
         except Exception as error:  # noqa: BLE001 - as in the thread

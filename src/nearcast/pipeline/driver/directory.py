@@ -11,15 +11,14 @@ import pyarrow as pa
 from nearcast import _arrow
 from nearcast._ids import IdTable
 from nearcast._saved import save_array
-from nearcast.columns import NO_TIME
+from nearcast.columns import NO_TIME, WITHIN
 from nearcast.geo import BOX, Regions
-from nearcast.pipeline.batch.changes import MOVE, UNSUBSCRIBE, runs_of_moves
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, codes_of, runs_without_repeats
 from nearcast.saved_files.arrays import SavedArrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast._ids import Id
     from nearcast.columns import Subscriptions
     from nearcast.pipeline.batch.changes import BatchChanges
     from nearcast.tables.moves import Moves
@@ -38,6 +37,29 @@ _COLUMNS: dict[str, Any] = {
 }
 
 
+class _PlaceStack:
+    """A stack of places in one array that doubles."""
+
+    def __init__(self) -> None:
+        self._places = np.empty(16, np.int64)
+        self._n = 0
+
+    def push(self, places: NDArray[np.int64]) -> None:
+        """Put places on top, the last one topmost."""
+        n = self._n + len(places)
+        if n > len(self._places):
+            self._places = np.resize(self._places, max(n, 2 * len(self._places)))
+        self._places[self._n : n] = places
+        self._n = n
+
+    def pop(self, n: int) -> NDArray[np.int64]:
+        """Take up to n places off, the topmost first."""
+        left = max(0, self._n - n)
+        taken = self._places[left : self._n][::-1].copy()
+        self._n = left
+        return taken
+
+
 class Directory:
     """A table of all subscriptions in flat arrays, 78 bytes each.
 
@@ -47,7 +69,7 @@ class Directory:
     def __init__(self) -> None:
         self._ids = IdTable()
         self._columns: dict[str, NDArray[Any]] = {name: np.empty(0, kind) for name, kind in _COLUMNS.items()}
-        self._free: list[int] = []
+        self._free = _PlaceStack()
         self._n_places = 0
         self.next_number = 0
         self.next_expiry = np.iinfo(np.int64).max
@@ -61,30 +83,54 @@ class Directory:
             return column
         raise AttributeError(name)
 
-    def place(self, subscription_id: Id, clock: int) -> int:
-        """Return the place of a subscription, -1 if there is none, or none any more, at this event time."""
-        place = self._ids.slot(subscription_id)
-        if place >= 0 and self._has_expired(place, clock):
-            self.remove(np.array([place]))
-            return -1
-        return place
-
-    def _has_expired(self, place: int, clock: int) -> bool:
-        expires = int(self._columns["expires"][place])
-        return expires != NO_TIME and expires <= clock
-
     def places(self, ids: pa.Array) -> NDArray[np.int32]:
         """Return the places of a column of ids, -1 where there is none."""
         return self._ids.slots(ids)
 
-    def places_of_keys(self, keys: pa.Array) -> NDArray[np.int32]:
-        """Return the places of a column of keys of `_ids`, -1 where there is none."""
-        return self._ids.slots_of_keys(keys)
+    def places_of_numbers(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of subscriptions by registration number, -1 where there is none."""
+        order = np.argsort(self.number)
+        known = self.number[order]
+        at = np.minimum(np.searchsorted(known, numbers), max(len(known) - 1, 0))
+        if not len(known):
+            return np.full(len(numbers), -1, np.int64)
+        return np.where((known[at] == numbers) & (numbers >= 0), order[at], -1)
+
+    def without_expired(self, places: NDArray[np.int64], clock: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Forget those of these subscriptions that expire by their event times; return the places, -1 for those."""
+        known = np.flatnonzero(places >= 0)
+        expires = self.expires[places[known]]
+        over = known[(expires != NO_TIME) & (expires <= clock[known])]
+        if not len(over):
+            return places
+        self.remove(places[over])
+        left = places.copy()
+        left[over] = -1
+        return left
+
+    def store(
+        self, ids: pa.Array, places: NDArray[np.int64], *, home: NDArray[np.int32], **columns: NDArray[Any]
+    ) -> NDArray[np.int64]:
+        """Store subscriptions in order: those that have a place there, at their old home, the others as new ones.
+
+        Return the places of all.
+        """
+        known, new = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
+        if len(known):
+            self.set(places[known], **{name: values[known] for name, values in columns.items()})
+        if not len(new):
+            return places
+        taken = {name: values[new] for name, values in columns.items()}
+        result = places.copy()
+        result[new] = self.add(ids.take(_arrow.numbers(new)), home=home[new], **taken)
+        return result
 
     def add(self, ids: pa.Array, **columns: NDArray[Any]) -> NDArray[np.int64]:
         """Register new subscriptions in order; return their places."""
         n = len(ids)
-        places = np.array([self._new_place() for _ in range(n)], np.int64) if self._free else self._new_places(n)
+        free = self._free.pop(n)
+        places = np.concatenate([free, np.arange(self._n_places, self._n_places + n - len(free))])
+        self._n_places += n - len(free)
         self._make_room(self._n_places)
         self._ids.bind(ids, places.astype(np.int32))
         numbers = np.arange(self.next_number, self.next_number + n)
@@ -106,7 +152,8 @@ class Directory:
         self._ids.release(places.astype(np.int32))
         self._columns["expires"][places] = NO_TIME
         self._columns["number"][places] = -1
-        self._free += places.tolist()
+        self._columns["kind"][places] = WITHIN  # whoever asks for a kind asks all places
+        self._free.push(places)
 
     def forget_expired(self, clock: int) -> None:
         """Forget the subscriptions that expire by this event time."""
@@ -121,26 +168,34 @@ class Directory:
 
     def follow(self, changes: BatchChanges) -> None:
         """Replay the changes of a batch that were registered before a restart."""
-        for rows in runs_of_moves(changes.op):
-            if changes.op[rows[0]] == MOVE:
-                places = self.places(changes.ids.take(_arrow.numbers(rows))).astype(np.int64)
-                self.note_moves(places, changes.moves.take(changes.at[rows]), changes.time[rows], changes.clock[rows])
-            else:
-                self._follow_one(changes, int(rows[0]))
+        for rows in runs_without_repeats(codes_of(changes.ids)):
+            op = changes.op[rows]
+            self._follow_moves(changes, rows[op == MOVE])
+            gone = self._ids_of(changes, rows[op == UNSUBSCRIBE])
+            if len(gone):
+                self.remove(self.places(gone).astype(np.int64))
+            self._follow_stored(changes, rows[op == SUBSCRIBE])
 
-    def _follow_one(self, changes: BatchChanges, row: int) -> None:
-        """Replay a subscription that was stored or removed."""
-        id_ = changes.ids[row].as_py()
-        place = self.place(id_, int(changes.clock[row]))
-        if changes.op[row] == UNSUBSCRIBE:
-            self.remove(np.array([place]))
+    def _ids_of(self, changes: BatchChanges, rows: NDArray[np.int64]) -> pa.Array:
+        return changes.ids.take(_arrow.numbers(rows))
+
+    def _follow_moves(self, changes: BatchChanges, rows: NDArray[np.int64]) -> None:
+        if len(rows):
+            places = self.places(self._ids_of(changes, rows)).astype(np.int64)
+            self.note_moves(places, changes.moves.take(changes.at[rows]), changes.time[rows], changes.clock[rows])
+
+    def _follow_stored(self, changes: BatchChanges, rows: NDArray[np.int64]) -> None:
+        if not len(rows):
             return
-        columns = described(changes.subscriptions.subscriptions.take(changes.at[row : row + 1]))
-        columns["copies"] = np.zeros(1, np.uint64) if changes.copies is None else changes.copies[row : row + 1]
-        if place < 0:
-            self.add(pa.array([id_]), home=changes.home[row : row + 1], **columns)
-        else:
-            self.set(np.array([place]), **columns)
+        ids = self._ids_of(changes, rows)
+        copies = np.zeros(len(rows), np.uint64) if changes.copies is None else changes.copies[rows]
+        self.store(
+            ids,
+            self.without_expired(self.places(ids).astype(np.int64), changes.clock[rows]),
+            home=changes.home[rows],
+            copies=copies,
+            **described(changes.subscriptions.subscriptions.take(changes.at[rows])),
+        )
 
     def note_moves(
         self, places: NDArray[np.int64], moves: Moves, time: NDArray[np.int64], clock: NDArray[np.int64]
@@ -151,16 +206,6 @@ class Directory:
         if len(given):
             shape, height = shapes_of(moves.regions.take(given))
             self.set(places[given], shape=shape, height=height)
-
-    def _new_place(self) -> int:
-        if self._free:
-            return self._free.pop()
-        self._n_places += 1
-        return self._n_places - 1
-
-    def _new_places(self, n: int) -> NDArray[np.int64]:
-        first, self._n_places = self._n_places, self._n_places + n
-        return np.arange(first, self._n_places)
 
     def _make_room(self, n: int) -> None:
         for name, column in self._columns.items():
@@ -191,7 +236,7 @@ class Directory:
         about = arrays.loaded("about", np.int64)
         arrays.length("about", about, 2)
         directory.next_number, directory.next_expiry = map(int, about)
-        directory._free = np.flatnonzero(directory._columns["number"] < 0)[::-1].tolist()
+        directory._free.push(np.flatnonzero(directory._columns["number"] < 0)[::-1])
         return directory
 
 

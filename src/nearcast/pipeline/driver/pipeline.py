@@ -13,19 +13,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from nearcast import engine
 from nearcast.columns import NO_TIME
 from nearcast.errors import FileMissing, IncompatibleStore, NearcastError
 from nearcast.files.parquet_rows import row_group_pieces
-from nearcast.pipeline.batch.changes import BatchChanges, SourceChanges
-from nearcast.pipeline.batch.event_clock import EventClock
-from nearcast.pipeline.batch.order import AheadLimit, BatchOrder, MessageSequence, SourceTimes, put_in_order
+from nearcast.pipeline.batch.changes import BatchChanges
+from nearcast.pipeline.batch.order import AheadLimit
 from nearcast.pipeline.batch.router import NamedKeys
 from nearcast.pipeline.divided_window.window_part import write_part
-from nearcast.pipeline.driver.first_state import begin, begin_from
+from nearcast.pipeline.driver.batch_sequencer import BatchSequencer, MessageCount, SequencedBatch
+from nearcast.pipeline.driver.first_state import begin, begin_from, pieces_of
 from nearcast.pipeline.driver.identity import forget_claims, this_driver
 from nearcast.pipeline.driver.rebalance import (
     balance_after,
@@ -36,9 +34,9 @@ from nearcast.pipeline.driver.rebalance import (
     settle,
     wanted,
 )
-from nearcast.pipeline.driver.registrar import PendingChanges, Registrar
 from nearcast.pipeline.driver.source_identity import check_again, identities_of, sources_after
 from nearcast.pipeline.driver.state import DriverState, Snapshots
+from nearcast.pipeline.driver.table_snapshots import write_tables
 from nearcast.pipeline.driver.window_rounds import (
     NO_QUESTIONS,
     QuestionCount,
@@ -48,7 +46,6 @@ from nearcast.pipeline.driver.window_rounds import (
     snapshot_tasks,
 )
 from nearcast.pipeline.runner import LocalRunner
-from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.manifest_entries import BatchFiles, PlanEntry, VocabularyEntry
 from nearcast.pipeline.store.places import is_uri
@@ -59,8 +56,6 @@ from nearcast.plans import Keys
 from nearcast.tables import Rejected
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from nearcast.pipeline.runner import Runner
     from nearcast.pipeline.settings import PipelineSettings
     from nearcast.pipeline.sinks.base import Output, Sink
@@ -121,13 +116,6 @@ class Report:
     late: int = 0
     #: What partitions asked a divided window, and in how many further jobs they were answered.
     asked: QuestionCount = NO_QUESTIONS
-
-
-class MessageCount(NamedTuple):
-    """How many messages of a batch were published, and how many of these came too late for the window."""
-
-    published: int
-    late: int
 
 
 class ReadyBatch(NamedTuple):
@@ -224,7 +212,7 @@ class Pipeline:
                 self.store,
                 self.settings,
                 self.runner,
-                subscriptions,
+                pieces_of(subscriptions),
                 vocabulary,
                 sample=sample,
                 source=source,
@@ -523,129 +511,13 @@ class Pipeline:
         beat: int | None,
         vocabulary: str | None,
         limit: AheadLimit | None,
-    ) -> tuple[BatchFiles, BatchChanges | None, Keys, MessageCount]:
+    ) -> SequencedBatch:
         """Number the steps of a batch; write the sequence of its messages and the changes that were accepted."""
-        reads = self._of_one_id_type(state, reads, rejected)
-        messages = [each for each in reads if each.kind == "messages" and each.segment is not None]
-        changes = [each for each in reads if each.changes is not None and len(each.changes)]
-        order = put_in_order(_sources(messages), _sources(changes), by_time=self.by_time)
-        clock = EventClock(order, state.now, limit, reports_move=self.settings.lifetime is not None)
-        given = [each.changes for each in changes if each.changes]
-        batch_changes, keys = self._register(state, given, order, clock, limit, rejected)
-        clock.finish()
-        untimely, n_late = self._untimely(messages, order, clock, limit, rejected)
-        has_steps = self.settings.has_steps
-        first_step = state.manifest.next_step + (vocabulary is not None and has_steps)
-        kept = np.flatnonzero(~untimely)
-        position = order.message_position[kept]
-        message_step, change_step, next_step = _steps(position, batch_changes, first_step, self.settings)
-        now = clock.now
-        if beat is not None:
-            now = max(now, beat)
-            next_step += has_steps
-        sequenced = MessageSequence(order.message[kept], position, message_step, clock.message_clock[kept])
-        sequence = self._put("sequences", batch, sequenced.write, ".npy") if len(kept) else None
-        if batch_changes is not None:
-            batch_changes = replace(batch_changes, step=change_step)
-        files = BatchFiles(
-            batch=batch,
-            segments=tuple(str(each.segment) for each in messages) if len(kept) else (),
-            sequence=sequence,
-            changes=None if batch_changes is None else pickles.put(self.store, "changes", batch, None, batch_changes),
-            growth=self._growth_of_copies(state, batch, keys),
-            next_step=next_step,
-            now=now,
-            beat=beat,
-            vocabulary=vocabulary,
-        )
-        state.directory.forget_expired(now)
-        return files, batch_changes, keys, MessageCount(len(kept), n_late)
+        sequencer = BatchSequencer(state, batch, rejected, limit, by_time=self.by_time)
+        return sequencer.put_in_order(reads, beat, vocabulary)
 
     def _put(self, kind: str, batch: int, write: Any, suffix: str = ".pickle") -> str:
         return self.store.put_summed(self.store.unique(kind, batch, suffix=suffix), write).name
-
-    def _untimely(
-        self,
-        messages: Sequence[ReadResult],
-        order: BatchOrder,
-        clock: EventClock,
-        limit: AheadLimit | None,
-        rejected: Rejected,
-    ) -> tuple[NDArray[np.bool_], int]:
-        """Reject messages from the future, those that are over, and those without the time that a window needs.
-
-        Return which these are, in order, and how many of the others come too late for the window.
-        """
-        window, time = self.settings.window, order.message_time
-        late = np.zeros(len(time), np.bool_) if window is None else window.is_late(time, clock.message_clock)
-        reasons = self._over(messages, order, clock)
-        for i in np.flatnonzero(late & (time == NO_TIME)).tolist():
-            assert window is not None
-            reasons[i] = ("time", engine.why_untimed(window))
-        for i in np.flatnonzero(clock.ahead).tolist():
-            assert limit is not None
-            reasons[i] = ("time", limit.why(int(time[i]), int(clock.message_clock[i])))
-        untimely = np.zeros(len(time), np.bool_)
-        untimely[list(reasons)] = True
-        if reasons:
-            source = [(each.source, int(row)) for each in messages for row in each.row]
-            for i, (field, reason) in sorted(reasons.items()):
-                rejected.add(*source[int(order.message[i])], None, field, reason)
-        n_late = int(np.count_nonzero(late & ~untimely))
-        if n_late and window is not None:
-            rejected.warn(engine.about_late(window))
-        return untimely, n_late
-
-    def _over(self, messages: Sequence[ReadResult], order: BatchOrder, clock: EventClock) -> dict[int, tuple[str, str]]:
-        """Return field and reason, by message in order, of those that are expired on arrival."""
-        if self.settings.lifetime is None:
-            return {}
-        expires = np.concatenate([np.empty(0, np.int64), *(each.expires for each in messages)])[order.message]
-        faults = self.settings.lifetime.faults_at(order.message_time, expires, clock.message_clock)
-        return {row: (field, reason) for row, field, reason in faults}
-
-    def _of_one_id_type(self, state: DriverState, reads: Sequence[ReadResult], rejected: Rejected) -> list[ReadResult]:
-        """Reject the rows of sources whose ids are not of the type of the first, which all ids of a stream have."""
-        kept = []
-        known = list(state.id_types)
-        for each in reads:
-            at = 0 if each.kind == "changes" else 1
-            if not len(each.time):
-                continue
-            if known[at] is None:
-                known[at] = each.id_type
-            if known[at] != each.id_type:
-                types = ("text", "an integer") if known[at] == "string" else ("integers", "text")
-                reason = f"ids in this stream are {types[0]}, as the first ones were; this one is {types[1]}"
-                for row in each.row.tolist():
-                    rejected.add(each.source, row, None, "id", reason)
-                continue
-            kept.append(each)
-        state.id_types = (known[0], known[1])
-        return kept
-
-    def _register(
-        self,
-        state: DriverState,
-        changes: list[SourceChanges],
-        order: BatchOrder,
-        clock: EventClock,
-        limit: AheadLimit | None,
-        rejected: Rejected,
-    ) -> tuple[BatchChanges | None, Keys]:
-        if not changes:
-            return None, Keys.none()
-        pending = PendingChanges.of(changes, state.router.plan.words)
-        registrar = Registrar(state.directory, state.router.plan, state.weights, rejected)
-        batch_changes, keys = registrar.register(pending, order, clock, limit)
-        return (batch_changes if len(batch_changes) else None), keys
-
-    def _growth_of_copies(self, state: DriverState, batch: int, keys: Keys) -> str | None:
-        """Write the keys of what this batch places, for plans with copies: whoever holds one must know the others'."""
-        plan = state.router.plan
-        if not plan.has_copies or not len(keys.word):
-            return None
-        return self._put("growth", batch, NamedKeys.of(keys, plan).write)
 
     def _match(self, state: DriverState, files: BatchFiles) -> tuple[list[StepResult], QuestionCount]:
         refs = [state.partition_ref(number) for number in range(self.settings.partitions)]
@@ -799,11 +671,11 @@ class Pipeline:
         return self.snapshots_to_write()()
 
     def snapshots_to_write(self) -> Callable[[], Snapshots]:
-        """Save the directory and the routes as the last batch left them; return what writes the partitions beside.
+        """Name snapshots of the stream as the last batch left it; return what writes them.
 
         To be called between two batches; what it returns may run while batches go on.
         """
-        snapshots, tasks = self.state.saved()
+        snapshots, tasks, tables = self.state.snapshots_to_write()
         windows = snapshot_tasks(self.state)
         snapshots = replace(snapshots, windows=tuple(task.name for task in windows))
         self._in_the_making = snapshots
@@ -811,6 +683,7 @@ class Pipeline:
         def write() -> Snapshots:
             self.runner.map(write_snapshot, tasks)
             self.runner.map(write_part, windows)
+            self.runner.map(write_tables, [tables])
             return snapshots
 
         return write
@@ -850,29 +723,6 @@ def _of_whole(pieces: list[ReadResult]) -> list[ReadResult]:
     """Return what was read of a source in pieces; of one with a piece that cannot be read nothing is used."""
     bad = [each for each in pieces if each.is_unreadable]
     return bad[:1] or pieces
-
-
-def _sources(reads: Sequence[ReadResult]) -> list[SourceTimes]:
-    return [SourceTimes(each.source, each.time, each.row) for each in reads]
-
-
-def _steps(
-    position: NDArray[np.int64], batch_changes: BatchChanges | None, first: int, settings: PipelineSettings
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return the steps of messages and of changes, by position, and the next step after them.
-
-    Where the clock that a report moves is a step of its own, it is the one before that of the report.
-    """
-    changes = np.empty(0, np.int64) if batch_changes is None else batch_changes.position
-    if settings.has_steps:
-        own = np.empty(0, np.int64)
-        if batch_changes is not None and settings.has_clock_steps:
-            own = changes[batch_changes.is_tick]
-        merged = np.sort(np.concatenate([position, changes, own]))
-        message_step, change_step = (np.searchsorted(merged, each, side="right") - 1 for each in (position, changes))
-        return first + message_step, first + change_step, first + len(merged)
-    numbers = first + np.arange(len(position))
-    return numbers, first + np.searchsorted(position, changes), first + len(position)
 
 
 def _report(

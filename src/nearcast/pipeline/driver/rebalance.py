@@ -11,27 +11,24 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearcast.columns import TOPK, Messages
 from nearcast.errors import IncompatibleStore, InvalidInput
-from nearcast.pipeline.batch.router import Router
 from nearcast.pipeline.batch.segments import MessageSegment, concat
-from nearcast.pipeline.driver.first_state import SAMPLE, build
+from nearcast.pipeline.driver.building import built, learned_plan, sample_step
+from nearcast.pipeline.driver.first_state import SAMPLE
+from nearcast.pipeline.driver.placing import PlacedShare, PlaceTask
 from nearcast.pipeline.driver.state import DriverState, plan_entry
 from nearcast.pipeline.driver.window_rounds import batches_of_window
-from nearcast.pipeline.store import pickles
 from nearcast.pipeline.store.checkpoint_report import state_of
 from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.manifest_entries import LoadBalance, PartitionEntry, RebalanceNote
-from nearcast.pipeline.worker.partition_keys import PLACED_BELOW
-from nearcast.pipeline.worker.share import Share
-from nearcast.pipeline.worker.tasks import SHARE, BuildTask, ExportTask, export_partition, held
-from nearcast.plans import learn, parse_spec
-from nearcast.text.weights import TermWeights
-from nearcast.text.words import WordTable
+from nearcast.pipeline.worker.tasks import BuildTask, ExportTask, export_partition, held
+from nearcast.plans import parse_spec
 
 if TYPE_CHECKING:
     from nearcast.pipeline.driver.directory import Directory
@@ -40,8 +37,9 @@ if TYPE_CHECKING:
     from nearcast.pipeline.store.manifest import Manifest
     from nearcast.pipeline.store.manifest_entries import BatchFiles
     from nearcast.pipeline.store.store import Store
+    from nearcast.pipeline.worker.share import SharePart
     from nearcast.pipeline.worker.tasks import StepResult
-    from nearcast.plans import Placement
+    from nearcast.text.words import WordTable
 
 REQUEST = "requests/rebalance.json"
 #: Of so many sources the messages stay, for a plan to be learned from.
@@ -234,40 +232,32 @@ def rebalanced(
     The manifest in it is for the next batch to go on from, and not to be committed itself.
     """
     store, manifest = state.store, state.manifest
-    exports = _exported(state, runner, claims)
-    shares = [pickles.read(store.local(name) / SHARE) for name in exports]
-    words = WordTable()
-    share, columns = Share.joined([each for each in shares if isinstance(each, Share)], words)
-    weights = TermWeights(words, state.vocabulary).of_table(words, 0)
-    thresholds = PLACED_BELOW * share.thresholds
-    sample = _recent_messages(store, manifest, words)
-    window = None if settings.window is None else settings.window.count
-    plan = learn(
-        spec, partitions, settings.space, words, columns, sample, weights, thresholds=thresholds, window=window
-    )
-    placement = plan.place(columns, share.number, weights, thresholds)
-    router = Router.of(plan, placement)
-    _move_homes(state.directory, share, placement)
     settings = replace(settings, plan=spec, partitions=partitions)
+    parts = _exported(state, runner, claims)
+    plan = learned_plan(parts, settings, partial(_recent_messages, store, manifest), state.vocabulary)
+    vocabulary = manifest.vocabulary.folder
     first = BuildTask(
         store=store,
         settings=settings,
         batch=manifest.batch,
-        vocabulary=manifest.vocabulary.folder,
-        window=exports[0] if settings.has_steps else None,
+        vocabulary=vocabulary,
+        window=parts[0].name if settings.has_steps else None,
         next_step=manifest.next_step,
         now=state.now,
         published=manifest.counts.get("messages", 0),
     )
-    snapshots = build(runner, first, share.placed_by(placement))
+    shares = [PlaceTask(store, manifest.batch, "", vocabulary, part.name) for part in parts]
+    made = built(plan, shares, first, runner, len(state.directory))
+    router = made.router
+    _move_homes(state.directory, made.placed)
     folder, directory = store.unique("plans", manifest.batch), store.unique("directories", manifest.batch)
     store.put_folder(folder, router.save)
     store.put_folder(directory, state.directory.save)
-    store.delete(exports)
+    store.delete([part.name for part in parts])
     batch = manifest.batch
     manifest = replace(
         manifest,
-        partitions=tuple(PartitionEntry(name, batch) for name in snapshots),
+        partitions=tuple(PartitionEntry(name, batch) for name in made.snapshots),
         plan=plan_entry(spec, folder, router),
         directory=directory,
         directory_batch=batch,
@@ -286,26 +276,26 @@ def rebalanced(
     )
 
 
-def _exported(state: DriverState, runner: Runner, claims: str | None) -> list[str]:
+def _exported(state: DriverState, runner: Runner, claims: str | None) -> list[SharePart]:
     """Export all partitions; the first one with the window, which is the same everywhere."""
     numbers = range(len(state.manifest.partitions))
-    plan = state.plan_ref
-    tasks = [ExportTask(state.partition_ref(number), plan, with_window=number == 0) for number in numbers]
-    exports: list[str] = runner.map(export_partition, tasks, claims=claims, prefer=held)
+    plan, every = state.plan_ref, sample_step(len(state.directory))
+    tasks = [ExportTask(state.partition_ref(number), plan, number == 0, every) for number in numbers]
+    exports: list[SharePart] = runner.map(export_partition, tasks, claims=claims, prefer=held)
     return exports
 
 
-def _move_homes(directory: Directory, share: Share, placement: Placement) -> None:
+def _move_homes(directory: Directory, placed: Sequence[PlacedShare]) -> None:
     """Note the new homes and copies of all subscriptions."""
-    places = directory.places_of_keys(share.subscriptions.subscriptions.ids).astype(np.int64)
-    is_known = len(places) == len(directory) and bool((places >= 0).all())
-    if not is_known or (directory.number[places] != share.number).any():
+    number = np.concatenate([each.number for each in placed])
+    places = directory.places_of_numbers(number)
+    if len(places) != len(directory) or (places < 0).any():
         raise IncompatibleStore(
             f"the partitions hold {len(places):,} subscriptions, the directory names {len(directory):,}, and they are"
             " not the same; restore the checkpoint from a copy"
         )
-    copies = np.zeros(len(places), np.uint64) if placement.copies is None else placement.copies
-    directory.set(places, home=placement.home, copies=copies)
+    home, copies = (np.concatenate(each) for each in ([p.home for p in placed], [p.copies for p in placed]))
+    directory.set(places, home=home, copies=copies)
 
 
 # --- recent messages --------------------------------------------------------------------------------------------

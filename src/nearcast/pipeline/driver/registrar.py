@@ -1,100 +1,43 @@
-"""Registers the changes of a batch: which are valid at their step, under which number, and in which partitions."""
+"""Registers the changes of a batch: which are valid at their step, under which number, and in which partitions.
+
+In columns: a batch is cut where an id comes again, and within such a run no change depends on another but by event
+time. Ids that occur once in a batch cut nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.columns import NO_TIME, WITHIN, Subscriptions
-from nearcast.engine.move_columns import are_points
+from nearcast.columns import NO_TIME
 from nearcast.engine.move_items import why_after_end
-from nearcast.engine.move_times import why_late
-from nearcast.engine.moves import NOWHERE, POLYGON_STAYS, does_not_fit
 from nearcast.engine.state import NEVER
-from nearcast.geo import ANYWHERE, BOX, POLYGON, Regions
-from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, SourceChanges, runs_of_moves
+from nearcast.pipeline.batch.changes import (
+    MOVE,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    BatchChanges,
+    codes_of,
+    runs_without_repeats,
+)
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.pipeline.driver.directory import described
+from nearcast.pipeline.driver.move_checks import Faults, faults_of_moves
 from nearcast.plans import Keys, Placement, Plan
-from nearcast.tables.moves import Moves
 from nearcast.tables.rejected_rows import Rejected
 from nearcast.tables.time_limits import why_expired
-from nearcast.text.words import WordTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.pipeline.batch.event_clock import EventClock
+    from nearcast.pipeline.batch.event_clock import EventClock, ReportTimes
     from nearcast.pipeline.batch.order import AheadLimit, BatchOrder
     from nearcast.pipeline.driver.directory import Directory
+    from nearcast.pipeline.driver.pending_changes import PendingChanges
     from nearcast.text.weights import TermWeights
-
-_NEEDS_POINT = "it is scored by the distance to a point; move it to a point"
-
-
-@dataclass(frozen=True)
-class PendingChanges:
-    """The changes of all sources of a batch, laid end to end."""
-
-    op: NDArray[np.uint8]
-    ids: pa.Array
-    time: NDArray[np.int64]
-    row: NDArray[np.int64]
-    source: list[str]
-    at: NDArray[np.int64]
-    subscriptions: Subscriptions
-    moves: Moves
-
-    @classmethod
-    def of(cls, changes: Sequence[SourceChanges], words: WordTable) -> PendingChanges:
-        """Lay changes end to end; their words are added to the plan's."""
-        subscriptions = [each.subscriptions.into(words) for each in changes]
-        at = []
-        first = {SUBSCRIBE: 0, MOVE: 0}
-        for each, read in zip(changes, subscriptions, strict=True):
-            shift = np.zeros(len(each), np.int64)
-            for op, n in ((SUBSCRIBE, len(read)), (MOVE, len(each.moves))):
-                shift[each.op == op] = first[op]
-                first[op] += n
-            at.append(each.at + shift)
-        return cls(
-            op=np.concatenate([each.op for each in changes]),
-            ids=_joined([each.ids for each in changes]),
-            time=np.concatenate([each.time for each in changes]),
-            row=np.concatenate([each.row for each in changes]),
-            source=[each.source for each in changes for _ in range(len(each))],
-            at=np.concatenate(at),
-            subscriptions=Subscriptions.concat([_same_ids(each, subscriptions) for each in subscriptions]),
-            moves=_joined_moves([each.moves for each in changes]),
-        )
-
-
-def _same_ids(each: Subscriptions, among: list[Subscriptions]) -> Subscriptions:
-    kinds = {other.ids.type for other in among if len(other)}
-    if len(kinds) == 1:
-        return replace(each, ids=each.ids.cast(next(iter(kinds))))
-    return replace(each, ids=each.ids.cast(pa.string()))
-
-
-def _joined(ids: list[pa.Array]) -> pa.Array:
-    given = [each for each in ids if len(each)] or ids[:1]
-    if len({each.type for each in given}) > 1:
-        given = [each.cast(pa.string()) for each in given]
-    return pa.concat_arrays(given)
-
-
-def _joined_moves(moves: list[Moves]) -> Moves:
-    return Moves(
-        _joined([each.ids for each in moves]),
-        np.concatenate([each.is_point for each in moves]),
-        np.concatenate([each.point for each in moves]),
-        Regions.concat([each.regions for each in moves]),
-    )
 
 
 class RegisteredRows:
@@ -113,6 +56,20 @@ class RegisteredRows:
         self.copies[at] = self.held[at] = directory.copies[places]
 
 
+class ChangeRun(NamedTuple):
+    """Changes of a batch that follow each other, of subscriptions that differ.
+
+    `at` is where each stands among all changes in order, `row` its row in the pending ones, and `places` is where the
+    directory has its subscription before the run, -1 for nowhere.
+    """
+
+    at: NDArray[np.int64]
+    row: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    ids: pa.Array
+    places: NDArray[np.int64]
+
+
 class Registrar:
     """Applies the changes of a batch to the directory in order, and rejects those that cannot be."""
 
@@ -127,24 +84,17 @@ class Registrar:
 
         `clock` is passed up to the last change; `limit` tells how it refuses reports from the future.
         """
-        rows = order.change
         placed = self._placed(pending)
-        done = RegisteredRows(len(rows))
-        ids = pending.ids.to_pylist()
-        for run in runs_of_moves(pending.op[rows]):
-            at = int(run[0])
-            if pending.op[rows[at]] == MOVE:
-                self._move_run(pending, order, run, clock, limit, done)
-            else:
-                self._register_one(pending, order, at, ids[rows[at]], clock, placed, done)
+        batch = _BatchRegistration(self, pending, order, clock, limit, placed)
+        for at in runs_without_repeats(self._codes(pending)[order.change]):
+            batch.register_run(at)
+        done = batch.done
         kept = np.flatnonzero(done.stands)
-        chosen = rows[kept]
+        chosen = order.change[kept]
         has_copies = self.plan.has_copies
         registered = BatchChanges(
             op=pending.op[chosen],
             ids=pending.ids.take(_arrow.numbers(chosen)),
-            row=pending.row[chosen],
-            source=[pending.source[row] for row in chosen.tolist()],
             position=order.change_position[kept],
             step=np.zeros(len(kept), np.int64),
             time=pending.time[chosen],
@@ -160,37 +110,6 @@ class Registrar:
         )
         return registered, placed.keys
 
-    def _register_one(
-        self,
-        pending: PendingChanges,
-        order: BatchOrder,
-        at: int,
-        id_: str | int,
-        clock: EventClock,
-        placed: Placement,
-        done: RegisteredRows,
-    ) -> None:
-        """Store or remove one subscription, unless that cannot be."""
-        row, now = int(order.change[at]), clock.at(int(order.change_position[at]))
-        done.clock[at] = now
-        place = self.directory.place(id_, now)
-        if pending.op[row] == UNSUBSCRIBE:
-            if place < 0:
-                self._reject(pending, row, "id", _unknown(id_))
-                return
-            done.accept(np.array([at]), self.directory, np.array([place]))
-            done.copies[at] = 0
-            self.directory.remove(np.array([place]))
-            return
-        stored = int(pending.at[row])
-        expires = int(pending.subscriptions.expires[stored])
-        if expires != NO_TIME and expires <= now:
-            self._reject(pending, row, "expires", why_expired(expires, now))
-            return
-        place, before = self._subscribe(id_, place, stored, placed, pending)
-        done.accept(np.array([at]), self.directory, np.array([place]))
-        done.held[at] = before
-
     def _placed(self, pending: PendingChanges) -> Placement:
         """Place all subscriptions that are to be stored, as if they were new."""
         subscriptions = pending.subscriptions
@@ -199,130 +118,149 @@ class Registrar:
         weights = self._weights.of_table(self.plan.words, 0)
         return self.plan.place(subscriptions, numbers, weights)
 
-    def _subscribe(
-        self, id_: str | int, place: int, at: int, placed: Placement, pending: PendingChanges
-    ) -> tuple[int, int]:
-        """Store one subscription, new or in place of another; return its place, and who held it before."""
-        copies = 0 if placed.copies is None else int(placed.copies[at])
-        columns = described(pending.subscriptions.take(np.array([at])))
-        if place < 0:
-            (new,) = self.directory.add(
-                pa.array([id_]), home=placed.home[at : at + 1], copies=np.array([copies], np.uint64), **columns
-            )
-            return int(new), 0
-        # The home stays, whatever the plan would say now; it sees to the keys it needs.
-        before = int(self.directory.copies[place])
-        home = int(self.directory.home[place])
-        self.directory.set(
-            np.array([place]), copies=np.array([copies | (1 << home if copies else 0)], np.uint64), **columns
-        )
-        return place, before
+    def _codes(self, pending: PendingChanges) -> NDArray[np.int64]:
+        """Return a number for each id; -1 for one that does not exist, whatever comes before it in this batch."""
+        codes = codes_of(pending.ids)
+        comes = np.zeros(int(codes.max(initial=-1)) + 1, np.bool_)
+        comes[codes[pending.op == SUBSCRIBE]] = True
+        return np.where(comes[codes] | (self.directory.places(pending.ids) >= 0), codes, -1)
+
+
+class _BatchRegistration:
+    """The changes of one batch on their way into the directory, run by run."""
+
+    def __init__(
+        self,
+        registrar: Registrar,
+        pending: PendingChanges,
+        order: BatchOrder,
+        clock: EventClock,
+        limit: AheadLimit | None,
+        placed: Placement,
+    ):
+        self._directory, self._rejected = registrar.directory, registrar.rejected
+        self._space = registrar.plan.space
+        self._pending, self._order, self._clock, self._limit = pending, order, clock, limit
+        self._placed = placed
+        self._described = described(pending.subscriptions)
+        self.done = RegisteredRows(len(order.change))
+
+    def register_run(self, at: NDArray[np.int64]) -> None:
+        """Accept or reject changes of subscriptions that differ."""
+        pending, row = self._pending, self._order.change[at]
+        ids = pending.ids.take(_arrow.numbers(row))
+        run = ChangeRun(at, row, pending.op[row], ids, self._directory.places(ids).astype(np.int64))
+        moving = np.flatnonzero(run.op == MOVE)
+        faults = self._faults_of_moves(run, moving)
+        heard = self._heard(run, moving, faults)
+        self.done.clock[at], self.done.is_tick[at] = heard.clock, heard.is_tick
+        self._move(run, _without(moving, faults), heard)
+        faults |= self._unsubscribe(run, np.flatnonzero(run.op == UNSUBSCRIBE), heard)
+        faults |= self._subscribe(run, np.flatnonzero(run.op == SUBSCRIBE), heard)
+        for i, (field, reason) in sorted(faults.items()):
+            at_row = int(row[i])
+            source, number = pending.source_of(at_row), int(pending.row[at_row])
+            self._rejected.add(source, number, ids[i].as_py(), field, reason)
 
     # Moves
 
-    def _move_run(
-        self,
-        pending: PendingChanges,
-        order: BatchOrder,
-        run: NDArray[np.int64],
-        clock: EventClock,
-        limit: AheadLimit | None,
-        done: RegisteredRows,
-    ) -> None:
-        """Accept or reject moves that follow each other, those up to the next one that repeats an id at once."""
-        places = self.directory.places(pending.ids.take(_arrow.numbers(order.change[run]))).astype(np.int64)
-        for first, last in _without_repeats(places):
-            self._move_many(pending, order, run[first:last], places[first:last], clock, limit, done)
+    def _faults_of_moves(self, run: ChangeRun, moving: NDArray[np.int64]) -> Faults:
+        """Return what is wrong with moves, whatever event time is."""
+        if not len(moving):
+            return {}
+        faults = _of_unknown(run, moving[run.places[moving] < 0])
+        known = moving[run.places[moving] >= 0]
+        moves, time = self._pending.moves.take(self._pending.at[run.row[known]]), self._pending.time[run.row[known]]
+        found = faults_of_moves(self._directory, self._space, run.places[known], moves, time)
+        return faults | {int(known[i]): fault for i, fault in found.items()}
 
-    def _move_many(
-        self,
-        pending: PendingChanges,
-        order: BatchOrder,
-        at: NDArray[np.int64],
-        places: NDArray[np.int64],
-        clock: EventClock,
-        limit: AheadLimit | None,
-        done: RegisteredRows,
-    ) -> None:
-        """Accept or reject moves of subscriptions that differ."""
-        rows = order.change[at]
-        moves, time = pending.moves.take(pending.at[rows]), pending.time[rows]
+    def _heard(self, run: ChangeRun, moving: NDArray[np.int64], faults: Faults) -> ReportTimes:
+        """Pass the clock over a run, and add to `faults` the moves that it refuses.
+
+        A change that is no move, or is refused already, has no time of its own that counts.
+        """
+        time, end = np.full(len(run.at), NO_TIME), np.full(len(run.at), NEVER)
+        good = _without(moving, faults)
+        expires = self._directory.expires[run.places[good]]
+        time[good] = self._pending.time[run.row[good]]
+        end[good] = np.where(expires == NO_TIME, NEVER, expires)
+        heard = self._clock.reports(self._order.change_position[run.at], time, end)
+        for i in np.flatnonzero(heard.is_ahead).tolist():
+            assert self._limit is not None
+            faults[i] = ("time", self._limit.why(int(time[i]), int(heard.clock[i])))
+        for i in np.flatnonzero(heard.is_over).tolist():
+            is_gone = end[i] <= heard.clock[i]
+            faults[i] = _unknown(run, i) if is_gone else ("time", why_after_end(int(time[i])))
+        return heard
+
+    def _move(self, run: ChangeRun, good: NDArray[np.int64], heard: ReportTimes) -> None:
+        if not len(good):
+            return
+        places, rows = run.places[good], run.row[good]
+        self.done.accept(run.at[good], self._directory, places)
+        moves = self._pending.moves.take(self._pending.at[rows])
+        self._directory.note_moves(places, moves, self._pending.time[rows], heard.clock[good])
+
+    # Subscriptions that come and go
+
+    def _unsubscribe(self, run: ChangeRun, which: NDArray[np.int64], heard: ReportTimes) -> Faults:
+        """Remove subscriptions; return those that there are not."""
+        if not len(which):
+            return {}
+        places = self._directory.without_expired(run.places[which], heard.clock[which])
         known = places >= 0
-        reasons = {row: ("id", _unknown(pending.ids[rows[row]].as_py())) for row in np.flatnonzero(~known).tolist()}
-        expires = np.full(len(at), NO_TIME)
-        expires[known] = self.directory.expires[places[known]]
-        reasons |= self._late(time, places, known) | self._misplaced(moves, places, known) | reasons
-        is_bad = np.zeros(len(at), np.bool_)
-        is_bad[list(reasons)] = True
-        heard = clock.reports(
-            order.change_position[at],
-            np.where(is_bad, NO_TIME, time),
-            np.where(is_bad | (expires == NO_TIME), NEVER, expires),
-        )
-        for row in np.flatnonzero(heard.is_ahead).tolist():
-            assert limit is not None
-            reasons[row] = ("time", limit.why(int(time[row]), int(heard.clock[row])))
-        for row in np.flatnonzero(heard.is_over).tolist():
-            is_gone = expires[row] <= heard.clock[row]
-            id_ = pending.ids[rows[row]].as_py()
-            reasons[row] = ("id", _unknown(id_)) if is_gone else ("time", why_after_end(int(time[row])))
-        for row, (field, reason) in sorted(reasons.items()):
-            self._reject(pending, int(rows[row]), field, reason)
-        good = np.setdiff1d(np.arange(len(at)), list(reasons)).astype(np.int64)
-        done.clock[at], done.is_tick[at] = heard.clock, heard.is_tick
-        done.accept(at[good], self.directory, places[good])
-        self.directory.note_moves(places[good], moves.take(good), time[good], heard.clock[good])
+        at = run.at[which[known]]
+        self.done.accept(at, self._directory, places[known])
+        self.done.copies[at] = 0
+        self._directory.remove(places[known])
+        return _of_unknown(run, which[~known])
 
-    def _late(
-        self, time: NDArray[np.int64], places: NDArray[np.int64], known: NDArray[np.bool_]
-    ) -> dict[int, tuple[str, str]]:
-        """Return field and reason, by row, of reports that are older than the last of their subscription."""
-        reported = np.full(len(places), NO_TIME)
-        reported[known] = self.directory.reported[places[known]]
-        late = np.flatnonzero((time != NO_TIME) & (time < reported)).tolist()
-        return {row: ("time", why_late(int(time[row]), int(reported[row]))) for row in late}
+    def _subscribe(self, run: ChangeRun, which: NDArray[np.int64], heard: ReportTimes) -> Faults:
+        """Store subscriptions, new or in place of others; return those that have expired already."""
+        if not len(which):
+            return {}
+        places = self._directory.without_expired(run.places[which], heard.clock[which])
+        expires, now = self._described["expires"][self._pending.at[run.row[which]]], heard.clock[which]
+        over = (expires != NO_TIME) & (expires <= now)
+        self._store(run, which[~over], places[~over])
+        return {
+            int(which[i]): ("expires", why_expired(int(expires[i]), int(now[i]))) for i in np.flatnonzero(over).tolist()
+        }
 
-    def _misplaced(
-        self, moves: Moves, places: NDArray[np.int64], known: NDArray[np.bool_]
-    ) -> dict[int, tuple[str, str]]:
-        """Return field and reason, by row, of moves that a kind of subscription or a shape of region cannot make."""
-        is_within, shape, height = (
-            np.zeros(len(places), np.bool_),
-            np.zeros(len(places), np.uint8),
-            np.zeros(len(places)),
-        )
-        is_within[known] = self.directory.kind[places[known]] == WITHIN
-        shape[known], height[known] = self.directory.shape[places[known]], self.directory.height[places[known]]
-        carried = known & is_within & moves.is_point
-        no_point = known & ~is_within & ~moves.is_point & ~are_points(moves.regions)
-        found = dict.fromkeys(np.flatnonzero(no_point).tolist(), ("place", _NEEDS_POINT))
-        found |= dict.fromkeys(np.flatnonzero(carried & (shape == ANYWHERE)).tolist(), ("region", NOWHERE))
-        found |= dict.fromkeys(np.flatnonzero(carried & (shape == POLYGON)).tolist(), ("region", POLYGON_STAYS))
-        if self.plan.space.is_earth:
-            y = moves.point[:, 1]
-            tall = carried & (shape == BOX) & ((y - height / 2 < -90.0) | (y + height / 2 > 90.0))
-            found |= {
-                row: ("lat", does_not_fit(float(height[row]), float(y[row]))) for row in np.flatnonzero(tall).tolist()
-            }
-        return found
+    def _store(self, run: ChangeRun, which: NDArray[np.int64], places: NDArray[np.int64]) -> None:
+        """Store subscriptions at the places that they have; those that have none are new."""
+        if not len(which):
+            return
+        directory, stored = self._directory, self._pending.at[run.row[which]]
+        known = places >= 0
+        held, home = np.zeros(len(which), np.uint64), self._placed.home[stored]
+        # The home stays, whatever the plan would say now; it sees to the keys it needs.
+        held[known], home[known] = directory.copies[places[known]], directory.home[places[known]]
+        columns: dict[str, NDArray[Any]] = {name: values[stored] for name, values in self._described.items()}
+        columns["copies"] = self._copies(stored, home, known)
+        ids = run.ids.take(_arrow.numbers(which))
+        places = directory.store(ids, places, home=home, **columns)
+        self.done.accept(run.at[which], directory, places)
+        self.done.held[run.at[which]] = held
 
-    def _reject(self, pending: PendingChanges, row: int, field: str, reason: str) -> None:
-        self.rejected.add(pending.source[row], int(pending.row[row]), pending.ids[row].as_py(), field, reason)
+    def _copies(
+        self, stored: NDArray[np.int64], home: NDArray[np.int32], known: NDArray[np.bool_]
+    ) -> NDArray[np.uint64]:
+        """Return who holds copies; where there are some, an old home is always among them."""
+        if self._placed.copies is None:
+            return np.zeros(len(stored), np.uint64)
+        copies = self._placed.copies[stored]
+        at_home = np.left_shift(np.uint64(1), home.astype(np.uint64))
+        return np.where(known & (copies != 0), copies | at_home, copies)
 
 
-def _unknown(id_: str | int) -> str:
-    return f"there is no subscription {id_!r}"
+def _without(which: NDArray[np.int64], faults: Faults) -> NDArray[np.int64]:
+    return which if not faults else np.setdiff1d(which, list(faults)).astype(np.int64)
 
 
-def _without_repeats(places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield first and last of the longest runs of rows in which no place comes twice, -1 apart."""
-    order = np.argsort(places, kind="stable")
-    previous = np.full(len(places), -1, np.int64)
-    same = (places[order[1:]] == places[order[:-1]]) & (places[order[1:]] >= 0)
-    previous[order[1:][same]] = order[:-1][same]
-    latest = np.maximum.accumulate(previous)
-    first = 0
-    while first < len(places):
-        last = int(np.searchsorted(latest, first))
-        yield first, last
-        first = last
+def _unknown(run: ChangeRun, i: int) -> tuple[str, str]:
+    return "id", f"there is no subscription {run.ids[i].as_py()!r}"
+
+
+def _of_unknown(run: ChangeRun, which: NDArray[np.int64]) -> Faults:
+    return {i: _unknown(run, i) for i in which.tolist()}

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nearcast.columns import NO_TIME
-from nearcast.pipeline.batch.changes import BatchChanges
 from nearcast.pipeline.batch.router import PlanRef, Router
 from nearcast.pipeline.driver.directory import Directory
-from nearcast.pipeline.store import pickles
+from nearcast.pipeline.driver.table_snapshots import DirectoryRef, TablesTask
 from nearcast.pipeline.store.manifest import Manifest
 from nearcast.pipeline.store.manifest_entries import BatchFiles, PartitionEntry, PlanEntry
 from nearcast.pipeline.worker.tasks import PartitionRef, SnapshotTask
@@ -84,14 +83,7 @@ class DriverState:
     @classmethod
     def opened(cls, store: Store, settings: PipelineSettings, manifest: Manifest) -> DriverState:
         """Open the files that a manifest names, and replay the changes since the directory was saved."""
-        directory = Directory.open(store.local(manifest.directory))
-        for files in manifest.batches:
-            if files.batch > manifest.directory_batch:
-                if files.changes is not None:
-                    changes = pickles.read(store.local(files.changes))
-                    assert isinstance(changes, BatchChanges)
-                    directory.follow(changes)
-                directory.forget_expired(files.now)
+        directory = _directory_ref(store, manifest).opened()
         vocabulary = Vocabulary.open(store.local(manifest.vocabulary.folder))
         state = cls(store, settings, manifest, directory, None, vocabulary, manifest.id_types)  # type: ignore[arg-type]
         # A router of the driver's own: what grows in it is not yet known to the tasks that run in this process.
@@ -113,6 +105,11 @@ class DriverState:
     def plan_ref(self) -> PlanRef:
         """Where the plan lies."""
         return PlanRef(self.store, self.manifest.plan.folder, self.manifest.plan.growth)
+
+    @property
+    def directory_ref(self) -> DirectoryRef:
+        """Where the directory lies."""
+        return _directory_ref(self.store, self.manifest)
 
     @property
     def history(self) -> tuple[BatchFiles, ...]:
@@ -168,8 +165,8 @@ class DriverState:
         """Tell whether snapshots are of this line of history, and newer than those it has."""
         return snapshots.line == self.manifest.plan.line and snapshots.batch > self.manifest.directory_batch
 
-    def saved(self) -> tuple[Snapshots, list[SnapshotTask]]:
-        """Save the directory and the routes as they are now; return the tasks that save the partitions beside them."""
+    def snapshots_to_write(self) -> tuple[Snapshots, list[SnapshotTask], TablesTask]:
+        """Name snapshots of the state as it is now; return the tasks that write them, of partitions and of tables."""
         batch, plan = self.manifest.batch, self.plan_ref
         tasks = [
             SnapshotTask(self.partition_ref(number), plan, self.store.unique("snapshots", batch, number))
@@ -183,11 +180,14 @@ class DriverState:
             self.store.unique("plans", batch),
             frozenset(plan.growth),
         )
-        self.store.put_folder(snapshots.directory, self.directory.save)
-        self.store.put_folder(snapshots.plan, self.router.save)
-        return snapshots, tasks
+        return snapshots, tasks, TablesTask(self.directory_ref, plan, snapshots.directory, snapshots.plan)
 
     def with_manifest(self, manifest: Manifest) -> None:
         """Take over the manifest of a batch that was committed."""
         self.manifest = manifest
         self.snapshots = None
+
+
+def _directory_ref(store: Store, manifest: Manifest) -> DirectoryRef:
+    since = tuple(files for files in manifest.batches if files.batch > manifest.directory_batch)
+    return DirectoryRef(store, manifest.directory, since, NO_TIME if manifest.now is None else manifest.now)

@@ -27,6 +27,7 @@ from nearcast.files import READABLE, read_table, united
 from nearcast.pipeline.batch.changes import read_changes
 from nearcast.pipeline.batch.segments import MessageSegment
 from nearcast.pipeline.driver.first_state import SAMPLE, begin
+from nearcast.pipeline.driver.placing import SubscriptionRows
 from nearcast.pipeline.preparation.interchange_rows import is_subscriptions, message_rows, subscription_rows
 from nearcast.pipeline.settings import RENAMING, PipelineSettings
 from nearcast.pipeline.store.manifest import Manifests
@@ -207,14 +208,14 @@ def prepare(
         written |= _put(store, "sample.parquet", lambda path: pq.write_table(sample, path))
     subscriptions = _subscriptions(store, names, rejected)
     on_step("building partitions", settings.partitions)
-    if subscriptions is not None:
+    if subscriptions:
         _build(store, settings, runner, subscriptions, learned, sample, rejected)
     written |= _put(store, "rejected.parquet", lambda path: pq.write_table(rejected.to_table(), path))
     about = {
         "format": STATE_FORMAT,
         "space": settings.space.kind,
         "messages": sum(each.rows for each in done if each.kind == "messages"),
-        "subscriptions": 0 if subscriptions is None else subscriptions.num_rows,
+        "subscriptions": sum(each.n for each in subscriptions),
         "rejected": len(rejected),
         "vocabulary_version": learned.snapshot().version,
         "words": len(learned),
@@ -253,26 +254,30 @@ def _sample(done: list[PrepareResult]) -> pa.Table | None:
     return whole.take(_arrow.numbers(np.arange(0, whole.num_rows, step)))
 
 
-def _subscriptions(store: Store, sources: list[str], rejected: Rejected) -> pa.Table | None:
+def _subscriptions(store: Store, sources: list[str], rejected: Rejected) -> list[SubscriptionRows]:
     """Return the subscriptions of all files, whose ids must be of the type of the first; other files are rejected."""
-    tables: list[pa.Table] = []
+    parts: list[SubscriptionRows] = []
+    kinds: list[pa.DataType] = []
+    first = 0
     for name in store.list("subscriptions/part-"):
-        table = pq.read_table(store.local(name), partitioning=None)
-        kinds = [each.schema.field("id").type for each in (*tables[:1], table)]
-        if kinds[0] == kinds[-1] or not table.num_rows:
-            tables.append(table)
+        path = store.local(name)
+        n, kind = pq.read_metadata(path).num_rows, pq.read_schema(path).field("id").type
+        kinds = [*kinds[:1], kind]
+        if kinds[0] == kind or not n:
+            parts.append(SubscriptionRows(first, n, store=store, name=name))
+            first += n
             continue
-        reason = f"nothing of this file was used: its ids are {kinds[1]}, those of the files before {kinds[0]}"
+        reason = f"nothing of this file was used: its ids are {kind}, those of the files before {kinds[0]}"
         rejected.add(sources[int(name.partition("part-")[2].removesuffix(".parquet"))], 0, None, "id", reason)
         store.delete([name])
-    return united(tables) if tables else None
+    return parts
 
 
 def _build(
     whole: Store,
     settings: PipelineSettings,
     runner: Runner,
-    subscriptions: pa.Table,
+    subscriptions: list[SubscriptionRows],
     vocabulary: Vocabulary,
     sample: pa.Table | None,
     rejected: Rejected,

@@ -116,7 +116,9 @@ class PartitionKeys:
         moves = rows[changes.op[rows] == MOVE]
         given = moves[~changes.moves.is_point[changes.at[moves]]]
         # Points carry what is stored; where that changes in this batch, too, rows are gone through one by one.
-        is_one_by_one = np.isin(changes.number[rows], changes.number[np.concatenate([stored, given])])
+        number = changes.number
+        both = np.intersect1d(number[moves], number[np.concatenate([stored, given])])
+        is_one_by_one = np.isin(number[rows], both)
         carried = np.setdiff1d(moves, rows[is_one_by_one])
         if len(carried):
             result += self._carried(changes, carried)

@@ -15,6 +15,7 @@ from nearcast._ids import INTEGER_MARK
 from nearcast.columns import NO_TIME, TOPK, Subscriptions, gathered
 from nearcast.geo import Regions, Space
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
+from nearcast.text.words import WordTable
 from nearcast.topk.saved_keeper import adopt, taken_out
 
 if TYPE_CHECKING:
@@ -22,7 +23,20 @@ if TYPE_CHECKING:
 
     from nearcast.pipeline.worker.partition import Partition
     from nearcast.plans import Placement
-    from nearcast.text.words import WordTable
+
+
+@dataclass(frozen=True)
+class SharePart:
+    """A file that holds a share, with what a plan is learned from: its words, and a sample of its subscriptions.
+
+    `number` and `threshold` are those of the sample.
+    """
+
+    name: str
+    words: pa.Array
+    sample: PortableSubscriptions
+    number: NDArray[np.int64]
+    threshold: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -46,22 +60,24 @@ class Share:
         return len(self.number)
 
     @classmethod
-    def joined(cls, shares: list[Share], words: WordTable) -> tuple[Share, Subscriptions]:
-        """Return all shares as one, by number, and its subscriptions with the terms of a table they are added to."""
+    def joined(cls, shares: list[Share]) -> Share:
+        """Return all shares as one, by number."""
+        words = WordTable()
         columns = Subscriptions.concat([share.subscriptions.into(words) for share in shares])
-        number = np.concatenate([share.number for share in shares])
-        order = np.argsort(number)
+        copies = [share.copies for share in shares if share.copies is not None]
+        movers = [share.movers for share in shares if share.movers is not None]
         kept = [share.kept for share in shares if share.kept is not None]
+        number = np.concatenate([share.number for share in shares])
         whole = cls(
             PortableSubscriptions(columns, words.words()),
             number,
             np.concatenate([share.home for share in shares]),
-            None,
-            np.zeros(len(number)),
-            np.concatenate([share.movers for share in shares if share.movers is not None]),
+            np.concatenate(copies) if copies else None,
+            np.concatenate([share.placed for share in shares]),
+            np.concatenate(movers) if movers else None,
             {name: np.concatenate([each[name] for each in kept]) for name in kept[0]} if kept else None,
-        ).take(order)
-        return whole, whole.subscriptions.subscriptions
+        )
+        return whole if (np.diff(number) > 0).all() else whole.take(np.argsort(number))
 
     @property
     def thresholds(self) -> NDArray[np.float64]:
@@ -81,6 +97,13 @@ class Share:
         if self.copies is not None:
             holds = holds | ((self.copies & np.uint64(1 << number)) != 0)
         return self.take(np.flatnonzero(holds))
+
+    def part(self, name: str, every: int) -> SharePart:
+        """Return what a driver must know of the file with this share; every so many subscriptions are its sample."""
+        rows = np.arange(0, len(self), every)
+        return SharePart(
+            name, self.subscriptions.words, self.subscriptions.take(rows), self.number[rows], self.thresholds[rows]
+        )
 
     def take(self, rows: NDArray[np.int64]) -> Share:
         """Return some of the subscriptions, in this order."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
@@ -32,6 +32,9 @@ from nearcast.pipeline.worker.partition import Partition
 from nearcast.pipeline.worker.partition_keys import PartitionKeys
 from nearcast.text import Vocabulary
 from nearcast.topk.saved_keeper import open_window, save_window
+
+if TYPE_CHECKING:
+    from nearcast.pipeline.worker.share import SharePart
 
 
 @dataclass(frozen=True)
@@ -271,23 +274,27 @@ def write_snapshot(task: SnapshotTask) -> str:
 
 @dataclass(frozen=True)
 class ExportTask:
-    """Task: export the subscriptions of a partition for a rebalance; `with_window` with window and live messages."""
+    """Task: export the subscriptions of a partition for a rebalance; `with_window` with window and live messages.
+
+    A plan is learned from every so many subscriptions.
+    """
 
     ref: PartitionRef
     plan: PlanRef
     with_window: bool
+    every: int = 1
 
 
-def export_partition(task: ExportTask) -> str:
-    """Return the name of the folder with what a partition held."""
+def export_partition(task: ExportTask) -> SharePart:
+    """Return the name of the folder with what a partition held, and what a plan is learned from."""
     from nearcast.pipeline.worker.share import share_of
 
     ref = task.ref
     known = _state_of(ref, router_of(task.plan))
-    state = known.partition.state
+    state, share = known.partition.state, share_of(known.partition)
 
     def write(folder: Path) -> None:
-        pickles.write(folder / SHARE, share_of(known.partition))
+        pickles.write(folder / SHARE, share)
         if task.with_window and state.topk is not None:
             save_window(state.topk, folder / WINDOW)
         if task.with_window and state.live is not None:
@@ -296,7 +303,7 @@ def export_partition(task: ExportTask) -> str:
     name = ref.store.unique("exports", known.version, ref.number)
     ref.store.put_folder(name, write)
     _keep(ref, known)
-    return name
+    return share.part(name, task.every)
 
 
 #: In the folder of an export.
@@ -305,7 +312,7 @@ SHARE, WINDOW, LIVE = "share.pickle", "window", "live"
 
 @dataclass(frozen=True)
 class BuildTask:
-    """Task: build a partition of the subscriptions in a file.
+    """Task: build a partition of the subscriptions in some files.
 
     `window` is the export with the window and the live messages they look at, `next_step`, `now` and `published` are
     where the stream is.
@@ -316,7 +323,7 @@ class BuildTask:
     batch: int
     vocabulary: str
     number: int = 0
-    subscriptions: str = ""
+    subscriptions: tuple[str, ...] = ()
     window: str | None = None
     next_step: int = 0
     now: int = NO_TIME
@@ -338,9 +345,9 @@ def build_partition(task: BuildTask) -> str:
             state.live = open_live_store(state.live_store, export / LIVE, state.index.space, state.words)
             state.live.use_index(state.index)
     state.now, state.next_step, state.published = task.now, task.next_step, task.published
-    share = pickles.read(task.store.local(task.subscriptions))
-    assert isinstance(share, Share)
-    share.into(partition)
+    shares = [pickles.read(task.store.local(name)) for name in task.subscriptions]
+    if shares:
+        Share.joined([each for each in shares if isinstance(each, Share)]).into(partition)
     name = task.store.unique("snapshots", task.batch, task.number)
     task.store.put_folder(name, partition.save)
     return name
