@@ -28,17 +28,21 @@ class PortableSubscriptions:
     @classmethod
     def of(cls, subscriptions: Subscriptions, table: WordTable) -> PortableSubscriptions:
         """Translate subscriptions from the term ids of a word table, and collect the words they use."""
-        used = np.zeros(len(table), np.bool_)
-        mark_terms(subscriptions.code_start, subscriptions.code, used)
-        terms = np.flatnonzero(used)
-        number_of = np.zeros(len(table), np.int32)
-        number_of[terms] = np.arange(len(terms), dtype=np.int32)
-        words = table.words().take(_arrow.numbers(terms))
-        return cls(translated(subscriptions, number_of), words)
+        return cls(subscriptions, table.words()).with_used_words()
 
     def into(self, table: WordTable) -> Subscriptions:
         """Translate subscriptions to the term ids of a word table, to which their words are added."""
         return translated(self.subscriptions, table.ids_of_column(self.words, add=True))
+
+    def with_used_words(self) -> PortableSubscriptions:
+        """Return the same subscriptions with no other words than theirs."""
+        used = np.zeros(len(self.words), np.bool_)
+        mark_terms(self.subscriptions.code_start, self.subscriptions.code, used)
+        terms = np.flatnonzero(used)
+        number_of = np.zeros(len(used), np.int32)
+        number_of[terms] = np.arange(len(terms), dtype=np.int32)
+        words = self.words.take(_arrow.numbers(terms))
+        return PortableSubscriptions(translated(self.subscriptions, number_of), words)
 
     def take(self, rows: NDArray[np.int64]) -> PortableSubscriptions:
         """Return these rows; `words` stays whole."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
 from nearcast.live.registry import open_live_store
@@ -143,9 +145,10 @@ def detect_batch(task: DetectTask) -> str:
     """Return the name of the file with the candidates that copies found, by home."""
     store, router = task.ref.store, router_of(task.plan)
     known = _state_of(task.ref, router)
-    for name in task.deltas:
-        delta = PartitionDelta.read(store.local(name))
-        known.partition.detector.set_thresholds(delta.copy_number, delta.copy_threshold)
+    deltas = [PartitionDelta.read(store.local(name)) for name in task.deltas]
+    if deltas:
+        number, threshold = ([getattr(each, name) for each in deltas] for name in ("copy_number", "copy_threshold"))
+        known.partition.detector.set_thresholds(np.concatenate(number), np.concatenate(threshold))
     inputs = read_inputs(store, task.files)
     found = detect(known.partition, inputs, router)
     known.detected = task.files.batch
