@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from nearcast.engine.lifetime import Lifetime
     from nearcast.geo import Space
-#: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
+#: Batches between two snapshots of a partition: what a restart replays at most.
 SNAPSHOT_EVERY = 20
 #: How long a stop waits for snapshots under way. Without executors they take for ever, and no batch names them.
 SNAPSHOTS_END_S = 30.0
@@ -85,7 +85,7 @@ class Stream:
         self._gauge = gauge
         self._gate = BatchGate()
         self._error: BaseException | None = None
-        self._snapshots = BackgroundSnapshots(pipeline)
+        self._snapshots = BackgroundSnapshots(pipeline, SNAPSHOT_EVERY)
         self._keeper: WarmKeeper | None = None
 
     def _run(self, frame: DataFrame, batch: int) -> None:
@@ -110,7 +110,7 @@ class Stream:
             self._keeper.note()
         if report is None:
             return
-        self._snapshots.begin_if_due(SNAPSHOT_EVERY)
+        self._snapshots.begin_if_due(report)
         if self._on_batch is not None:
             lag = None if found.newest is None else max(0.0, time.time() - found.newest)
             self._on_batch(BatchProgress(report, lag, complaint, self._snapshots.failures))

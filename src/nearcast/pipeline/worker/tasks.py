@@ -26,6 +26,7 @@ from nearcast.pipeline.divided_window.window_part import QuestionRound, answers_
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks.base import Output, Stager
 from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.local_place import one_line
 from nearcast.pipeline.store.manifest_entries import BatchFiles
 from nearcast.pipeline.store.state_cache import StateCache
 from nearcast.pipeline.store.store import Store
@@ -175,6 +176,8 @@ class StepTask:
     rounds: tuple[QuestionRound, ...] = ()
     #: Whether to count what the thresholds after the batch need.
     counts_needed: bool = False
+    #: Whether to write the state after the batch as a snapshot.
+    writes_snapshot: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,9 @@ class StepResult:
     seconds: float
     #: What the thresholds after it need, and what routes are made for, where that was asked for.
     needed: tuple[int, int] | None = None
+    #: The snapshot of the state after it, or why there is none, where one was asked for.
+    snapshot: str | None = None
+    snapshot_problem: str | None = None
 
 
 def step_batch(task: StepTask) -> StepResult | OpenQuestions:
@@ -228,9 +234,35 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     if len(outcome.keys.word) or outcome.has_all_keys:
         keys = NamedKeys.of(outcome.keys, router.plan, (number,) if outcome.has_all_keys else ())
     needed = PartitionKeys(number, known.partition.state, router).count_needed(inputs) if task.counts_needed else None
-    _keep(task.ref, known)
+    snapshot, problem = _snapshot(task, known)
     seconds = time.perf_counter() - began
-    return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds, needed)
+    return StepResult(
+        delta=delta,
+        output=output,
+        keys=keys,
+        deliveries=count(deliveries),
+        routed=outcome.routed,
+        seconds=seconds,
+        needed=needed,
+        snapshot=snapshot,
+        snapshot_problem=problem,
+    )
+
+
+def _snapshot(task: StepTask, known: _CachedPartition) -> tuple[str | None, str | None]:
+    """Keep the state after a batch, and write it where that was asked for; return the name, or why it failed.
+
+    A batch does not fail with it: its delta is there. What could not be saved is not kept, lest it be half changed.
+    """
+    name = None
+    if task.writes_snapshot:
+        name = task.ref.store.unique("snapshots", task.files.batch, task.ref.number)
+        try:
+            task.ref.store.put_folder(name, known.partition.save)
+        except Exception as error:  # noqa: BLE001 - the driver reports it, whatever it is
+            return None, one_line(error)
+    _keep(task.ref, known)
+    return name, None
 
 
 def _waiting(store: Store, batch: int, number: int, remote: RemoteWindow) -> OpenQuestions:
