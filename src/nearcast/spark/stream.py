@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
+import tempfile
 import threading
 import time
 import warnings
@@ -321,7 +324,6 @@ def _gauge(options: StreamOptions) -> BacklogGauge | None:
 def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     store = options.store
     _check_seen(options, spark)
-    claims = local_root(store.root)
     settings = options.settings(options.partitions or _partitions(options, spark))
     sink = sink_of(options.out, store, options.kafka, delivery_ids=options.delivery_ids)
     pipeline = Pipeline(
@@ -330,12 +332,19 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
         SparkRunner(spark),
         sink,
         RejectedSink(sink.store.root if isinstance(sink, FileSink) else options.checkpoint),
-        claims=None if claims is None else f"{claims}/claims",
+        claims=f"{local_root(store.root) or _folder_of_this_host()}/claims",
         rebalance_above=options.rebalance_above,
         max_ahead=options.ahead_limit,
     )
     pipeline.skip_missing_files = options.skip_missing_files
     return pipeline
+
+
+def _folder_of_this_host() -> str:
+    """Return a new folder for claims, where the checkpoint lies elsewhere; it is removed when this process ends."""
+    folder = tempfile.mkdtemp(prefix="nearcast-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _partitions(options: StreamOptions, spark: SparkSession) -> int:
