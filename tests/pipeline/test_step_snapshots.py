@@ -1,11 +1,14 @@
 """Snapshots that partitions write in their steps: in turn, each once in so many batches, and exact from any of them."""
 
+import os
+
 import pytest
 
 from faults.small_stream import SmallStream
 from nearcast import Hub
 from nearcast.errors import NearcastError
 from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.tasks import forget_all
 from support.file_stream import FileStream, as_rows
 from support.streams import Oracle, World
@@ -88,3 +91,38 @@ def test_a_batch_that_was_not_committed_leaves_no_snapshot(tmp_path, monkeypatch
     last = Manifests(again.store).last()
     assert {2} == {entry.snapshot_batch for entry in last.partitions}
     assert {()} == {entry.deltas for entry in last.partitions}
+
+
+def test_what_did_not_change_since_the_last_snapshot_is_linked(tmp_path):
+    """Files that hold the same bytes are one file on disk; it stays when the older snapshot goes."""
+    stream = SmallStream(tmp_path, partitions=1, batches=12, messages=2, changes=0, window=None)
+    clean = stream.clean()
+    driver = started(stream, every=1)
+    stream.run(driver, 0)
+    (first,) = driver.state.manifest.partitions
+    stream.run(driver, 1)
+    (second,) = driver.state.manifest.partitions
+    older, newer = (stream.checkpoint / each.snapshot / "state" for each in (first, second))
+    same = [path for path in newer.rglob("*.npy") if path.samefile(older / path.relative_to(newer))]
+    assert any("segment-" in str(path) for path in same)
+    assert not (newer / "state.json").samefile(older / "state.json")  # what time it is differs
+    stream.run(driver)
+    assert not older.exists()
+    stream.run(started(stream))
+    assert stream.delivered() == clean
+
+
+def test_a_file_that_differs_is_not_linked(tmp_path):
+    """However alike: here it has been damaged since, and keeps its size and its times."""
+    store = Store(str(tmp_path))
+    store.put_folder("a", lambda folder: [(folder / name).write_bytes(b"12345678") for name in "xyz"])
+    before = (tmp_path / "a" / "x").stat()
+    (tmp_path / "a" / "x").write_bytes(b"12345679")
+    os.utime(tmp_path / "a" / "x", ns=(before.st_atime_ns, before.st_mtime_ns))
+    store.put_folder("b", lambda folder: [(folder / name).write_bytes(b"12345678") for name in "xyw"], like="a")
+    links = {name: (tmp_path / "b" / name).stat().st_nlink for name in "xyw"}
+    assert {"x": 1, "y": 2, "w": 1} == links
+    assert store.problem("b") is None
+    assert b"12345678" == (store.local("b", verify=True) / "x").read_bytes()
+    store.put_folder("c", lambda folder: (folder / "x").write_bytes(b"1"), like="gone")
+    assert ["a", "b", "c"] == store.list()

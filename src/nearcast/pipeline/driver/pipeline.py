@@ -800,7 +800,7 @@ class Pipeline:
     def snapshots_due(self, after: int) -> bool:
         """Tell whether the driver's own state has come this many batches since it was last saved."""
         manifest = self.state.manifest
-        return manifest.batch - manifest.directory_batch >= after
+        return sum(files.batch > manifest.directory_batch for files in manifest.batches) >= after
 
     def write_snapshots(self) -> Snapshots:
         """Write the whole state of the stream as it is now; `take_snapshots` lets the next batch begin from it."""

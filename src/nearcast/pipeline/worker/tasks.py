@@ -258,7 +258,7 @@ def _snapshot(task: StepTask, known: _CachedPartition) -> tuple[str | None, str 
     if task.writes_snapshot:
         name = task.ref.store.unique("snapshots", task.files.batch, task.ref.number)
         try:
-            task.ref.store.put_folder(name, known.partition.save)
+            task.ref.store.put_folder(name, known.partition.save, like=task.ref.snapshot)
         except Exception as error:  # noqa: BLE001 - the driver reports it, whatever it is
             return None, one_line(error)
     _keep(task.ref, known)
@@ -294,7 +294,7 @@ def write_snapshot(task: SnapshotTask) -> str:
     ref = task.ref
     newer = _cache.look(ref.store, ref.number)
     known = _state_of(ref, router_of(task.plan))
-    ref.store.put_folder(task.name, known.partition.save)
+    ref.store.put_folder(task.name, known.partition.save, like=ref.snapshot)
     # The stream may have gone on meanwhile: then what is of use to it is kept.
     is_newer = newer is not None and newer is not known and newer.line == ref.line and newer.version > known.version
     _keep(ref, newer if newer is not None and is_newer else known)
