@@ -178,12 +178,12 @@ def drive(stream, said, chance, *, is_flaky):
         make_flaky(stream, rng)
     try:
         driver = stream.started()
-        snapshots = BackgroundSnapshots(driver)
+        snapshots = BackgroundSnapshots(driver, rng.choice([1, 2, 3]))
         for batch in range(driver.state.manifest.batch + 1, len(stream.given)):
             snapshots.take()
-            driver.run(batch, stream.given[batch])
+            report = driver.run(batch, stream.given[batch])
             if rng.random() < 0.4:
-                snapshots.begin_if_due(1)
+                snapshots.begin_if_due(report)
         snapshots.join()
     except BaseException as error:
         about = {

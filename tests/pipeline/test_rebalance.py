@@ -339,7 +339,7 @@ def test_a_stream_goes_on_from_snapshots(tmp_path, plan, later):
     assert stream.pipeline.snapshots_due(3)
     assert not stream.pipeline.snapshots_due(4)
     old = Manifests(stream.store).files_in_use(stream.manifest())
-    write = stream.pipeline.snapshots_to_write()
+    write = stream.pipeline.snapshots_to_write(with_partitions=True)
     for _ in range(later):
         stream.run()
     snapshots = write()

@@ -164,7 +164,7 @@ def test_a_stop_waits_for_no_job_that_never_ends(monkeypatch):
     snapshots = {"snapshots_due": lambda _: True, "snapshots_to_write": lambda: executors.wait}
     running = Stream(SimpleNamespace(runner=runner, **snapshots), {}, None)
     running.query = SimpleNamespace(stop=stopped.set)
-    running._snapshots.begin_if_due(1)
+    running._snapshots.begin_if_due()
     running._keeper = WarmKeeper(runner, lambda: 1, lambda: True, 0.0)
     assert begun.wait(PATIENCE_S)
     stopping = threading.Thread(target=running.stop, daemon=True)

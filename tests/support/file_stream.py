@@ -20,7 +20,11 @@ class FileStream:
     def __init__(self, folder, rows, *, plan="trigger", partitions=2, window="10s", parts=0):
         self.folder, self.reports = folder, []
         self.settings = PipelineSettings(
-            Space.plane(), plan=plan, partitions=partitions, window=Window.of(window), window_parts=parts
+            Space.plane(),
+            plan=plan,
+            partitions=partitions,
+            window=None if window is None else Window.of(window),
+            window_parts=parts,
         )
         self.pipeline = self.opened()
         table = subscriptions_table(rows, self.settings.space, rejected=Rejected())

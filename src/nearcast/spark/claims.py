@@ -1,13 +1,17 @@
 """Which task of a job runs which payload, agreed on by files: whoever comes first claims one.
 
 Spark gives partitions to Python workers as they come free, so a payload whose data a worker holds in memory would as
-often as not end at another. Here a task looks first for a payload its worker is fit for.
+often as not end at another. Here a task looks first for a payload its worker is fit for. On a cluster the workers of
+one executor agree among themselves: which executor gets what, preferred locations say.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -61,3 +65,24 @@ class Claims:
             if int(owner) == task:
                 return payload
         return None
+
+
+def executor_claims(claims: str) -> str:
+    """Return a name, that no other job gets, for the claims of a job within its executors: stream / job."""
+    stream, job = os.path.split(claims)
+    return f"{hashlib.sha256(stream.encode()).hexdigest()[:16]}/{job}-{secrets.token_hex(4)}"
+
+
+def executor_folder(name: str) -> Path:
+    """Return the folder of this executor for the claims of a job; those of earlier jobs of the stream are removed.
+
+    It lies where the executor has its blocks, which Spark removes with it.
+    """
+    own = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+    folder = Path(own) / "nearcast-claims" / name
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for other in folder.parent.iterdir():
+            if other != folder:
+                shutil.rmtree(other, ignore_errors=True)
+    return folder

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
+import tempfile
 import threading
 import time
 import warnings
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 
     from nearcast.engine.lifetime import Lifetime
     from nearcast.geo import Space
-#: Batches between two snapshots: what a restart replays at most, and a few more while they are written.
+#: Batches between two snapshots of a partition: what a restart replays at most.
 SNAPSHOT_EVERY = 20
 #: How long a stop waits for snapshots under way. Without executors they take for ever, and no batch names them.
 SNAPSHOTS_END_S = 30.0
@@ -85,7 +88,7 @@ class Stream:
         self._gauge = gauge
         self._gate = BatchGate()
         self._error: BaseException | None = None
-        self._snapshots = BackgroundSnapshots(pipeline)
+        self._snapshots = BackgroundSnapshots(pipeline, SNAPSHOT_EVERY)
         self._keeper: WarmKeeper | None = None
 
     def _run(self, frame: DataFrame, batch: int) -> None:
@@ -110,7 +113,7 @@ class Stream:
             self._keeper.note()
         if report is None:
             return
-        self._snapshots.begin_if_due(SNAPSHOT_EVERY)
+        self._snapshots.begin_if_due(report)
         if self._on_batch is not None:
             lag = None if found.newest is None else max(0.0, time.time() - found.newest)
             self._on_batch(BatchProgress(report, lag, complaint, self._snapshots.failures))
@@ -321,7 +324,6 @@ def _gauge(options: StreamOptions) -> BacklogGauge | None:
 def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     store = options.store
     _check_seen(options, spark)
-    claims = local_root(store.root)
     settings = options.settings(options.partitions or _partitions(options, spark))
     sink = sink_of(options.out, store, options.kafka, delivery_ids=options.delivery_ids)
     pipeline = Pipeline(
@@ -330,12 +332,19 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
         SparkRunner(spark),
         sink,
         RejectedSink(sink.store.root if isinstance(sink, FileSink) else options.checkpoint),
-        claims=None if claims is None else f"{claims}/claims",
+        claims=f"{local_root(store.root) or _folder_of_this_host()}/claims",
         rebalance_above=options.rebalance_above,
         max_ahead=options.ahead_limit,
     )
     pipeline.skip_missing_files = options.skip_missing_files
     return pipeline
+
+
+def _folder_of_this_host() -> str:
+    """Return a new folder for claims, where the checkpoint lies elsewhere; it is removed when this process ends."""
+    folder = tempfile.mkdtemp(prefix="nearcast-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _partitions(options: StreamOptions, spark: SparkSession) -> int:

@@ -48,7 +48,7 @@ class CountingRunner(TimedRunner):
     def map(self, task: Callable[[Any], Any], payloads: list[Any], **more: Any) -> list[Any]:
         """Return what `task` returns for each payload."""
         if task.__name__ in ("step_batch", "detect_batch"):
-            read_inputs(payloads[0].ref.store, payloads[0].files)
+            len(read_inputs(payloads[0].ref.store, payloads[0].files).segment)
         results = super().map(task, payloads, **more)
         if task.__name__ == "detect_batch":
             store = payloads[0].ref.store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -170,6 +170,21 @@ class BatchChanges:
             bit = np.uint64(1 << partition)
             concerned = concerned | ((self.copies & bit) != 0) | ((self.held & bit) != 0)
         return np.flatnonzero(concerned)
+
+    def with_subscriptions_of(self, rows: NDArray[np.int64]) -> BatchChanges:
+        """Return all changes, of whose subscriptions only those of these rows, which are all a partition reads."""
+        own = rows[self.op[rows] == SUBSCRIBE]
+        at = np.where(self.op == SUBSCRIBE, -1, self.at)
+        at[own] = np.arange(len(own))
+        return replace(self, at=at, subscriptions=self.subscriptions.take(self.at[own]).with_used_words())
+
+
+def own_changes(changes: BatchChanges | None, partition: int) -> tuple[BatchChanges | None, NDArray[np.int64]]:
+    """Return changes with the subscriptions of one partition, and the rows of that partition among them."""
+    if changes is None:
+        return None, np.empty(0, np.int64)
+    mine = changes.of_partition(partition)
+    return (changes if len(mine) == len(changes) else changes.with_subscriptions_of(mine)), mine
 
 
 def groups_of(

@@ -92,6 +92,11 @@ class MessageSequence:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @classmethod
+    def none(cls) -> MessageSequence:
+        """Return the sequence of no messages."""
+        return cls(*np.empty((4, 0), np.int64))
+
     @property
     def is_as_laid(self) -> bool:
         """Tell whether the order is that of the segments, so that nothing need be moved."""

@@ -55,13 +55,16 @@ class MessageSegment:
         )
         return cls(replace(messages, attributes=None), words.words())
 
-    def messages_for(self, state: State) -> Messages:
-        """Return the messages encoded by the words of a state, with totals and other words where it needs them."""
+    def messages_for(self, state: State, *, are_kept: bool = True) -> Messages:
+        """Return the messages encoded by the words of a state, with totals and other words where it needs them.
+
+        Without `are_kept` they are only matched, and enter neither window nor live store.
+        """
         totals = self.messages.totals
         if state.needs_totals and totals is None:
             totals = self.totals(state.weights)
         window_terms = None
-        if state.topk is not None:
+        if state.topk is not None and are_kept:
             # Where the window is held elsewhere, only the words of subscriptions count here.
             is_own = state.topk.word_table is not state.words
             window_terms = self.terms_in(state.topk.word_table, add=is_own)
@@ -70,7 +73,7 @@ class MessageSegment:
             terms=self.terms_in(state.words),
             totals=totals,
             window_terms=window_terms,
-            live_terms=None if state.live is None else self.terms_in(state.live.word_table, add=True),
+            live_terms=None if state.live is None or not are_kept else self.terms_in(state.live.word_table, add=True),
         )
 
     def totals(self, weights: TermWeights) -> NDArray[np.float64]:
@@ -84,13 +87,15 @@ class MessageSegment:
         terms: NDArray[np.int32] = term_of[self.messages.terms]
         return terms
 
-    def rows_of(self, partition: int) -> NDArray[np.int64]:
-        """Return the messages that go to a partition."""
-        if self.route is None or self.route_start is None:
-            return np.arange(len(self))
-        rows: NDArray[np.int64] = np.repeat(np.arange(len(self)), np.diff(self.route_start))
-        chosen: NDArray[np.int64] = rows[self.route == partition]
-        return chosen
+    def with_used_words(self) -> MessageSegment:
+        """Return the same messages with no other words than theirs."""
+        used = np.zeros(len(self.words) + 1, np.bool_)
+        used[self.messages.terms] = True  # the last is that of -1
+        terms = np.flatnonzero(used[:-1])
+        number_of = np.full(len(used), UNKNOWN, np.int32)
+        number_of[terms] = np.arange(len(terms), dtype=np.int32)
+        messages = replace(self.messages, terms=number_of[self.messages.terms])
+        return replace(self, messages=messages, words=self.words.take(_arrow.numbers(terms)))
 
     def write(self, path: Path) -> None:
         """Write one file."""
@@ -136,14 +141,13 @@ class MessageSegment:
 
 
 def concat(segments: Sequence[MessageSegment]) -> MessageSegment:
-    """Return the messages of all segments, in order."""
+    """Return the messages of all segments, in order, without their routes unless it is one."""
     if len(segments) == 1:
         return segments[0]
     table = WordTable()
     terms = [segment.terms_in(table, add=True) for segment in segments]
     messages = [segment.messages for segment in segments]
     totals = [each.totals for each in messages]
-    everywhere = any(segment.route is None for segment in segments)
     return MessageSegment(
         Messages(
             _joined_ids([each.ids for each in messages]),
@@ -155,8 +159,6 @@ def concat(segments: Sequence[MessageSegment]) -> MessageSegment:
             totals=None if not totals or any(each is None for each in totals) else np.concatenate(totals),  # type: ignore[arg-type]
         ),
         table.words(),
-        None if everywhere or not segments else joined([s.route_start for s in segments if s.route_start is not None]),
-        None if everywhere or not segments else np.concatenate([s.route for s in segments if s.route is not None]),
     )
 
 

@@ -13,7 +13,8 @@ from nearcast.indexes import Matches
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.engine import State
+    from nearcast.pipeline.copies.home_slots import HomeSlots
+    from nearcast.topk.keeper import Keeper
 
 
 @dataclass(frozen=True)
@@ -38,24 +39,18 @@ class Candidates:
         is_new[1:] = (row[1:] != row[:-1]) | (number[1:] != number[:-1])
         return cls(row[is_new], number[is_new], score[is_new])
 
-    def for_state(self, state: State, first: int, last: int) -> Matches:
-        """Return the matches of messages `first` to `last`, for the subscriptions that a state holds.
+    def for_state(self, topk: Keeper, homes: HomeSlots, first: int, last: int) -> Matches:
+        """Return the matches of messages `first` to `last`, for the subscriptions that are at home here.
 
         Copies may know lower thresholds than the home has: they forget that of a subscription that moved. What is below
         the home's is left out, as by its own index: a search in the middle of the batch finds it, and once is enough.
         """
         low, high = np.searchsorted(self.row, [first, last])
-        assert state.topk is not None
-        slots = state.topk.slots()
-        numbers = state.by_slot["number"][slots]
-        order = np.argsort(numbers)
-        at = np.minimum(np.searchsorted(numbers[order], self.number[low:high]), max(len(order) - 1, 0))
-        is_here = numbers[order[at]] == self.number[low:high] if len(order) else np.zeros(high - low, np.bool_)
-        found = slots[order[at[is_here]]] if len(order) else np.empty(0, np.int32)
-        reaches = self.score[low:high][is_here] >= state.topk.thresholds(found)
-        is_here[is_here] = reaches
-        rows, found = self.row[low:high][is_here] - first, found[reaches]
-        by_slot = np.lexsort((found, rows))
+        rows, score = self.row[low:high] - first, self.score[low:high]
+        slots = homes.of(self.number[low:high])
+        here = np.flatnonzero(slots >= 0)
+        here = here[score[here] >= topk.thresholds(slots[here])]
+        here = here[np.lexsort((slots[here], rows[here]))]
         start = np.zeros(last - first + 1, np.int64)
-        np.cumsum(np.bincount(rows, minlength=last - first), out=start[1:])
-        return Matches(start, found[by_slot], self.score[low:high][is_here][by_slot], 0, 0)
+        np.cumsum(np.bincount(rows[here], minlength=last - first), out=start[1:])
+        return Matches(start, slots[here], score[here], 0, 0)

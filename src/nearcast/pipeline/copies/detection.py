@@ -11,7 +11,7 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast.columns import TOPK
-from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, groups_of
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, groups_of, own_changes
 from nearcast.pipeline.copies.candidates import Candidates
 
 if TYPE_CHECKING:
@@ -27,36 +27,41 @@ if TYPE_CHECKING:
 def detect(partition: Partition, inputs: BatchInputs, router: Router) -> dict[int, Candidates]:
     """Apply the changes of a batch to the copies of a partition and match its messages; return candidates by home."""
     rows = inputs.routed(partition.number, router, None)
-    changes = _changes(partition, inputs)
-    messages = inputs.segment.messages_for(partition.state)  # when the words of new copies are known
+    changes, groups = _changes(partition, inputs)
+    # When the words of new copies are known.
+    messages = inputs.of_rows(rows).messages_for(partition.state, are_kept=False)
     found: dict[int, list[Candidates]] = {}
     done = 0
-    for group, stored in changes:
-        assert inputs.changes is not None
-        last = int(np.searchsorted(inputs.position, inputs.changes.position[group[0]]))
+    for group, stored in groups:
+        assert changes is not None
+        last = int(np.searchsorted(inputs.position, changes.position[group[0]]))
         _search(partition, messages, rows, done, last, found)
         done = last
-        _change(partition, inputs.changes, stored, group)
-    _search(partition, messages, rows, done, len(messages), found)
+        _change(partition, changes, stored, group)
+    _search(partition, messages, rows, done, len(inputs), found)
     partition.detector.forget_expired(inputs.files.now)
     return {home: Candidates.concat(pieces) for home, pieces in found.items()}
 
 
 def follow(partition: Partition, inputs: BatchInputs) -> None:
     """Apply only the changes of a batch to the copies of a partition."""
-    for group, stored in _changes(partition, inputs):
-        assert inputs.changes is not None
-        _change(partition, inputs.changes, stored, group)
+    changes, groups = _changes(partition, inputs)
+    for group, stored in groups:
+        assert changes is not None
+        _change(partition, changes, stored, group)
     partition.detector.forget_expired(inputs.files.now)
 
 
-def _changes(partition: Partition, inputs: BatchInputs) -> list[tuple[NDArray[np.int64], Subscriptions]]:
-    changes = inputs.changes
-    if changes is None or changes.copies is None:
-        return []
-    mine = changes.of_partition(partition.number)
+def _changes(
+    partition: Partition, inputs: BatchInputs
+) -> tuple[BatchChanges | None, list[tuple[NDArray[np.int64], Subscriptions]]]:
+    """Return the changes of a batch as a partition reads them, and groups of its own with their subscriptions."""
+    if inputs.changes is None or inputs.changes.copies is None:
+        return None, []
+    changes, mine = own_changes(inputs.changes, partition.number)
+    assert changes is not None
     stored = changes.subscriptions.into(partition.state.words)
-    return [(group, stored) for group in groups_of(changes, mine, inputs.position)]
+    return changes, [(group, stored) for group in groups_of(changes, mine, inputs.position)]
 
 
 def _search(
@@ -67,11 +72,12 @@ def _search(
     last: int,
     found: dict[int, list[Candidates]],
 ) -> None:
-    rows = rows[np.searchsorted(rows, first) : np.searchsorted(rows, last)]
-    if not len(partition.detector) or not len(rows):
+    """Detect candidates of the messages `first` to `last`; `messages` are those at `rows` of the batch."""
+    low, high = np.searchsorted(rows, [first, last]).tolist()
+    if not len(partition.detector) or low == high:
         return
-    matches, number, home = partition.detector.detect(messages.take(rows))
-    row = rows[matches.rows()]
+    matches, number, home = partition.detector.detect(messages.part(low, high))
+    row = rows[low:high][matches.rows()]
     for each in np.unique(home).tolist():
         here = home == each
         found.setdefault(each, []).append(Candidates(row[here], number[here], matches.score[here]))

@@ -116,6 +116,9 @@ class Report:
     late: int = 0
     #: What partitions asked a divided window, and in how many further jobs they were answered.
     asked: QuestionCount = NO_QUESTIONS
+    #: How many partitions wrote a snapshot, and the first reason why one could not.
+    snapshots: int = 0
+    snapshot_problem: str | None = None
 
 
 class ReadyBatch(NamedTuple):
@@ -171,6 +174,8 @@ class Pipeline:
         self.skip_missing_files = False
         #: Told the rows that each batch rejects.
         self.on_rejected: Callable[[Rejected], object] | None = None
+        #: Batches from one snapshot of a partition to its next, each written at the end of a step; None for none.
+        self.snapshot_every: int | None = None
         self._rebalance_above = rebalance_above
         self._max_ahead = max_ahead
         #: Snapshots that are being written, or wait to be taken in.
@@ -532,6 +537,7 @@ class Pipeline:
             candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
         kinds = (state.id_types[0] or "string", state.id_types[1] or "string")
         stager, is_counted = self.sink.stager, counts_needed(state, files)
+        turns = set() if self.snapshot_every is None else state.snapshot_turns(files.batch, self.snapshot_every)
         steps = [
             StepTask(
                 ref=ref,
@@ -543,6 +549,7 @@ class Pipeline:
                 with_keys=self.with_keys,
                 spare_keys=spare[ref.number],
                 counts_needed=is_counted,
+                writes_snapshot=ref.number in turns,
             )
             for ref in refs
         ]
@@ -577,7 +584,7 @@ class Pipeline:
         plan: PlanEntry,
     ) -> Manifest:
         last = state.manifest
-        partitions = state.partitions_after([each.delta for each in results])
+        partitions = state.partitions_after(files.batch, results)
         directory, directory_batch = state.directory_after()
         windows = entries_after(state)
         snapshots = [*(entry.snapshot_batch for entry in partitions), *(entry.snapshot_batch for entry in windows)]
@@ -663,19 +670,22 @@ class Pipeline:
     # Snapshots
 
     def snapshots_due(self, after: int) -> bool:
-        """Tell whether a partition has come this many batches since its last snapshot."""
-        return any(len(entry.deltas) >= after for entry in self.state.manifest.partitions)
+        """Tell whether the driver's own state has come this many batches since it was last saved."""
+        manifest = self.state.manifest
+        return sum(files.batch > manifest.directory_batch for files in manifest.batches) >= after
 
     def write_snapshots(self) -> Snapshots:
-        """Write the state of the stream as it is now; `take_snapshots` lets the next batch begin from it."""
-        return self.snapshots_to_write()()
+        """Write the whole state of the stream as it is now; `take_snapshots` lets the next batch begin from it."""
+        return self.snapshots_to_write(with_partitions=True)()
 
-    def snapshots_to_write(self) -> Callable[[], Snapshots]:
+    def snapshots_to_write(self, *, with_partitions: bool = False) -> Callable[[], Snapshots]:
         """Name snapshots of the stream as the last batch left it; return what writes them.
 
-        To be called between two batches; what it returns may run while batches go on.
+        Those of the directory, the routes, the parts of a divided window, and of the partitions if these are not saved by
+        their steps. To be
+        called between two batches; what it returns may run while batches go on.
         """
-        snapshots, tasks, tables = self.state.snapshots_to_write()
+        snapshots, tasks, tables = self.state.snapshots_to_write(with_partitions=with_partitions)
         windows = snapshot_tasks(self.state)
         snapshots = replace(snapshots, windows=tuple(task.name for task in windows))
         self._in_the_making = snapshots
@@ -745,4 +755,6 @@ def _report(
         now=files.now,
         tuples=sum(each.routed for each in results),
         late=count.late,
+        snapshots=sum(each.snapshot is not None for each in results),
+        snapshot_problem=next((each.snapshot_problem for each in results if each.snapshot_problem is not None), None),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from nearcast.pipeline.driver.directory import Directory
 from nearcast.pipeline.driver.table_snapshots import DirectoryRef, TablesTask
 from nearcast.pipeline.store.manifest import Manifest
 from nearcast.pipeline.store.manifest_entries import BatchFiles, PartitionEntry, PlanEntry
-from nearcast.pipeline.worker.tasks import PartitionRef, SnapshotTask
+from nearcast.pipeline.worker.tasks import PartitionRef, SnapshotTask, StepResult
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """Names the snapshots of a stream at the end of `batch`: of all partitions, the directory and the routes.
+    """Names the snapshots of a stream at the end of `batch`: of directory and routes, and of all partitions or none.
 
     `line` tells to which line of history it belongs, `growth` names the keys that its routes hold already.
     """
@@ -130,17 +131,32 @@ class DriverState:
             tuple(zip(since, entry.deltas, strict=True)),
         )
 
-    def partitions_after(self, deltas: list[str]) -> tuple[PartitionEntry, ...]:
+    def partitions_after(self, batch: int, results: Sequence[StepResult]) -> tuple[PartitionEntry, ...]:
         """Return the partitions of the next manifest: a delta more each, from a newer snapshot where there is one."""
-        result = []
-        for number, (entry, delta) in enumerate(zip(self.manifest.partitions, deltas, strict=True)):
-            entry = replace(entry, deltas=(*entry.deltas, delta))
-            if self.snapshots is not None:
-                batch = self.snapshots.batch
-                older = sum(1 for files in self.history if entry.snapshot_batch < files.batch <= batch)
-                entry = PartitionEntry(self.snapshots.partitions[number], batch, entry.deltas[older:])
-            result.append(entry)
-        return tuple(result)
+        entries = zip(self.manifest.partitions, results, strict=True)
+        return tuple(self._entry_after(number, batch, *each) for number, each in enumerate(entries))
+
+    def _entry_after(self, number: int, batch: int, entry: PartitionEntry, result: StepResult) -> PartitionEntry:
+        if result.snapshot is not None:
+            return PartitionEntry(result.snapshot, batch)
+        entry = replace(entry, deltas=(*entry.deltas, result.delta))
+        newer = self.snapshots
+        if newer is None or not newer.partitions or newer.batch <= entry.snapshot_batch:
+            return entry
+        older = sum(1 for files in self.history if entry.snapshot_batch < files.batch <= newer.batch)
+        return PartitionEntry(newer.partitions[number], newer.batch, entry.deltas[older:])
+
+    def snapshot_turns(self, batch: int, every: int) -> set[int]:
+        """Return the partitions that write a snapshot in a batch: each by itself, once in so many batches.
+
+        One whose turn failed tries again in the next batch.
+        """
+        entries = self.manifest.partitions
+        return {
+            number
+            for number, entry in enumerate(entries)
+            if (batch + number * every // len(entries)) % every == every - 1 or len(entry.deltas) >= every
+        }
 
     def plan_after(self, growth: list[str], whole: tuple[int, ...]) -> PlanEntry:
         """Return the plan of the next manifest: more keys, from newer routes where there are such.
@@ -165,12 +181,12 @@ class DriverState:
         """Tell whether snapshots are of this line of history, and newer than those it has."""
         return snapshots.line == self.manifest.plan.line and snapshots.batch > self.manifest.directory_batch
 
-    def snapshots_to_write(self) -> tuple[Snapshots, list[SnapshotTask], TablesTask]:
+    def snapshots_to_write(self, *, with_partitions: bool) -> tuple[Snapshots, list[SnapshotTask], TablesTask]:
         """Name snapshots of the state as it is now; return the tasks that write them, of partitions and of tables."""
         batch, plan = self.manifest.batch, self.plan_ref
         tasks = [
             SnapshotTask(self.partition_ref(number), plan, self.store.unique("snapshots", batch, number))
-            for number in range(len(self.manifest.partitions))
+            for number in range(len(self.manifest.partitions) if with_partitions else 0)
         ]
         snapshots = Snapshots(
             self.manifest.plan.line,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import filecmp
 import os
 import re
 import secrets
@@ -76,12 +77,17 @@ class LocalPlace:
         sync(path.parent)
         return Entry(name, size)
 
-    def put_folder(self, name: str, write: Write) -> int:
-        """Write a folder beside its place, then put it there in one step; return the size of its files."""
+    def put_folder(self, name: str, write: Write, *, like: str | None = None) -> int:
+        """Write a folder beside its place, then put it there in one step; return the size of its files.
+
+        Files that the folder `like` has, too, become links to those there: they are on disk already.
+        """
         path = self._made_room(name)
         with _removed_if_left(hidden(path)) as temporary:
             temporary.mkdir()
             write(temporary)
+            if like is not None:
+                _link_same(temporary, self.root / like)
             size = note_contents(temporary)
             sync_folder(temporary)
             temporary.rename(path)
@@ -255,6 +261,18 @@ def _make_folders(folder: Path) -> None:
     first = next(parent for parent in [folder, *folder.parents] if parent.parent.exists())
     folder.mkdir(parents=True, exist_ok=True)
     sync(first.parent)
+
+
+def _link_same(folder: Path, older: Path) -> None:
+    """Put links to files of an older folder in place of those of the same name that hold the same bytes."""
+    for inner, _, files in os.walk(folder):
+        for path in (Path(inner, file) for file in files):
+            known = older / path.relative_to(folder)
+            with suppress(OSError):  # one that is not there, has as many links as may be, or may have none
+                if filecmp.cmp(known, path, shallow=False):
+                    draft = path.with_name(f".{path.name}.link")
+                    os.link(known, draft)
+                    draft.replace(path)
 
 
 def note_contents(folder: Path) -> int:

@@ -38,8 +38,11 @@ class RemotePlace:
                 name = name_with_sum(name, path)
             return Entry(name, self._upload(path, self._at(name)))
 
-    def put_folder(self, name: str, write: Write) -> int:
-        """Write a folder here, then upload its files, the list of its contents last; return their size."""
+    def put_folder(self, name: str, write: Write, *, like: str | None = None) -> int:
+        """Write a folder here, then upload its files, the list of its contents last; return their size.
+
+        There are no links elsewhere, so `like` saves nothing.
+        """
         with self._cache.scratch() as scratch:
             write(scratch)
             size = note_contents(scratch)

@@ -95,10 +95,13 @@ class Store:
         with explained(self._called(name), "written"):
             return self._place.put(_checked(name), write, with_sum=True)
 
-    def put_folder(self, name: str, write: Write) -> int:
-        """Let `write` fill a new folder, put it in its place complete, and return the size of its files in bytes."""
+    def put_folder(self, name: str, write: Write, *, like: str | None = None) -> int:
+        """Let `write` fill a new folder, put it in its place complete, and return the size of its files in bytes.
+
+        Where the place can, what equals a file of the older folder `like` is a link to that.
+        """
         with explained(self._called(name), "written"):
-            return self._place.put_folder(_checked(name), write)
+            return self._place.put_folder(_checked(name), write, like=None if like is None else _checked(like))
 
     def commit(self, name: str, data: bytes) -> None:
         """Put these bytes in place in one step; StoreConflict if other bytes are there already."""

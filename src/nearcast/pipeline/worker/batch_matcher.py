@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from nearcast.indexes import Matches
 from nearcast.pipeline.copies.candidates import Candidates
+from nearcast.pipeline.copies.home_slots import HomeSlots
 from nearcast.pipeline.store import pickles
 from nearcast.plans.base import answers_here
 
@@ -101,9 +103,14 @@ class PartitionMatcher:
         else:
             matches = _none(len(messages))
         if self._found is not None:
-            matches = _united(matches, self._found.for_state(self._state, first, last))
+            assert self._state.topk is not None
+            matches = _united(matches, self._found.for_state(self._state.topk, self._homes, first, last))
         self._note(matches, first)
         return matches
+
+    @cached_property
+    def _homes(self) -> HomeSlots:
+        return HomeSlots(self._state)
 
     def _has_fallen(self) -> bool:
         """Tell whether a top-k threshold fell so low that messages may match which are not routed here."""

@@ -14,7 +14,7 @@ from nearcast.columns import TOPK, Messages
 from nearcast.deliveries import ChangeDeliveries
 from nearcast.engine.snapshot import open_files, save_files
 from nearcast.indexes import create
-from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, groups_at_ticks
+from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE, UNSUBSCRIBE, BatchChanges, groups_at_ticks, own_changes
 from nearcast.pipeline.batch.partition_deliveries import PartitionDeliveries
 from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.copies.detector import Detector
@@ -122,8 +122,8 @@ class Partition:
         `found` are top-k subscriptions that messages concern by what the detectors of other partitions say. When more
         than `spare_keys` are to be added to the routes, all that are needed are named instead.
         """
-        state, changes = self.state, inputs.changes
-        mine = np.empty(0, np.int64) if changes is None else changes.of_partition(self.number)
+        state = self.state
+        changes, mine = own_changes(inputs.changes, self.number)
         stored = None if changes is None else changes.subscriptions.into(state.words)
         needs = PartitionKeys(self.number, state, router)
         own = Keys.none() if changes is None or recorded is not None else needs.of_changes(changes, mine)
@@ -132,7 +132,7 @@ class Partition:
             state.topk.forget_words(state.weights)
         if state.live is not None:
             state.live.tidy()
-        messages = inputs.segment.messages_for(state)
+        messages = (inputs.segment if state.has_steps else inputs.of_rows(rows)).messages_for(state)
         masks = inputs.masks(router) if router.plan.has_copies and recorded is None else None
         reach = self._reach(is_known_elsewhere=masks is not None) if recorded is None else None
         matcher = PartitionMatcher(self.number, state, rows, masks, recorded, found, len(inputs), reach)
@@ -147,7 +147,7 @@ class Partition:
                 deliveries += self._tick(changes, group.row)
             if len(group.rows):
                 deliveries += self._change(changes, stored, group.rows)
-        deliveries += self._publish(messages, matcher, done, len(messages))
+        deliveries += self._publish(messages, matcher, done, len(inputs))
         deliveries += self._end(inputs)
         keys = Keys.concat([own, self._keys_of_fallen(needs)])
         if inputs.vocabulary is not None:
@@ -162,7 +162,7 @@ class Partition:
     def _publish(
         self, messages: Messages, matcher: PartitionMatcher, first: int, last: int
     ) -> list[PartitionDeliveries]:
-        """Publish the messages `first` to `last`: without a window and a lifetime, only those that come here."""
+        """Publish the messages `first` to `last`; without window and lifetime, `messages` are those that come here."""
         if first == last:
             return []
         if self.state.has_steps:
@@ -170,11 +170,11 @@ class Partition:
             return self._named_after_expiry(
                 engine.step(self.state, engine.Publish(part, match=matcher.from_row(first)))
             )
-        rows = matcher.rows[np.searchsorted(matcher.rows, first) : np.searchsorted(matcher.rows, last)]
-        if not len(rows):
+        low, high = np.searchsorted(matcher.rows, [first, last]).tolist()
+        if low == high:
             return []
-        part = messages if len(rows) == len(messages) else messages.take(rows)
-        return self._named(engine.step(self.state, engine.Publish(part, match=matcher.of_rows(rows))))
+        match = matcher.of_rows(matcher.rows[low:high])
+        return self._named(engine.step(self.state, engine.Publish(messages.part(low, high), match=match)))
 
     def _named(self, pieces: list[Piece]) -> list[PartitionDeliveries]:
         if self.state.live is not None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nearcast.columns import NO_TIME
 from nearcast.errors import IncompatibleStore
 from nearcast.live.registry import open_live_store
@@ -24,6 +26,7 @@ from nearcast.pipeline.divided_window.window_part import QuestionRound, answers_
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks.base import Output, Stager
 from nearcast.pipeline.store import pickles
+from nearcast.pipeline.store.local_place import one_line
 from nearcast.pipeline.store.manifest_entries import BatchFiles
 from nearcast.pipeline.store.state_cache import StateCache
 from nearcast.pipeline.store.store import Store
@@ -146,9 +149,10 @@ def detect_batch(task: DetectTask) -> str:
     """Return the name of the file with the candidates that copies found, by home."""
     store, router = task.ref.store, router_of(task.plan)
     known = _state_of(task.ref, router)
-    for name in task.deltas:
-        delta = PartitionDelta.read(store.local(name))
-        known.partition.detector.set_thresholds(delta.copy_number, delta.copy_threshold)
+    deltas = [PartitionDelta.read(store.local(name)) for name in task.deltas]
+    if deltas:
+        number, threshold = ([getattr(each, name) for each in deltas] for name in ("copy_number", "copy_threshold"))
+        known.partition.detector.set_thresholds(np.concatenate(number), np.concatenate(threshold))
     inputs = read_inputs(store, task.files)
     found = detect(known.partition, inputs, router)
     known.detected = task.files.batch
@@ -175,6 +179,8 @@ class StepTask:
     rounds: tuple[QuestionRound, ...] = ()
     #: Whether to count what the thresholds after the batch need.
     counts_needed: bool = False
+    #: Whether to write the state after the batch as a snapshot.
+    writes_snapshot: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,6 +203,9 @@ class StepResult:
     seconds: float
     #: What the thresholds after it need, and what routes are made for, where that was asked for.
     needed: tuple[int, int] | None = None
+    #: The snapshot of the state after it, or why there is none, where one was asked for.
+    snapshot: str | None = None
+    snapshot_problem: str | None = None
 
 
 def step_batch(task: StepTask) -> StepResult | OpenQuestions:
@@ -228,9 +237,35 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     if len(outcome.keys.word) or outcome.has_all_keys:
         keys = NamedKeys.of(outcome.keys, router.plan, (number,) if outcome.has_all_keys else ())
     needed = PartitionKeys(number, known.partition.state, router).count_needed(inputs) if task.counts_needed else None
-    _keep(task.ref, known)
+    snapshot, problem = _snapshot(task, known)
     seconds = time.perf_counter() - began
-    return StepResult(delta, output, keys, count(deliveries), outcome.routed, seconds, needed)
+    return StepResult(
+        delta=delta,
+        output=output,
+        keys=keys,
+        deliveries=count(deliveries),
+        routed=outcome.routed,
+        seconds=seconds,
+        needed=needed,
+        snapshot=snapshot,
+        snapshot_problem=problem,
+    )
+
+
+def _snapshot(task: StepTask, known: _CachedPartition) -> tuple[str | None, str | None]:
+    """Keep the state after a batch, and write it where that was asked for; return the name, or why it failed.
+
+    A batch does not fail with it: its delta is there. What could not be saved is not kept, lest it be half changed.
+    """
+    name = None
+    if task.writes_snapshot:
+        name = task.ref.store.unique("snapshots", task.files.batch, task.ref.number)
+        try:
+            task.ref.store.put_folder(name, known.partition.save, like=task.ref.snapshot)
+        except Exception as error:  # noqa: BLE001 - the driver reports it, whatever it is
+            return None, one_line(error)
+    _keep(task.ref, known)
+    return name, None
 
 
 def _waiting(store: Store, batch: int, number: int, remote: RemoteWindow) -> OpenQuestions:
@@ -262,7 +297,7 @@ def write_snapshot(task: SnapshotTask) -> str:
     ref = task.ref
     newer = _cache.look(ref.store, ref.number)
     known = _state_of(ref, router_of(task.plan))
-    ref.store.put_folder(task.name, known.partition.save)
+    ref.store.put_folder(task.name, known.partition.save, like=ref.snapshot)
     # The stream may have gone on meanwhile: then what is of use to it is kept.
     is_newer = newer is not None and newer is not known and newer.line == ref.line and newer.version > known.version
     _keep(ref, newer if newer is not None and is_newer else known)
