@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Group
 
-    from nearcast.spark.stream import BatchProgress, Stream
+    from nearcast.pipeline.driver.pipeline import PartitionLoad
+    from nearcast.spark.batch_progress import BatchProgress
+    from nearcast.spark.stream import Stream
     from nearcast.text import Vocabulary
 
 #: Batches that a terminal shows.
@@ -252,6 +254,9 @@ def _until_stopped(running: Stream) -> None:
     try:
         while not running.wait(0.2):
             leave_if_told()
+            if running.hook_error is not None:  # nobody reads what is shown: to go on would be of no use
+                running.stop()
+                raise running.hook_error
     except (KeyboardInterrupt, SystemExit) as interrupt:
         complain("stopping after the batch under way")
         running.stop()
@@ -421,7 +426,7 @@ def _lag(progress: BatchProgress) -> str:
     return "" if progress.lag is None else f"{progress.lag:.1f} s"
 
 
-def _bars(load: list[dict[str, Any]]) -> str:
+def _bars(load: list[PartitionLoad]) -> str:
     """Return how busy each partition was, as bars of eighths."""
     most = max((each["seconds"] for each in load), default=0.0) or 1.0
     return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * each["seconds"] / most))] for each in load)
@@ -453,5 +458,8 @@ def _as_json(progress: BatchProgress) -> dict[str, Any]:
         "load": report.load,
         "tuples": report.tuples,
         "snapshot_failures": progress.snapshot_failures,
+        "event_lag_s": None if progress.event_lag is None else round(progress.event_lag, 3),
+        "snapshot_age": {"batches": progress.snapshot_age.batches, "seconds": round(progress.snapshot_age.seconds, 3)},
+        "phases": {name: round(seconds, 4) for name, seconds in asdict(report.phases).items()},
         "asked": {"questions": report.asked.questions, "rounds": report.asked.rounds},
     }

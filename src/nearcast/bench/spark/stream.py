@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nearcast.bench.spark.data import StreamWorkload
     from nearcast.bench.timing import Say
     from nearcast.pipeline.driver.pipeline import Pipeline, Report
-    from nearcast.spark.stream import BatchProgress
+    from nearcast.spark.batch_progress import BatchProgress
 
 
 @dataclass
@@ -70,6 +70,8 @@ def run_stream(
         on_batch=on_batch,
     )
     running.wait()
+    if running.hook_error is not None:
+        raise running.hook_error
     assert running.query is not None
     for progress in running.query.recentProgress:
         if "addBatch" in progress["durationMs"]:

@@ -6,12 +6,11 @@ over a `Runner`: Spark runs the tasks in a stream, this process does in tests.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,7 @@ from nearcast.pipeline.batch.router import NamedKeys
 from nearcast.pipeline.divided_window.window_part import write_part
 from nearcast.pipeline.driver.first_state import begin, begin_from
 from nearcast.pipeline.driver.identity import forget_claims, this_driver
+from nearcast.pipeline.driver.phases import NO_PHASES, PhaseClock, PhaseSeconds
 from nearcast.pipeline.driver.rebalance import (
     balance_after,
     carried_out,
@@ -104,9 +104,16 @@ class BatchSource:
     is_gone: bool = False
 
 
+class PartitionLoad(TypedDict):
+    """How long a batch took in a partition, and how many messages were routed to it."""
+
+    seconds: float
+    messages: int
+
+
 @dataclass(frozen=True)
 class Report:
-    """Counts and timings of a finished batch."""
+    """Counts and timings of a finished batch; `seconds` ends before the commit, `phases` behind it."""
 
     batch: int
     messages: int
@@ -114,13 +121,14 @@ class Report:
     deliveries: int
     rejected: int
     seconds: float
-    load: list[dict[str, Any]]
+    load: list[PartitionLoad]
     now: int
     tuples: int
     #: Messages too late for the window: no top-k saw them.
     late: int = 0
     #: What partitions asked a divided window, and in how many further jobs they were answered.
     asked: QuestionCount = NO_QUESTIONS
+    phases: PhaseSeconds = NO_PHASES
 
 
 class MessageCount(NamedTuple):
@@ -232,7 +240,7 @@ class Pipeline:
             )
             outputs = self._staged_rejected(state.manifest.batch, rejected)
             manifest = replace(state.manifest, fingerprint=self.fingerprint(), outputs=tuple(outputs))
-            self._commit(state, manifest)
+            self._follow_up(self._commit(state, manifest))
         return rejected
 
     def _check_new(self, manifest: Manifest | None) -> None:
@@ -269,7 +277,7 @@ class Pipeline:
             plan = state.manifest.plan
             self.settings = replace(self.settings, plan=plan.name, partitions=plan.partitions)
             state.settings = self.settings
-            self._commit(state, replace(state.manifest, fingerprint=self.fingerprint()))
+            self._follow_up(self._commit(state, replace(state.manifest, fingerprint=self.fingerprint())))
 
     def resume(self, check: Callable[[Manifest], object] | None = None) -> bool:
         """Go on where the stream ended, unless `check` refuses its last manifest; False if it has not begun."""
@@ -334,7 +342,7 @@ class Pipeline:
         there before: then the beat waits for the first batch without, lest the rest come late. `wall` is the wall clock
         as the batch was given it, in microseconds: messages may lie ahead of that, else of event time, by `max_ahead`.
         """
-        began = time.perf_counter()
+        phases = PhaseClock()
         ready = self._made_ready(batch)
         if ready is None:
             manifest = self.state.manifest
@@ -347,7 +355,8 @@ class Pipeline:
         due = max((each for each in (state.manifest.beat_due, beat) if each is not None), default=None)
         clock = BatchClock(None, due) if is_backlog else BatchClock(due, None)
         with self.naming_winner():
-            return self._run(ready, given, clock, limit, began)
+            phases.end("ready")
+            return self._run(ready, given, clock, limit, phases)
 
     def row_tasks(self, batch: int) -> dict[Kind, ReadTask]:
         """Return the tasks that read rows of a batch before it is run, by kind; none if it was committed before.
@@ -400,7 +409,7 @@ class Pipeline:
         given: Sequence[BatchSource],
         clock: BatchClock,
         limit: AheadLimit | None,
-        began: float,
+        phases: PhaseClock,
     ) -> Report:
         batch, state, vocabulary = ready
         rejected = Rejected()
@@ -408,25 +417,31 @@ class Pipeline:
         reads = self._read(ready, given)
         for each in reads:
             rejected.extend(each.rejected)
+        phases.end("read")
         files, batch_changes, keys, count = self._put_in_order(
             state, batch, reads, rejected, clock.beat, vocabulary, limit
         )
+        phases.end("order")
         results, asked = self._match(state, files)
+        phases.end("match")
         plan = self._grow(state, files, results, keys)
         outputs = [each.output for each in results if each.output is not None]
         outputs += self._staged_rejected(batch, rejected)
-        seconds = time.perf_counter() - began
-        report = replace(_report(files, results, batch_changes, count, len(rejected), seconds), asked=asked)
+        report = _report(files, results, batch_changes, count, len(rejected), phases.total)
+        report = replace(report, asked=asked)
         manifest = replace(
             self._manifest(state, files, results, report, outputs, plan),
             sources=sources_after(state.manifest, batch, identities),
             last_sources=identities,
             beat_due=clock.due,
         )
-        self._commit(state, manifest)
+        manifest = self._commit(state, manifest)
+        phases.end("commit")
+        self._follow_up(manifest)
+        phases.end("publish")
         if self.on_rejected is not None:
             self.on_rejected(rejected)
-        return report
+        return replace(report, phases=phases.seconds)
 
     def _rebalanced(self, state: DriverState, batch: int) -> DriverState:
         """Rebalance before the batch, if a request or an uneven load asks for it."""
@@ -743,12 +758,17 @@ class Pipeline:
             seconds=round(report.seconds, 4),
         )
 
-    def _commit(self, state: DriverState, manifest: Manifest) -> None:
+    def _commit(self, state: DriverState, manifest: Manifest) -> Manifest:
+        """Commit a manifest, and go on from it; return it as it was written."""
         manifest = self.manifests.commit(replace(manifest, sizes=self._sizes(manifest)))
         if state.snapshots is not None:
             self._in_the_making = None
         state.with_manifest(manifest)
         self._state = state
+        return manifest
+
+    def _follow_up(self, manifest: Manifest) -> None:
+        """Publish what a manifest has committed, and remove what no kept one names."""
         self._publish(manifest)
         settle(self.store, manifest)
         kept = self.manifests.batches()[-KEPT_MANIFESTS:]
@@ -883,7 +903,7 @@ def _report(
     rejected: int,
     seconds: float,
 ) -> Report:
-    load = [{"seconds": round(each.seconds, 4), "messages": each.routed} for each in results]
+    load = [PartitionLoad(seconds=round(each.seconds, 4), messages=each.routed) for each in results]
     return Report(
         batch=files.batch,
         messages=count.published,
