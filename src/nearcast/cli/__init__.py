@@ -15,7 +15,20 @@ from typing import Any, NoReturn
 
 import typer
 
-from nearcast.cli import bench, catalogue, estimate, explain, generate, inspect, match, prepare, rebalance, stream, warm
+from nearcast.cli import (
+    bench,
+    catalogue,
+    compact,
+    estimate,
+    explain,
+    generate,
+    inspect,
+    match,
+    prepare,
+    rebalance,
+    stream,
+    warm,
+)
 from nearcast.cli._console import UsageMistake, complain, listen_for_signals
 from nearcast.cli._hints import with_hint
 from nearcast.errors import NearcastError, UnknownIndex
@@ -37,6 +50,7 @@ app.command("prepare")(prepare.prepare)
 app.command("stream")(stream.stream)
 app.command("inspect")(inspect.inspect)
 app.command("rebalance")(rebalance.rebalance)
+app.command("compact")(compact.compact)
 app.command("indexes")(catalogue.indexes)
 app.command("warm")(warm.warm)
 app.command("version")(catalogue.version)

@@ -53,6 +53,13 @@ class ClockName(StrEnum):
     WALL = "wall"
 
 
+class FoldersName(StrEnum):
+    """How part files are put into folders."""
+
+    ONE = "one"
+    HOUR = "hour"
+
+
 class WindowModeName(StrEnum):
     """Where the messages of a window are held."""
 
@@ -121,6 +128,9 @@ def stream(
         bool, typer.Option("--skip-missing-files", help="Go on without files that are gone, and reject them.")
     ] = False,
     delivery_ids: DeliveryIdsOption = False,
+    part_folders: Annotated[
+        FoldersName, typer.Option(help="Part files in one folder, or by hour of event time, for nearcast compact.")
+    ] = FoldersName.ONE,
     master: Annotated[str | None, typer.Option(help="Spark master; else all cores of this machine.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Work off what is there, then end.")] = False,
     strict: StrictOption = False,
@@ -174,6 +184,7 @@ class StreamArguments:
     rebalance_above: float | None
     skip_missing_files: bool
     delivery_ids: bool
+    part_folders: FoldersName
     master: str | None
     once: bool
     strict: bool
@@ -244,6 +255,7 @@ def _start(given: StreamArguments, subscriptions: pa.Table | str, show: _BatchDi
         rebalance_above=given.rebalance_above,
         skip_missing_files=given.skip_missing_files,
         delivery_ids=given.delivery_ids,
+        part_folders=given.part_folders.value,
         spark=session(given.master),
         on_batch=show.add,
     )

@@ -18,7 +18,7 @@ from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.pipeline.driver.background_snapshots import BackgroundSnapshots
 from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.kafka_topics import KafkaOptions
-from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
+from nearcast.pipeline.sinks import FileSink, PartFolders, RejectedSink, sink_of
 from nearcast.pipeline.store.local_place import one_line
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.places import local_root, spark_url
@@ -255,6 +255,7 @@ def stream(
     rebalance_above: float | None = None,
     skip_missing_files: bool = False,
     delivery_ids: bool = False,
+    part_folders: PartFolders = "one",
     spark: SparkSession | None = None,
     on_batch: OnBatch | None = None,
 ) -> Stream:
@@ -265,7 +266,8 @@ def stream(
     They are a table, a DataFrame, or the folder of what `nearcast prepare` made of them.
     `out` is a folder (of Parquet, or of JSON lines if its name ends so), `kafka://host:port/topic`, "console",
     "memory", or a function of a DataFrame and the number of the batch. `delivery_ids` adds that column to Parquet and
-    memory; `nearcast.delivery_id` makes it of `step`, `arrival`, `change` and `subscription_id`, too.
+    memory; `nearcast.delivery_id` makes it of `step`, `arrival`, `change` and `subscription_id`, too. With the
+    `part_folders` "hour" part files lie in folders by hour of event time, whose files `nearcast compact` makes few of.
 
     `once` works off what is there and ends. `clock` "wall" lets time go on by itself, a beat a second, else messages
     move it; it is "event" unless messages come from Kafka. `max_ahead`, such as "5m", rejects messages whose time lies
@@ -318,6 +320,7 @@ def stream(
         rebalance_above=rebalance_above,
         skip_missing_files=skip_missing_files,
         delivery_ids=delivery_ids,
+        part_folders=part_folders,
     )
     return _start(options, session() if spark is None else spark, on_batch)
 
@@ -359,7 +362,7 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     _check_seen(options, spark)
     claims = local_root(store.root)
     settings = options.settings(options.partitions or _partitions(options, spark))
-    sink = sink_of(options.out, store, options.kafka, delivery_ids=options.delivery_ids)
+    sink = sink_of(options.out, store, options.kafka, delivery_ids=options.delivery_ids, folders=options.part_folders)
     pipeline = Pipeline(
         store,
         settings,

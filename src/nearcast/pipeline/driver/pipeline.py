@@ -425,7 +425,7 @@ class Pipeline:
         results, asked = self._match(state, files)
         phases.end("match")
         plan = self._grow(state, files, results, keys)
-        outputs = [each.output for each in results if each.output is not None]
+        outputs = self.sink.placed([each.output for each in results if each.output is not None], files.now)
         outputs += self._staged_rejected(batch, rejected)
         report = _report(files, results, batch_changes, count, len(rejected), phases.total)
         report = replace(report, asked=asked)

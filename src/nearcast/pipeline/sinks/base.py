@@ -74,6 +74,10 @@ class Sink(ABC):
         """Write the rows to a file that nobody reads yet, as `stager` does in a worker."""
         return self.stager.stage(batch, partition, tables)
 
+    def placed(self, outputs: Iterable[Output], now: int) -> list[Output]:
+        """Return what workers staged for a batch, with the names for it at this event time."""
+        return list(outputs)
+
     @abstractmethod
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         """Hand over what a committed batch staged; it is called again for the last batch after a restart."""
