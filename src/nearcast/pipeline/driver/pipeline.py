@@ -6,7 +6,7 @@ over a `Runner`: Spark runs the tasks in a stream, this process does in tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -760,7 +760,10 @@ class Pipeline:
 
     def _commit(self, state: DriverState, manifest: Manifest) -> Manifest:
         """Commit a manifest, and go on from it; return it as it was written."""
-        manifest = self.manifests.commit(replace(manifest, sizes=self._sizes(manifest)))
+        sizes = self._sizes(manifest, state.manifest.sizes)
+        for sink, outputs in self._outputs(manifest):
+            sink.settle(outputs)
+        manifest = self.manifests.commit(replace(manifest, sizes=sizes))
         if state.snapshots is not None:
             self._in_the_making = None
         state.with_manifest(manifest)
@@ -777,10 +780,13 @@ class Pipeline:
             spare = [] if self._in_the_making is None else self._in_the_making.names
             self.manifests.sweep([self.manifests.read(batch) for batch in kept], spare=spare)
 
-    def _sizes(self, manifest: Manifest) -> dict[str, int]:
-        """Return the sizes of all files that a manifest names, for a restart to compare; refuse one that is missing."""
+    def _sizes(self, manifest: Manifest, known: Mapping[str, int]) -> dict[str, int]:
+        """Return the sizes of all files that a manifest names, for a restart to compare; refuse one that is missing.
+
+        Of files that the last manifest named it told the sizes, and they do not change.
+        """
         names = sorted(self.manifests.files_in_use(manifest))
-        found = self.store.sizes()
+        found = {**known, **self.store.sizes_of(name for name in names if name not in known)}
         gone = [f"{self.store.root}/{name}" for name in names if name not in found]
         for sink, outputs in self._outputs(manifest):
             gone += sink.missing(outputs)
