@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_DESCRIPTION = "spark.job.description"
+_DESCRIPTION, _POOL = "spark.job.description", "spark.scheduler.pool"
 #: What tasks are called where people see them, unless it is their name.
 _DOING = {
     "read_source": "read",
@@ -28,6 +28,11 @@ _DOING = {
     "detect_batch": "detect",
     "answer_questions": "search the window",
 }
+
+#: Tasks of jobs that run beside the batches, and the pool of the fair scheduler that these jobs are in: there they take
+#: half of the slots while a batch wants the rest, where they would otherwise come before it.
+_BESIDE_BATCHES = ("write_snapshot", "write_part", "write_tables")
+SNAPSHOT_POOL = "nearcast snapshots"
 
 
 class SparkRunner:
@@ -52,7 +57,7 @@ class SparkRunner:
             shutil.rmtree(claims, ignore_errors=True)  # of a driver that was killed
             Path(claims).mkdir(parents=True)
         try:
-            with described(self.spark, description_of(task, payloads[0])):
+            with described(self.spark, description_of(task, payloads[0]), pool_of(task)):
                 outcomes = self._outcomes(_Job(task, contents if claims else [], claims, prefer), contents)
         finally:
             if claims is not None:
@@ -76,15 +81,23 @@ class SparkRunner:
 
 
 @contextmanager
-def described(spark: SparkSession, text: str) -> Iterator[None]:
-    """Show the jobs of this thread under a text in Spark's UI and to its listeners, meanwhile."""
+def described(spark: SparkSession, text: str, pool: str | None = None) -> Iterator[None]:
+    """Show the jobs of this thread under a text in Spark's UI and to its listeners, meanwhile, and in a pool."""
     context = spark.sparkContext
-    before = context.getLocalProperty(_DESCRIPTION)
-    context.setLocalProperty(_DESCRIPTION, text)
+    given = {_DESCRIPTION: text} if pool is None else {_DESCRIPTION: text, _POOL: pool}
+    before = {name: context.getLocalProperty(name) for name in given}
+    for name, value in given.items():
+        context.setLocalProperty(name, value)
     try:
         yield
     finally:
-        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+        for name, old in before.items():
+            context.setLocalProperty(name, old)  # type: ignore[arg-type]
+
+
+def pool_of(task: Task) -> str | None:
+    """Return the pool of the fair scheduler for the job of a task; None: that of whoever runs it."""
+    return SNAPSHOT_POOL if task.__name__ in _BESIDE_BATCHES else None
 
 
 def description_of(task: Task, payload: Any) -> str:

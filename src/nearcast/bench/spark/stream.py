@@ -31,6 +31,8 @@ class StreamRecording:
     private: list[int] = field(default_factory=list)
     triggers: dict[int, float] = field(default_factory=dict)
     replication: float = 1.0
+    snapshot_bytes: int = 0
+    delivery_bytes: int = 0
 
 
 def run_stream(
@@ -77,6 +79,9 @@ def run_stream(
         if "addBatch" in progress["durationMs"]:
             recording.triggers[progress["batchId"]] = progress["durationMs"]["triggerExecution"] / 1e3
     recording.replication = replication(running.pipeline)
+    manifest = running.pipeline.state.manifest
+    recording.snapshot_bytes = sum(manifest.sizes[entry.snapshot] for entry in manifest.partitions)
+    recording.delivery_bytes = sum(path.stat().st_size for path in (folder / "out").glob("part-*"))
     return recording
 
 
@@ -124,6 +129,10 @@ def figures(given: StreamWorkload, recording: StreamRecording) -> dict[str, Any]
         "balance_seconds": round(float(load.max() / load.mean()), 3),
         "balance_messages": round(float(routed.max() / max(routed.mean(), 1e-9)), 3),
         "segment_bytes_per_message": round(sum(recording.segment_bytes[batch] for batch in chosen) / messages, 1),
+        "delivery_bytes_per_row": round(
+            recording.delivery_bytes / max(sum(r.deliveries for r in recording.reports), 1), 2
+        ),
+        "snapshot_bytes_per_subscription": round(recording.snapshot_bytes / max(given.subscriptions.num_rows, 1), 1),
         "tiny_batch_ms": round(median(tiny) * 1e3, 1),
         "tiny_batch_ms_max": round(max(tiny) * 1e3, 1),
         "tiny_batches": len(tiny),
