@@ -43,7 +43,7 @@ class Run:
 
 @pytest.fixture
 def stream(tmp_path):
-    return SmallStream(tmp_path, batches=40, messages=1, changes=0, window=None, partitions=1)
+    return SmallStream(tmp_path, batches=40, messages=1, changes=0, partitions=1)
 
 
 def test_a_failure_is_told_once_and_the_next_attempt_succeeds(stream):

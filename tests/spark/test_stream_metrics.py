@@ -79,7 +79,7 @@ def test_a_listener_sees_the_numbers_that_the_hook_is_given(spark, start):
     listener, told = Listener(), {}
     spark.streams.addListener(listener)
     try:
-        running = start(on_batch=lambda progress: told.setdefault(progress.report.batch, progress))
+        running = start(window=5, on_batch=lambda progress: told.setdefault(progress.report.batch, progress))
         assert running.wait(PATIENCE_S)
         wait_until(lambda: len(listener.seen) == 2)
     finally:

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 class SnapshotAge(NamedTuple):
-    """How old the oldest snapshot of a partition is: a restart replays what came since.
+    """How far back a restart goes, in batches that it replays and in seconds since the first of them.
 
-    Of one that was there before this driver started, `seconds` count from that start.
+    Batches without changes, window and lifetime leave nothing to replay. Of one that was committed before this driver
+    started, `seconds` count from that start.
     """
 
     batches: int = 0
@@ -78,9 +79,12 @@ class SnapshotAgeGauge:
     def age_in(self, manifest: Manifest) -> SnapshotAge:
         """Return the age of the oldest snapshot that a manifest names, which was committed just now."""
         now, oldest = time.monotonic(), min(entry.snapshot_batch for entry in manifest.partitions)
-        self._committed = {batch: at for batch, at in self._committed.items() if batch >= oldest}
+        replayed = [files.batch for files in manifest.batches if files.batch > oldest]
         self._committed[manifest.batch] = now
-        return SnapshotAge(manifest.batch - oldest, now - self._committed.get(oldest, self._began))
+        self._committed = {batch: at for batch, at in self._committed.items() if batch in replayed}
+        if not replayed:
+            return SnapshotAge()
+        return SnapshotAge(len(replayed), now - self._committed.get(replayed[0], self._began))
 
 
 def event_lag_of(report: Report) -> float | None:

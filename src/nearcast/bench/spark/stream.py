@@ -11,6 +11,7 @@ import numpy as np
 
 from nearcast.bench.spark.data import TINY_WARM
 from nearcast.bench.spark.processes import cpu_seconds, private_of_workers
+from nearcast.pipeline.store.store import batch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,8 +87,8 @@ def run_stream(
 
 
 def _segment_bytes(pipeline: Pipeline) -> int:
-    store = pipeline.store
-    return sum(store.local(name).stat().st_size for name in pipeline.state.history[-1].segments)
+    manifest = pipeline.state.manifest
+    return sum(manifest.sizes[name] for name in manifest.recent if batch_of(name) == manifest.batch)
 
 
 def replication(pipeline: Pipeline) -> float:
@@ -135,6 +136,7 @@ def figures(given: StreamWorkload, recording: StreamRecording) -> dict[str, Any]
         "snapshot_bytes_per_subscription": round(recording.snapshot_bytes / max(given.subscriptions.num_rows, 1), 1),
         "tiny_batch_ms": round(median(tiny) * 1e3, 1),
         "tiny_batch_ms_max": round(max(tiny) * 1e3, 1),
+        "tiny_batch_ms_late": round(median(tiny[-max(len(tiny) // 3, 1) :]) * 1e3, 1),
         "tiny_batches": len(tiny),
         "worker_private_mb": [round(each / 1e6, 1) for each in recording.private],
     }

@@ -686,6 +686,7 @@ class Pipeline:
                 with_keys=self.with_keys,
                 spare_keys=spare[ref.number],
                 counts_needed=is_counted,
+                is_recorded=state.is_recorded(files),
             )
             for ref in refs
         ]
@@ -725,7 +726,8 @@ class Pipeline:
         windows = entries_after(state)
         snapshots = [*(entry.snapshot_batch for entry in partitions), *(entry.snapshot_batch for entry in windows)]
         oldest = min(directory_batch, *snapshots)
-        batches = tuple(each for each in (*state.history, files) if each.batch > oldest)
+        history = (*state.history, files) if state.is_recorded(files) else state.history
+        batches = tuple(each for each in history if each.batch > oldest)
         counts = {
             "messages": last.counts.get("messages", 0) + report.messages,
             "changes": last.counts.get("changes", 0) + report.changes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,7 @@ class DriverState:
                     assert isinstance(changes, BatchChanges)
                     directory.follow(changes)
                 directory.forget_expired(files.now)
+        directory.forget_expired(NO_TIME if manifest.now is None else manifest.now)  # by batches that left nothing else
         vocabulary = Vocabulary.open(store.local(manifest.vocabulary.folder))
         state = cls(store, settings, manifest, directory, None, vocabulary, manifest.id_types)  # type: ignore[arg-type]
         # A router of the driver's own: what grows in it is not yet known to the tasks that run in this process.
@@ -124,20 +126,30 @@ class DriverState:
         entry = self.manifest.partitions[number]
         since = [files for files in self.history if files.batch > entry.snapshot_batch]
         return PartitionRef(
-            self.store,
-            self.settings,
-            number,
-            f"{self.manifest.plan.line} {self.start}",
-            entry.snapshot,
-            entry.snapshot_batch,
-            tuple(zip(since, entry.deltas, strict=True)),
+            store=self.store,
+            settings=self.settings,
+            number=number,
+            line=f"{self.manifest.plan.line} {self.start}",
+            snapshot=entry.snapshot,
+            snapshot_batch=entry.snapshot_batch,
+            history=tuple(zip(since, entry.deltas, strict=True)),
+            now=NO_TIME if self.settings.has_steps else self.now,
         )
 
-    def partitions_after(self, deltas: list[str]) -> tuple[PartitionEntry, ...]:
+    def is_recorded(self, files: BatchFiles) -> bool:
+        """Tell whether a batch leaves something behind in partitions, but the time: without a window changes alone do.
+
+        What is not recorded is no part of the history: it needs no deltas, and no snapshots are due for it.
+        """
+        given = (files.changes, files.growth, files.vocabulary)
+        return self.settings.has_steps or any(each is not None for each in given)
+
+    def partitions_after(self, deltas: Sequence[str | None]) -> tuple[PartitionEntry, ...]:
         """Return the partitions of the next manifest: a delta more each, from a newer snapshot where there is one."""
         result = []
         for number, (entry, delta) in enumerate(zip(self.manifest.partitions, deltas, strict=True)):
-            entry = replace(entry, deltas=(*entry.deltas, delta))
+            if delta is not None:
+                entry = replace(entry, deltas=(*entry.deltas, delta))
             if self.snapshots is not None:
                 batch = self.snapshots.batch
                 older = sum(1 for files in self.history if entry.snapshot_batch < files.batch <= batch)
