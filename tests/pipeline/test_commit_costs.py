@@ -98,3 +98,18 @@ def test_what_other_hosts_put_they_settle_themselves(tmp_path, monkeypatch):
         (tmp_path / root / "deltas").mkdir(parents=True)
         place(str(tmp_path / root)).put("deltas/00000001-e1-0000abcd.npy", lambda path: path.touch(), settled=False)
     assert [("sync", tmp_path / "shared" / "deltas")] == [each for each in log.events if each[0] == "sync"]
+
+
+@pytest.mark.parametrize("kind", ["path", "elsewhere"])
+def test_sizes_of_some_names_are_those_that_a_listing_tells(tmp_path, kind):
+    """Of files and complete folders; what is not there is left out."""
+    store = Store(str(tmp_path / "here") if kind == "path" else f"memory://{tmp_path.name}/there")
+    for name in ("deltas/00000001-e1-0000abcd.npy", "deltas/00000002-e1-0000abcd.npy", "segments/a.arrow"):
+        store.put(name, lambda path: path.write_bytes(b"12345"))
+    store.put_folder("snapshots/00000001-e1-0000abcd", lambda path: (path / "one").write_bytes(b"123"))
+    names = ["deltas/00000002-e1-0000abcd.npy", "deltas/gone", "segments/a.arrow", "snapshots/00000001-e1-0000abcd"]
+    listed = store.sizes()
+    assert {name: listed[name] for name in names if name in listed} == store.sizes_of(names)
+    assert [5, 5, 3] == [*store.sizes_of(names).values()]
+    assert {} == store.sizes_of([])
+    store.settle(["deltas/00000002-e1-0000abcd.npy"])
