@@ -21,6 +21,16 @@ message 1 reaches [207, 208]
 outside the box (207, 0) to (217, 10) by 33
 20 random scripts: the answers are those of scan
 """,
+    "prometheus_stream.py": """\
+nearcast_batches_total 1.0
+nearcast_failures{of="hook"} 0.0
+nearcast_failures{of="snapshots"} 0.0
+nearcast_rows_total{kind="changes"} 0.0
+nearcast_rows_total{kind="deliveries"} 3.0
+nearcast_rows_total{kind="late"} 0.0
+nearcast_rows_total{kind="messages"} 2.0
+nearcast_rows_total{kind="rejected"} 1.0
+""",
     "stream_from_files.py": """\
 deliveries after the morning: 2
 deliveries after the evening: 4

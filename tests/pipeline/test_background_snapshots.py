@@ -42,7 +42,7 @@ class Run:
 
 @pytest.fixture
 def stream(tmp_path):
-    return SmallStream(tmp_path, batches=40, messages=1, changes=0, window=None, partitions=1)
+    return SmallStream(tmp_path, batches=40, messages=1, changes=0, partitions=1)
 
 
 @pytest.fixture

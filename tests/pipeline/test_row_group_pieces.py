@@ -42,7 +42,7 @@ def test_pieces_deliver_what_the_file_does(tmp_path, monkeypatch, bad):
     whole, expected, _ = delivered(tmp_path / "whole", path, monkeypatch, 1 << 40)
     cut, found, pipeline = delivered(tmp_path / "cut", path, monkeypatch, 100)
     assert len(row_group_pieces(path, 100)) > 1
-    assert len(pipeline.state.manifest.batches[-1].segments) > 1
+    assert len(pipeline.state.manifest.recent) > 1
     assert (whole.messages, whole.rejected, whole.deliveries) == (cut.messages, cut.rejected, cut.deliveries)
     assert whole.rejected == (bad is not None)
     assert expected == found
@@ -57,7 +57,7 @@ def test_a_file_with_a_damaged_piece_is_rejected_once_and_whole(tmp_path, monkey
     path.write_bytes(data)
     report, _, pipeline = delivered(tmp_path / "cut", path, monkeypatch, 100)
     assert (0, 1) == (report.messages, report.rejected)
-    assert () == pipeline.state.manifest.batches[-1].segments
+    assert () == pipeline.state.manifest.recent
 
 
 def test_pieces_cover_every_row_group_once(tmp_path):

@@ -18,6 +18,7 @@ import typer
 from nearcast.cli import (
     bench,
     catalogue,
+    compact,
     estimate,
     explain,
     generate,
@@ -56,6 +57,7 @@ app.command("publish")(publish.publish)
 app.command("tail")(publish.tail)
 app.command("inspect")(inspect.inspect)
 app.command("rebalance")(rebalance.rebalance)
+app.command("compact")(compact.compact)
 app.command("indexes")(catalogue.indexes)
 app.command("warm")(warm.warm)
 app.command("version")(catalogue.version)

@@ -65,6 +65,7 @@ class BenchArguments:
     master: str = ""
     with_steps: bool = True
     soak: float | None = None
+    tiny: int | None = None
 
     def __post_init__(self) -> None:
         for option, n in (("--subscriptions", self.subscriptions), ("--messages", self.messages)):

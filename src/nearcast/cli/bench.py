@@ -34,6 +34,7 @@ from nearcast.cli._console import StepProgress, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
 from nearcast.cli.bench_boolean import boolean
 from nearcast.cli.bench_calls import calls
+from nearcast.cli.bench_cluster import cluster
 from nearcast.cli.bench_durable import durable
 from nearcast.cli.bench_first_use import first_use
 from nearcast.cli.bench_moving import moving
@@ -234,4 +235,5 @@ app.command("moving")(moving)
 app.command("calls")(calls)
 app.command("durable")(durable)
 app.command("spark")(spark)
+app.command("cluster")(cluster)
 app.command("first-use")(first_use)

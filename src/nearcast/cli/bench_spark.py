@@ -72,6 +72,9 @@ def spark(
     with_steps: Annotated[
         bool, typer.Option("--steps/--no-steps", help="Also time the steps of a batch, in this process.")
     ] = True,
+    tiny: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Batches of ten messages that are measured at the end; 15.")
+    ] = None,
     soak: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", help="Let messages and changes arrive for so long, and watch the memory."),
@@ -144,7 +147,7 @@ def _reach() -> MaxDistance:
 
 def _command(given: BenchArguments, **more: Any) -> str:
     """Return the command that repeats a run or a soak."""
-    repeated = ("kind", "batch", "files", "window", "warm_up", "plan", "partitions")
+    repeated = ("kind", "batch", "files", "window", "warm_up", "tiny", "plan", "partitions")
     return given.command(repeated, no_steps=not given.with_steps, master=given.master, **more)
 
 
@@ -229,6 +232,7 @@ def _prepared(
             kind=choice.given.kind,
             batch=files.batch,
             files_per_batch=files.per_batch,
+            n_tiny=choice.given.tiny,
             space=request.space,
         )
         return given, workload.about | {"window": None}
@@ -244,6 +248,7 @@ def _prepared(
         window=length,
         n_before=workload.messages.num_rows - request.n_measured - warm_up,
         n_warm_up=warm_up,
+        n_tiny=choice.given.tiny,
         space=request.space,
     )
     return given, workload.about | {"window": str(length)}

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Group
 
-    from nearcast.spark.stream import BatchProgress, Stream
+    from nearcast.pipeline.driver.pipeline import PartitionLoad
+    from nearcast.spark.batch_progress import BatchProgress
+    from nearcast.spark.stream import Stream
     from nearcast.text import Vocabulary
 
 #: Batches that a terminal shows.
@@ -49,6 +51,13 @@ class ClockName(StrEnum):
 
     EVENT = "event"
     WALL = "wall"
+
+
+class FoldersName(StrEnum):
+    """How part files are put into folders."""
+
+    ONE = "one"
+    HOUR = "hour"
 
 
 class WindowModeName(StrEnum):
@@ -119,6 +128,9 @@ def stream(
         bool, typer.Option("--skip-missing-files", help="Go on without files that are gone, and reject them.")
     ] = False,
     delivery_ids: DeliveryIdsOption = False,
+    part_folders: Annotated[
+        FoldersName, typer.Option(help="Part files in one folder, or by hour of event time, for nearcast compact.")
+    ] = FoldersName.ONE,
     master: Annotated[str | None, typer.Option(help="Spark master; else all cores of this machine.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Work off what is there, then end.")] = False,
     strict: StrictOption = False,
@@ -172,6 +184,7 @@ class StreamArguments:
     rebalance_above: float | None
     skip_missing_files: bool
     delivery_ids: bool
+    part_folders: FoldersName
     master: str | None
     once: bool
     strict: bool
@@ -242,6 +255,7 @@ def _start(given: StreamArguments, subscriptions: pa.Table | str, show: _BatchDi
         rebalance_above=given.rebalance_above,
         skip_missing_files=given.skip_missing_files,
         delivery_ids=given.delivery_ids,
+        part_folders=given.part_folders.value,
         spark=session(given.master),
         on_batch=show.add,
     )
@@ -252,6 +266,9 @@ def _until_stopped(running: Stream) -> None:
     try:
         while not running.wait(0.2):
             leave_if_told()
+            if running.hook_error is not None:  # nobody reads what is shown: to go on would be of no use
+                running.stop()
+                raise running.hook_error
     except (KeyboardInterrupt, SystemExit) as interrupt:
         complain("stopping after the batch under way")
         running.stop()
@@ -421,7 +438,7 @@ def _lag(progress: BatchProgress) -> str:
     return "" if progress.lag is None else f"{progress.lag:.1f} s"
 
 
-def _bars(load: list[dict[str, Any]]) -> str:
+def _bars(load: list[PartitionLoad]) -> str:
     """Return how busy each partition was, as bars of eighths."""
     most = max((each["seconds"] for each in load), default=0.0) or 1.0
     return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * each["seconds"] / most))] for each in load)
@@ -453,5 +470,8 @@ def _as_json(progress: BatchProgress) -> dict[str, Any]:
         "load": report.load,
         "tuples": report.tuples,
         "snapshot_failures": progress.snapshot_failures,
+        "event_lag_s": None if progress.event_lag is None else round(progress.event_lag, 3),
+        "snapshot_age": {"batches": progress.snapshot_age.batches, "seconds": round(progress.snapshot_age.seconds, 3)},
+        "phases": {name: round(seconds, 4) for name, seconds in asdict(report.phases).items()},
         "asked": {"questions": report.asked.questions, "rounds": report.asked.rounds},
     }

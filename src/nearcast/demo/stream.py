@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from nearcast.demo.city import City
-    from nearcast.spark.stream import BatchProgress
+    from nearcast.spark.batch_progress import BatchProgress
 
 #: Files the evening comes in; each is a batch of the stream.
 FILES = 10

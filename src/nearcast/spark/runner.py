@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nearcast.spark.task_places import GivenPayload
 
 
-_DESCRIPTION = "spark.job.description"
+_DESCRIPTION, _POOL = "spark.job.description", "spark.scheduler.pool"
 #: What tasks are called where people see them, unless it is their name.
 _DOING = {
     "read_source": "read",
@@ -32,6 +32,11 @@ _DOING = {
     "detect_batch": "detect",
     "answer_questions": "search the window",
 }
+
+#: Tasks of jobs that run beside the batches, and the pool of the fair scheduler that these jobs are in: there they take
+#: half of the slots while a batch wants the rest, where they would otherwise come before it.
+_BESIDE_BATCHES = ("write_snapshot", "write_part", "write_tables")
+SNAPSHOT_POOL = "nearcast snapshots"
 
 
 class SparkRunner:
@@ -57,7 +62,7 @@ class SparkRunner:
         if not payloads:
             return []
         contents = [pickle.dumps(payload, pickle.HIGHEST_PROTOCOL) for payload in payloads]
-        with described(self.spark, description_of(task, payloads[0])):
+        with described(self.spark, description_of(task, payloads[0]), pool_of(task)):
             if self._is_embedded:
                 outcomes = self._embedded(task, contents, claims, prefer)
             else:
@@ -119,15 +124,23 @@ def _numbers(contents: list[bytes]) -> list[GivenPayload]:
 
 
 @contextmanager
-def described(spark: SparkSession, text: str) -> Iterator[None]:
-    """Show the jobs of this thread under a text in Spark's UI and to its listeners, meanwhile."""
+def described(spark: SparkSession, text: str, pool: str | None = None) -> Iterator[None]:
+    """Show the jobs of this thread under a text in Spark's UI and to its listeners, meanwhile, and in a pool."""
     context = spark.sparkContext
-    before = context.getLocalProperty(_DESCRIPTION)
-    context.setLocalProperty(_DESCRIPTION, text)
+    given = {_DESCRIPTION: text} if pool is None else {_DESCRIPTION: text, _POOL: pool}
+    before = {name: context.getLocalProperty(name) for name in given}
+    for name, value in given.items():
+        context.setLocalProperty(name, value)
     try:
         yield
     finally:
-        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+        for name, old in before.items():
+            context.setLocalProperty(name, old)  # type: ignore[arg-type]
+
+
+def pool_of(task: Task) -> str | None:
+    """Return the pool of the fair scheduler for the job of a task; None: that of whoever runs it."""
+    return SNAPSHOT_POOL if task.__name__ in _BESIDE_BATCHES else None
 
 
 def description_of(task: Task, payload: Any) -> str:

@@ -90,6 +90,8 @@ def settings_for(master: str) -> dict[str, str]:
         "spark.python.daemon.module": "nearcast.spark.daemon",
         # A task is a batch of messages: rows by the ten thousand spread the cost of a call.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+        # A job of snapshots then shares the slots with a batch that begins after it.
+        "spark.scheduler.mode": "FAIR",
         # Times are UTC in every column we read and write.
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",

@@ -10,7 +10,8 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +19,19 @@ import pyarrow as pa
 
 from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.pipeline.driver.background_snapshots import BackgroundSnapshots
-from nearcast.pipeline.driver.pipeline import Pipeline, Report
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.kafka_topics import KafkaOptions
-from nearcast.pipeline.sinks import FileSink, RejectedSink, sink_of
+from nearcast.pipeline.sinks import FileSink, PartFolders, RejectedSink, sink_of
+from nearcast.pipeline.store.local_place import one_line
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.places import local_root, spark_url
 from nearcast.pipeline.store.store import Store
 from nearcast.spark.arrivals import BatchArrivals, arrivals_of, file_arrivals, listed_files
 from nearcast.spark.backlog import BacklogGauge
 from nearcast.spark.batch_gate import STOPPING, BatchGate
+from nearcast.spark.batch_progress import BatchProgress, SnapshotAgeGauge, event_lag_of
 from nearcast.spark.keep_warm import KEEP_WARM_S, WarmKeeper
+from nearcast.spark.observed_metrics import observed, tell
 from nearcast.spark.row_reader import RowReader
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.session import check_opens, refuse_connect, session, slots_of, use_checkpoint, work_off_in_batches
@@ -51,21 +55,7 @@ SNAPSHOT_EVERY = 20
 #: How long a stop waits for snapshots under way. Without executors they take for ever, and no batch names them.
 SNAPSHOTS_END_S = 30.0
 
-OnBatch = Callable[["BatchProgress"], object]
-
-
-@dataclass(frozen=True)
-class BatchProgress:
-    """What a batch did, and how far behind its input the stream is: seconds since the newest of it arrived.
-
-    `complaint` is a line about what went wrong beside the batch, and did not stop it. `snapshot_failures` counts how
-    often in a row snapshots could not be written.
-    """
-
-    report: Report
-    lag: float | None
-    complaint: str | None = None
-    snapshot_failures: int = 0
+OnBatch = Callable[[BatchProgress], object]
 
 
 class Stream:
@@ -89,6 +79,11 @@ class Stream:
         self._gate = BatchGate()
         self._error: BaseException | None = None
         self._snapshots = BackgroundSnapshots(pipeline, SNAPSHOT_EVERY)
+        self._ages = SnapshotAgeGauge()
+        #: How often `on_batch` raised, and what it raised last.
+        self.hook_failures = 0
+        self.hook_error: Exception | None = None
+        self._is_observed = True
         self._keeper: WarmKeeper | None = None
 
     def _run(self, frame: DataFrame, batch: int) -> None:
@@ -106,7 +101,9 @@ class Stream:
         complaint = self._snapshots.take()
         if complaint is not None and self._on_batch is None:
             warnings.warn(complaint, RuntimeWarning, stacklevel=2)
+        began = time.perf_counter()
         found = self._arrivals(frame, batch)
+        arrived = time.perf_counter() - began
         is_backlog = self._gauge is not None and self._gauge.is_full(batch, found.given)
         report = pipeline.run(batch, found.given, beat=found.beat, wall=found.wall, is_backlog=is_backlog)
         if self._keeper is not None:
@@ -114,9 +111,39 @@ class Stream:
         if report is None:
             return
         self._snapshots.begin_if_due(report)
-        if self._on_batch is not None:
-            lag = None if found.newest is None else max(0.0, time.time() - found.newest)
-            self._on_batch(BatchProgress(report, lag, complaint, self._snapshots.failures))
+        progress = BatchProgress(
+            report=replace(report, phases=replace(report.phases, arrive=arrived)),
+            lag=None if found.newest is None else max(0.0, time.time() - found.newest),
+            complaint=complaint,
+            snapshot_failures=self._snapshots.failures,
+            event_lag=event_lag_of(report),
+            snapshot_age=self._ages.age_in(pipeline.state.manifest),
+            hook_failures=self.hook_failures,
+        )
+        self._observe(frame, progress)
+        self._call_hook(progress)
+
+    def _observe(self, frame: DataFrame, progress: BatchProgress) -> None:
+        """Let Spark's listeners see the numbers of a batch; where that fails they are left out from then on."""
+        if not self._is_observed or self.query is None:
+            return
+        try:
+            tell(self.query, frame, progress)
+        except Exception as error:  # noqa: BLE001 - whatever another Spark raises, the batch is committed
+            self._is_observed = False
+            _warn(f"the numbers of batches are not in observedMetrics: {one_line(error)}")
+
+    def _call_hook(self, progress: BatchProgress) -> None:
+        """Call `on_batch`. What it raises is counted and told: the batch is committed, and the stream goes on."""
+        if self._on_batch is None:
+            return
+        try:
+            self._on_batch(progress)
+        except Exception as error:  # noqa: BLE001 - a defect of the hook is none of the stream
+            self.hook_failures += 1
+            self.hook_error = error
+            batch, why = progress.report.batch, f"{type(error).__name__}: {one_line(error)}"
+            _warn(f"on_batch raised in batch {batch}, and the stream goes on: {why}")
 
     def _arrivals(self, frame: DataFrame, batch: int) -> BatchArrivals:
         """Return what came with a batch; rows of it are encoded unless it was committed before."""
@@ -196,6 +223,12 @@ class Stream:
         self._snapshots.join(SNAPSHOTS_END_S)
 
 
+def _warn(text: str) -> None:
+    """Warn, and no more than that: where warnings are errors, too, the stream goes on."""
+    with suppress(RuntimeWarning):
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
 def stream(
     messages: str | Path | DataFrame,
     subscriptions: pa.Table | DataFrame | str | Path,
@@ -225,6 +258,7 @@ def stream(
     rebalance_above: float | None = None,
     skip_missing_files: bool = False,
     delivery_ids: bool = False,
+    part_folders: PartFolders = "one",
     spark: SparkSession | None = None,
     on_batch: OnBatch | None = None,
 ) -> Stream:
@@ -235,7 +269,8 @@ def stream(
     They are a table, a DataFrame, or the folder of what `nearcast prepare` made of them.
     `out` is a folder (of Parquet, or of JSON lines if its name ends so), `kafka://host:port/topic`, "console",
     "memory", or a function of a DataFrame and the number of the batch. `delivery_ids` adds that column to Parquet and
-    memory; `nearcast.delivery_id` makes it of `step`, `arrival`, `change` and `subscription_id`, too.
+    memory; `nearcast.delivery_id` makes it of `step`, `arrival`, `change` and `subscription_id`, too. With the
+    `part_folders` "hour" part files lie in folders by hour of event time, whose files `nearcast compact` makes few of.
 
     `once` works off what is there and ends. `clock` "wall" lets time go on by itself, a beat a second, else messages
     move it; it is "event" unless messages come from Kafka. `max_ahead`, such as "5m", rejects messages whose time lies
@@ -252,6 +287,9 @@ def stream(
     With the `window_mode` "partitioned" the messages of the window are divided over as many parts as there are
     partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
     all of them.
+
+    `on_batch` is called with a `BatchProgress` after each batch. What it raises is a warning, and counted: the stream
+    goes on. The same numbers are in `observedMetrics["nearcast"]` of the query's progress, for Spark's listeners.
 
     `lifetime` and `tell_expiry` are those of `Hub`: messages live, and moves tell what came in and went out. Every
     partition holds all messages that live.
@@ -285,6 +323,7 @@ def stream(
         rebalance_above=rebalance_above,
         skip_missing_files=skip_missing_files,
         delivery_ids=delivery_ids,
+        part_folders=part_folders,
     )
     return _start(options, session() if spark is None else spark, on_batch)
 
@@ -325,7 +364,7 @@ def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
     store = options.store
     _check_seen(options, spark)
     settings = options.settings(options.partitions or _partitions(options, spark))
-    sink = sink_of(options.out, store, options.kafka, delivery_ids=options.delivery_ids)
+    sink = sink_of(options.out, store, options.kafka, delivery_ids=options.delivery_ids, folders=options.part_folders)
     pipeline = Pipeline(
         store,
         settings,
@@ -371,7 +410,7 @@ def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:
     if options.changes is not None:
         changes = source_frame(spark, options.changes, "changes", most, kafka, lists_always=by_wall)
         frame = frame.unionByName(changes)
-    return with_wall_clock(spark, frame) if options.is_by_wall else frame
+    return observed(with_wall_clock(spark, frame) if options.is_by_wall else frame)
 
 
 def _check_halves(manifest: Manifest, query_id: str | None, checkpoint: str) -> None:

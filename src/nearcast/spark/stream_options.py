@@ -20,6 +20,7 @@ from nearcast.geo import Space
 from nearcast.pipeline.kafka_topics import KafkaOptions, is_topic
 from nearcast.pipeline.preparation.prepared_store import about_prepared
 from nearcast.pipeline.settings import PipelineSettings
+from nearcast.pipeline.sinks import PartFolders
 from nearcast.pipeline.store.store import Store
 from nearcast.plans import parse_spec
 from nearcast.tables import space_of
@@ -75,6 +76,7 @@ class StreamOptions:
     rebalance_above: float | None = None
     skip_missing_files: bool = False
     delivery_ids: bool = False
+    part_folders: PartFolders = "one"
 
     def __post_init__(self) -> None:
         if self.clock not in (None, "event", "wall"):

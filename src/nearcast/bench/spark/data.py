@@ -70,12 +70,13 @@ def stream_workload(
     window: Window | None = None,
     n_before: int = 0,
     n_warm_up: int = 0,
+    n_tiny: int | None = None,
     space: str | None = None,
 ) -> StreamWorkload:
     """Write the messages of a workload into a folder that a stream reads, batch by batch.
 
     With a window the first `n_before` messages fill it, `n_warm_up` warm up and the others are measured; without one
-    all are measured, and some of them warm up beforehand.
+    all are measured, and some of them warm up beforehand. `n_tiny` tiny batches are measured, 15 unless given.
     """
     messages = workload.messages
     found = space_of([*workload.subscriptions.column_names, *messages.column_names], space)
@@ -101,7 +102,7 @@ def stream_workload(
         filling=[path for each in writer.batches(messages.slice(0, n_before), batch) for path in each],
         warming=list(writer.batches(warming, batch)),
         measured=list(writer.batches(measured, batch)),
-        tiny=list(writer.batches(_renamed(_repeated(measured, TINY * (TINY_WARM + TINY_MEASURED))), TINY)),
+        tiny=list(writer.batches(_renamed(_repeated(measured, TINY * (TINY_WARM + (n_tiny or TINY_MEASURED)))), TINY)),
         files_per_batch=files_per_batch,
         n_measured=measured.num_rows,
     )

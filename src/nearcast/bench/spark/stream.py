@@ -11,6 +11,7 @@ import numpy as np
 
 from nearcast.bench.spark.data import TINY_WARM
 from nearcast.bench.spark.processes import cpu_seconds, private_of_workers
+from nearcast.pipeline.store.store import batch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from nearcast.bench.spark.data import StreamWorkload
     from nearcast.bench.timing import Say
     from nearcast.pipeline.driver.pipeline import Pipeline, Report
-    from nearcast.spark.stream import BatchProgress
+    from nearcast.spark.batch_progress import BatchProgress
 
 
 @dataclass
@@ -31,6 +32,8 @@ class StreamRecording:
     private: list[int] = field(default_factory=list)
     triggers: dict[int, float] = field(default_factory=dict)
     replication: float = 1.0
+    snapshot_bytes: int = 0
+    delivery_bytes: int = 0
 
 
 def run_stream(
@@ -70,17 +73,22 @@ def run_stream(
         on_batch=on_batch,
     )
     running.wait()
+    if running.hook_error is not None:
+        raise running.hook_error
     assert running.query is not None
     for progress in running.query.recentProgress:
         if "addBatch" in progress["durationMs"]:
             recording.triggers[progress["batchId"]] = progress["durationMs"]["triggerExecution"] / 1e3
     recording.replication = replication(running.pipeline)
+    manifest = running.pipeline.state.manifest
+    recording.snapshot_bytes = sum(manifest.sizes[entry.snapshot] for entry in manifest.partitions)
+    recording.delivery_bytes = sum(path.stat().st_size for path in (folder / "out").glob("part-*"))
     return recording
 
 
 def _segment_bytes(pipeline: Pipeline) -> int:
-    store = pipeline.store
-    return sum(store.local(name).stat().st_size for name in pipeline.state.history[-1].segments)
+    manifest = pipeline.state.manifest
+    return sum(manifest.sizes[name] for name in manifest.recent if batch_of(name) == manifest.batch)
 
 
 def replication(pipeline: Pipeline) -> float:
@@ -122,8 +130,13 @@ def figures(given: StreamWorkload, recording: StreamRecording) -> dict[str, Any]
         "balance_seconds": round(float(load.max() / load.mean()), 3),
         "balance_messages": round(float(routed.max() / max(routed.mean(), 1e-9)), 3),
         "segment_bytes_per_message": round(sum(recording.segment_bytes[batch] for batch in chosen) / messages, 1),
+        "delivery_bytes_per_row": round(
+            recording.delivery_bytes / max(sum(r.deliveries for r in recording.reports), 1), 2
+        ),
+        "snapshot_bytes_per_subscription": round(recording.snapshot_bytes / max(given.subscriptions.num_rows, 1), 1),
         "tiny_batch_ms": round(median(tiny) * 1e3, 1),
         "tiny_batch_ms_max": round(max(tiny) * 1e3, 1),
+        "tiny_batch_ms_late": round(median(tiny[-max(len(tiny) // 3, 1) :]) * 1e3, 1),
         "tiny_batches": len(tiny),
         "worker_private_mb": [round(each / 1e6, 1) for each in recording.private],
     }

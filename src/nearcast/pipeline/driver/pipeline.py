@@ -6,12 +6,11 @@ over a `Runner`: Spark runs the tasks in a stream, this process does in tests.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import pyarrow as pa
 
@@ -25,6 +24,7 @@ from nearcast.pipeline.divided_window.window_part import write_part
 from nearcast.pipeline.driver.batch_sequencer import BatchSequencer, MessageCount, SequencedBatch
 from nearcast.pipeline.driver.first_state import begin, begin_from, pieces_of
 from nearcast.pipeline.driver.identity import forget_claims, this_driver
+from nearcast.pipeline.driver.phases import NO_PHASES, PhaseClock, PhaseSeconds
 from nearcast.pipeline.driver.rebalance import (
     balance_after,
     carried_out,
@@ -99,9 +99,16 @@ class BatchSource:
     is_gone: bool = False
 
 
+class PartitionLoad(TypedDict):
+    """How long a batch took in a partition, and how many messages were routed to it."""
+
+    seconds: float
+    messages: int
+
+
 @dataclass(frozen=True)
 class Report:
-    """Counts and timings of a finished batch."""
+    """Counts and timings of a finished batch; `seconds` ends before the commit, `phases` behind it."""
 
     batch: int
     messages: int
@@ -109,7 +116,7 @@ class Report:
     deliveries: int
     rejected: int
     seconds: float
-    load: list[dict[str, Any]]
+    load: list[PartitionLoad]
     now: int
     tuples: int
     #: Messages too late for the window: no top-k saw them.
@@ -119,6 +126,7 @@ class Report:
     #: How many partitions wrote a snapshot, and the first reason why one could not.
     snapshots: int = 0
     snapshot_problem: str | None = None
+    phases: PhaseSeconds = NO_PHASES
 
 
 class ReadyBatch(NamedTuple):
@@ -225,7 +233,7 @@ class Pipeline:
             )
             outputs = self._staged_rejected(state.manifest.batch, rejected)
             manifest = replace(state.manifest, fingerprint=self.fingerprint(), outputs=tuple(outputs))
-            self._commit(state, manifest)
+            self._follow_up(self._commit(state, manifest))
         return rejected
 
     def _check_new(self, manifest: Manifest | None) -> None:
@@ -262,7 +270,7 @@ class Pipeline:
             plan = state.manifest.plan
             self.settings = replace(self.settings, plan=plan.name, partitions=plan.partitions)
             state.settings = self.settings
-            self._commit(state, replace(state.manifest, fingerprint=self.fingerprint()))
+            self._follow_up(self._commit(state, replace(state.manifest, fingerprint=self.fingerprint())))
 
     def resume(self, check: Callable[[Manifest], object] | None = None) -> bool:
         """Go on where the stream ended, unless `check` refuses its last manifest; False if it has not begun."""
@@ -327,7 +335,7 @@ class Pipeline:
         there before: then the beat waits for the first batch without, lest the rest come late. `wall` is the wall clock
         as the batch was given it, in microseconds: messages may lie ahead of that, else of event time, by `max_ahead`.
         """
-        began = time.perf_counter()
+        phases = PhaseClock()
         ready = self._made_ready(batch)
         if ready is None:
             manifest = self.state.manifest
@@ -340,7 +348,8 @@ class Pipeline:
         due = max((each for each in (state.manifest.beat_due, beat) if each is not None), default=None)
         clock = BatchClock(None, due) if is_backlog else BatchClock(due, None)
         with self.naming_winner():
-            return self._run(ready, given, clock, limit, began)
+            phases.end("ready")
+            return self._run(ready, given, clock, limit, phases)
 
     def row_tasks(self, batch: int) -> dict[Kind, ReadTask]:
         """Return the tasks that read rows of a batch before it is run, by kind; none if it was committed before.
@@ -393,7 +402,7 @@ class Pipeline:
         given: Sequence[BatchSource],
         clock: BatchClock,
         limit: AheadLimit | None,
-        began: float,
+        phases: PhaseClock,
     ) -> Report:
         batch, state, vocabulary = ready
         rejected = Rejected()
@@ -401,25 +410,31 @@ class Pipeline:
         reads = self._read(ready, given)
         for each in reads:
             rejected.extend(each.rejected)
+        phases.end("read")
         files, batch_changes, keys, count = self._put_in_order(
             state, batch, reads, rejected, clock.beat, vocabulary, limit
         )
+        phases.end("order")
         results, asked = self._match(state, files)
+        phases.end("match")
         plan = self._grow(state, files, results, keys)
-        outputs = [each.output for each in results if each.output is not None]
+        outputs = self.sink.placed([each.output for each in results if each.output is not None], files.now)
         outputs += self._staged_rejected(batch, rejected)
-        seconds = time.perf_counter() - began
-        report = replace(_report(files, results, batch_changes, count, len(rejected), seconds), asked=asked)
+        report = _report(files, results, batch_changes, count, len(rejected), phases.total)
+        report = replace(report, asked=asked)
         manifest = replace(
             self._manifest(state, files, results, report, outputs, plan),
             sources=sources_after(state.manifest, batch, identities),
             last_sources=identities,
             beat_due=clock.due,
         )
-        self._commit(state, manifest)
+        manifest = self._commit(state, manifest)
+        phases.end("commit")
+        self._follow_up(manifest)
+        phases.end("publish")
         if self.on_rejected is not None:
             self.on_rejected(rejected)
-        return report
+        return replace(report, phases=phases.seconds)
 
     def _rebalanced(self, state: DriverState, batch: int) -> DriverState:
         """Rebalance before the batch, if a request or an uneven load asks for it."""
@@ -537,6 +552,7 @@ class Pipeline:
             candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
         kinds = (state.id_types[0] or "string", state.id_types[1] or "string")
         stager, is_counted = self.sink.stager, counts_needed(state, files)
+        is_recorded = state.is_recorded(files)
         turns = set() if self.snapshot_every is None else state.snapshot_turns(files.batch, self.snapshot_every)
         steps = [
             StepTask(
@@ -549,7 +565,8 @@ class Pipeline:
                 with_keys=self.with_keys,
                 spare_keys=spare[ref.number],
                 counts_needed=is_counted,
-                writes_snapshot=ref.number in turns,
+                is_recorded=is_recorded,
+                writes_snapshot=is_recorded and ref.number in turns,
             )
             for ref in refs
         ]
@@ -589,7 +606,8 @@ class Pipeline:
         windows = entries_after(state)
         snapshots = [*(entry.snapshot_batch for entry in partitions), *(entry.snapshot_batch for entry in windows)]
         oldest = min(directory_batch, *snapshots)
-        batches = tuple(each for each in (*state.history, files) if each.batch > oldest)
+        history = (*state.history, files) if state.is_recorded(files) else state.history
+        batches = tuple(each for each in history if each.batch > oldest)
         counts = {
             "messages": last.counts.get("messages", 0) + report.messages,
             "changes": last.counts.get("changes", 0) + report.changes,
@@ -622,12 +640,20 @@ class Pipeline:
             seconds=round(report.seconds, 4),
         )
 
-    def _commit(self, state: DriverState, manifest: Manifest) -> None:
-        manifest = self.manifests.commit(replace(manifest, sizes=self._sizes(manifest)))
+    def _commit(self, state: DriverState, manifest: Manifest) -> Manifest:
+        """Commit a manifest, and go on from it; return it as it was written."""
+        sizes = self._sizes(manifest, state.manifest.sizes)
+        for sink, outputs in self._outputs(manifest):
+            sink.settle(outputs)
+        manifest = self.manifests.commit(replace(manifest, sizes=sizes))
         if state.snapshots is not None:
             self._in_the_making = None
         state.with_manifest(manifest)
         self._state = state
+        return manifest
+
+    def _follow_up(self, manifest: Manifest) -> None:
+        """Publish what a manifest has committed, and remove what no kept one names."""
         self._publish(manifest)
         settle(self.store, manifest)
         kept = self.manifests.batches()[-KEPT_MANIFESTS:]
@@ -636,10 +662,13 @@ class Pipeline:
             spare = [] if self._in_the_making is None else self._in_the_making.names
             self.manifests.sweep([self.manifests.read(batch) for batch in kept], spare=spare)
 
-    def _sizes(self, manifest: Manifest) -> dict[str, int]:
-        """Return the sizes of all files that a manifest names, for a restart to compare; refuse one that is missing."""
+    def _sizes(self, manifest: Manifest, known: Mapping[str, int]) -> dict[str, int]:
+        """Return the sizes of all files that a manifest names, for a restart to compare; refuse one that is missing.
+
+        Of files that the last manifest named it told the sizes, and they do not change.
+        """
         names = sorted(self.manifests.files_in_use(manifest))
-        found = self.store.sizes()
+        found = {**known, **self.store.sizes_of(name for name in names if name not in known)}
         gone = [f"{self.store.root}/{name}" for name in names if name not in found]
         for sink, outputs in self._outputs(manifest):
             gone += sink.missing(outputs)
@@ -681,9 +710,8 @@ class Pipeline:
     def snapshots_to_write(self, *, with_partitions: bool = False) -> Callable[[], Snapshots]:
         """Name snapshots of the stream as the last batch left it; return what writes them.
 
-        Those of the directory, the routes, the parts of a divided window, and of the partitions if these are not saved by
-        their steps. To be
-        called between two batches; what it returns may run while batches go on.
+        Those of the directory, the routes, the parts of a divided window, and of the partitions if these are not saved
+        by their steps. To be called between two batches; what it returns may run while batches go on.
         """
         snapshots, tasks, tables = self.state.snapshots_to_write(with_partitions=with_partitions)
         windows = snapshot_tasks(self.state)
@@ -743,7 +771,7 @@ def _report(
     rejected: int,
     seconds: float,
 ) -> Report:
-    load = [{"seconds": round(each.seconds, 4), "messages": each.routed} for each in results]
+    load = [PartitionLoad(seconds=round(each.seconds, 4), messages=each.routed) for each in results]
     return Report(
         batch=files.batch,
         messages=count.published,

@@ -85,6 +85,7 @@ class DriverState:
     def opened(cls, store: Store, settings: PipelineSettings, manifest: Manifest) -> DriverState:
         """Open the files that a manifest names, and replay the changes since the directory was saved."""
         directory = _directory_ref(store, manifest).opened()
+        directory.forget_expired(NO_TIME if manifest.now is None else manifest.now)  # by batches that left nothing else
         vocabulary = Vocabulary.open(store.local(manifest.vocabulary.folder))
         state = cls(store, settings, manifest, directory, None, vocabulary, manifest.id_types)  # type: ignore[arg-type]
         # A router of the driver's own: what grows in it is not yet known to the tasks that run in this process.
@@ -122,14 +123,23 @@ class DriverState:
         entry = self.manifest.partitions[number]
         since = [files for files in self.history if files.batch > entry.snapshot_batch]
         return PartitionRef(
-            self.store,
-            self.settings,
-            number,
-            f"{self.manifest.plan.line} {self.start}",
-            entry.snapshot,
-            entry.snapshot_batch,
-            tuple(zip(since, entry.deltas, strict=True)),
+            store=self.store,
+            settings=self.settings,
+            number=number,
+            line=f"{self.manifest.plan.line} {self.start}",
+            snapshot=entry.snapshot,
+            snapshot_batch=entry.snapshot_batch,
+            history=tuple(zip(since, entry.deltas, strict=True)),
+            now=NO_TIME if self.settings.has_steps else self.now,
         )
+
+    def is_recorded(self, files: BatchFiles) -> bool:
+        """Tell whether a batch leaves something behind in partitions, but the time: without a window changes alone do.
+
+        What is not recorded is no part of the history: it needs no deltas, and no snapshots are due for it.
+        """
+        given = (files.changes, files.growth, files.vocabulary)
+        return self.settings.has_steps or any(each is not None for each in given)
 
     def partitions_after(self, batch: int, results: Sequence[StepResult]) -> tuple[PartitionEntry, ...]:
         """Return the partitions of the next manifest: a delta more each, from a newer snapshot where there is one."""
@@ -139,7 +149,8 @@ class DriverState:
     def _entry_after(self, number: int, batch: int, entry: PartitionEntry, result: StepResult) -> PartitionEntry:
         if result.snapshot is not None:
             return PartitionEntry(result.snapshot, batch)
-        entry = replace(entry, deltas=(*entry.deltas, result.delta))
+        if result.delta is not None:
+            entry = replace(entry, deltas=(*entry.deltas, result.delta))
         newer = self.snapshots
         if newer is None or not newer.partitions or newer.batch <= entry.snapshot_batch:
             return entry

@@ -10,7 +10,7 @@ from nearcast.errors import InvalidInput
 from nearcast.pipeline.kafka_topics import KafkaOptions, KafkaTopic, is_topic
 from nearcast.pipeline.sinks.after_commit import AfterCommitSink, CallableSink, ConsoleSink, MemorySink
 from nearcast.pipeline.sinks.base import Output, Sink, Stager
-from nearcast.pipeline.sinks.files import FileFormat, FileSink, RejectedSink
+from nearcast.pipeline.sinks.files import FileFormat, FileSink, PartFolders, RejectedSink
 from nearcast.pipeline.sinks.kafka import KafkaSink
 from nearcast.pipeline.store.places import is_uri
 from nearcast.pipeline.store.store import Store
@@ -23,6 +23,7 @@ __all__ = [
     "KafkaSink",
     "MemorySink",
     "Output",
+    "PartFolders",
     "RejectedSink",
     "Sink",
     "Stager",
@@ -36,10 +37,12 @@ def sink_of(
     kafka: KafkaOptions | None = None,
     *,
     delivery_ids: bool = False,
+    folders: PartFolders = "one",
 ) -> Sink:
     """Return the sink that is meant; `store`, that of the stream, holds what sinks that are no files are handed.
 
-    `delivery_ids` adds that column to Parquet files and tables in memory; all others have it.
+    `delivery_ids` adds that column to Parquet files and tables in memory; all others have it. `folders` says how part
+    files are put into folders; other sinks have none.
 
     "console", "memory", "kafka://host:port/topic", a function of the deliveries and the number of the batch, or else
     a folder of part files: JSON lines if its name ends in .jsonl or .ndjson, else Parquet.
@@ -55,14 +58,14 @@ def sink_of(
         return MemorySink(store, delivery_ids=delivery_ids)
     if is_topic(given):
         return KafkaSink(KafkaTopic.of(given), store, KafkaOptions() if kafka is None else kafka)
-    return _files(given, delivery_ids)
+    return _files(given, delivery_ids, folders)
 
 
-def _files(given: str, delivery_ids: bool) -> FileSink:
+def _files(given: str, delivery_ids: bool, folders: PartFolders) -> FileSink:
     extension = Path(given).suffix.lower()
     if extension in (".csv", ".json", ".geojson", ".gz"):
         raise InvalidInput(f"{given}: a stream writes a folder of .parquet or .jsonl parts; name it like that")
     if not is_uri(given) and Path(given).is_file():
         raise InvalidInput(f"{given} is a file; a stream writes a folder of parts, choose another name")
     format_: FileFormat = "jsonl" if extension in (".jsonl", ".ndjson") else "parquet"
-    return FileSink(given, format_, delivery_ids=delivery_ids)
+    return FileSink(given, format_, delivery_ids=delivery_ids, folders=folders)

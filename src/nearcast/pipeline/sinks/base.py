@@ -42,7 +42,7 @@ class Stager:
             return None
         staged = self.store.unique(self.folder, batch, partition, self.extension)
         written: list[int] = []
-        self.store.put(staged, lambda path: written.append(self._write(path, chain([first], pieces))))
+        self.store.put(staged, lambda path: written.append(self._write(path, chain([first], pieces))), settled=False)
         return {"staged": staged, "final": self._final(batch, partition), "rows": written[0]}
 
     def _final(self, batch: int, partition: int | None) -> str | None:
@@ -74,6 +74,10 @@ class Sink(ABC):
         """Write the rows to a file that nobody reads yet, as `stager` does in a worker."""
         return self.stager.stage(batch, partition, tables)
 
+    def placed(self, outputs: Iterable[Output], now: int) -> list[Output]:
+        """Return what workers staged for a batch, with the names for it at this event time."""
+        return list(outputs)
+
     @abstractmethod
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         """Hand over what a committed batch staged; it is called again for the last batch after a restart."""
@@ -91,8 +95,12 @@ class Sink(ABC):
     def missing(self, outputs: Iterable[Output]) -> list[str]:
         """Return the names of staged files that are not there."""
         names = [str(each["staged"]) for each in outputs]
-        found = self.stager.store.sizes(f"{self.stager.folder}/") if names else {}
+        found = self.stager.store.sizes_of(names)
         return [f"{self.stager.store.root}/{name}" for name in names if name not in found]
+
+    def settle(self, outputs: Iterable[Output]) -> None:
+        """Have staged files survive a power cut, before a manifest names them."""
+        self.stager.store.settle(str(each["staged"]) for each in outputs)
 
     def sweep(self, outputs: Iterable[Output] = ()) -> None:
         """Remove, at the start, what was staged and will not be published; `outputs` will be.

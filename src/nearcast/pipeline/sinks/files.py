@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from nearcast.errors import IncompatibleStore, InvalidInput
 from nearcast.pipeline.sinks.base import Output, Sink, Stager, in_order
+from nearcast.pipeline.sinks.hour_folders import HOUR, folder_of
 from nearcast.pipeline.store.store import Store
 
 FileFormat = Literal["parquet", "jsonl"]
+#: How parts are put into folders: all into one, or by hour of event time.
+PartFolders = Literal["one", "hour"]
 
 #: Hidden from Spark and Arrow, which pass over names that begin with an underscore.
 _STAGING = "_staging"
@@ -22,19 +25,37 @@ _PROBE = "probe"
 class FileSink(Sink):
     """A folder of part files, `part-<batch>-<partition>`, in Parquet or JSON lines.
 
-    JSON lines have the column `delivery_id`, Parquet has it with `delivery_ids`.
+    JSON lines have the column `delivery_id`, Parquet has it with `delivery_ids`. With the `folders` "hour" a part lies
+    in a folder such as hour=2026-05-01T08, by event time after its batch; `compaction` makes few files of these.
 
     A part appears complete, after its batch was committed and not before, and once: after a restart the parts of the
     last batch are published again, which changes nothing where they are there.
     """
 
-    def __init__(self, out: str, format: FileFormat = "parquet", *, delivery_ids: bool = False):  # noqa: A002
+    def __init__(
+        self,
+        out: str,
+        format: FileFormat = "parquet",  # noqa: A002
+        *,
+        delivery_ids: bool = False,
+        folders: PartFolders = "one",
+    ):
+        if folders not in ("one", "hour"):
+            raise InvalidInput(f"folders is {folders!r}; expected one or hour")
+        self.folders = folders
         if format not in ("parquet", "jsonl"):
             raise InvalidInput(f"format {format!r} cannot be written by a stream; use parquet or jsonl")
         self.store = Store(out)
         self.name = f"{format} {self.store.root}"
         has_names = delivery_ids or format == "jsonl"
         self.stager = Stager(self.store, _STAGING, f".{format}", has_finals=True, delivery_ids=has_names)
+
+    def placed(self, outputs: Iterable[Output], now: int) -> list[Output]:
+        """Return what workers staged, to be published in the folder of its hour where there are such."""
+        if self.folders == "one":
+            return list(outputs)
+        folder = folder_of(now)
+        return [{**each, "final": f"{folder}/{each['final']}"} for each in outputs]
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         """Give the staged files their final names; those that have them already are left alone.
@@ -71,7 +92,7 @@ class FileSink(Sink):
 
     def check_new(self) -> None:
         """Refuse a folder with part files of another stream: some of them would be replaced."""
-        parts = self.store.list("part-")
+        parts = self.store.list("part-") or self.store.list(HOUR)
         if parts:
             raise InvalidInput(
                 f"{self.store.root} holds {parts[0]} of another run; choose another folder, or go on with its"

@@ -54,6 +54,9 @@ class Entry(NamedTuple):
 class LocalPlace:
     """A folder of this host, or one that all hosts reach by the same path."""
 
+    #: Whether `settle` makes names durable that another process has put.
+    _settles_for_all = True
+
     def __init__(self, root: str):
         self.root = Path(root)
 
@@ -61,10 +64,11 @@ class LocalPlace:
         """Return what Spark calls a file or folder: it takes a URI as it stands, and unescapes nothing."""
         return f"file://{(self.root / name).absolute()}"
 
-    def put(self, name: str, write: Write, *, with_sum: bool = False) -> Entry:
+    def put(self, name: str, write: Write, *, with_sum: bool = False, settled: bool = True) -> Entry:
         """Write a file beside its place, then put it there in one step; return its name and size.
 
-        Its checksum becomes part of its name where that is asked for.
+        Its checksum becomes part of its name where that is asked for. With `settled` off the content survives a power
+        cut, and the name does so after `settle`.
         """
         path = self._made_room(name)
         with _removed_if_left(hidden(path)) as temporary:
@@ -74,10 +78,10 @@ class LocalPlace:
             if with_sum:
                 name = name_with_sum(name, temporary)
             os.replace(temporary, self.root / name)
-        sync(path.parent)
+        self._settle_unless(path, later=not settled)
         return Entry(name, size)
 
-    def put_folder(self, name: str, write: Write, *, like: str | None = None) -> int:
+    def put_folder(self, name: str, write: Write, *, like: str | None = None, settled: bool = True) -> int:
         """Write a folder beside its place, then put it there in one step; return the size of its files.
 
         Files that the folder `like` has, too, become links to those there: they are on disk already.
@@ -91,8 +95,12 @@ class LocalPlace:
             size = note_contents(temporary)
             sync_folder(temporary)
             temporary.rename(path)
-        sync(path.parent)
+        self._settle_unless(path, later=not settled)
         return size
+
+    def _settle_unless(self, path: Path, *, later: bool) -> None:
+        if not later or not self._settles_for_all:
+            sync(path.parent)
 
     def create(self, name: str, data: bytes) -> bool:
         """Put a file there in one step unless there is one; tell whether it was put."""
@@ -161,6 +169,16 @@ class LocalPlace:
             return None if size is None else {"": size}
         sizes = {file.relative_to(path).as_posix(): _size_or_none(file) for file in path.rglob("*") if file.is_file()}
         return {file: size for file, size in sizes.items() if size is not None}
+
+    def sizes_of(self, names: Iterable[str]) -> Iterator[Entry]:
+        """Yield those files and complete folders that are there, with their sizes."""
+        for name in names:
+            path = self.root / name
+            if path.is_dir():
+                if (path / CONTENTS).exists():
+                    yield Entry(name, _size_of(path))
+            elif (size := _size_or_none(path)) is not None:
+                yield Entry(name, size)
 
     def delete(self, name: str) -> None:
         """Remove a file or folder; it is fine if there is none."""

@@ -264,6 +264,7 @@ class Manifests:
         finished with another manifest: a batch that is run again must find that out before, with `read`.
         """
         manifest = replace(manifest, driver=self.epoch)
+        self.store.settle(_state_files(manifest))
         if self.epoch is None or self._fence is None:
             self.store.commit(Slot(manifest.batch).name, manifest.to_bytes())
             return manifest

@@ -29,7 +29,7 @@ class RemotePlace:
         """Return what Spark calls a file or folder."""
         return f"{self.root.rstrip('/')}/{name}"
 
-    def put(self, name: str, write: Write, *, with_sum: bool = False) -> Entry:
+    def put(self, name: str, write: Write, *, with_sum: bool = False, settled: bool = True) -> Entry:
         """Write a file here, then upload it, its checksum in its name if asked for; return its name and size."""
         with self._cache.scratch() as scratch:
             path = scratch / name.rpartition("/")[2]
@@ -38,7 +38,7 @@ class RemotePlace:
                 name = name_with_sum(name, path)
             return Entry(name, self._upload(path, self._at(name)))
 
-    def put_folder(self, name: str, write: Write, *, like: str | None = None) -> int:
+    def put_folder(self, name: str, write: Write, *, like: str | None = None, settled: bool = True) -> int:
         """Write a folder here, then upload its files, the list of its contents last; return their size.
 
         There are no links elsewhere, so `like` saves nothing.
@@ -141,6 +141,12 @@ class RemotePlace:
         if info.type == fs.FileType.File:
             return {"": int(info.size)}
         return {file[len(name) + 1 :]: size for file, size in self._all_files(name).items()}
+
+    def sizes_of(self, names: Iterable[str]) -> Iterator[Entry]:
+        """Yield those files and complete folders that are there, with their sizes, by a listing of each parent."""
+        wanted = set(names)
+        for prefix in sorted({f"{name.rpartition('/')[0]}/" for name in wanted}):
+            yield from (entry for entry in self.entries(prefix) if entry.name in wanted)
 
     def delete(self, name: str) -> None:
         """Remove a file or folder; it is fine if there is none."""

@@ -24,6 +24,9 @@ _NETWORK = re.compile(
 class SharedPlace(LocalPlace):
     """A folder that other hosts may delete files of while this one has them mapped."""
 
+    #: What another host has put it must settle itself.
+    _settles_for_all = False
+
     def __init__(self, root: str, cache: str | None):
         super().__init__(root)
         self._cache = HostCache(cache)

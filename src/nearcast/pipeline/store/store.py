@@ -82,10 +82,17 @@ class Store:
         """Return what Spark and people call the file or folder."""
         return self._place.url(name)
 
-    def put(self, name: str, write: Write) -> int:
-        """Let `write` write a file, put it in its place complete, and return its size in bytes."""
+    # What a batch puts counts when its manifest is there, and a commit settles all its names at once: to sync a folder
+    # for each of its files would take most of the time of a small batch.
+
+    def put(self, name: str, write: Write, *, settled: bool | None = None) -> int:
+        """Let `write` write a file, put it in its place complete, and return its size in bytes.
+
+        It survives a power cut, but a name that `unique` gave does so after `settle`, unless `settled` says otherwise.
+        """
+        settled = batch_of(name) is None if settled is None else settled
         with explained(self._called(name), "written"):
-            return self._place.put(_checked(name), write).size
+            return self._place.put(_checked(name), write, settled=settled).size
 
     def put_summed(self, name: str, write: Write) -> Entry:
         """Do what `put` does, under a name to which the checksum is added; return that name and the size in bytes.
@@ -93,7 +100,7 @@ class Store:
         Whoever reads the file by this name finds out whether it is what was written.
         """
         with explained(self._called(name), "written"):
-            return self._place.put(_checked(name), write, with_sum=True)
+            return self._place.put(_checked(name), write, with_sum=True, settled=batch_of(name) is None)
 
     def put_folder(self, name: str, write: Write, *, like: str | None = None) -> int:
         """Let `write` fill a new folder, put it in its place complete, and return the size of its files in bytes.
@@ -101,7 +108,13 @@ class Store:
         Where the place can, what equals a file of the older folder `like` is a link to that.
         """
         with explained(self._called(name), "written"):
-            return self._place.put_folder(_checked(name), write, like=None if like is None else _checked(like))
+            known = None if like is None else _checked(like)
+            return self._place.put_folder(_checked(name), write, like=known, settled=batch_of(name) is None)
+
+    def settle(self, names: Iterable[str]) -> None:
+        """Have the names of files and folders survive a power cut, with one sync for each folder they are in."""
+        with explained(self.root, "written"):
+            self._place.settle(names)
 
     def commit(self, name: str, data: bytes) -> None:
         """Put these bytes in place in one step; StoreConflict if other bytes are there already."""
@@ -125,8 +138,7 @@ class Store:
         for old, new in names.items():
             with explained(self._called(old), "moved"), suppress(*([FileNotFoundError] if missing_ok else [])):
                 self._place.rename(_checked(old), _checked(new))
-        with explained(self.root, "written"):
-            self._place.settle(names.values())
+        self.settle(names.values())
 
     def local(self, name: str, *, verify: bool | None = None) -> Path:
         """Return a path of this host under which the file or folder can be mapped.
@@ -166,6 +178,11 @@ class Store:
         with explained(self._called(prefix), "listed"):
             found = dict(self._place.entries(prefix))
         return {name: found[name] for name in sorted(found) if with_hidden or not _is_hidden(name)}
+
+    def sizes_of(self, names: Iterable[str]) -> dict[str, int]:
+        """Return what `sizes` does of some names, without those that are not there; a path is not listed for it."""
+        with explained(self.root, "listed"):
+            return dict(self._place.sizes_of(names))
 
     def list(self, prefix: str = "") -> list[str]:
         """Return the names that begin so, sorted: of files, and of folders that were put as one."""

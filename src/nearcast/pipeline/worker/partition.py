@@ -334,6 +334,11 @@ class Partition:
         engine.step(self.state, engine.CountFrom(step))
         return self._named_after_expiry(engine.step(self.state, engine.Advance(time)))
 
+    def catch_up(self, now: int) -> None:
+        """Bring event time to where batches left it that are not replayed; for a partition without window and life."""
+        if now > self.state.now:
+            engine.step(self.state, engine.Advance(now))
+
     def _bring_clock(self, step: int, time: int) -> None:
         """Bring event time to where it is at a step, which tells nothing: what it tells was told when it moved."""
         state = self.state

@@ -54,11 +54,16 @@ class PartitionRef:
     snapshot: str
     snapshot_batch: int
     history: tuple[tuple[BatchFiles, str], ...]
+    #: Event time after the last batch, where batches may be left out of the history.
+    now: int = NO_TIME
 
     @property
     def version(self) -> int:
         """The batch whose end this is."""
         return self.history[-1][0].batch if self.history else self.snapshot_batch
+
+
+_BEFORE = -1
 
 
 @dataclass
@@ -67,6 +72,9 @@ class _CachedPartition:
     version: int
     detected: int
     partition: Partition
+    #: The last batch it went through: later than `version` if that was not recorded, because it leaves nothing behind
+    #: but the time.
+    seen: int = _BEFORE
 
 
 _cache: StateCache[_CachedPartition] = StateCache()
@@ -92,18 +100,30 @@ def held(payloads: list[Any]) -> list[int]:
     return exact + near
 
 
-def _state_of(ref: PartitionRef, router: Router) -> _CachedPartition:
-    """Return the state of a partition as it is at the end of `ref`, taken out of the cache."""
+def _state_of(ref: PartitionRef, router: Router, batch: int | None = None) -> _CachedPartition:
+    """Return the state of a partition as it is at the end of `ref`, taken out of the cache, to go through `batch`."""
     known = _cache.take(ref.store, ref.number)
-    batches = [files.batch for files, _ in ref.history]
-    usable = known is not None and known.line == ref.line and known.version in (ref.snapshot_batch, *batches)
-    if known is None or not usable:
+    if known is None or not _is_usable(known, ref, batch):
         partition = Partition.open(ref.number, ref.settings, ref.store.local(ref.snapshot))
-        known = _CachedPartition(ref.line, ref.snapshot_batch, ref.snapshot_batch, partition)
+        known = _CachedPartition(ref.line, ref.snapshot_batch, ref.snapshot_batch, partition, ref.snapshot_batch)
     for files, delta in ref.history:
         if files.batch > known.version:
             _replay(known, read_inputs(ref.store, files), PartitionDelta.read(ref.store.local(delta)), router)
+    known.partition.catch_up(ref.now)
     return known
+
+
+def _is_usable(known: _CachedPartition, ref: PartitionRef, batch: int | None) -> bool:
+    """Tell whether a state in memory can be brought to the end of `ref`.
+
+    One that went through a batch that was not recorded can go through later ones: their driver has committed it. For
+    that batch itself, which is run again, its time is too late: a subscription may have expired.
+    """
+    batches = [files.batch for files, _ in ref.history]
+    if known.line != ref.line or known.version not in (ref.snapshot_batch, *batches):
+        return False
+    later = next((each for each in batches if each > known.version), batch)
+    return known.seen <= known.version or (later is not None and known.seen < later)
 
 
 def _replay(known: _CachedPartition, inputs: BatchInputs, delta: PartitionDelta, router: Router) -> None:
@@ -119,7 +139,7 @@ def _replay(known: _CachedPartition, inputs: BatchInputs, delta: PartitionDelta,
         )
     if known.detected < inputs.files.batch:
         follow(known.partition, inputs)
-    known.version = known.detected = inputs.files.batch
+    known.version = known.detected = known.seen = inputs.files.batch
 
 
 def _use_vocabulary(partition: Partition, inputs: BatchInputs) -> None:
@@ -128,7 +148,7 @@ def _use_vocabulary(partition: Partition, inputs: BatchInputs) -> None:
 
 
 def _keep(ref: PartitionRef, known: _CachedPartition) -> None:
-    _cache.drop(ref.store, lambda other: other.version < known.version - _KEPT_BATCHES)
+    _cache.drop(ref.store, lambda other: other.seen < known.seen - _KEPT_BATCHES)
     _cache.put(ref.store, ref.number, known)
 
 
@@ -179,6 +199,8 @@ class StepTask:
     rounds: tuple[QuestionRound, ...] = ()
     #: Whether to count what the thresholds after the batch need.
     counts_needed: bool = False
+    #: Whether the batch leaves something behind that a replay must repeat.
+    is_recorded: bool = True
     #: Whether to write the state after the batch as a snapshot.
     writes_snapshot: bool = False
 
@@ -195,7 +217,7 @@ class OpenQuestions:
 class StepResult:
     """What a batch left behind in a partition: the files of its delta and output, new keys, and counts."""
 
-    delta: str
+    delta: str | None
     output: Output | None
     keys: NamedKeys | None
     deliveries: int
@@ -213,7 +235,7 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     began = time.perf_counter()
     store, number, batch = task.ref.store, task.ref.number, task.files.batch
     router = router_of(task.plan)
-    known = _state_of(task.ref, router)
+    known = _state_of(task.ref, router, batch)
     inputs = read_inputs(store, task.files)
     remote = known.partition.remote_window
     if remote is not None:
@@ -223,16 +245,18 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     outcome = known.partition.run(inputs, router, found=candidates, spare_keys=task.spare_keys)
     if remote is not None and remote.questions:
         return _waiting(store, batch, number, remote)  # and the state is forgotten: it is of no batch
-    if known.detected < batch:
-        follow(known.partition, inputs)
-    known.version = known.detected = batch
+    known.seen = batch
+    if task.is_recorded:
+        if known.detected < batch:
+            follow(known.partition, inputs)
+        known.version = known.detected = batch
     deliveries = [*deliveries, *outcome.deliveries]
     if task.ref.settings.lifetime is None:
         deliveries = net(deliveries)
     schema = schema_of(*task.id_types)
     made = keyed(deliveries, schema) if task.with_keys else tables(deliveries, schema)
     output = task.stager.stage(batch, number, made)
-    delta = pickles.put(store, "deltas", batch, number, outcome.delta)
+    delta = pickles.put(store, "deltas", batch, number, outcome.delta) if task.is_recorded else None
     keys = None
     if len(outcome.keys.word) or outcome.has_all_keys:
         keys = NamedKeys.of(outcome.keys, router.plan, (number,) if outcome.has_all_keys else ())
