@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nearcast import Circle, Hub, Message, Similar, TopK, Within
 from nearcast.durable import Cursor, DurableHub
-from nearcast.errors import FutureCursor, InvalidInput, InvalidSubscription
+from nearcast.errors import FutureCursor, HubStopped, InvalidInput, InvalidSubscription
 from support.hub_calls import call_lists, fields_of, one_of_each_kind, prepared
 
 OPTIONS = {"window": 3, "lifetime": "5s", "max_ahead": "6s", "tell_expiry": True}
@@ -153,6 +153,9 @@ def test_an_event_has_its_cursor_kind_and_whole_message(tmp_path):
     assert "x" == hub.kept_message(arrival=1).id
     assert hub.kept_message("z") is None
     hub.close()
+    for read in (lambda: hub.events("anna"), lambda: hub.kept_message("y"), lambda: hub.ack("anna", "1-1")):
+        with pytest.raises(HubStopped, match="was closed"):
+            read()
 
 
 class DenseCalls:
@@ -302,6 +305,14 @@ def test_subscribers_are_found_again(tmp_path):
         }
         assert (["a", "d"], [5], ["c"]) == tuple(map(hub.subscriptions_of, ("anna", "ben", "cleo")))
         assert ([], 0) == (hub.subscriptions_of("nobody"), len(hub.events("nobody")))
+        table = hub.to_table()
+        with DurableHub(tmp_path / "other", "plane") as other:
+            assert 0 == len(other.subscribe_many(table))
+            assert (["a", "d"], [5], ["c"]) == tuple(map(other.subscriptions_of, ("anna", "ben", "cleo")))
+            other.save(tmp_path / "saved")
+        saved = Hub.open(tmp_path / "saved")
+        assert list(hub) == list(saved)
+        assert not saved._state.by_slot
 
 
 def test_a_subscriber_moves_with_all_that_can_follow(tmp_path):
