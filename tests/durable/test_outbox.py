@@ -286,6 +286,15 @@ def test_cursors_that_cannot_be_are_refused(tmp_path):
 
 def test_subscribers_are_found_again(tmp_path):
     """As an argument, as a column, in dicts; a subscription that is replaced has the subscriber given then."""
+    mixed = Hub("plane")
+    mixed.subscribe_many([tea(1), tea(2)])
+    mixed.subscribe(tea("z"))
+    names = pa.chunked_array([["", "ben", "dora"]])
+    twice = mixed.to_table().append_column("subscriber", names)
+    with subscribed(tmp_path / "mixed") as hub:
+        rejected = hub.subscribe_many(twice.take(pa.array([0, 1, 2, 1])))
+        assert [(0, "subscriber"), (3, "id")] == [(row.row, row.field) for row in rejected]
+        assert ("ben", "dora") == (hub.subscriber_of(2), hub.subscriber_of("z"))
     table = pa.table({"id": [1, 2, 3], "query": ["tea"] * 3, "subscriber": ["ben", None, ""]})
     with subscribed(tmp_path / "hub") as hub:
         rejected = hub.subscribe_many(table)
@@ -383,6 +392,7 @@ def test_without_subscribers_there_is_no_outbox(tmp_path):
     with DurableHub(tmp_path / "hub", "plane") as hub:
         hub.subscribe(tea("a"))
         hub.publish(message(1))
+        hub.publish_many([message(2, subscriber="is an attribute here")])
         hub.snapshot()
         assert hub.kept_message(1) is None
         assert not hub._state.by_slot
