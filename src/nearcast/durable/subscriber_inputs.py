@@ -164,9 +164,8 @@ class InputApplier:
         """Apply an input and return what its method returns; `data` are its bytes, where they are known."""
         hub = self._hub
         state = hub._state
-        if not self._subscribers.are_in(state) and SUBSCRIBER not in given.table.column_names:
-            return self._called(given, source)
-        if number <= self._outbox.complete:
+        names_some = given.call in _REGISTERING and SUBSCRIBER in given.table.column_names
+        if number <= self._outbox.complete or not (names_some or self._subscribers.are_in(state)):
             return self._called(given, source)
         with hub._lock:  # no poll comes between: what waits is told apart from what is new
             before, first = list(state.waiting or []), state.next_step
