@@ -70,7 +70,7 @@ def test_a_move_enters_and_leaves(tmp_path):
     """A subscriber that walks to a living message gets `enter`, and `exit` when it goes."""
     with running(tmp_path, hub={"lifetime": "1h"}) as server, Client(server.url) as client:
         client.subscribe(circle("tea", lon=0.0, lat=0.0), subscriber="anna")
-        client.publish(feature("m0", time="2026-01-01T00:00:00Z"))
+        client.publish(feature("m0"))
         assert client.move_subscriber("anna", (13.4, 52.5)) == {"moved": 1, "stayed": []}
         client.move_subscriber("anna", (0.0, 0.0))
         page = client.events("anna")

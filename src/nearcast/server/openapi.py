@@ -113,7 +113,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         found = get_openapi(title=app.title, version=app.version, routes=app.routes)
         for route in app.routes:
-            if type(route) is Route and route.path not in ("/openapi.json",):
+            if type(route) is Route and route.include_in_schema and route.path != "/openapi.json":
                 _add_plain(found["paths"], route)
         for path, methods in found["paths"].items():
             for method, operation in methods.items():

@@ -22,7 +22,7 @@ from nearcast.pipeline.driver.placing import (
     EncodedRows,
     EncodeRowsTask,
     PlaceTask,
-    SubscriptionRows,
+    RowsToPlace,
     encode_subscriptions,
 )
 from nearcast.pipeline.driver.state import DriverState, plan_entry
@@ -56,7 +56,7 @@ def begin(
     store: Store,
     settings: PipelineSettings,
     runner: Runner,
-    subscriptions: Sequence[SubscriptionRows],
+    subscriptions: Sequence[RowsToPlace],
     vocabulary: Vocabulary,
     *,
     sample: pa.Table | None = None,
@@ -117,18 +117,18 @@ def begin(
     )
 
 
-def pieces_of(table: pa.Table) -> list[SubscriptionRows]:
+def pieces_of(table: pa.Table) -> list[RowsToPlace]:
     """Return the rows of a table in pieces that tasks read."""
     starts = range(0, max(table.num_rows, 1), PIECE_ROWS)
     parts = [table.slice(first, PIECE_ROWS) for first in starts]
-    return [SubscriptionRows(first, part.num_rows, part) for first, part in zip(starts, parts, strict=True)]
+    return [RowsToPlace(first, part.num_rows, part) for first, part in zip(starts, parts, strict=True)]
 
 
 def _encoded(
     store: Store,
     settings: PipelineSettings,
     runner: Runner,
-    pieces: Sequence[SubscriptionRows],
+    pieces: Sequence[RowsToPlace],
     source: str,
     rejected: Rejected,
 ) -> list[EncodedRows]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SubscriptionRows:
+class RowsToPlace:
     """Rows of a table of subscriptions, the `first` and `n` in all: in memory, or in a file of a store."""
 
     first: int
@@ -57,7 +57,7 @@ class SubscriptionRows:
             return table
         return table.append_column(ROW_COLUMN, _arrow.numbers(np.arange(self.first, self.first + self.n)))
 
-    def put(self, store: Store, batch: int) -> SubscriptionRows:
+    def put(self, store: Store, batch: int) -> RowsToPlace:
         """Put rows in memory into a file, for a task to read them."""
         table = self.read()
 
@@ -82,7 +82,7 @@ class EncodeRowsTask:
     settings: PipelineSettings
     batch: int
     source: str
-    rows: SubscriptionRows
+    rows: RowsToPlace
     every: int
 
 

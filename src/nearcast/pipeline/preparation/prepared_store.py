@@ -27,7 +27,7 @@ from nearcast.files import READABLE, read_table, united
 from nearcast.pipeline.batch.changes import read_changes
 from nearcast.pipeline.batch.segments import MessageSegment
 from nearcast.pipeline.driver.first_state import SAMPLE, begin
-from nearcast.pipeline.driver.placing import SubscriptionRows
+from nearcast.pipeline.driver.placing import RowsToPlace
 from nearcast.pipeline.preparation.interchange_rows import is_subscriptions, message_rows, subscription_rows
 from nearcast.pipeline.settings import RENAMING, PipelineSettings
 from nearcast.pipeline.store.manifest import Manifests
@@ -254,9 +254,9 @@ def _sample(done: list[PrepareResult]) -> pa.Table | None:
     return whole.take(_arrow.numbers(np.arange(0, whole.num_rows, step)))
 
 
-def _subscriptions(store: Store, sources: list[str], rejected: Rejected) -> list[SubscriptionRows]:
+def _subscriptions(store: Store, sources: list[str], rejected: Rejected) -> list[RowsToPlace]:
     """Return the subscriptions of all files, whose ids must be of the type of the first; other files are rejected."""
-    parts: list[SubscriptionRows] = []
+    parts: list[RowsToPlace] = []
     kinds: list[pa.DataType] = []
     first = 0
     for name in store.list("subscriptions/part-"):
@@ -264,7 +264,7 @@ def _subscriptions(store: Store, sources: list[str], rejected: Rejected) -> list
         n, kind = pq.read_metadata(path).num_rows, pq.read_schema(path).field("id").type
         kinds = [*kinds[:1], kind]
         if kinds[0] == kind or not n:
-            parts.append(SubscriptionRows(first, n, store=store, name=name))
+            parts.append(RowsToPlace(first, n, store=store, name=name))
             first += n
             continue
         reason = f"nothing of this file was used: its ids are {kind}, those of the files before {kinds[0]}"
@@ -277,7 +277,7 @@ def _build(
     whole: Store,
     settings: PipelineSettings,
     runner: Runner,
-    subscriptions: list[SubscriptionRows],
+    subscriptions: list[RowsToPlace],
     vocabulary: Vocabulary,
     sample: pa.Table | None,
     rejected: Rejected,
