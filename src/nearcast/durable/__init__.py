@@ -6,7 +6,7 @@ inputs of a hub's calls and applies them.
 """
 
 from nearcast.durable.durable_hub import DurableHub
+from nearcast.durable.input_applier import SubscriberMove
 from nearcast.durable.outbox import Cursor, Event, Retention, WaitingEvents
-from nearcast.durable.subscriber_inputs import SubscriberMove
 
 __all__ = ["Cursor", "DurableHub", "Event", "Retention", "SubscriberMove", "WaitingEvents"]
