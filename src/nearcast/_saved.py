@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +34,19 @@ def new_folder(folder: str | Path) -> Path:
 # Writing
 
 
-def save_array(path: Path, array: np.ndarray) -> None:
-    """Write one .npy file in one step; whoever puts its folder in place makes it durable, with `sync_folder`."""
+def save_array(path: Path, array: np.ndarray, *, will_change: bool = True) -> None:
+    """Write one .npy file in one step; whoever puts its folder in place makes it durable, with `sync_folder`.
 
+    Where writing is put off, an array that `will_change` is copied now.
+    """
+    writes = _PUT_OFF.get()
+    if writes is None:
+        _write_array(path, array)
+    else:
+        writes.append(partial(_write_array, path, array.copy() if will_change else array))
+
+
+def _write_array(path: Path, array: np.ndarray) -> None:
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
             np.save(file, array)
@@ -44,6 +57,48 @@ def save_array(path: Path, array: np.ndarray) -> None:
 def save_text(path: Path, text: str) -> None:
     """Write one small file in one step; durable as `save_array` is."""
     _replace(path, lambda temporary: temporary.write_text(text))
+
+
+# Writing later
+
+Writes = list[Callable[[], Any]]
+#: Where writes are put off to, None: they are done at once.
+_PUT_OFF: ContextVar[Writes | None] = ContextVar("_PUT_OFF", default=None)
+
+
+@contextmanager
+def writing_later() -> Iterator[Writes]:
+    """Have arrays taken now and written later, by whoever runs the functions that are listed, in order.
+
+    So a lock is held for as long as copying takes, and not for writing. It is for the thread that enters it.
+    """
+    writes: Writes = []
+    token = _PUT_OFF.set(writes)
+    try:
+        yield writes
+    finally:
+        _PUT_OFF.reset(token)
+
+
+def write_all(writes: Writes) -> None:
+    """Run writes that were put off; memory is given back one by one."""
+    writes.reverse()
+    while writes:
+        writes.pop()()
+
+
+def is_writing_later() -> bool:
+    """Tell whether writes are put off."""
+    return _PUT_OFF.get() is not None
+
+
+def save_later(write: Callable[[], Any]) -> None:
+    """Run a function that saves what nobody changes any more: now, or later where writing is put off."""
+    writes = _PUT_OFF.get()
+    if writes is None:
+        write()
+    else:
+        writes.append(write)
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from nearcast import _arrow, engine
 from nearcast._ids import first_times, listed_ids
+from nearcast._saved import Writes
 from nearcast.columns import NO_TIME, Subscriptions, datetime_of, microseconds_of
 from nearcast.deliveries import Deliveries, Published
 from nearcast.delivery_ids import delivery_id
@@ -25,7 +26,7 @@ from nearcast.engine.life import relevant_now
 from nearcast.engine.lifetime import Lifetime
 from nearcast.engine.move_items import MoveItems, clock_item, untimely_reports
 from nearcast.engine.moves import KnownMove, place_at, point_of
-from nearcast.engine.snapshot import open_state, save_state
+from nearcast.engine.snapshot import open_state, save_state, take_state
 from nearcast.engine.stored_values import table_of, value_of
 from nearcast.engine.value_columns import message_columns, subscription_columns
 from nearcast.errors import IncompatibleStore, InvalidInput, InvalidMessage, InvalidSubscription, NotSupported
@@ -663,21 +664,36 @@ class Hub:
         the old one is what `open` finds, also after a kill or with a full disk. A folder that holds anything else is
         refused (`FileExistsError`). A hub that was opened from a folder may be saved onto it.
 
+        What is saved is the hub at one moment. Other calls wait while what may change is copied, not while it is
+        written; the copies need memory for that long.
+
         `ValueError` while deliveries wait that only `poll` or another call can hand out: they would be lost.
         """
         with self._lock:
-            state = self._whole()
-            if any(map(len, state.waiting or [])):
-                raise ValueError("deliveries of new subscriptions are waiting; take them with poll() before saving")
-            self._write(folder)
+            self._check_none_wait()
+        save_state(folder, self._take_whole)
 
-    def _write(self, folder: str | Path, **more: Any) -> None:
-        """Write the state, without deliveries that wait, into a folder, and `more` into its head; the lock is held."""
-        max_ahead = None if self.max_ahead is None else self.max_ahead.length
-        counters = asdict(self._counters)
-        save_state(
-            self._whole(), folder, max_distance=self.max_distance, max_ahead=max_ahead, counters=counters, **more
-        )
+    def _check_none_wait(self) -> None:
+        if any(map(len, self._whole().waiting or [])):
+            raise ValueError("deliveries of new subscriptions are waiting; take them with poll() before saving")
+
+    def _take_whole(self, folder: Path) -> tuple[dict[str, Any], Writes]:
+        """Take the state to be saved, if no deliveries wait."""
+        with self._lock:
+            self._check_none_wait()
+            return self._take(folder)
+
+    def _take(self, folder: Path, **more: Any) -> tuple[dict[str, Any], Writes]:
+        """Take the state to be saved, without deliveries that wait, and `more` for its head."""
+        with self._lock:
+            return take_state(
+                self._whole(),
+                folder,
+                max_distance=self.max_distance,
+                max_ahead=None if self.max_ahead is None else self.max_ahead.length,
+                counters=asdict(self._counters),
+                **more,
+            )
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool | None = None) -> Hub:

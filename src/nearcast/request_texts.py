@@ -246,7 +246,7 @@ class RequestTexts:
     def save(self, folder: Path) -> None:
         """Write all texts into a new folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        save_array(folder / "blob.npy", self._blob[: self._used])
+        save_array(folder / "blob.npy", self._blob[: self._used], will_change=False)  # it is only added to
         save_array(folder / "span.npy", self._span)
 
     @classmethod

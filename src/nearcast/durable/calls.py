@@ -104,6 +104,11 @@ def advance(time: datetime | str) -> Input:
     return Input("advance", pa.table({"time": pa.array([moment], _TIME)}), arguments=(moment,))
 
 
+def beat() -> Input:
+    """Return the input of `DurableHub.beat`; the time of its receipt is all it has."""
+    return Input("beat", pa.table({"time": pa.array([None], _TIME)}))
+
+
 def use_vocabulary(vocabulary: Vocabulary) -> Input:
     """Return the input of `Hub.use_vocabulary`: the vocabulary as it is now."""
     taken = vocabulary.snapshot()

@@ -13,9 +13,13 @@ import pyarrow as pa
 from nearcast.deliveries import Deliveries
 from nearcast.durable import calls
 from nearcast.durable.folder import DurableFolder
-from nearcast.durable.input_log import InputLog, LogEntry
+from nearcast.durable.folder_copies import copy_running, new_copy
+from nearcast.durable.input_log import DURABILITIES, InputLog, LogEntry
 from nearcast.durable.inputs import Input, decoded, encoded
 from nearcast.durable.outbox import Retention
+from nearcast.durable.receipt_clock import ReceiptClock
+from nearcast.durable.receipt_times import stamped, without_future
+from nearcast.durable.snapshots import SnapshotTaker, StateAfter
 from nearcast.durable.subscriber_calls import AckCall, SubscriberHub
 from nearcast.durable.subscriber_inputs import (
     checked_name,
@@ -47,6 +51,9 @@ if TYPE_CHECKING:
 
 #: Bytes of inputs after which a snapshot is taken.
 _SNAPSHOT_BYTES = 256 << 20
+#: How far a time may lie ahead of the time of receipt unless told otherwise.
+_MAX_AHEAD = "5m"
+_CLOCKS = ("event", "wall")
 
 
 @dataclass(eq=False)
@@ -73,6 +80,15 @@ class DurableHub(SubscriberHub):
     `retention` says how long they are kept. Others are only returned: those of a call that a crash cut off are not
     returned again.
 
+    With `clock="wall"` messages and moves that give no time have the time of receipt, which is logged with them, and
+    `beat` moves event time to now. `max_ahead` is then counted from the time of receipt ("5m" unless given, "off": no
+    limit). Times of receipt never go back: when the wall clock does, they stand still until it has caught up.
+
+    With `durability="relaxed"` no call waits for the disk: `kill -9` takes nothing, a power cut the calls since the
+    log was last synced. What is left are all calls up to one of them.
+
+    `keep_log=True` never cuts the log. A later version whose snapshots have another form can then make the hub anew.
+
     `publish` and `publish_many` take a `key`: a call with a key that was used before, among the last million changes,
     does nothing. Whoever is not sure that a call came through makes it again with the same key.
 
@@ -94,14 +110,23 @@ class DurableHub(SubscriberHub):
         lifetime: Lifetime | str | timedelta | None = None,
         live: str = "",
         tell_expiry: bool = False,
+        clock: str = "event",
+        durability: str = "full",
+        keep_log: bool = False,
         retention: Retention | None = None,
         snapshot_bytes: int = _SNAPSHOT_BYTES,
     ):
+        if clock not in _CLOCKS:
+            raise InvalidInput(f"clock is {shorten(clock)}; expected 'event' or 'wall'", field="clock")
+        if durability not in DURABILITIES:
+            raise InvalidInput(f"durability is {shorten(durability)}; expected 'full' or 'relaxed'", field="durability")
+        self._is_wall, self._durability, self._keeps_log = clock == "wall", durability, keep_log
+        self._limit = MaxAhead.of(_MAX_AHEAD if self._is_wall and max_ahead is None else max_ahead)
         options = {
             "index": index,
             "max_distance": max_distance,
             "window": window,
-            "max_ahead": max_ahead,
+            "max_ahead": None if self._is_wall else self._limit,  # by the wall clock it is checked before logging
             "lifetime": lifetime,
             "live": live,
             "tell_expiry": tell_expiry,
@@ -112,6 +137,8 @@ class DurableHub(SubscriberHub):
         try:
             self._begin(options, vocabulary, retention)
         except BaseException:
+            if hasattr(self, "_log"):
+                self._log.close(writes=False)
             self._folder.release()
             raise
 
@@ -123,21 +150,34 @@ class DurableHub(SubscriberHub):
         if vocabulary is None:
             made["vocabulary"] = self._folder.options()["vocabulary"]
         self._folder.check_options(made)
-        self._log: InputLog = self._folder.log()
-        self._sound_snapshots: list[int] = []
-        self._bytes_since = 0
-        self._is_over = self._snapshot_error = ""
+        self._log: InputLog = self._folder.log(self._durability)
+        self._bytes_since, self._is_over = 0, ""
         self._begin_outbox(retention)
+        self._outbox.merges_unsynced = self._durability == "full"
         number = self._open_snapshot(options)
         self._outbox.begin(number)
         self._replay(number)
         self._load_acks()
+        if self._is_wall:
+            self._log.clock = ReceiptClock(self._log.last_received())
         self._writer: GroupWriter[LoggedCall | AckCall] = GroupWriter(self._log, self._make, self._after_batch)
+        self._snapshots = SnapshotTaker(
+            self._folder,
+            self._log,
+            self._writer,
+            self._prepare_snapshot,
+            self._taken,
+            number,
+            trims=not self._keeps_log,
+        )
 
     def _options(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return the options as the head of the folder has them."""
         window, lifetime = self.window, self.lifetime
         return {
+            "clock": "wall" if self._is_wall else "event",
+            "durability": self._durability,
+            "keep_log": self._keeps_log,
             "space": self.space.kind,
             "bounds": None if self.space.bounds is None else list(self.space.bounds),
             "index": given["index"],
@@ -145,7 +185,7 @@ class DurableHub(SubscriberHub):
             "vocabulary": self._state.vocabulary.version,
             "max_distance": self.max_distance,
             "window": None if window is None else [window.count, window.length],
-            "max_ahead": None if self.max_ahead is None else self.max_ahead.length,
+            "max_ahead": None if self._limit is None else self._limit.length,
             "lifetime": None if lifetime is None else [lifetime.length],
             "live": given["live"],
             "tell_expiry": given["tell_expiry"],
@@ -156,12 +196,8 @@ class DurableHub(SubscriberHub):
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool | None = None) -> DurableHub:  # noqa: ARG003  as in `Hub`
         """Return the durable hub of a folder, with the options it was made with. Snapshots are always verified."""
-        if not Path(folder).is_dir():
-            raise IncompatibleStore(f"there is no folder {folder}; make a durable hub with DurableHub")
-        held = DurableFolder(folder)
+        held = DurableFolder.existing(folder)
         try:
-            if held.is_new:
-                raise IncompatibleStore(f"{folder} holds no durable hub; make one with DurableHub")
             made = held.options()
         finally:
             held.release()
@@ -173,10 +209,13 @@ class DurableHub(SubscriberHub):
             analyzer=Analyzer.from_json(made["analyzer"]),
             max_distance=made["max_distance"],
             window=None if made["window"] is None else Window(*made["window"]),
-            max_ahead=None if made["max_ahead"] is None else MaxAhead(made["max_ahead"]),
+            max_ahead="off" if made["max_ahead"] is None else MaxAhead(made["max_ahead"]),
             lifetime=None if made["lifetime"] is None else Lifetime(*made["lifetime"]),
             live=made["live"],
             tell_expiry=made["tell_expiry"],
+            clock=made["clock"],
+            durability=made["durability"],
+            keep_log=made["keep_log"],
         )
 
     def _open_snapshot(self, options: dict[str, Any]) -> int:
@@ -188,7 +227,6 @@ class DurableHub(SubscriberHub):
             except IncompatibleStore as error:
                 faults.append(str(error))
                 continue
-            self._sound_snapshots = [number]
             break
         else:
             number = 0
@@ -196,7 +234,8 @@ class DurableHub(SubscriberHub):
         if self._log.first > number + 1 or self._log.last < number:
             raise IncompatibleStore(
                 f"{self._log.path} has inputs {self._log.first} to {self._log.last}, and the newest sound snapshot is "
-                f"that after input {number}; bring the folder back from a copy{''.join(f'. {each}' for each in faults)}"
+                f"that after input {number}; bring the folder back from a copy, or open it with the version that wrote "
+                f"it{''.join(f'. {each}' for each in faults)}"
             )
         return number
 
@@ -208,28 +247,39 @@ class DurableHub(SubscriberHub):
             if row.error is not None:
                 continue
             try:
-                self._apply(row.number, given)
+                self._apply(row.number, stamped(given, row.received))
             except NearcastError as error:  # the crash came before it could be marked
                 self._log.mark(row.number, str(error))
             except Exception as error:
                 raise IncompatibleStore(
-                    f"input {row.number} of {self._log.path} stops the hub ({type(error).__name__}: {error}); "
-                    "report this: a version that can apply it will open the folder"
+                    f"input {row.number} of {self._log.path} stops the hub ({type(error).__name__}: {error}); report "
+                    f"this; nearcast.durable.leave_out(folder, {row.number}) opens the folder without that input"
                 ) from error
         Hub.poll(self)
 
     # Changes
 
-    def _change(self, given: Input, *, source: str = "", key: str | None = None) -> Any:
-        """Log an input, apply it and return what its method returns; None if its key was used for it before."""
+    def _change(
+        self, given: Input, *, source: str = "", key: str | None = None, refused: Rejected | None = None
+    ) -> Any:
+        """Log an input, apply it and return what its method returns; None if its key was used for it before.
+
+        Rows that come from the future of the wall clock are not logged, and added to `refused`.
+        """
         self._check_open()
         if key is not None and (not isinstance(key, str) or not key or "\0" in key):
             raise InvalidInput(f"key is {shorten(key)}; expected text", field="key")
-        return self._writer.run(LoggedCall(given, LogEntry(encoded(given), key), source))
+        logged, identity = given, None
+        if self._log.clock is not None:
+            logged = without_future(
+                given, self._limit, self._log.clock.now(), source, Rejected() if refused is None else refused
+            )
+            identity = None if key is None or logged is given else encoded(given)
+        return self._writer.run(LoggedCall(logged, LogEntry(encoded(logged), key, identity), source))
 
     def _check_open(self) -> None:
-        if self._is_over:
-            raise HubStopped(self._is_over)
+        if reason := self._is_over or self._writer.stopped:
+            raise HubStopped(reason)
 
     def _make(self, call: LoggedCall | AckCall) -> Any:
         """Make a call that is on disk; in the writer's thread."""
@@ -241,7 +291,9 @@ class DurableHub(SubscriberHub):
             return None
         self._bytes_since += len(call.entry.data)
         try:
-            return self._apply(call.entry.number, call.given, call.source, call.entry.data)
+            given = stamped(call.given, call.entry.received)
+            data = call.entry.data if given is call.given else None
+            return self._apply(call.entry.number, given, call.source, data)
         except NearcastError as error:
             self._log.mark(call.entry.number, str(error))
             raise
@@ -307,7 +359,7 @@ class DurableHub(SubscriberHub):
         """Give many subscriptions other places, in one input; rows that cannot be used are in `rejected`."""
         rejected = Rejected()
         given = calls.move_many(moves, self.space, source, rejected, is_strict=strict)
-        return _with_refused(self._change(given, source=source), rejected)
+        return _with_refused(self._change(given, source=source, refused=rejected), rejected)
 
     def use_vocabulary(self, vocabulary: Vocabulary) -> Deliveries:
         """Weigh words by this vocabulary as it is now, in all subscriptions and at once."""
@@ -336,7 +388,7 @@ class DurableHub(SubscriberHub):
             raise ValueError(f"threads is {threads!r}; expected 1 or more")
         rejected = Rejected()
         given = calls.publish_many(messages, self.space, source, rejected, is_strict=strict)
-        found = self._change(given.with_threads(threads), source=source, key=key)
+        found = self._change(given.with_threads(threads), source=source, key=key, refused=rejected)
         return _with_refused(_repeat(key) if found is None else found, rejected)
 
     def advance(self, time: datetime | str) -> Deliveries:
@@ -344,39 +396,48 @@ class DurableHub(SubscriberHub):
         found: Deliveries = self._change(calls.advance(time))
         return found
 
+    def beat(self) -> Deliveries:
+        """Move event time to the time of receipt, with `clock="wall"`; return what that delivers.
+
+        One input, like any other call. Whoever serves a hub calls it every second or so.
+        """
+        if not self._is_wall:
+            raise InvalidInput("beats are for clock='wall'; this hub has event time: use advance", field="clock")
+        found: Deliveries = self._change(calls.beat())
+        return found
+
     # Snapshots, and the end
 
     def snapshot(self) -> None:
         """Write a snapshot now, so that the next start need not replay what came before."""
         self._check_open()
-        self._writer.run_alone(self._write_snapshot)
+        self._snapshots.take()
+
+    def backup(self, target: str | Path) -> None:
+        """Copy the hub into a new or empty folder, beside its calls; what was answered before is in the copy."""
+        self._check_open()
+        with new_copy(target, self._folder) as copy:
+            copy_running(self._folder, copy, self._log, self._snapshots)
 
     def _after_batch(self) -> None:
-        """Write a snapshot where it is time; one that fails, because the disk is full, is put off."""
+        """Begin a snapshot where it is time; one that fails, because the disk is full, is put off."""
         self._tell_listeners()
-        if self._bytes_since < self._snapshot_bytes:
-            return
-        try:
-            self._write_snapshot()
-        except (OSError, NearcastError) as error:
+        if self._bytes_since >= self._snapshot_bytes:
             self._bytes_since = 0
-            self._snapshot_error = str(error)
+            self._snapshots.begin()
 
-    def _write_snapshot(self) -> None:
-        number = self._log.last
-        if number not in self._sound_snapshots:
-            noted = self._noted_in_snapshots()
-            with self._lock:
-                self._write(self._folder.snapshot_path(number), number=number, **noted)
-            self._sound_snapshots = self._folder.drop_snapshots([number, *self._sound_snapshots])
-        self._bytes_since, self._snapshot_error = 0, ""
-        if len(self._sound_snapshots) > 1:
-            self._log.trim(self._sound_snapshots[-1])
+    def _taken(self, data: Path) -> StateAfter:
+        """Put the state after the last input into a folder, to be written; in the writer's thread."""
+        self._log.sync()  # no snapshot may know what a relaxed log could lose
+        self._bytes_since = 0
+        noted = self._noted_in_snapshots()
+        return StateAfter(self._log.last, *self._take(data, number=self._log.last, **noted))
 
     def close(self) -> None:
         """Make the calls that wait, and let other processes open the folder; the hub takes no more changes."""
         if not self._is_over:
             self._is_over = f"the hub of {self._folder.path} was closed; open it again with DurableHub.open"
+            self._snapshots.close()
             self._writer.close()
             self._close_outbox()
             self._log.close(writes=not self._writer.stopped)
@@ -397,8 +458,9 @@ class DurableHub(SubscriberHub):
             "inputs": self._log.last,
             "first_input": self._log.first,
             "transactions": self._log.n_transactions,
-            "snapshot": max(self._sound_snapshots, default=0),
-            "snapshot_error": self._snapshot_error,
+            "snapshot": max(self._snapshots.sound, default=0),
+            "snapshot_error": self._snapshots.error,
+            **({} if self._log.clock is None else {"clock_behind_s": self._log.clock.behind_s}),
         }
         return {**super().stats(), "log": log, "outbox": self._outbox.stats()}
 

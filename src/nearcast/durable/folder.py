@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from nearcast.durable.input_log import InputLog
 from nearcast.engine.lifetime import Lifetime
 from nearcast.errors import IncompatibleStore, InvalidInput, StoreUnavailable
 from nearcast.hub import DURABLE_HEAD
-from nearcast.saved_files.contents import read_signed, signed
+from nearcast.saved_files.contents import files_within, read_signed, signed
+from nearcast.saved_files.folder import make_folder
 from nearcast.tables.time_limits import MaxAhead
 from nearcast.text import Vocabulary
 from nearcast.window import Window
@@ -32,7 +33,7 @@ _FORMAT = 1
 _LOG, _LOCK, _SNAPSHOTS, _VOCABULARY = "log.db", "lock", "snapshots", "vocabulary.parquet"
 _OUTBOX = "outbox"
 #: What a folder may hold that was not finished.
-_OWN = {_LOG, f"{_LOG}-wal", f"{_LOG}-shm", _LOCK, _SNAPSHOTS, _VOCABULARY, _OUTBOX}
+_OWN = {_LOG, f"{_LOG}-journal", f"{_LOG}-wal", f"{_LOG}-shm", _LOCK, _SNAPSHOTS, _VOCABULARY, _OUTBOX}
 #: The log is kept from the older one on: should the newest be damaged, that one will do.
 _KEPT_SNAPSHOTS = 2
 _WRITTEN: dict[str, Callable[[Any], object]] = {
@@ -49,23 +50,38 @@ class DurableFolder:
         self.path = Path(path)
         if (self.path / "hub.json").exists():
             raise IncompatibleStore(f"{path} holds a saved hub; open it with Hub.open, or give another folder")
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         self._lock = _locked(self.path / _LOCK)
+
+    @classmethod
+    def existing(cls, path: str | Path) -> DurableFolder:
+        """Return a folder that holds a durable hub; `IncompatibleStore` if there is none."""
+        if not Path(path).is_dir():
+            raise IncompatibleStore(f"there is no folder {path}; make a durable hub with DurableHub")
+        held = cls(path)
+        try:
+            if held.is_new:
+                raise IncompatibleStore(f"{path} holds no durable hub; make one with DurableHub")
+        except BaseException:
+            held.release()
+            raise
+        return held
 
     @property
     def is_new(self) -> bool:
         """Tell whether the folder holds no hub yet; `FileExistsError` if it holds anything else."""
         if (self.path / DURABLE_HEAD).exists():
             return False
-        others = {each.name for each in self.path.iterdir() if not each.name.startswith(f".{DURABLE_HEAD}.")} - _OWN
+        others = {each.name for each in self.path.iterdir() if not _is_unfinished(each.name)} - _OWN
         if others:
             raise FileExistsError(f"{self.path} holds {min(others)} and no durable hub; give a new or empty folder")
         return True
 
     def create(self, options: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         """Make an empty log and then the head."""
-        for name in _OWN - {_LOCK, _SNAPSHOTS, _OUTBOX}:
-            (self.path / name).unlink(missing_ok=True)
+        for path in list(self.path.iterdir()):
+            if path.name in _OWN - {_LOCK, _SNAPSHOTS, _OUTBOX} or _is_unfinished(path.name):
+                path.unlink()
         for name in (_SNAPSHOTS, _OUTBOX):
             shutil.rmtree(self.path / name, ignore_errors=True)
         (self.path / _SNAPSHOTS).mkdir()
@@ -97,18 +113,54 @@ class DurableFolder:
         """Return the vocabulary that the hub was made with."""
         return Vocabulary.from_parquet(self.path / _VOCABULARY)
 
-    def log(self) -> InputLog:
-        """Open the log."""
+    def log(self, durability: str, *, repairs: bool = True) -> InputLog:
+        """Open the log; unless it `repairs`, nothing is written."""
         path = self.path / _LOG
         if not path.exists():
             raise IncompatibleStore(f"{path} is missing; bring it back from a copy")
-        return InputLog(path)
+        return InputLog(path, durability, repairs=repairs)
+
+    @property
+    def outbox(self) -> Path:
+        """Return where the deliveries lie that wait."""
+        return self.path / _OUTBOX
+
+    # Files
+
+    def files(self, *, changing: bool = False) -> Iterator[Path]:
+        """Yield the files that make up the hub, but for the head; with `changing` those that come and go by themselves.
+
+        These are all but the log, the snapshots and the vocabulary.
+        """
+        for _, path in list(files_within(self.path)):
+            top = path.relative_to(self.path).parts[0]
+            if top in (DURABLE_HEAD, _LOCK) or path.name.startswith(".") or self.unfinished_snapshot in path.parents:
+                continue
+            if not changing or top not in (_LOG, f"{_LOG}-wal", f"{_LOG}-shm", _SNAPSHOTS, _VOCABULARY):
+                yield path
+
+    def is_vocabulary(self, path: Path) -> bool:
+        """Tell the file of the vocabulary."""
+        return path == self.path / _VOCABULARY
+
+    def clear(self) -> None:
+        """Remove everything but the lock."""
+        for path in list(self.path.iterdir()):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != _LOCK:
+                path.unlink(missing_ok=True)
 
     # Snapshots
 
     def snapshot_path(self, number: int) -> Path:
         """Return where the snapshot after an input lies."""
         return self.path / _SNAPSHOTS / f"{number:020d}"
+
+    @property
+    def unfinished_snapshot(self) -> Path:
+        """Return where a snapshot lies until it is whole."""
+        return self.path / _SNAPSHOTS / "unfinished"
 
     def snapshots(self) -> list[int]:
         """Return the numbers of the inputs after which snapshots were taken, the newest first."""
@@ -131,6 +183,11 @@ class DurableFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _is_unfinished(name: str) -> bool:
+    """Tell the names of files that a crash left before they were put in place."""
+    return name.startswith((f".{DURABLE_HEAD}.", f".{_VOCABULARY}."))
 
 
 def _shown(name: str, value: Any) -> str:

@@ -6,8 +6,11 @@ the copy in most Pythons is older than 3.51.3, which mended a rare loss of commi
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import hashlib
+import itertools
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,17 +23,25 @@ except ImportError:
     raise ImportError("durable hubs need apsw; install it with: pip install 'nearcast[durable]'") from None
 
 from nearcast.durable.outbox.acks import ACKS_SCHEMA, AckEntry, AckRemoval
+from nearcast.durable.receipt_clock import ReceiptClock
 from nearcast.durable.wal_frames import WalFrames
 from nearcast.errors import FileUnavailable, IncompatibleStore, InvalidInput, StoreUnavailable
 from nearcast.saved_files.contents import damaged
 
+#: Whether each transaction is synced to disk, or only what a snapshot or a checkpoint of the WAL stands on.
+DURABILITIES = ("full", "relaxed")
 #: Keys are remembered for this many inputs.
 REMEMBERED_KEYS = 1_000_000
 #: Frames of the WAL after which its pages are copied into the database: about 16 MB.
 _CHECKPOINT_FRAMES = 4000
+#: Pages that are copied at a time: a megabyte.
+_COPIED_AT_ONCE = 256
+#: Bytes of inputs that are trimmed in one transaction.
+_TRIMMED_AT_ONCE = 8 << 20
 _SCHEMA = """
-    CREATE TABLE inputs (number INTEGER PRIMARY KEY, data BLOB NOT NULL, error TEXT);
+    CREATE TABLE inputs (number INTEGER PRIMARY KEY, data BLOB NOT NULL, error TEXT, received INTEGER);
     CREATE TABLE keys (key TEXT PRIMARY KEY, number INTEGER NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID;
+    CREATE INDEX keys_by_number ON keys (number);
 """
 _SCHEMA += f"{ACKS_SCHEMA} CREATE TABLE erasures (number INTEGER PRIMARY KEY);"
 
@@ -41,7 +52,11 @@ class LogEntry:
 
     data: bytes
     key: str | None = None
+    #: What the key stands for, where that is not `data`.
+    identity: bytes | None = None
     number: int = 0
+    #: The time of receipt in microseconds since 1970, where the log has a clock.
+    received: int | None = None
     #: Why it was not logged: its key was used for another input.
     refused: InvalidInput | None = None
     #: Whether nothing of the inputs before it may be left on disk when it is trimmed.
@@ -49,18 +64,21 @@ class LogEntry:
 
 
 class LogRow(NamedTuple):
-    """An input of the log, with the message of the error that it raised, if it did."""
+    """An input of the log, with the message of the error that it raised, if it did, and the time of its receipt."""
 
     number: int
     data: bytes
     error: str | None
+    received: int | None
 
 
 class InputLog:
     """Inputs numbered from 1 on without gaps, the errors that they raised, and keys against repeats."""
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, durability: str = "full", *, repairs: bool = True):
+        self.path, self._is_relaxed = path, durability == "relaxed"
+        #: What stamps inputs, None: nothing does.
+        self.clock: ReceiptClock | None = None
         self.n_transactions = 0
         self._marks: dict[int, str] = {}
         self._removals: list[AckRemoval] = []
@@ -68,8 +86,11 @@ class InputLog:
             frames = WalFrames.of(path)
             self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
             _configure(self._connection)
+            if self._is_relaxed:
+                self._connection.execute("PRAGMA synchronous = NORMAL")
             self._check(frames)
-            self._empty_wal()
+            if repairs:
+                self._empty_wal()
             self.first, self.last = self._numbers()
 
     @staticmethod
@@ -89,7 +110,8 @@ class InputLog:
         for (found,) in self._connection.execute("PRAGMA quick_check"):
             if found != "ok":
                 raise damaged(str(self.path), found)
-        frames.check(self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0])
+        n_read = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
+        frames.check(n_read, is_synced=not self._is_relaxed)
 
     def _numbers(self) -> tuple[int, int]:
         """Return the numbers of the first and the last input; of an empty log the next one and the one before it."""
@@ -97,6 +119,11 @@ class InputLog:
         if count and last - first + 1 != count:
             raise damaged(str(self.path), f"{last - first + 1 - count} of inputs {first} to {last} are missing")
         return (first, last) if count else (1, 0)
+
+    def last_received(self) -> int | None:
+        """Return the time of receipt of the last input."""
+        with self._opening():
+            return self._connection.execute("SELECT max(received) FROM inputs WHERE number = ?", (self.last,)).get  # type: ignore[no-any-return]
 
     def _empty_wal(self) -> None:
         """Begin another generation of the WAL: what is left of a torn tail would look like one of its commits."""
@@ -107,7 +134,7 @@ class InputLog:
         """Yield the inputs after a number, in order."""
         with self._opening():
             found = self._connection.execute(
-                "SELECT number, data, error FROM inputs WHERE number > ? ORDER BY number", (after,)
+                "SELECT number, data, error, received FROM inputs WHERE number > ? ORDER BY number", (after,)
             )
             yield from (LogRow(*row) for row in found)
 
@@ -130,14 +157,14 @@ class InputLog:
     # Writing
 
     def append(self, entries: Iterable[LogEntry | AckEntry]) -> None:
-        """Log entries in one transaction, which is on disk when this returns, and number them.
+        """Log entries in one transaction, which is on disk when this returns (unless relaxed), and number them.
 
         One whose key was used is left out: a repeat keeps the number 0, another input under the key is `refused`.
         `FileUnavailable` if the disk is full: nothing was logged. Any other `apsw.Error` leaves open whether it was,
         and must never be tried again: after a failed fsync the next one may succeed without having written.
         """
         entries = list(entries)
-        number = self.last
+        number, received = self.last, None if self.clock is None else self.clock.now()
         with self._transaction():
             for entry in entries:
                 if isinstance(entry, AckEntry):
@@ -146,10 +173,10 @@ class InputLog:
                 if entry.key is not None and not self._take_key(entry, number + 1):
                     continue
                 number += 1
-                self._connection.execute("INSERT INTO inputs VALUES (?, ?, NULL)", (number, entry.data))
+                self._connection.execute("INSERT INTO inputs VALUES (?, ?, NULL, ?)", (number, entry.data, received))
                 if entry.is_erasure:
                     self._connection.execute("INSERT INTO erasures VALUES (?)", (number,))
-                entry.number = number
+                entry.number, entry.received = number, received
         self.last = number
         self._checkpoint()
 
@@ -169,17 +196,18 @@ class InputLog:
         except apsw.FullError:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            raise FileUnavailable(
-                f"the disk of {self.path} is full; nothing was stored; make room and try again"
-            ) from None
+            raise self._full() from None
         self.n_transactions += 1
         for number in marks:
             del self._marks[number]
         del self._removals[: len(removals)]
 
+    def _full(self) -> FileUnavailable:
+        return FileUnavailable(f"the disk of {self.path} is full; nothing was stored; make room and try again")
+
     def _take_key(self, entry: LogEntry, number: int) -> bool:
         """Note the key of an entry; tell whether it is new."""
-        digest = hashlib.blake2b(entry.data, digest_size=16).digest()
+        digest = hashlib.blake2b(entry.identity or entry.data, digest_size=16).digest()
         for (known,) in self._connection.execute("SELECT digest FROM keys WHERE key = ?", (entry.key,)):
             if known != digest:
                 entry.refused = InvalidInput(
@@ -197,16 +225,48 @@ class InputLog:
         """Remove an acknowledgement with the next transaction; replay would remove it again."""
         self._removals.append(removal)
 
-    def trim(self, number: int) -> None:
-        """Forget the inputs up to a number, and keys that are long past; of erasures among them no byte is left."""
-        with self._transaction():
-            self._connection.execute("DELETE FROM erasures WHERE number <= ?", (number,))
-            is_erased = self._connection.changes() > 0
-            self._connection.execute("DELETE FROM inputs WHERE number <= ?", (number,))
-            self._connection.execute("DELETE FROM keys WHERE number <= ?", (self.last - REMEMBERED_KEYS,))
-        self.first = max(self.first, number + 1)
-        if is_erased:
+    def write_marks(self) -> None:
+        """Write the marks and removals that wait, in a transaction of their own."""
+        if self._marks or self._removals:
+            with self._transaction():
+                pass
+
+    def trim(self, number: int) -> bool:
+        """Forget inputs up to a number, some megabytes at a time, and at last keys that are long past.
+
+        True while there are more of them: others need not wait for all. Of erasures among them no byte is left.
+        """
+        if self.first <= number:
+            last = self._end_of_portion(number)
+            with self._transaction():
+                self._connection.execute("DELETE FROM inputs WHERE number <= ?", (last,))
+                if last == number:
+                    self._connection.execute("DELETE FROM keys WHERE number <= ?", (self.last - REMEMBERED_KEYS,))
+            self.first = last + 1
+        if self.first <= number:
+            return True
+        if self._connection.execute("SELECT count(*) FROM erasures WHERE number <= ?", (number,)).get:
             self._overwrite()
+            with self._transaction():
+                self._connection.execute("DELETE FROM erasures WHERE number <= ?", (number,))
+        return False
+
+    def _end_of_portion(self, number: int) -> int:
+        """Return the last input to be trimmed at once."""
+        found: list[tuple[Any, ...]] = self._connection.execute(
+            "SELECT number, length(data) FROM inputs WHERE number <= ? ORDER BY number LIMIT 10000", (number,)
+        ).fetchall()
+        n_fit = bisect.bisect_left(list(itertools.accumulate(length for _, length in found)), _TRIMMED_AT_ONCE)
+        return int(found[min(n_fit, len(found) - 1)][0])
+
+    def sync(self) -> None:
+        """Have all transactions on disk; with full durability they are."""
+        if not self._is_relaxed:
+            return
+        try:
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.FullError:
+            raise self._full() from None
 
     def _overwrite(self) -> None:
         """Write the database anew without the pages that are free, where deleted rows still stand."""
@@ -223,6 +283,26 @@ class InputLog:
         with suppress(apsw.FullError):  # all is in the WAL, and the next transaction tries again
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
+    def copied(self, path: Path) -> Iterator[int]:
+        """Copy the log into a new database, a megabyte at a time; yields how many pages are left.
+
+        To be iterated over in the thread that writes, between transactions: what they change is copied again.
+        """
+        try:
+            target = apsw.Connection(str(path))
+            try:
+                with target.backup("main", self._connection, "main") as copy:
+                    n_pages, left = _COPIED_AT_ONCE, sys.maxsize
+                    while not copy.step(n_pages):
+                        if copy.remaining >= left:  # as much is added as is copied
+                            n_pages *= 2
+                        left = copy.remaining
+                        yield left
+            finally:
+                target.close()
+        except apsw.Error as error:
+            raise FileUnavailable(f"{self.path} could not be copied to {path} ({error}); make room there") from None
+
     def close(self, *, writes: bool = True) -> None:
         """Close the connection; with `writes`, first write the marks that wait and empty the WAL."""
         with suppress(apsw.Error, FileUnavailable):  # the WAL has it all
@@ -231,9 +311,7 @@ class InputLog:
         self._connection.close()
 
     def _finish(self) -> None:
-        if self._marks or self._removals:
-            with self._transaction():
-                pass
+        self.write_marks()
         self._empty_wal()
 
     def abandon(self) -> None:

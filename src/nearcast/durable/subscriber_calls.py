@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from nearcast.durable.outbox.acks import AckColumns, AckEntry, AckRemoval
 from nearcast.durable.outbox.cursors import BEGIN, Cursor
 from nearcast.durable.outbox.events import WaitingEvents, events_of
 from nearcast.durable.outbox.kept_messages import messages_at, newest_message
-from nearcast.durable.outbox.outbox import Outbox
+from nearcast.durable.outbox.outbox import FailedSync, Outbox
 from nearcast.durable.outbox.retention import Retention
 from nearcast.durable.outbox.subscribers import SUBSCRIBER, Subscribers
 from nearcast.durable.outbox.tidier import OutboxTidier
@@ -81,6 +82,13 @@ class SubscriberHub(Hub):
             raise IncompatibleStore(self._outbox.fault or f"{self._outbox.folder} lacks files; bring them back")
         super()._take_over(state, about)
         self._subscribers.begin(state, about.get("next_subscriber", 0))
+
+    def _prepare_snapshot(self) -> None:
+        """Write most of what waits for subscribers to disk, beside the calls; a failed sync stops the hub."""
+        try:
+            self._outbox.flush(synced=True)
+        except FailedSync as error:
+            self._writer.run_alone(partial(_fail, error))
 
     def _noted_in_snapshots(self) -> dict[str, Any]:
         """Write what waits for subscribers to disk; return what a snapshot must know of it.
@@ -250,3 +258,7 @@ class SubscriberHub(Hub):
 
     def _check_open(self) -> None:
         raise NotImplementedError
+
+
+def _fail(error: Exception) -> None:
+    raise error

@@ -44,11 +44,15 @@ class WalFrames:
                 file.seek(page_bytes, 1)
         return cls(path, tuple(commits))
 
-    def check(self, n_read: int) -> None:
-        """Raise `IncompatibleStore` if SQLite, which read this many frames, left out a transaction before the last."""
+    def check(self, n_read: int, *, is_synced: bool = True) -> None:
+        """Raise `IncompatibleStore` if SQLite, which read this many frames, left out a transaction before the last.
+
+        Unless each transaction `is_synced`, a power cut may leave any of those since the last sync: the first one that
+        is not whole ends the log.
+        """
         if self.has_lost_header:
             raise damaged(str(self.path), "its header is not what was written")
-        if sum(number > n_read for number in self.commits) > 1:
+        if is_synced and sum(number > n_read for number in self.commits) > 1:
             raise damaged(str(self.path), f"frame {n_read + 1} is not what was written, and commits follow it")
 
 

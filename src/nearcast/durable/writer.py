@@ -18,8 +18,8 @@ from nearcast.errors import FileUnavailable, HubStopped, NearcastError
 
 #: Calls of one transaction.
 _MOST_TOGETHER = 1000
-#: A snapshot may fail, on a full disk, and the log is still all there is to know.
-_HARMLESS_ALONE = (NearcastError, OSError)
+#: A snapshot may fail, on a full disk or without memory, and the log is still all there is to know.
+_HARMLESS_ALONE = (NearcastError, OSError, MemoryError)
 
 
 class HasEntry(Protocol):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nearcast._ids import IdTable
-from nearcast._saved import mapped, new_folder, save_array, save_text
+from nearcast._saved import Writes, mapped, new_folder, save_array, save_text, write_all, writing_later
 from nearcast.engine import State
 from nearcast.engine.lifetime import Lifetime
 from nearcast.engine.movers import Movers
@@ -32,9 +33,25 @@ _STATE = "state.json"
 # A hub: durable, and replaced in one step
 
 
-def save_state(state: State, folder: str | Path, **more: Any) -> None:
-    """Write a state into a new or empty folder, or in one step in place of an older one; durable when it returns."""
-    save_folder(folder, _HUB, lambda data: write_state(state, data) | more)
+def save_state(folder: str | Path, take: Callable[[Path], tuple[dict[str, Any], Writes]]) -> None:
+    """Write a state into a new or empty folder, or in one step in place of an older one; durable when it returns.
+
+    `take` is called with a folder, takes the state (`take_state`) under whatever lock that needs, and returns what the
+    head says, and what to write: that is done when it has let go of the lock.
+    """
+
+    def write(data: Path) -> dict[str, Any]:
+        about, writes = take(data)
+        write_all(writes)
+        return about
+
+    save_folder(folder, _HUB, write)
+
+
+def take_state(state: State, folder: Path, **more: Any) -> tuple[dict[str, Any], Writes]:
+    """Take a state as it is now: what changes is copied, all else held on to; nothing is written but small files."""
+    with writing_later() as writes:
+        return write_state(state, folder) | more, writes
 
 
 def open_state(folder: str | Path, *, verify: bool | None = None) -> tuple[State, dict[str, Any]]:

@@ -64,7 +64,7 @@ def save_folder(folder: str | Path, form: HeadForm, write: Callable[[Path], dict
     `write` returns what the head says of it. A folder that holds anything but a save is refused.
     """
     folder = Path(folder)
-    _make_folder(folder)
+    make_folder(folder)
     with _held(folder):  # a save removes what others have not named yet
         old = _checked_for_save(folder, form)
         if old is not None or not (folder / form.name).exists():
@@ -149,7 +149,8 @@ def _format_of(data: bytes) -> Any:
 # Around a save
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder with its parents, all of which survive a power cut."""
     missing = [each for each in [folder, *folder.parents] if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for each in missing:

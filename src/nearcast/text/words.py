@@ -465,8 +465,9 @@ class WordTable:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         start = self._start[: self._n + 1]
-        save_array(folder / f"{_BLOB}.npy", self._blob[: start[-1]])
-        save_array(folder / f"{_START}.npy", start)
+        # Adding words leaves what is there alone.
+        save_array(folder / f"{_BLOB}.npy", self._blob[: start[-1]], will_change=False)
+        save_array(folder / f"{_START}.npy", start, will_change=False)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> "WordTable":

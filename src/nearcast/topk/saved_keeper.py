@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 
 from nearcast._ids import id_of, key_of
 from nearcast._jit import kernel
-from nearcast._saved import save_array, save_text
+from nearcast._saved import save_array, save_later, save_text
 from nearcast.columns import MAX_K
 from nearcast.errors import unreadable_store
 from nearcast.saved_files.arrays import SavedArrays
@@ -39,7 +40,7 @@ def save_keeper(keeper: Keeper, folder: Path) -> None:
     save_window(keeper, folder)
     held = np.flatnonzero(keeper.holders.slot != NOBODY).astype(np.int32)
     for name, column in _columns_of(keeper, held).items():
-        save_array(folder / f"{name}.npy", column)
+        save_array(folder / f"{name}.npy", column, will_change=False)  # they were made just now
 
 
 def _columns_of(keeper: Keeper, holders: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
@@ -80,8 +81,7 @@ def save_window(keeper: Keeper, folder: Path) -> None:
     save_array(folder / "time.npy", sliding.time[at])
     save_array(folder / "number.npy", sliding.number[at])
     save_array(folder / "heap.npy", sliding.rows_by_time())
-    ids = pa.table({"id": pa.array([None if id_ is None else key_of(id_) for id_ in sliding.ids[at]], pa.string())})
-    pq.write_table(ids, folder / "ids.parquet")
+    save_later(partial(_save_ids, sliding.ids[at], folder / "ids.parquet"))
     about = {
         "first_row": sliding.first_row,
         "next_row": sliding.next_row,
@@ -90,6 +90,11 @@ def save_window(keeper: Keeper, folder: Path) -> None:
         "searches": keeper.n_searches,
     }
     save_text(folder / "window.json", signed(about).decode())
+
+
+def _save_ids(ids: NDArray[np.object_], path: Path) -> None:
+    keys = [None if id_ is None else key_of(id_) for id_ in ids]
+    pq.write_table(pa.table({"id": pa.array(keys, pa.string())}), path)
 
 
 def open_keeper(keeper: Keeper, folder: Path, weights: TermWeights) -> None:

@@ -41,6 +41,10 @@ _SMALL_FILE = 1 << 20
 _MERGED_RUNS, _SMALL_RUN = 8, 1 << 14
 
 
+class FailedSync(Exception):
+    """Files that are in use could not be synced. Never to be tried again: it might succeed without having written."""
+
+
 class Outbox:
     """Deliveries that wait for their subscribers, in files and in memory, and the messages that they are about.
 
@@ -69,6 +73,8 @@ class Outbox:
         self._totals, self._dropped = Totals(), DroppedCounts.open(folder)
         #: The last input that files hold; the last whose deliveries are here; the last that is synced.
         self.in_files = self.complete = self._synced = 0
+        #: Whether files are merged whose inputs a power cut may take from the log: the others would go with them.
+        self.merges_unsynced = True
         self.flush_rows, self.flush_bytes, self.largest_file = _FLUSH_ROWS, _FLUSH_BYTES, _LARGEST_FILE
 
     # Opening
@@ -172,13 +178,16 @@ class Outbox:
                 self._bytes_in_memory += sum(batch.nbytes for batch in self._pending)
 
     def _sync(self) -> None:
-        for run in self._files:
-            if run.span.last > self._synced and run.path is not None:
-                sync(run.path)
-        if self.in_files > self._synced:
-            sync(self.folder)
-            sync(self.folder.parent)
-            self._synced = self.in_files
+        try:
+            for run in self._files:
+                if run.span.last > self._synced and run.path is not None:
+                    sync(run.path)
+            if self.in_files > self._synced:
+                sync(self.folder)
+                sync(self.folder.parent)
+                self._synced = self.in_files
+        except OSError as error:
+            raise FailedSync(f"{self.folder} could not be synced ({error})") from error
 
     # Merging and dropping
 
@@ -199,7 +208,8 @@ class Outbox:
 
     def _like_sized(self) -> tuple[int, int] | None:
         """Return the newest neighbours that are to be merged."""
-        classes, sizes = [_size_class(run.nbytes) for run in self._files], [run.nbytes for run in self._files]
+        files = [run for run in self._files if self.merges_unsynced or run.span.last <= self._synced]
+        classes, sizes = [_size_class(run.nbytes) for run in files], [run.nbytes for run in files]
         for last in range(len(classes), _MERGED_FILES - 1, -1):
             first = last - _MERGED_FILES
             if len(set(classes[first:last])) == 1 and sum(sizes[first:last]) <= self.largest_file:

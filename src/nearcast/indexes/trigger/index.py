@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._saved import new_folder, save_array
+from nearcast._saved import is_writing_later, new_folder, save_array, save_later
 from nearcast.columns import TOPK, Subscriptions
 from nearcast.errors import UnknownIndex
 from nearcast.geo import POLYGON
@@ -316,10 +317,10 @@ class TriggerIndex(MergingIndex):
                 with self._undo:
                     self._moving_part().set_thresholds(slots, np.asarray(values, np.float64))
 
-    def _build(self, rows: TriggerRows) -> TriggerSegment:
-        options = self._options
+    def _build(self, rows: TriggerRows, weights: NDArray[np.float64] | None = None) -> TriggerSegment:
+        options, weights = self._options, self._weights if weights is None else weights
         return build_segment(
-            rows, self._weights, is_earth=self.space.is_earth, leaf_rows=options["leaf_rows"], few=options["few"]
+            rows, weights, is_earth=self.space.is_earth, leaf_rows=options["leaf_rows"], few=options["few"]
         )
 
     def _count_terms(self, rows: TriggerRows) -> None:
@@ -499,18 +500,25 @@ class TriggerIndex(MergingIndex):
             return trigger_lines(holder, rows, messages, row, self._popularity, word)
 
     def save(self, folder: str | Path) -> None:
-        """Write all segments; a delta becomes a segment first, and what is mobile is written as one."""
+        """Write all segments; a delta becomes a segment first, and what is mobile is written as one.
+
+        Where writing is put off, deltas are written as segments of their own, which are laid out later.
+        """
         folder = new_folder(folder)
         with self._lock:
             self._undo.roll_back()
-            self._flush()
-            segments = [c for c in self._components if isinstance(c, SegmentComponent)]
-            owner = self._owner[: self._next_slot + 1]
-            if self._mobile is not None and (owner == MOBILE).any():
-                standing = self._standing_form(self._mobile)
-                segments, owner = [*segments, standing], np.where(owner == MOBILE, standing.number, owner)
-            for component in segments:
-                save_segment(component, folder / f"segment-{component.number}")
+            if is_writing_later():
+                self._flush_moving()
+            else:
+                self._flush()
+            numbers, owner = [], self._owner[: self._next_slot + 1]
+            for component in self._components:
+                if isinstance(component, SegmentComponent) or (owner == component.number).any():
+                    number = self._free_numbers[-1] if component is self._mobile else component.number
+                    save_later(partial(_save_form, self._standing_form(component), number, folder))
+                    numbers.append(number)
+            if (owner == MOBILE).any():
+                owner = np.where(owner == MOBILE, self._free_numbers[-1], owner)
             save_array(folder / "owner.npy", owner)
             save_array(folder / "popularity.npy", self._popularity)
             save_array(folder / "weights.npy", self._weights[: self._n_weights])
@@ -518,27 +526,34 @@ class TriggerIndex(MergingIndex):
                 folder,
                 self,
                 self._options,
-                segments=[c.number for c in segments],
+                segments=numbers,
                 live=self._n_live,
                 terms=self._n_terms,
                 totals=self._needs_totals,
                 topk=[] if self._moving is None else self._moving.save(folder),
             )
 
-    def _standing_form(self, mobile: MobileComponent) -> SegmentComponent:
-        """Return the mobile rows as a segment, under a number that is free."""
-        rows, geometry = join_rows([(mobile.taken(mobile.live_rows(self._owner)), mobile.geometry)])
-        return SegmentComponent(self._free_numbers[-1], self._build(rows), geometry)
+    def _standing_form(self, component: Component) -> Callable[[], SegmentComponent]:
+        """Return what makes a segment of a component as it is now: rows that change are taken at once."""
+        if isinstance(component, SegmentComponent):
+            return lambda: component
+        rows, geometry = join_rows([(component.taken(component.live_rows(self._owner)), component.geometry)])
+        build = partial(self._build, rows, self._weights)
+        return lambda: SegmentComponent(component.number, build(), geometry)
 
     def _flush(self) -> None:
         """Turn every delta into a segment, in this thread: whoever holds the lock cannot wait for another."""
         self._raise_merge_error()
         self._delta = None
+        self._flush_moving()
+        self._merge_all_due()
+
+    def _flush_moving(self) -> None:
+        """Turn the delta of top-k rows into lists."""
         if self._moving is not None:
             with self._undo:
                 self._moving.note_state()
                 self._moving.flush(self._weights)
-        self._merge_all_due()
 
     @classmethod
     def _open(cls, folder: Path, space: Space, options: dict[str, Any]) -> TriggerIndex:
@@ -565,6 +580,11 @@ class TriggerIndex(MergingIndex):
         index._needs_totals = manifest["totals"]
         index._next_slot, index._n_live, index._n_terms = n_slots, manifest["live"], n_terms
         return index
+
+
+def _save_form(form: Callable[[], SegmentComponent], number: int, folder: Path) -> None:
+    """Write a component in the form of a segment under a number."""
+    save_segment(form(), folder / f"segment-{number}")
 
 
 def check_owners(
