@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.durable import subscriber_inputs
+from nearcast.durable.input_applier import InputApplier, SubscriberMove
 from nearcast.durable.input_log import LogEntry
 from nearcast.durable.inputs import Input, encoded
 from nearcast.durable.outbox.acks import AckColumns, AckEntry, AckRemoval
@@ -24,7 +25,7 @@ from nearcast.durable.outbox.outbox import FailedSync, Outbox
 from nearcast.durable.outbox.retention import Retention
 from nearcast.durable.outbox.subscribers import SUBSCRIBER, Subscribers
 from nearcast.durable.outbox.tidier import OutboxTidier
-from nearcast.durable.subscriber_inputs import InputApplier, SubscriberMove, checked_name
+from nearcast.durable.subscriber_inputs import checked_name
 from nearcast.engine import purge
 from nearcast.errors import FutureCursor, IncompatibleStore, InvalidInput
 from nearcast.geo.shapes import shorten
