@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import typer
 
 from nearcast.cli import (
+    backup,
     bench,
     catalogue,
     compact,
@@ -55,6 +56,9 @@ app.command("stream")(stream.stream)
 app.command("serve")(serve.serve)
 app.command("publish")(publish.publish)
 app.command("tail")(publish.tail)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
+app.command("doctor")(backup.doctor)
 app.command("inspect")(inspect.inspect)
 app.command("rebalance")(rebalance.rebalance)
 app.command("compact")(compact.compact)

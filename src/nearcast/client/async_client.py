@@ -163,6 +163,10 @@ class AsyncClient:
         """Return about how many messages a day a subscription would get, judged by recent ones."""
         return await self._run(calls.estimate(subscription))
 
+    async def backup(self, name: str) -> None:
+        """Have the server copy the tenant into `backups/NAME` of its data folder, while it goes on."""
+        await self._run(calls.backup(name))
+
     async def health(self) -> dict[str, Any]:
         """Return whether the server takes requests; raise `ServerProblem` if it does not."""
         return await self._once(calls.health())

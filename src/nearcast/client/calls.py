@@ -172,6 +172,11 @@ def estimate(given: Any) -> ServerCall[dict[str, Any]]:
     return ServerCall("POST", "/v1/estimate", dict, _json({"subscription": _subscription(given)}))
 
 
+def backup(name: str) -> ServerCall[None]:
+    """Have the server copy its data under a name."""
+    return ServerCall("POST", "/v1/backup", _nothing, _json({"name": name}))
+
+
 def health() -> ServerCall[dict[str, Any]]:
     """Ask whether the server takes requests."""
     return ServerCall("GET", "/readyz", dict)

@@ -166,6 +166,10 @@ class Client:
         """Return about how many messages a day a subscription would get, judged by recent ones."""
         return self._run(calls.estimate(subscription))
 
+    def backup(self, name: str) -> None:
+        """Have the server copy the tenant into `backups/NAME` of its data folder, while it goes on."""
+        self._run(calls.backup(name))
+
     def health(self) -> dict[str, Any]:
         """Return whether the server takes requests; raise `ServerProblem` if it does not."""
         return self._once(calls.health())

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 
 from nearcast.errors import NearcastError
-from nearcast.server import deliveries, explaining, subscribers, subscriptions, token_routes
+from nearcast.server import backups, deliveries, explaining, subscribers, subscriptions, token_routes
 from nearcast.server.access import Access
 from nearcast.server.admin_stream import get_admin_stream
 from nearcast.server.events import get_events, post_ack
@@ -41,7 +41,7 @@ def create_app(settings: Settings) -> FastAPI:
     """Return the server as an ASGI application; its tenants are opened when it starts."""
     app = FastAPI(title="nearcast", version="1", docs_url=None, redoc_url=None, lifespan=_life, redirect_slashes=False)
     app.state.settings, app.state.failure = settings, None
-    for module in (subscriptions, subscribers, deliveries, explaining, token_routes):
+    for module in (subscriptions, subscribers, deliveries, backups, explaining, token_routes):
         app.include_router(module.router)
     _add_hot_routes(app)
     _add_handlers(app)
