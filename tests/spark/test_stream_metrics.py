@@ -133,3 +133,10 @@ def test_a_hook_that_raises_stops_nothing_where_warnings_are_errors(start, tmp_p
         assert running.wait(PATIENCE_S)
     assert 2 == running.hook_failures
     assert {"part-00000000", "part-00000001"} == {path.name[:13] for path in (tmp_path / "out").glob("part-*")}
+
+
+def test_batches_of_the_wall_clock_are_seen_as_well(start):
+    """There the plan has one column more, and beats are among its rows."""
+    running = finished(start(clock="wall", max_ahead="off"))
+    seen = [each["observedMetrics"]["nearcast"] for each in running.query.recentProgress if each["observedMetrics"]]
+    assert (3, 3) == (sum(each.messages or 0 for each in seen), sum(each.deliveries or 0 for each in seen))
