@@ -797,6 +797,7 @@ class Hub:
         if Path(folder, DURABLE_HEAD).exists():
             raise IncompatibleStore(f"{folder} holds a durable hub; open it with DurableHub.open")
         state, about = open_state(folder, verify=verify)
+        state.by_slot, state.names = {}, {}  # of a durable hub: who its subscribers are
         hub = cls(state.index.space, index="scan", max_distance=about["max_distance"])
         hub._take_over(state, about)
         return hub

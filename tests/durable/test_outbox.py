@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nearcast import Circle, Hub, Message, Similar, TopK, Within
 from nearcast.durable import Cursor, DurableHub
-from nearcast.errors import FutureCursor, InvalidInput, InvalidSubscription
+from nearcast.errors import FutureCursor, HubStopped, InvalidInput, InvalidSubscription
 from support.hub_calls import call_lists, fields_of, one_of_each_kind, prepared
 
 OPTIONS = {"window": 3, "lifetime": "5s", "max_ahead": "6s", "tell_expiry": True}
@@ -153,6 +153,9 @@ def test_an_event_has_its_cursor_kind_and_whole_message(tmp_path):
     assert "x" == hub.kept_message(arrival=1).id
     assert hub.kept_message("z") is None
     hub.close()
+    for read in (lambda: hub.events("anna"), lambda: hub.kept_message("y"), lambda: hub.ack("anna", "1-1")):
+        with pytest.raises(HubStopped, match="was closed"):
+            read()
 
 
 class DenseCalls:
@@ -283,6 +286,15 @@ def test_cursors_that_cannot_be_are_refused(tmp_path):
 
 def test_subscribers_are_found_again(tmp_path):
     """As an argument, as a column, in dicts; a subscription that is replaced has the subscriber given then."""
+    mixed = Hub("plane")
+    mixed.subscribe_many([tea(1), tea(2)])
+    mixed.subscribe(tea("z"))
+    names = pa.chunked_array([["", "ben", "dora"]])
+    twice = mixed.to_table().append_column("subscriber", names)
+    with subscribed(tmp_path / "mixed") as hub:
+        rejected = hub.subscribe_many(twice.take(pa.array([0, 1, 2, 1])))
+        assert [(0, "subscriber"), (3, "id")] == [(row.row, row.field) for row in rejected]
+        assert ("ben", "dora") == (hub.subscriber_of(2), hub.subscriber_of("z"))
     table = pa.table({"id": [1, 2, 3], "query": ["tea"] * 3, "subscriber": ["ben", None, ""]})
     with subscribed(tmp_path / "hub") as hub:
         rejected = hub.subscribe_many(table)
@@ -302,6 +314,14 @@ def test_subscribers_are_found_again(tmp_path):
         }
         assert (["a", "d"], [5], ["c"]) == tuple(map(hub.subscriptions_of, ("anna", "ben", "cleo")))
         assert ([], 0) == (hub.subscriptions_of("nobody"), len(hub.events("nobody")))
+        table = hub.to_table()
+        with DurableHub(tmp_path / "other", "plane") as other:
+            assert 0 == len(other.subscribe_many(table))
+            assert (["a", "d"], [5], ["c"]) == tuple(map(other.subscriptions_of, ("anna", "ben", "cleo")))
+            other.save(tmp_path / "saved")
+        saved = Hub.open(tmp_path / "saved")
+        assert list(hub) == list(saved)
+        assert not saved._state.by_slot
 
 
 def test_a_subscriber_moves_with_all_that_can_follow(tmp_path):
@@ -372,6 +392,7 @@ def test_without_subscribers_there_is_no_outbox(tmp_path):
     with DurableHub(tmp_path / "hub", "plane") as hub:
         hub.subscribe(tea("a"))
         hub.publish(message(1))
+        hub.publish_many([message(2, subscriber="is an attribute here")])
         hub.snapshot()
         assert hub.kept_message(1) is None
         assert not hub._state.by_slot

@@ -14,11 +14,11 @@ from outbox_worker import NAMES, THREADS, lines_of
 from faults.rounds import MINUTES, rounds
 from nearcast import Circle, Hub, Within
 from nearcast.durable import Cursor, DurableHub, Retention
+from nearcast.durable.input_applier import InputApplier
 from nearcast.durable.input_log import InputLog
 from nearcast.durable.inputs import decoded
 from nearcast.durable.outbox.outbox import Outbox
 from nearcast.durable.outbox.subscribers import Subscribers
-from nearcast.durable.subscriber_inputs import InputApplier
 from nearcast.errors import IncompatibleStore
 from support.waiting import run, wait_until
 

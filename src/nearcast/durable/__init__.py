@@ -5,14 +5,17 @@
 inputs of a hub's calls and applies them. `receipt_clock` stamps inputs, `receipt_times` has what stamps do.
 `snapshots` takes snapshots beside the calls, `folder_copies` makes backups, `folder_check` looks a folder through, and
 `left_out` is the way past an input that stops the hub.
+
+`outbox/` has the deliveries that wait for subscribers: `input_applier` hands them over as it applies inputs,
+`subscriber_inputs` are the inputs that name subscribers, `subscriber_calls` is what a hub does for them.
 """
 
 from nearcast.durable.durable_hub import DurableHub
 from nearcast.durable.folder_check import FolderReport, check
 from nearcast.durable.folder_copies import backup, restore
+from nearcast.durable.input_applier import SubscriberMove
 from nearcast.durable.left_out import leave_out
 from nearcast.durable.outbox import Cursor, Event, Retention, WaitingEvents
-from nearcast.durable.subscriber_inputs import SubscriberMove
 
 __all__ = [
     "Cursor",

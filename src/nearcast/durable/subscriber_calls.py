@@ -11,8 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from nearcast.durable import subscriber_inputs
+from nearcast.durable.input_applier import InputApplier, SubscriberMove
 from nearcast.durable.input_log import LogEntry
 from nearcast.durable.inputs import Input, encoded
 from nearcast.durable.outbox.acks import AckColumns, AckEntry, AckRemoval
@@ -21,9 +23,9 @@ from nearcast.durable.outbox.events import WaitingEvents, events_of
 from nearcast.durable.outbox.kept_messages import messages_at, newest_message
 from nearcast.durable.outbox.outbox import FailedSync, Outbox
 from nearcast.durable.outbox.retention import Retention
-from nearcast.durable.outbox.subscribers import Subscribers
+from nearcast.durable.outbox.subscribers import SUBSCRIBER, Subscribers
 from nearcast.durable.outbox.tidier import OutboxTidier
-from nearcast.durable.subscriber_inputs import InputApplier, SubscriberMove, checked_name
+from nearcast.durable.subscriber_inputs import checked_name
 from nearcast.engine import purge
 from nearcast.errors import FutureCursor, IncompatibleStore, InvalidInput
 from nearcast.geo.shapes import shorten
@@ -142,6 +144,18 @@ class SubscriberHub(Hub):
             state = self._whole()
             return self._subscribers.subscriptions(state, self._subscribers.number(state, checked_name(subscriber)))
 
+    def to_table(self) -> pa.Table:
+        """Return all subscriptions in the interchange columns, as `Hub.to_table` does, with their subscribers."""
+        with self._lock:
+            table, state = super().to_table(), self._state
+            if not self._subscribers.are_in(state):
+                return table
+            numbers = self._subscribers.of_slots(state, state.ids.in_use())
+        distinct, codes = np.unique(numbers, return_inverse=True)
+        known = distinct[distinct >= 0]
+        names = [None] * (len(distinct) - len(known)) + self._subscribers.names(state, known)
+        return table.append_column(SUBSCRIBER, pa.array(names, pa.string()).take(pa.array(codes)))
+
     def move_subscriber(self, subscriber: str, place: Any, time: datetime | str | None = None) -> SubscriberMove:
         """Move all subscriptions of a subscriber, in one input; return what that delivers, and which ones stayed.
 
@@ -172,6 +186,7 @@ class SubscriberHub(Hub):
         """
         if type(limit) is not int or limit < 1:
             raise InvalidInput(f"limit is {shorten(limit)}; expected a number above 0", field="limit")
+        self._check_open()
         number = self._number(subscriber)
         cursor = self._outbox.acks.of(number).cursor if after is None else self._checked_cursor(after)
         if number < 0:
@@ -223,6 +238,7 @@ class SubscriberHub(Hub):
         """
         if (message_id is None) == (arrival is None):
             raise InvalidInput("give either the id of a message or its arrival", field="message_id")
+        self._check_open()
         runs = self._outbox.runs()
         if arrival is not None:
             return messages_at(runs, {arrival}, self.space, self._outbox.cache).get(arrival)

@@ -22,11 +22,13 @@ def parts_of_one_id_type(
         yield table
         return
     ids = table["id"].to_pylist()
+    given = table[ROW_COLUMN].to_pylist() if ROW_COLUMN in table.column_names else range(len(ids))
     first: dict[tuple[type, Any], int] = {}
     for row, id_ in enumerate(() if may_repeat else ids):
         taken = first.setdefault((type(id_), id_), row)
         if taken != row and id_ is not None:
-            rejected.add(source, row, id_, "id", f"id {id_!r} is taken by row {taken}; give each subscription its own")
+            reason = f"id {id_!r} is taken by row {given[taken]}; give each subscription its own"
+            rejected.add(source, given[row], id_, "id", reason)
     rows = [row for row, id_ in enumerate(ids) if may_repeat or id_ is None or first[type(id_), id_] == row]
     at = table.column_names.index("id")
     for _, run in groupby(rows, key=lambda row: isinstance(ids[row], int)):

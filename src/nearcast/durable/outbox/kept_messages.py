@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -62,18 +62,29 @@ def messages_at(runs: Sequence[SortedRun], arrivals: set[int], space: Space, cac
 
 
 def _read(runs: Sequence[SortedRun], arrivals: set[int], space: Space) -> dict[int, Message]:
+    """Read messages from the inputs that runs hold, all inputs of one schema together."""
     wanted = np.unique(np.fromiter(arrivals, np.int64))
-    found: dict[int, Message] = {}
+    tables: dict[bytes, tuple[list[pa.Table], list[int]]] = {}
     for run in runs:
-        if not len(run.published) or not len(wanted):
-            continue
-        inputs = np.searchsorted(run.published, wanted, side="right") - 1
-        is_here = (inputs >= 0) & (wanted < run.published[inputs] + run.count[inputs])
-        for at in np.unique(inputs[is_here]).tolist():
-            own = wanted[is_here & (inputs == at)]
-            values = message_values(_table_of(run, at).take(_arrow.numbers(_rows_of(run, at, own))), space)
-            found.update(zip(own.tolist(), values, strict=True))
+        for at, own in _inputs_of(run, wanted):
+            rows = _table_of(run, at).take(_arrow.numbers(_rows_of(run, at, own)))
+            parts, numbers = tables.setdefault(rows.schema.serialize().to_pybytes(), ([], []))
+            parts.append(rows)
+            numbers.extend(own.tolist())
+    found: dict[int, Message] = {}
+    for parts, numbers in tables.values():
+        found.update(zip(numbers, message_values(pa.concat_tables(parts), space), strict=True))
     return found
+
+
+def _inputs_of(run: SortedRun, wanted: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield the inputs of a run that published some of the wanted messages, with the arrivals of these."""
+    if not len(run.published):
+        return
+    inputs = np.searchsorted(run.published, wanted, side="right") - 1
+    is_here = (inputs >= 0) & (wanted < run.published[inputs] + run.count[inputs])
+    for at in np.unique(inputs[is_here]).tolist():
+        yield at, wanted[is_here & (inputs == at)]
 
 
 def newest_message(runs: Sequence[SortedRun], message_id: Id, space: Space) -> Message | None:
