@@ -189,6 +189,16 @@ def test_a_body_without_an_end_is_not_read_beyond_the_limit(server):
             assert b" 413 " in connection.recv(4096).split(b"\r\n")[0]
 
 
+def test_a_body_that_does_not_come_is_not_waited_for_without_end(server, monkeypatch):
+    """After a while it is 408, and the connection ends."""
+    monkeypatch.setattr("nearcast.server.bodies._BODY_SECONDS", 0.05)
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=600) as connection:
+        head = b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        connection.sendall(head + b"Content-Length: 10\r\n\r\n{")
+        assert b" 408 " in connection.recv(4096).split(b"\r\n")[0]
+
+
 def test_half_a_body_changes_nothing(server, client):
     """A client that goes before its body is complete has published nothing, and the server goes on."""
     host, port = server.url.removeprefix("http://").split(":")

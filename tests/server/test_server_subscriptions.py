@@ -196,6 +196,24 @@ def test_an_intent_that_a_crash_left_is_made_again(tmp_path, intent, is_there):
         assert (404 if intent == "forget" or not is_there else 200) == client.get("/v1/subscriptions/torn").status_code
 
 
+def test_a_look_at_a_subscription_that_is_being_made_does_not_forget_it(tmp_path):
+    """Between the intent and the hub it is not there yet; reading it then takes nothing away."""
+    with running(tmp_path) as server, server.client() as client:
+        tenant = server.tenant()
+        client.put("/v1/subscriptions/other", json=circle("other"))
+        row = type(tenant.rows.get("other"))(id="coming", body=circle("coming"))
+        tenant.db.write(tenant.rows.intend(row, "hold", None)).result()
+        assert 404 == client.get("/v1/subscriptions/coming").status_code
+        assert ["other"] == [each["id"] for each in client.get("/v1/subscriptions").json()["items"]]
+        tenant.hold(row)
+        tenant.db.write(tenant.rows.settle(row, "hold")).result()
+        assert 200 == client.get("/v1/subscriptions/coming").status_code
+        tenant.hub.unsubscribe("coming")
+        assert 404 == client.get("/v1/subscriptions/coming").status_code
+        tenant.db.write(lambda _: None).result()
+        assert tenant.rows.get("coming") is None
+
+
 def test_an_intent_that_the_hub_refuses_brings_back_the_row(tmp_path):
     """A change that nobody was told about, and that cannot be made, is as if it had never been asked for."""
     with running(tmp_path) as server, server.client() as client:

@@ -68,14 +68,20 @@ def test_a_nearly_full_disk_refuses_changes_with_a_time_to_try_again(tmp_path):
 
 
 def test_a_hub_that_stopped_is_503_and_not_ready(tmp_path):
-    """After a failure of the disk the tenant takes no changes, and `/readyz` says so."""
+    """After a failure of the disk the tenant takes no changes, `/readyz` says so, and streams end by that name."""
     with running(tmp_path) as server, server.client() as client:
         client.put("/v1/subscriptions/a", json=circle("a", subscriber="anna"))
         assert 200 == client.get("/readyz").status_code
-        server.tenant().hub._writer.stopped = "the hub stopped: IOError"
+        with client.stream("GET", "/v1/subscribers/anna/stream") as stream, server.client() as other:
+            other.post("/v1/messages", json=feature(0))
+            lines = stream.iter_lines()
+            assert any(line.startswith("data:") for line in lines)
+            server.tenant().hub._writer.stopped = "the hub stopped: IOError"
+            server.tenant().feeds._loop.call_soon_threadsafe(server.tenant().feeds._wake, ["anna"])
+            assert 'data: {"reason":"HubStopped"}' in list(lines)
         assert 503 == client.post("/v1/messages", json=feature(1)).status_code
         assert 503 == client.get("/readyz").status_code
-        assert [200, 200] == [client.get(path).status_code for path in ("/healthz", "/v1/subscribers/anna/events")]
+        assert [200, 200] == [client.get(path).status_code for path in ("/healthz", "/v1/subscriptions")]
 
 
 PLACE = "13.4 52.5"

@@ -35,8 +35,8 @@ class RunningServer:
 
 
 def settings_for(data, **sections) -> Settings:
-    """Return settings for a test: any port, and a disk that is never nearly full."""
-    given = {"server": {"port": 0, "data": str(data)}, "limits": {"free_bytes": 0}}
+    """Return settings for a test: any port, a disk that is never nearly full, and no inputs but those of the test."""
+    given = {"server": {"port": 0, "data": str(data)}, "limits": {"free_bytes": 0}, "hub": {"beat_seconds": 0.0}}
     for section, values in sections.items():
         given[section] = {**given.get(section, {}), **values}
     return load_settings(environment={}, given=given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import zlib
 from typing import Any
@@ -14,6 +15,8 @@ from nearcast.nesting import is_deep
 from nearcast.server.problems import Problem, at, pointer_to
 
 JSON = ("application/json",)
+#: Seconds in which a body must be there.
+_BODY_SECONDS = 60.0
 _PLACE = re.compile(r" - at `\$(.*)`$")
 _BYTE = re.compile(r"byte (\d+)")
 
@@ -26,14 +29,23 @@ async def body_of(request: Request, most: int) -> bytes:
     length = request.headers.get("content-length", "0")
     if length.isdigit() and int(length) > most:
         raise _too_large(most)
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            body = await _read(request, most)
+    except TimeoutError:
+        headers = {"Connection": "close"}
+        raise Problem(408, "slow-body", f"the body took more than {_BODY_SECONDS:g} s", headers=headers) from None
+    return _unpacked(body, most) if encoding == "gzip" else body
+
+
+async def _read(request: Request, most: int) -> bytes:
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
         if size > most:
             raise _too_large(most)
         parts.append(part)
-    body = b"".join(parts)
-    return _unpacked(body, most) if encoding == "gzip" else body
+    return b"".join(parts)
 
 
 def _unpacked(body: bytes, most: int) -> bytes:

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from nearcast.errors import NearcastError
 from nearcast.server.events import subscriber_caller
 from nearcast.server.feeds import EncodedEvent, EventPage, encoded_gap
 from nearcast.server.metrics import TenantMetrics
@@ -107,6 +108,9 @@ class SseResponse(Response):
         except Disconnected:
             connection.gone.cancel()
             return
+        except NearcastError as error:  # the hub stopped
+            reason = type(error).__name__
+            self._metrics.closed.labels(reason).inc()
         finally:
             self._metrics.clients.labels("sse").dec()
         await connection.end(reason)

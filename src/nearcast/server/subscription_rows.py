@@ -20,7 +20,7 @@ from nearcast.server.server_db import ServerDb
 #: The hub holds the subscription; it does not, for it is paused; it does not, and the row goes, too.
 Intent = Literal["hold", "release", "forget"]
 
-_COLUMNS = "id, subscriber, labels, max_events, is_paused, body, version, number"
+_COLUMNS = "id, subscriber, labels, max_events, is_paused, body, version, number, intent IS NULL"
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,13 @@ class SubscriptionRow:
     body: dict[str, Any] = field(default_factory=dict)
     version: int = 1
     number: int = 0
+    #: Whether no change of it was under way when it was read.
+    is_settled: bool = True
 
     @classmethod
     def of(cls, values: tuple[Any, ...]) -> SubscriptionRow:
         """Return the row of these columns."""
-        id_, subscriber, labels, max_events, is_paused, body, version, number = values
+        id_, subscriber, labels, max_events, is_paused, body, version, number, is_settled = values
         return cls(
             id=id_,
             subscriber=subscriber,
@@ -49,6 +51,7 @@ class SubscriptionRow:
             body=msgspec.json.decode(body),
             version=version,
             number=number,
+            is_settled=bool(is_settled),
         )
 
     def values(self) -> tuple[Any, ...]:
@@ -105,16 +108,17 @@ class SubscriptionRows:
         values = (*before.values(), None, None)
         return lambda connection: connection.execute(_UPSERT, values) and None
 
-    def forget(self, ids: list[str]) -> Callable[[Any], None]:
-        """Return the writing that takes rows away, whatever the hub holds."""
-        return lambda connection: connection.executemany("DELETE FROM subscriptions WHERE id = ?", [(i,) for i in ids])
+    def forget(self, row: SubscriptionRow) -> Callable[[Any], None]:
+        """Return the writing that takes away a row that the hub holds no more, unless it is being made anew."""
+        statement = "DELETE FROM subscriptions WHERE number = ? AND intent IS NULL"
+        return lambda connection: connection.execute(statement, (row.number,)) and None
 
     def make_again(self, hold: Callable[[SubscriptionRow], Any], release: Callable[[str], Any]) -> int:
         """Let the hub make what a crash cut off; return how many changes that were."""
         found = self._db.read(f"SELECT {_COLUMNS}, intent, before FROM subscriptions WHERE intent IS NOT NULL")
         for *values, intent, before in found:
             row = SubscriptionRow.of(tuple(values))
-            earlier = None if before is None else SubscriptionRow.of((*msgspec.json.decode(before), 0))
+            earlier = None if before is None else SubscriptionRow.of((*msgspec.json.decode(before), 0, 1))
             try:
                 if intent == "hold":
                     hold(row)

@@ -42,7 +42,8 @@ def _resource(tenant: Tenant, row: SubscriptionRow) -> dict[str, Any] | None:
         try:
             columns = subscription_json(tenant.hub.get(row.id), tenant.hub.space)
         except UnknownSubscription:
-            tenant.db.write(tenant.rows.forget([row.id]))
+            if row.is_settled:  # it has expired; one that is not settled is on its way into the hub
+                tenant.db.write(tenant.rows.forget(row))
             return None
     return {
         **columns,

@@ -35,6 +35,8 @@ T = TypeVar("T")
 _log = logging.getLogger("nearcast.server")
 #: Calls of a hub that may be under way at once: they wait for one fsync together.
 _THREADS = 32
+#: While nothing comes in, only one of so many beats is made: each is an input that the next start reads.
+_IDLE_BEATS = 10
 #: Locks for changes of the same subscription: changes of two ids rarely share one.
 _LOCKS = 256
 
@@ -127,10 +129,13 @@ class Tenant:
             self._beats = asyncio.get_running_loop().create_task(self._beat())
 
     async def _beat(self) -> None:
+        last, n_idle = self.hub.end, 0
         while True:
             await asyncio.sleep(self.settings.hub.beat_seconds)
+            n_idle = n_idle + 1 if self.hub.end == last else 0
+            last = self.hub.end
             try:
-                if len(self.hub):
+                if len(self.hub) and n_idle % _IDLE_BEATS == 0:
                     await self.call(self.hub.beat)
             except NearcastError as error:  # a full disk passes; of a hub that stopped `/readyz` tells
                 _log.warning("no beat: %s", type(error).__name__)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from nearcast.errors import FutureCursor, NearcastError
+from nearcast.errors import FutureCursor, HubStopped, NearcastError
 from nearcast.server.access import Caller
 from nearcast.server.bodies import decoded
 from nearcast.server.events import subscriber_caller
@@ -100,10 +100,11 @@ class EventSocket:
             with feeds.waiting(self._subscriber) as woken:
                 try:
                     page = await feeds.page(self._subscriber, after, STREAM_PAGE)
-                except FutureCursor:
-                    raise SocketClose(_POLICY, "FutureCursor") from None
-                except NearcastError:
-                    raise SocketClose(_POLICY, "InvalidCursor") from None
+                except HubStopped:
+                    raise SocketClose(_GOING_AWAY, "HubStopped") from None
+                except NearcastError as error:
+                    name = "FutureCursor" if isinstance(error, FutureCursor) else "InvalidCursor"
+                    raise SocketClose(_POLICY, name) from None
                 gap = [encoded_gap(self._subscriber, page, after or "0-0")] if page.gap else []
                 for event in (*gap, *page.events):
                     await self._send(event.data)
