@@ -72,7 +72,8 @@ FIRST = [{"id": at, "query": f"w{at}", "radius": 1.0, **place} for at, place in 
 def test_without_a_window_no_partition_copies_the_whole_batch(tmp_path):
     stream = FileStream(tmp_path, FIRST, plan="trigger", partitions=3, window=None)
     messages = [{"id": at, "text": f"w{at}", **place} for at, place in enumerate(PLACES)]
-    assert 12 == len(stream.run(0, {"messages-a": messages[::2], "messages-b": messages[1::2]}))
+    changes = [{"op": "unsubscribe", "id": 0, "time": "2026-01-01T00:00:00Z"}]  # else the batch would not be recorded
+    stream.run(0, {"messages-a": messages[::2], "messages-b": messages[1::2], "changes-a": changes})
     store, manifest = stream.pipeline.store, stream.pipeline.state.manifest
     inputs = read_inputs(store, manifest.batches[-1])
     assert 12 == len(inputs)

@@ -36,7 +36,7 @@ def test_a_stream_that_starts_anew_with_every_batch_delivers_what_one_does_that_
         driver = started(stream)
         stream.run(driver, batch)
         entries = driver.state.manifest.partitions
-        if batch >= 3:
+        if batch >= 3 and "window" not in options:  # without a window, batches of messages alone are not recorded
             assert {batch - 2, batch - 1, batch} == {entry.snapshot_batch for entry in entries}
             assert [batch - entry.snapshot_batch for entry in entries] == [len(entry.deltas) for entry in entries]
     assert stream.delivered() == clean
@@ -59,7 +59,7 @@ def test_partitions_that_ask_a_divided_window_go_on_from_their_snapshots(tmp_pat
 
 
 def test_each_partition_has_its_turn_once_in_so_many_batches(tmp_path):
-    stream = SmallStream(tmp_path, partitions=4, batches=8, messages=1, changes=0, window=None)
+    stream = SmallStream(tmp_path, partitions=4, batches=8, messages=1, changes=0)
     driver = started(stream, every=4)
     turns = [driver.state.snapshot_turns(batch, 4) for batch in range(8)]
     assert [{3}, {2}, {1}, {0}] * 2 == turns
@@ -95,7 +95,7 @@ def test_a_batch_that_was_not_committed_leaves_no_snapshot(tmp_path, monkeypatch
 
 def test_what_did_not_change_since_the_last_snapshot_is_linked(tmp_path):
     """Files that hold the same bytes are one file on disk; it stays when the older snapshot goes."""
-    stream = SmallStream(tmp_path, partitions=1, batches=12, messages=2, changes=0, window=None)
+    stream = SmallStream(tmp_path, partitions=1, batches=12, messages=2, changes=0)
     clean = stream.clean()
     driver = started(stream, every=1)
     stream.run(driver, 0)
