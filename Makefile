@@ -71,11 +71,12 @@ browser: ## install Chromium for the tests of the page, where the system allows 
 vendor: .venv/.ready ## fetch what the page is made with from the npm registry, with licences and hashes
 	$(BIN)/python tools/vendor.py
 
-check: .venv/.ready ## formatting, lint, types, spelling
+check: .venv/.ready ## formatting, lint, types, spelling, known holes of the pinned packages
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/codespell
+	$(BIN)/pip-audit --requirement requirements.lock --no-deps --disable-pip --progress-spinner off
 
 bench: .venv/.ready ## time the boolean indexes on a modest workload (BENCH_ARGS="..." for another)
 	@$(BIN)/nearcast bench boolean $(BENCH_ARGS)
