@@ -142,6 +142,18 @@ class MergingIndex(Index):
             elif self._moving is None or not self._moving.merge(self._lock, lambda: self._weights):
                 return
 
+    def _forget_left_places(self) -> None:
+        """Build those segments anew, in this thread, that hold places which a subscription has left for others.
+
+        A mover leaves its segment once, so what one call has cleaned the next need not. Rows of subscriptions that are
+        no more stay until the segment is merged.
+        """
+        for component in list(self._components):
+            if isinstance(component, SegmentComponent):
+                owner = self._owner[component.segment.rows.slot]
+                if ((owner != component.number) & (owner != NOBODY)).any():
+                    self._merge([component], self._owner, self._numbering)
+
     def _discard_merges(self) -> None:
         """Let a merge under way be thrown away, since it may have seen slots without the owner they have again."""
         self._numbering += 1

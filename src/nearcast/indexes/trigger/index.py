@@ -499,11 +499,15 @@ class TriggerIndex(MergingIndex):
             return trigger_lines(holder, rows, messages, row, self._popularity, word)
 
     def save(self, folder: str | Path) -> None:
-        """Write all segments; a delta becomes a segment first, and what is mobile is written as one."""
+        """Write all segments; a delta becomes a segment first, and what is mobile is written as one.
+
+        No place that a subscription has moved away from is written.
+        """
         folder = new_folder(folder)
         with self._lock:
             self._undo.roll_back()
             self._flush()
+            self._forget_left_places()
             segments = [c for c in self._components if isinstance(c, SegmentComponent)]
             owner = self._owner[: self._next_slot + 1]
             if self._mobile is not None and (owner == MOBILE).any():
