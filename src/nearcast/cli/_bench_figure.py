@@ -181,6 +181,7 @@ def _print(figure: Figure, report: dict[str, Any], paths: Sequence[Path]) -> Non
         f"Data and machine: {_note(report)}.",
         *distance_lines(about),
         f"Answers: {about['checked']}.",
+        *([f"Budget: {figure.budget}."] if figure.budget else []),
         *_exceptions(report),
         f"Command: {about['command']}",
         f"Written: {', '.join(map(str, paths))}",
