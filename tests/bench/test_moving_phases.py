@@ -7,6 +7,7 @@ from nearcast.bench.moving.life_answers import LifeDigest
 from nearcast.bench.moving.measurement import MSP_PHASES, _row
 from nearcast.bench.moving.protocol_figures import PROTOCOL_FIGURES
 from nearcast.bench.moving.settings import MovingSetting, SettingData
+from nearcast.cli._bench_figure import _exceptions
 
 SETTING = MovingSetting(30, 60, 2, mobility=0.5, speed=4, region_area=0.01)
 NO_LIMITS = LifeLimits(float("inf"), float("inf"))
@@ -41,6 +42,16 @@ def test_what_took_too_long_is_estimated(monkeypatch):
     assert "40 of 90 messages took" in reason
     assert "s are expected for all; the limit is 0 s" in reason
     state.index.close()
+
+
+def test_points_of_fewer_messages_are_not_told_to_lack_time():
+    """Figure 25 has a number of messages for each point; only timestamps are left out for want of time."""
+    rows = [
+        {"series": "a", "index": "a", "x": x, "messages": n, "timestamps": t, "skipped": None}
+        for x, n, t in ((0.5, 40, 5), (1, 80, 3))
+    ]
+    report = {"workload": {"messages": 80, "timestamps": 5}, "results": rows}
+    assert ["Fewer timestamps, for want of time: a at 1, 3 of 5."] == _exceptions(report)
 
 
 def test_every_figure_says_its_budget():

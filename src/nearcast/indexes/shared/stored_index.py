@@ -279,8 +279,10 @@ class StoredIndex(Index):
         self._rows_renumbered()
 
     def _packed(self) -> tuple[Subscriptions, NDArray[np.int64], NDArray[np.int32]]:
-        """Return the rows that count, by slot, the row of each slot and the slot of each row."""
+        """Return the rows that count, the row of each slot and the slot of each row; a copy only if some do not."""
         live = np.flatnonzero(self._row_of >= 0)
+        if len(live) == len(self._slots_by_row):
+            return self._table(), self._row_of, self._slot_of
         row_of = np.full(len(self._rows_by_slot), _NO_ROW)
         row_of[live] = np.arange(len(live))
         return self._table().take(self._row_of[live]), row_of, live.astype(np.int32)
