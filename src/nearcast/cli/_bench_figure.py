@@ -181,6 +181,7 @@ def _print(figure: Figure, report: dict[str, Any], paths: Sequence[Path]) -> Non
         f"Data and machine: {_note(report)}.",
         *distance_lines(about),
         f"Answers: {about['checked']}.",
+        *([f"Budget: {figure.budget}."] if figure.budget else []),
         *_exceptions(report),
         f"Command: {about['command']}",
         f"Written: {', '.join(map(str, paths))}",
@@ -206,10 +207,11 @@ def _exceptions(report: dict[str, Any]) -> list[str]:
         where = f"{row['series']} at {row['x']}"
         if row.get("skipped"):
             lines.append(f"Skipped: {where}: {row['skipped']}.")
+        elif "timestamps" in row:  # a life is cut short by timestamps, and points may differ by their messages
+            if row["timestamps"] < all_timestamps:
+                lines.append(f"Fewer timestamps, for want of time: {where}, {row['timestamps']} of {all_timestamps}.")
         elif "skipped" in row and row["messages"] < most and not is_scan(row["index"]):
             lines.append(f"Fewer messages, for want of time: {where}, {row['messages']:,} of {most:,}.")
-        elif row.get("timestamps", all_timestamps) < all_timestamps:
-            lines.append(f"Fewer timestamps, for want of time: {where}, {row['timestamps']} of {all_timestamps}.")
     return lines
 
 

@@ -11,6 +11,8 @@ from nearcast.engine.moves import NOWHERE, POLYGON_STAYS, MovePlaces, does_not_f
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Area, Circle, Regions, Shape, Space
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from nearcast.columns import Subscriptions
@@ -25,11 +27,12 @@ def place_rows(
     reports: NDArray[Any],
     points: NDArray[np.float64],
     regions: Regions,
+    written: Mapping[int, Shape] | None = None,
 ) -> tuple[MovePlaces, list[Fault]]:
     """Return where many subscriptions go, and the rows that cannot go there, whose place in the result means nothing.
 
     A row whose point (n, 2) is finite carries its region along, another one gets that of `regions`. `reports` are the
-    rows of `Movers` of these slots.
+    rows of `Movers` of these slots; `written` has the polygons that are cut in `regions`, as they were given.
     """
     space = state.index.space
     is_carried = np.isfinite(points[:, 0]) & np.isfinite(points[:, 1])
@@ -49,7 +52,8 @@ def place_rows(
         placed = Regions.concat([carried, regions]).take(np.where(is_carried, rows, rows + len(rows)))
     extents[~is_carried | (kind != BOX)] = np.nan
     bad = [*faults, *more]
-    return MovePlaces(placed, extents, _texts(state, slots, placed, {row for row, _, _ in bad})), sorted(bad)
+    texts = _texts(state, slots, placed, written or {}, {row for row, _, _ in bad})
+    return MovePlaces(placed, extents, texts), sorted(bad)
 
 
 def are_points(regions: Regions) -> NDArray[np.bool_]:
@@ -161,11 +165,14 @@ def _carry_faults(
     return faults
 
 
-def _texts(state: State, slots: NDArray[np.int32], placed: Regions, bad: set[int]) -> dict[int, bytes]:
-    """Return by row the request texts that hold a region, with the new one."""
+def _texts(
+    state: State, slots: NDArray[np.int32], placed: Regions, written: Mapping[int, Shape], bad: set[int]
+) -> dict[int, bytes]:
+    """Return by row the request texts that hold a region, with the new one: as it was written, where it was cut."""
     texts = {}
-    for row in np.flatnonzero(state.texts.are_json(slots)).tolist():
-        text = None if row in bad else state.texts.get(int(slots[row]))
-        if text is not None and text.keeps_region:
-            texts[row] = text._replace(region=placed.shape_of(row)).encoded()
+    for row in {*np.flatnonzero(state.texts.are_json(slots)).tolist(), *written} - bad:
+        text = state.texts.get(int(slots[row]))
+        if text is not None and (text.keeps_region or row in written):
+            region = written[row] if row in written else placed.shape_of(row)
+            texts[row] = text._replace(keeps_region=True, region=region).encoded()
     return texts

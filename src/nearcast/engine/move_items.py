@@ -83,7 +83,7 @@ class MoveItems:
         """Return the item of known ids, without those that come at a wrong time or cannot go to their place."""
         moves = self._moves if len(rows) == len(self._moves) else self._moves.take(rows)
         held, reports, points = self._state.index.subscriptions(slots), self._state.movers.of(slots), moves.points()
-        placement, faults = place_rows(self._state, slots, held, reports, points, moves.regions)
+        placement, faults = place_rows(self._state, slots, held, reports, points, moves.regions, moves.written)
         faults = self._with_untimely(faults, rows, slots)
         if faults:
             self._faults += [(int(rows[row]), field, reason) for row, field, reason in faults]

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from nearcast.tables.column_names import check_subscription_names
 from nearcast.tables.geometries import with_places
 from nearcast.tables.names import EARTH_BOX, EARTH_CIRCLE, GEOMETRY_COLUMN, PLANE_BOX, PLANE_CIRCLE, ROW_COLUMN
 from nearcast.tables.rejected_rows import Mask, Rejected, Rows
+from nearcast.tables.requests import cut_areas
 from nearcast.tables.scored_rows import subscription_names
 from nearcast.tables.subscriptions import check_columns, read_regions
 
@@ -28,6 +29,7 @@ class Moves:
     """Where subscriptions go, one per row: a point that carries the old region along, or another region.
 
     `time` is that of the report and `number` the row's in its source; None where the caller knows them by himself.
+    `written` has by row the polygons that `regions` has cut at the dateline, as they were given.
     """
 
     ids: pa.Array
@@ -36,6 +38,7 @@ class Moves:
     regions: Regions
     time: Times | None = None
     number: Rows | None = None
+    written: Mapping[int, Shape] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.is_point)
@@ -49,6 +52,7 @@ class Moves:
             self.regions.take(rows),
             None if self.time is None else self.time[rows],
             None if self.number is None else self.number[rows],
+            {to: self.written[of] for to, of in enumerate(rows.tolist()) if of in self.written} if self.written else {},
         )
 
     def points(self) -> Floats:
@@ -77,19 +81,20 @@ def read_moves(
     check_subscription_names(table.column_names, space, source, rejected, strict=strict)
     ids = rows.ids()
     is_point, point = _points(rows, space)
-    regions = Regions.anywhere(len(rows))
+    regions, written = Regions.anywhere(len(rows)), dict[int, Shape]()
     others = np.flatnonzero(~is_point)
     if len(others):
         part = rows.part(others, subscription_names(space))
         found, is_bounded = read_regions(part, space)
         part.faults.add_where(~is_bounded, "region", "no place is given; give a point or a region to move to")
+        written = {int(others[row]): shape for row, shape in cut_areas(part, found, space).items()}
         rows.faults.add_part(part.faults, others)
         order = np.argsort(np.concatenate([np.flatnonzero(is_point), others]))
         regions = Regions.concat([Regions.anywhere(int(is_point.sum())), found]).take(order)
     _check_points(rows, is_point, point, space)
     time = rows.times("time")
     rows.report(rejected, ids)
-    moves = Moves(ids, is_point, point, regions, time, rows.numbers)
+    moves = Moves(ids, is_point, point, regions, time, rows.numbers, written)
     good = rows.faults.good_rows()
     return moves if good is None else moves.take(good)
 

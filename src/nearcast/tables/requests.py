@@ -26,7 +26,7 @@ def within_texts(rows: TableRows, queries: pa.ChunkedArray, regions: Regions, is
     """
     texts = _plain(queries)
     others = {row: regions.shape_of(row) for row in np.flatnonzero(is_empty & ~rows.faults.is_bad).tolist()}
-    others.update(_cut_areas(rows, regions, space))
+    others.update(cut_areas(rows, regions, space))
     found = {row: RequestText(_text_at(queries, row), keeps_region=True, region=shape) for row, shape in others.items()}
     return _replaced(texts, found)
 
@@ -83,7 +83,7 @@ def _replaced(texts: pa.Array, others: dict[int, RequestText]) -> pa.Array:
     return pa.concat_arrays([texts, more]).take(_arrow.numbers(order))
 
 
-def _cut_areas(rows: TableRows, regions: Regions, space: Space) -> dict[int, Shape]:
+def cut_areas(rows: TableRows, regions: Regions, space: Space) -> dict[int, Shape]:
     """Return by row the polygons that were cut at the dateline, as they were written."""
     if not space.is_earth or not (regions.kind == POLYGON).any():
         return {}

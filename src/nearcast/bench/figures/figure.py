@@ -76,6 +76,8 @@ class Figure:
     #: Options that make several series of one index, such as its buffers.
     variants: Sequence[Mapping[str, Any]] = ({},)
     checked: str = "each index equals the first named on all messages and scan on a sample"
+    #: What a series may take at a point, and what becomes of one that takes more; where that is worth a line.
+    budget: str = ""
 
     def sized(self, subscriptions: int | None, messages: int | None, scale: float) -> Figure:
         """Return the same with other sizes; `scale` multiplies the subscriptions, the window and the warm-up.

@@ -2,7 +2,8 @@
 
 IMM is the time of a message: matching it, and filing it where it can be found while it lives. MI is the filing alone;
 an index that files a message as a by-product of matching it has that in IMM only. MSP is the time of a report: changing
-the place of the subscription (SLU) and finding what came in and went out. The series are the indexes of the paper, each
+the place of the subscription (SLU), finding what came in and went out, and its share of building parts of a tree anew
+that have drifted (`rebuild_us` in the CSV). The series are the indexes of the paper, each
 with its own store of live messages, and `trigger` with `cells`.
 
 A figure with another measuring function is added to `FIGURES`, and what that one measures on to `DATA_OF`.
@@ -15,7 +16,7 @@ from typing import Any
 
 from nearcast.bench.figures.boolean_parts import named
 from nearcast.bench.figures.figure import Figure, Measure, Panel, Point, Series
-from nearcast.bench.moving.measurement import CHECKED, MovingData, over_settings
+from nearcast.bench.moving.measurement import BUDGET, CHECKED, MovingData, over_settings
 from nearcast.bench.moving.protocol_figures import PROTOCOL_FIGURES, ProtocolData
 from nearcast.bench.moving.protocol_figures import run as run_protocols
 from nearcast.bench.moving.settings import MAPS, TAXIS, WORD_SETS
@@ -59,6 +60,7 @@ def _figure(
         subscriptions=20_000,
         messages=20_000,
         checked=CHECKED,
+        budget=BUDGET,
         **more,
     )
 

@@ -249,6 +249,10 @@ _PANELS = (
     Panel("reports", "reports per timestamp", is_log=True),
 )
 _CHECKED = "all protocols tell the same at every timestamp, and what brute force says on a sample of clients"
+_BUDGET = (
+    f"at each point a protocol has {REGISTER_S:g} s to register its clients, by what the point before took, and begins"
+    f" no timestamp after {TIMESTAMPS_S:g} s by the clock; what would take longer is skipped with an estimate"
+)
 _FIGURE = Figure(
     name="26",
     paper="AP-Tree (VLDB J.), Fig. 26",
@@ -263,6 +267,7 @@ _FIGURE = Figure(
     messages=10_000,
     history=1_000_000,
     checked=_CHECKED,
+    budget=_BUDGET,
 )
 PROTOCOL_FIGURES = [
     _FIGURE,

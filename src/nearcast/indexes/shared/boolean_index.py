@@ -219,17 +219,21 @@ class BooleanIndex(StoredIndex):
         else:
             gone = np.concatenate([np.empty(0, np.int32), *self._gone])
             gone = gone[gone < first]
-            self._is_built = False
-            if len(gone):
-                self._remove_atoms(gone)
             new = np.arange(first, n, dtype=np.int32)
             new = new[slot_of[row[new]] >= 0]
-            if len(new):
-                self._insert_atoms(new)
+            self._is_built = False
+            self._change_atoms(gone, new)
             self._n_come += len(new)
             self._n_in_structure += len(new) - len(gone)
         self._gone, self._n_seen = [], n
         self._is_built = True  # the last of all
+
+    def _change_atoms(self, gone: NDArray[np.int32], new: NDArray[np.int32]) -> None:
+        """Take atoms out of the structure, and insert others."""
+        if len(gone):
+            self._remove_atoms(gone)
+        if len(new):
+            self._insert_atoms(new)
 
     def _is_outgrown(self, n_new: int) -> bool:
         """Tell whether as many atoms have come since the structure was built, with these, as it was built of."""

@@ -272,13 +272,20 @@ class StoredIndex(Index):
         """Drop the rows that no longer count, when they are the majority."""
         if not self._is_sparse:
             return
-        live = np.flatnonzero(self._row_of >= 0)
-        row_of = np.full(len(self._rows_by_slot), _NO_ROW)
-        row_of[live] = np.arange(len(live))
-        self._pieces = [self._table().take(self._row_of[live])]
-        self._rows_by_slot, self._slots_by_row = GrowableColumn(row_of), GrowableColumn(live.astype(np.int32))
+        held, row_of, slot_of = self._packed()
+        self._pieces = [held]
+        self._rows_by_slot, self._slots_by_row = GrowableColumn(row_of), GrowableColumn(slot_of)
         self._scored_rows = None
         self._rows_renumbered()
+
+    def _packed(self) -> tuple[Subscriptions, NDArray[np.int64], NDArray[np.int32]]:
+        """Return the rows that count, the row of each slot and the slot of each row; a copy only if some do not."""
+        live = np.flatnonzero(self._row_of >= 0)
+        if len(live) == len(self._slots_by_row):
+            return self._table(), self._row_of, self._slot_of
+        row_of = np.full(len(self._rows_by_slot), _NO_ROW)
+        row_of[live] = np.arange(len(live))
+        return self._table().take(self._row_of[live]), row_of, live.astype(np.int32)
 
     def _reweigh(self) -> None:
         self._undo.call(self._forget_weighed)
@@ -291,13 +298,13 @@ class StoredIndex(Index):
     # Files
 
     def save(self, folder: str | Path) -> None:
-        """Write the columns."""
+        """Write the columns of the rows that count: what a subscription was before it moved is nobody's business."""
         folder = new_folder(folder)
         with self._lock:
             self._undo.roll_back()
-            held = self._table()
-            save_array(folder / "row_of.npy", self._row_of)
-            save_array(folder / "slot_of.npy", self._slot_of)
+            held, row_of, slot_of = self._packed()
+            save_array(folder / "row_of.npy", row_of)
+            save_array(folder / "slot_of.npy", slot_of)
             save_array(folder / "weights.npy", self._weights[: self._n_weights])
             save_table(held, table_arrays(held), folder)
             write_manifest(folder, self, self._options, scored=held.scoring is not None)

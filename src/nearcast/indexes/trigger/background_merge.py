@@ -142,6 +142,21 @@ class MergingIndex(Index):
             elif self._moving is None or not self._moving.merge(self._lock, lambda: self._weights):
                 return
 
+    def _forget_left_places(self) -> None:
+        """Build those segments anew, in this thread, that hold places which a subscription has left for others.
+
+        A mover leaves its segment once, so what one call has cleaned the next need not. Rows of subscriptions that are
+        no more stay until the segment is merged.
+        """
+        for component in list(self._components):
+            if isinstance(component, SegmentComponent) and self._holds_left_places(component):
+                self._merge([component], self._owner, self._numbering)
+
+    def _holds_left_places(self, component: SegmentComponent) -> bool:
+        """Tell whether a segment has rows of subscriptions that are elsewhere now."""
+        owner = self._owner[component.segment.rows.slot]
+        return bool(((owner != component.number) & (owner != NOBODY)).any())
+
     def _discard_merges(self) -> None:
         """Let a merge under way be thrown away, since it may have seen slots without the owner they have again."""
         self._numbering += 1

@@ -502,7 +502,8 @@ class TriggerIndex(MergingIndex):
     def save(self, folder: str | Path) -> None:
         """Write all segments; a delta becomes a segment first, and what is mobile is written as one.
 
-        Where writing is put off, deltas are written as segments of their own, which are laid out later.
+        No place that a subscription has moved away from is written. Where writing is put off, deltas and segments that
+        hold such places are written as segments of their own, which are laid out later.
         """
         folder = new_folder(folder)
         with self._lock:
@@ -511,6 +512,7 @@ class TriggerIndex(MergingIndex):
                 self._flush_moving()
             else:
                 self._flush()
+                self._forget_left_places()
             numbers, owner = [], self._owner[: self._next_slot + 1]
             for component in self._components:
                 if isinstance(component, SegmentComponent) or (owner == component.number).any():
@@ -535,7 +537,7 @@ class TriggerIndex(MergingIndex):
 
     def _standing_form(self, component: Component) -> Callable[[], SegmentComponent]:
         """Return what makes a segment of a component as it is now: rows that change are taken at once."""
-        if isinstance(component, SegmentComponent):
+        if isinstance(component, SegmentComponent) and not self._holds_left_places(component):
             return lambda: component
         rows, geometry = join_rows([(component.taken(component.live_rows(self._owner)), component.geometry)])
         build = partial(self._build, rows, self._weights)

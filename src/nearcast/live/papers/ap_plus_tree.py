@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from nearcast.columns import SIMILAR
 from nearcast.indexes.papers.ap_plus_tree import APPlusTreeIndex, LiveMessageRows
-from nearcast.live.cells.search import FoundMessages
 from nearcast.live.cells.store import CellLiveStore
-from nearcast.live.papers.candidates import try_candidates
+from nearcast.live.papers.candidates import verified
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
     from nearcast.indexes import Index
     from nearcast.live.cells.queries import LiveQueries, QueryPlaces
+    from nearcast.live.cells.search import FoundMessages
     from nearcast.text.words import WordTable
 
 
@@ -67,18 +67,8 @@ class APPlusTreeLiveStore(CellLiveStore):
         """Verify the messages that the tree names."""
         if self._index is None or (queries.kind == SIMILAR).any():
             return super()._found(queries, before, after)
-        query, row = self._index.candidates(self._live_rows(), queries, before, after)
-        found = FoundMessages.room_for(len(row))
-        n = try_candidates(
-            self._state.table,
-            query,
-            row,
-            queries,
-            before,
-            after,
-            self._state.now,
-            self.space.is_earth,
-            self._scratch.walk,
-            found,
+        candidates = self._index.candidates(self._live_rows(), queries, before, after)
+        state = self._state
+        return verified(
+            state.table, candidates, queries, before, after, state.now, self.space.is_earth, self._scratch.walk
         )
-        return found.first(n)

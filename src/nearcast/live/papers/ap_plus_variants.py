@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from nearcast.columns import SIMILAR
-from nearcast.live.cells.search import FoundMessages
 from nearcast.live.cells.store import CellLiveStore
-from nearcast.live.papers.candidates import try_candidates
+from nearcast.live.papers.candidates import verified
 from nearcast.live.papers.cell_postings import CellPostings
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Messages
     from nearcast.live.cells.queries import LiveQueries, QueryPlaces
+    from nearcast.live.cells.search import FoundMessages
 
 
 class CellPostingLiveStore(CellLiveStore):
@@ -46,12 +46,12 @@ class CellPostingLiveStore(CellLiveStore):
         if (queries.kind == SIMILAR).any():
             return super()._found(queries, before, after)
         state, n_words = self._state, len(self.word_table)
-        query, row = self._postings.candidates(
+        candidates = self._postings.candidates(
             state.table, state.n, n_words, state.now, queries, before, after, words_first=self.words_first
         )
-        found, is_earth, walk = FoundMessages.room_for(len(row)), self.space.is_earth, self._scratch.walk
-        n = try_candidates(state.table, query, row, queries, before, after, state.now, is_earth, walk, found)
-        return found.first(n)
+        return verified(
+            state.table, candidates, queries, before, after, state.now, self.space.is_earth, self._scratch.walk
+        )
 
 
 class APPlusKTreeLiveStore(CellPostingLiveStore):

@@ -2,8 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+
 from nearcast._jit import hot_kernel
-from nearcast.live.cells.search import try_message
+from nearcast.live.cells.search import FoundMessages, try_message
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.live.cells.queries import LiveQueries, QueryPlaces
+    from nearcast.live.cells.walk import WalkScratch
+    from nearcast.live.table import LiveTable
+
+
+def verified(
+    table: LiveTable,
+    candidates: tuple[NDArray[np.int64], NDArray[np.int64]],
+    queries: LiveQueries,
+    before: QueryPlaces,
+    after: QueryPlaces,
+    dropped: int,
+    is_earth: bool,
+    walk: WalkScratch,
+) -> FoundMessages:
+    """Return the candidates that are relevant at one of two places only, each once however often it is named."""
+    query, row = candidates
+    found = FoundMessages.room_for(len(row))
+    found = found.first(try_candidates(table, query, row, queries, before, after, dropped, is_earth, walk, found))
+    _, once = np.unique(found.query * (len(table.expires) + 1) + found.row, return_index=True)
+    return FoundMessages(found.query[once], found.row[once], found.where[once], found.score[once])
 
 
 @hot_kernel

@@ -34,6 +34,7 @@ from nearcast.indexes.papers.ap_plus_tree.walk import (
     case_of,
     is_its_box,
     read_list,
+    write_around,
     write_nowhere,
     write_rectangle,
 )
@@ -76,7 +77,8 @@ class CellPostingArrays(NamedTuple):
 class PostingScratch(NamedTuple):
     """Scratch arrays for one message, its words, cells, lists and rectangles, or for one question.
 
-    A question has an old and a new rectangle, the columns and rows that these touch, and the bounds of one cell.
+    A question has an old and a new rectangle and one around both, the columns and rows that these touch, and the bounds
+    of one cell.
     """
 
     word: NDArray[np.int32]
@@ -96,7 +98,7 @@ class PostingScratch(NamedTuple):
             cell=np.empty(most_cells, np.int64),
             target=np.empty((most_words + 1) * most_cells, np.int64),
             place=np.empty((2, 4)),
-            rectangle=np.empty((2, 4)),
+            rectangle=np.empty((3, 4)),
             span=np.empty((2, 4), np.int64),
             bounds=np.empty(4),
         )
@@ -146,19 +148,19 @@ class CellPostings:
         *,
         words_first: bool,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return pairs (query, row) that may change between two places, each once, by query, then row."""
+        """Return pairs (query, row) that may change between two places, some of them twice, by query."""
         arrays, next_query, room = self.file(table, n, n_words, dropped), 0, _LEAST_FOUND
-        pieces, scratch = [np.empty(0, np.int64)], PostingScratch.new(0)
+        pieces, scratch = [(np.empty(0, np.int64), np.empty(0, np.int64))], PostingScratch.new(0)
         while next_query < len(queries.kind):
             tally = np.zeros(5, np.int64)
             found = CandidateMessages(np.empty(room, np.int64), np.empty(room, np.int64), tally)
             next_query, n_found = _find(
                 arrays, table, queries, before, after, dropped, words_first, next_query, scratch, found
             )
-            pieces.append(np.unique(found.query[:n_found] * max(n, 1) + found.row[:n_found]))
+            pieces.append((found.query[:n_found], found.row[:n_found]))
             room = 4 * room
-        key = np.concatenate(pieces)
-        return key // max(n, 1), key % max(n, 1)
+        query, row = (np.concatenate(column) for column in zip(*pieces, strict=True))
+        return query, row
 
 
 def _empty(box: NDArray[np.float64]) -> CellPostingArrays:
@@ -238,7 +240,7 @@ def _file_rows(arrays, table, first, last, dropped, scratch):
             if n_after > lists.held.shape[0] or 2 * n_after > arrays.key.size:
                 return
             n = _write_lists(arrays, scratch, n_words, n_cells)
-            if not enter_in_all(lists, scratch.target, n, row):
+            if not enter_in_all(lists, table, scratch.target, n, row, dropped):
                 return
             for i in range(n_words):
                 arrays.frequency[scratch.word[i] + 1] += 1
@@ -323,7 +325,6 @@ def _visit_parts(arrays, table, queries, query, clause, before, after, dropped, 
     n_new = after.part_start[query + 1] - after.part_start[query]
     if word == _NOT_SAID or arrays.frequency[word + 1] == 0:
         return n
-    n = _read_cell(arrays, table, queries, query, clause, word, words_first, _EVERYWHERE, dropped, found, n)
     if n_old == 1 and n_new == 1:
         write_rectangle(before, before.part_start[query], rectangle, OLD)
         write_rectangle(after, after.part_start[query], rectangle, NEW)
@@ -359,6 +360,7 @@ def _rarest_word(arrays, queries, clause):
 def _visit(arrays, table, queries, query, clause, word, words_first, skips_alike, dropped, scratch, found, n):
     """Read the lists of the cells that two rectangles cut otherwise; return how many candidates there are."""
     span = scratch.span
+    write_around(scratch.rectangle)
     for which in range(2):
         write_span(arrays, scratch.rectangle, which, span)
     for which in range(2):
@@ -369,8 +371,13 @@ def _visit(arrays, table, queries, query, clause, word, words_first, skips_alike
                 _write_bounds(arrays, i, j, scratch.bounds)
                 if case_of(scratch.rectangle, scratch.bounds, skips_alike) > CUT_ALIKE:
                     cell = i * _ALONG + j
-                    n = _read_cell(arrays, table, queries, query, clause, word, words_first, cell, dropped, found, n)
-    return n
+                    n = _read_cell(
+                        arrays, table, queries, query, clause, word, words_first, cell,
+                        skips_alike, dropped, scratch, found, n,
+                    )  # fmt: skip
+    return _read_cell(
+        arrays, table, queries, query, clause, word, words_first, _EVERYWHERE, skips_alike, dropped, scratch, found, n
+    )
 
 
 @inlined
@@ -393,7 +400,7 @@ def _write_bounds(arrays, i, j, bounds):
 
 
 @inlined
-def _read_cell(arrays, table, queries, query, clause, word, words_first, cell, dropped, found, n):
+def _read_cell(arrays, table, queries, query, clause, word, words_first, cell, skips_alike, dropped, scratch, found, n):
     """Read the list of a clause in a cell: that of its rarest word, or the shortest there is for one of its words."""
     best = _list_of(arrays, word, cell)
     if not words_first and word >= 0:
@@ -405,4 +412,4 @@ def _read_cell(arrays, table, queries, query, clause, word, words_first, cell, d
                 best = at
     if best == _NO_LIST:
         return n
-    return read_list(arrays.lists, table, best, query, dropped, found, n)
+    return read_list(arrays.lists, table, best, query, scratch.rectangle, skips_alike, dropped, found, n)

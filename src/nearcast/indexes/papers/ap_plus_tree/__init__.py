@@ -17,8 +17,10 @@ tree and reads the lists of those cells alone that the two cut otherwise. The st
 
 `ap+k-tree` and `ap+s-tree` (section 5.2.2) are the same tree with messages apart, in `live/papers/ap_plus_variants`.
 
-Options: those of `ap-tree`, and `duplicates`, the copies that a message may have. A message with a place that two
-rectangles make up may have that many for each.
+Options: those of `ap-tree`, and `duplicates`: how many lists may hold a message. What counts are entries in lists, of
+all levels together, and of both rectangles of a message over the dateline; the second of these has one list at least,
+so that such a message may be in one more. Where another level would exceed the limit, the message stays in the list of
+the node above.
 
 What differs from the paper, and why:
 
@@ -31,6 +33,10 @@ What differs from the paper, and why:
   goes between cells and dummy cell as a subscription, and finds messages in the cells that it cuts otherwise.
 - A subscription has no list of its leaves. One descent with the old and the new rectangle meets the same cells, tells
   the four cases apart, and reads lists of inner nodes once. Lists of leaves would be rewritten with every split.
+- Members of m-lists carry their points, so that a list is read in one go; most of a leaf is neither in the old nor in
+  the new rectangle. What may change is verified after that, and messages that are over leave a list when it is full.
+- A batch of moves is taken out and put in as a whole before nodes that are too small or too large, or that diverge, are
+  built anew: in between every node looks deserted.
 - Old region less new region is no rectangle: candidates are verified with whole regions, borders inside.
 - Reports have no times here. A timestamp ends when a subscription reports for the second time in it.
 - T' in the cost of location updates is left out, see `ap_tree/moving`; Eq. 11 is 0 below θp.

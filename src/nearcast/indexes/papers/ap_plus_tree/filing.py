@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LEAST_ROOM = 4
+#: A float32 is within `ROUNDING` times its size plus `LEAST` of what was rounded, up to `_LARGEST`.
+ROUNDING, LEAST, _LARGEST = 1.2e-7, 1e-37, 1e37
 _STAYS = -1
 
 
@@ -70,30 +72,30 @@ def file_rows(tree, lists, table, rank_of_word, first, last, dropped, limit, scr
     """
     for row in range(first, last):
         is_new = table.expires[row] > dropped and lists.copies[row] == 0
-        if is_new and not _file(tree, lists, table, rank_of_word, row, 0, limit, scratch):
+        if is_new and not _file(tree, lists, table, rank_of_word, row, 0, dropped, limit, scratch):
             return row
         lists.used[FILED] = row + 1
     return last
 
 
 @hot_kernel
-def file_below(tree, lists, table, rank_of_word, rows, done, start, limit, scratch):
+def file_below(tree, lists, table, rank_of_word, rows, done, start, dropped, limit, scratch):
     """File rows below the node of one list, from number `done` on; return the first there is no room for, or all."""
     for i in range(done, rows.size):
-        if not _file(tree, lists, table, rank_of_word, rows[i], start, limit, scratch):
+        if not _file(tree, lists, table, rank_of_word, rows[i], start, dropped, limit, scratch):
             return i
     return rows.size
 
 
 @inlined
-def _file(tree, lists, table, rank_of_word, row, start, limit, scratch):
+def _file(tree, lists, table, rank_of_word, row, start, dropped, limit, scratch):
     """Enter a row in all lists it goes to; return whether there was room, without which nothing is changed."""
     n = _find_targets(tree, table, rank_of_word, row, start, limit - lists.copies[row], scratch)
-    return enter_in_all(lists, scratch.target, n, row)
+    return enter_in_all(lists, table, scratch.target, n, row, dropped)
 
 
 @inlined
-def enter_in_all(lists, target, n, row):
+def enter_in_all(lists, table, target, n, row, dropped):
     """Append a row to the first n lists that are named; return whether there was room, else what is needed is noted."""
     held, need = lists.held, 0
     for i in range(n):
@@ -102,28 +104,63 @@ def enter_in_all(lists, target, n, row):
     if lists.used[MEMBERS] + need > lists.member.size:
         lists.need[0] = need
         return False
+    x, y = point_of(table.box, row)
     for i in range(n):
-        _enter_row(lists, target[i], row)
+        _enter_row(lists, table.expires, target[i], row, x, y, dropped)
     return True
 
 
 @inlined
-def _enter_row(lists, at, row):
+def point_of(box, row):
+    """Return a point as float32 holds it; not a number where a place is none, or too far off."""
+    x, y = box[row, 0], box[row, 1]
+    if x != box[row, 2] or y != box[row, 3] or abs(x) > _LARGEST or abs(y) > _LARGEST:
+        return np.float32(np.nan), np.float32(np.nan)
+    return np.float32(x), np.float32(y)
+
+
+@inlined
+def _enter_row(lists, expires, at, row, x, y, dropped):
     """Append a row to a list, unless it is the last one there: a message of two rectangles can come twice."""
     held, member = lists.held, lists.member
     first, count = held[at, FIRST_HELD], held[at, COUNT_HELD]
     if count > 0 and member[first + count - 1] == row:
         return
     if count == held[at, ROOM_HELD]:
-        new, room = lists.used[MEMBERS], max(2 * count, _LEAST_ROOM)
-        for i in range(count):
-            member[new + i] = member[first + i]
-        lists.used[MEMBERS] = new + room
-        held[at, FIRST_HELD], held[at, ROOM_HELD] = new, room
-        first = new
+        count = _purge(lists, expires, first, count, dropped)
+        if 2 * count > held[at, ROOM_HELD] or count == held[at, ROOM_HELD]:
+            new, room = lists.used[MEMBERS], max(2 * count, _LEAST_ROOM)
+            for i in range(count):
+                copy_member(lists, first + i, new + i)
+            lists.used[MEMBERS] = new + room
+            held[at, FIRST_HELD], held[at, ROOM_HELD] = new, room
+            first = new
     member[first + count] = row
+    lists.point[first + count, 0], lists.point[first + count, 1] = x, y
     held[at, COUNT_HELD] = count + 1
     lists.copies[row] += 1
+
+
+@inlined
+def _purge(lists, expires, first, count, dropped):
+    """Take the rows that are over out of a list of so many; return how many remain."""
+    i, end = first, first + count
+    while i < end:
+        if expires[lists.member[i]] > dropped:
+            i += 1
+        else:
+            end -= 1
+            lists.copies[lists.member[i]] -= 1
+            copy_member(lists, end, i)
+    return end - first
+
+
+@inlined
+def copy_member(lists, source, target):
+    """Copy a member to another place."""
+    lists.member[target] = lists.member[source]
+    for k in range(2):
+        lists.point[target, k] = lists.point[source, k]
 
 
 @inlined

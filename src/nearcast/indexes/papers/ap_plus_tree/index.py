@@ -69,7 +69,7 @@ class APPlusTreeIndex(MovingAPTreeIndex):
     def candidates(
         self, rows: LiveMessageRows, queries: Any, before: Any, after: Any
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return pairs of a query and a row that may match at one of two places only, each once.
+        """Return pairs of a query and a row that may match at one of two places only, some of them twice.
 
         `queries` has the clauses, with words of the messages; `before` and `after` have rectangles by query.
         """

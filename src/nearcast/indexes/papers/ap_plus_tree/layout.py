@@ -44,13 +44,15 @@ LITTLE_WASTE = 4096
 class MessageListArrays(NamedTuple):
     """Lists of messages, by their row in the table of live messages.
 
-    List i has the rows `member[first:first + count]` and room for more, by `held[i]`. `copies` says by row how many
-    lists hold it. `used` counts the members, waste included, and the rows that have been filed; `need` is the room
-    that a kernel asked for before it gave up.
+    List i has the rows `member[first:first + count]` and room for more, by `held[i]`. `point` has the place of each
+    member, rounded, so that most of a list is read without the table; not a number for what is no point. `copies` says
+    by row how many lists hold it. `used` counts the members, waste included, and the rows that have been filed; `need`
+    is the room that a kernel asked for before it gave up.
     """
 
     held: NDArray[np.int64]
     member: NDArray[np.int32]
+    point: NDArray[np.float32]
     copies: NDArray[np.int32]
     used: NDArray[np.int64]
     need: NDArray[np.int64]
@@ -61,6 +63,7 @@ def empty_lists() -> MessageListArrays:
     return MessageListArrays(
         held=np.zeros((1, 3), np.int64),
         member=np.zeros(64, np.int32),
+        point=np.zeros((64, 2), np.float32),
         copies=np.zeros(64, np.int32),
         used=np.zeros(2, np.int64),
         need=np.zeros(1, np.int64),
@@ -69,30 +72,46 @@ def empty_lists() -> MessageListArrays:
 
 def with_room(lists: MessageListArrays, n_lists: int, n_rows: int) -> MessageListArrays:
     """Return the lists with room for so many of them and so many rows, and for the members that a kernel asked for."""
-    held, member, copies = lists.held, lists.member, lists.copies
+    held, member, point, copies = lists.held, lists.member, lists.point, lists.copies
     if n_lists > len(held):
         held = resized(held, n_lists + n_lists // 4, len(held))
     if n_rows > len(copies):
         copies = resized(copies, n_rows + n_rows // 4, len(copies))
     wanted = int(lists.used[MEMBERS] + lists.need[0])
     if wanted > len(member):
-        member = resized(member, max(wanted, len(member) + len(member) // 2), int(lists.used[MEMBERS]))
+        n = max(wanted, len(member) + len(member) // 2)
+        member, point = (resized(array, n, int(lists.used[MEMBERS])) for array in (member, point))
     lists.need[0] = 0
-    return lists._replace(held=held, member=member, copies=copies)
+    return lists._replace(held=held, member=member, point=point, copies=copies)
 
 
 def packed(lists: MessageListArrays) -> MessageListArrays:
-    """Return the lists without waste, where it is the greater part of them."""
+    """Return the lists without waste, where it is the greater part of them, with some room in each and behind all."""
     count = lists.held[:, COUNT_HELD]
-    total = int(count.sum())
-    if lists.used[MEMBERS] <= 2 * total + LITTLE_WASTE:
+    if lists.used[MEMBERS] <= 2 * int(count.sum()) + LITTLE_WASTE:
         return lists
-    first = np.cumsum(count) - count
-    at = np.arange(total) + np.repeat(lists.held[:, FIRST_HELD] - first, count)
-    held = np.column_stack([first, count, count])
-    return lists._replace(
-        held=np.ascontiguousarray(held), member=lists.member[at], used=np.array([total, lists.used[FILED]])
+    room = np.where(count > 0, count + count // 4 + 1, 0)
+    total = int(room.sum())
+    held = np.column_stack([np.cumsum(room) - room, count, room])
+    fresh = lists._replace(
+        held=np.ascontiguousarray(held),
+        member=np.empty(total + total // 4, np.int32),
+        point=np.empty((total + total // 4, 2), np.float32),
+        used=np.array([total, lists.used[FILED]]),
     )
+    _copy_members(lists, fresh)
+    return fresh
+
+
+@hot_kernel
+def _copy_members(lists, fresh):
+    """Copy the members of all lists to where others of the same numbers have room for them."""
+    for at in range(fresh.held.shape[0]):
+        source, target = lists.held[at, FIRST_HELD], fresh.held[at, FIRST_HELD]
+        for i in range(fresh.held[at, COUNT_HELD]):
+            fresh.member[target + i] = lists.member[source + i]
+            for k in range(2):
+                fresh.point[target + i, k] = lists.point[source + i, k]
 
 
 def renumbered(lists: MessageListArrays, before: ApTreeArrays, after: ApTreeArrays) -> MessageListArrays:

@@ -117,7 +117,19 @@ class TreeMessageLists:
             self._descent = DescentScratch.new(len(tree.child) + len(tree.child) // 4, self.limit)
         return int(
             search_and_file(
-                tree, rank, atoms, batch, first, found, scratch, self.arrays, rows, self.limit, self._descent
+                tree,
+                rank,
+                atoms,
+                batch,
+                first,
+                found,
+                scratch,
+                self.arrays,
+                self.rows.table,
+                rows,
+                self.rows.dropped,
+                self.limit,
+                self._descent,
             )
         )
 
@@ -169,7 +181,18 @@ class TreeMessageLists:
             scratch = self._scratch_for(self.rows.table, rows)
             while done < len(rows):
                 self._make_room(tree, self.rows)
-                done = file_below(tree, self.arrays, self.rows.table, by_word, rows, done, start, self.limit, scratch)
+                done = file_below(
+                    tree,
+                    self.arrays,
+                    self.rows.table,
+                    by_word,
+                    rows,
+                    done,
+                    start,
+                    self.rows.dropped,
+                    self.limit,
+                    scratch,
+                )
         self._pack()
 
     def follow(self, before: ApTreeArrays, after: ApTreeArrays) -> None:
@@ -181,7 +204,7 @@ class TreeMessageLists:
     def candidates(
         self, tree: ApTreeArrays, rank: NDArray[np.int32], queries: Any, before: Any, after: Any
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return pairs (query, row) that may change between two places, each once, by query, then row."""
+        """Return pairs (query, row) that may change between two places, some of them twice, by query."""
         assert self.rows is not None
         self._make_room(tree, self.rows)
         by_word, most = self._ranks(self.rows.words, rank), int(np.diff(queries.code_start).max(initial=0))
@@ -205,13 +228,7 @@ class TreeMessageLists:
                 self._walking,
                 found,
             )
-            pieces.append(_once(found.query[:n], found.row[:n], self.rows.n))
+            pieces.append((found.query[:n], found.row[:n]))
             room = 4 * room
         query, row = (np.concatenate(column) for column in zip(*pieces, strict=True))
         return query, row
-
-
-def _once(query: NDArray[np.int64], row: NDArray[np.int64], n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return pairs without repeats: a message can be found by several clauses, and in several cells."""
-    key = np.unique(query * max(n_rows, 1) + row)
-    return key // max(n_rows, 1), key % max(n_rows, 1)

@@ -61,7 +61,7 @@ class DescentScratch(NamedTuple):
 
 
 @hot_kernel
-def search_and_file(tree, rank, atoms, batch, first, found, scratch, lists, rows, limit, descent):
+def search_and_file(tree, rank, atoms, batch, first, found, scratch, lists, table, rows, dropped, limit, descent):
     """Search the messages from `first` on, and file each as a row; return the first that is not done.
 
     A row that its lists have no room for is not filed: `copies` tells.
@@ -89,7 +89,7 @@ def search_and_file(tree, rank, atoms, batch, first, found, scratch, lists, rows
         if not finish_message(batch, message, n_words, found, at, looked_at, verified):
             return message
         if lists.copies[rows[message]] == 0:
-            enter_in_all(lists, descent.target, n_targets, rows[message])
+            enter_in_all(lists, table, descent.target, n_targets, rows[message], dropped)
     return found.end.size
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from nearcast._jit import hot_kernel, inlined
 from nearcast.columns import WITHIN
 from nearcast.geo import ANYWHERE, BOX
+from nearcast.indexes.papers.ap_plus_tree.filing import LEAST, ROUNDING, copy_member
 from nearcast.indexes.papers.ap_plus_tree.layout import COUNT_HELD, FIRST_HELD, NO_RANK
 from nearcast.indexes.papers.ap_tree.layout import (
     AUX,
@@ -43,11 +44,12 @@ if TYPE_CHECKING:
 CUT_ALIKE, ONLY_OLD, CUT_OTHERWISE, ONLY_NEW, READ = range(5)
 #: A cell that neither rectangle touches.
 NEITHER = -1
-OLD, NEW = 0, 1
+#: Rows of rectangles: those of a move, and the one around both.
+OLD, NEW, AROUND = range(3)
 
 
 class TreeWalkScratch(NamedTuple):
-    """Scratch arrays for one clause: the ranks of its words, its two rectangles, the stack of lists with their cells.
+    """Scratch arrays for one clause: the ranks of its words, its rectangles, the stack of lists with their cells.
 
     `cell` is the one under consideration; `span` are the columns and rows that each rectangle touches.
     """
@@ -64,7 +66,7 @@ class TreeWalkScratch(NamedTuple):
         """Return scratch for clauses of so many words in a tree of so many slots."""
         return cls(
             rank=np.empty(most_words + 1, np.int32),
-            rectangle=np.empty((2, 4)),
+            rectangle=np.empty((3, 4)),
             stack=np.empty(n_slots + 1, np.int64),
             bounds=np.empty((n_slots + 1, 4)),
             cell=np.empty(4),
@@ -87,8 +89,8 @@ class CandidateMessages(NamedTuple):
 def find_candidates(tree, lists, table, rank_of_word, queries, before, after, dropped, first, scratch, found):
     """Find candidates for the queries of kind `within` from `first` on; return (next query, how many were found).
 
-    It stops before a query that `found` has no room for. Messages with `expires` <= `dropped` are taken out of the
-    lists that are read: nobody else deletes them.
+    It stops before a query that `found` has no room for. Candidates with `expires` <= `dropped` are taken out of their
+    lists instead; others go when their list is full.
     """
     n = 0
     for query in range(first, queries.kind.size):
@@ -160,10 +162,19 @@ def write_nowhere(rectangle, which):
 
 
 @inlined
+def write_around(rectangle):
+    """Write the rectangle around the old and the new one."""
+    for k in range(2):
+        rectangle[AROUND, k] = min(rectangle[OLD, k], rectangle[NEW, k])
+        rectangle[AROUND, k + 2] = max(rectangle[OLD, k + 2], rectangle[NEW, k + 2])
+
+
+@inlined
 def _walk(tree, lists, table, query, n_words, skips_alike, dropped, scratch, found, n):
     """Read the lists that the words of a clause and two rectangles lead to; return how many candidates there are."""
     stack, bounds, cell = scratch.stack, scratch.bounds, scratch.cell
     stack[0], depth = 0, 1
+    write_around(scratch.rectangle)
     for k in range(2):
         bounds[0, k], bounds[0, k + 2] = -np.inf, np.inf
         cell[k], cell[k + 2] = -np.inf, np.inf
@@ -172,7 +183,7 @@ def _walk(tree, lists, table, query, n_words, skips_alike, dropped, scratch, fou
     while depth > 0:
         depth -= 1
         at = stack[depth]
-        n = read_list(lists, table, at, query, dropped, found, n)
+        n = read_list(lists, table, at, query, scratch.rectangle, skips_alike, dropped, found, n)
         node = tree.child[at - 1] if at > 0 else ROOT
         if node == NO_CHILD or tree.node[node, KIND] == LEAF:
             continue
@@ -185,25 +196,66 @@ def _walk(tree, lists, table, query, n_words, skips_alike, dropped, scratch, fou
 
 
 @inlined
-def read_list(lists, table, at, query, dropped, found, n):
-    """Note the messages of a list as candidates, and take out those that are dropped."""
-    held, member = lists.held, lists.member
+def read_list(lists, table, at, query, rectangle, skips_alike, dropped, found, n):
+    """Note the messages of a list that may change as candidates, and take out those of them that are dropped."""
+    held, member, point = lists.held, lists.member, lists.point
     first = held[at, FIRST_HELD]
     i, end = first, first + held[at, COUNT_HELD]
+    found.tally[READ] += end - first
     while i < end:
         row = member[i]
-        if table.expires[row] <= dropped:
+        x, y = np.float64(point[i, 0]), np.float64(point[i, 1])
+        if is_away(x, y, rectangle) or not may_change(x, y, table.box, row, rectangle, skips_alike):
+            i += 1
+        elif table.expires[row] > dropped:
+            if n < found.row.size:
+                found.query[n], found.row[n] = query, row
+            n += 1
+            i += 1
+        else:
             end -= 1
-            member[i] = member[end]
+            copy_member(lists, end, i)
             lists.copies[row] -= 1
-            continue
-        if n < found.row.size:
-            found.query[n], found.row[n] = query, row
-        n += 1
-        i += 1
     held[at, COUNT_HELD] = end - first
-    found.tally[READ] += end - first
     return n
+
+
+@inlined
+def is_away(x, y, rectangle):
+    """Tell whether a point, rounded, is outside the rectangle around both; what is no point is not.
+
+    One jump for all four sides: that most are away is soon known to the processor, on which side is not.
+    """
+    spare_x, spare_y = abs(x) * ROUNDING + LEAST, abs(y) * ROUNDING + LEAST
+    beside = (x + spare_x < rectangle[AROUND, 0]) | (x - spare_x > rectangle[AROUND, 2])
+    return beside | (y + spare_y < rectangle[AROUND, 1]) | (y - spare_y > rectangle[AROUND, 3])
+
+
+@inlined
+def may_change(x, y, box, row, rectangle, is_exact):
+    """Tell whether a message may touch one of two regions only, by their rectangles, which may be all of them."""
+    low_x, low_y, high_x, high_y = x, y, x, y
+    spare_x, spare_y = abs(x) * ROUNDING + LEAST, abs(y) * ROUNDING + LEAST
+    if x != x:
+        if box[row, 0] > box[row, 2]:
+            return True  # over the dateline
+        low_x, low_y, high_x, high_y = box[row, 0], box[row, 1], box[row, 2], box[row, 3]
+        spare_x, spare_y = 0.0, 0.0
+    touches_any, touches_all = False, is_exact
+    for which in range(2):
+        touches_any = touches_any or (
+            low_x - spare_x <= rectangle[which, 2]
+            and high_x + spare_x >= rectangle[which, 0]
+            and low_y - spare_y <= rectangle[which, 3]
+            and high_y + spare_y >= rectangle[which, 1]
+        )
+        touches_all = touches_all and (
+            low_x + spare_x <= rectangle[which, 2]
+            and high_x - spare_x >= rectangle[which, 0]
+            and low_y + spare_y <= rectangle[which, 3]
+            and high_y - spare_y >= rectangle[which, 1]
+        )
+    return touches_any and not touches_all
 
 
 @inlined

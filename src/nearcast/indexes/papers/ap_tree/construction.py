@@ -35,6 +35,7 @@ from nearcast.indexes.papers.ap_tree.node_kinds import (
     TASKS,
     BuildTasks,
     make_leaf,
+    make_small_leaves,
     part_by_space,
     part_by_words,
 )
@@ -103,19 +104,22 @@ def grown(
 def _do_tasks(tree, tasks, atoms, ranks, model, settings):
     """Do tasks until none is left; False when room ran out."""
     while tasks.used[TASKS] > 0:
-        if not _do_task(tree, tasks, atoms, ranks, model, settings):
+        # Most tasks end here, where no reference is counted.
+        if not make_small_leaves(tree, tasks, atoms, settings.leaf):
+            return False
+        if tasks.used[TASKS] > 0 and not _do_task(tree, tasks, atoms, ranks, model, settings):
             return False
     return True
 
 
 @kernel
 def _do_task(tree, tasks, atoms, ranks, model, settings):
-    """Make a leaf of the node of the last task, or part it by what costs less."""
+    """Part the node of the last task, which has too many atoms for a leaf, by what costs less; or make a leaf of it."""
     task = tasks.task[tasks.used[TASKS] - 1]
     node, members = task[NODE], tasks.pool[task[POOL_FIRST] : task[POOL_LAST]].copy()
     state, as_leaf = tree.node[node, STATE], float(members.size)
-    may_words = (state & BY_WORDS) != 0 and members.size > settings.leaf
-    may_space = (state & BY_SPACE) != 0 and members.size > settings.leaf
+    may_words = (state & BY_WORDS) != 0
+    may_space = (state & BY_SPACE) != 0
     asks_words_first = may_words and not (may_space and settings.priority == SPACE_FIRST)
     cut, hit, cost = _by_words(asks_words_first, members, state, atoms, ranks, model, settings)
     if may_space and not (settings.priority == KEYWORDS_FIRST and cost < as_leaf):
@@ -131,7 +135,7 @@ def _do_task(tree, tasks, atoms, ranks, model, settings):
         cut, hit, cost = _by_words(may_words, members, state, atoms, ranks, model, settings)
     if cost < as_leaf:
         return part_by_words(tree, tasks, atoms, ranks, members, cut, hit)
-    return make_leaf(tree, tasks, atoms, members, settings.leaf)
+    return make_leaf(tree, tasks, atoms, settings.leaf)
 
 
 @kernel

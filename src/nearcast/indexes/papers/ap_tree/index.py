@@ -142,17 +142,33 @@ class APTreeIndex(BooleanIndex):
         if len(self._sample):
             expect(self._tree, self._share, self._sample, self._rank)
 
-    def _insert_atoms(self, atoms: NDArray[np.int32]) -> None:
+    def _change_atoms(self, gone: NDArray[np.int32], new: NDArray[np.int32]) -> None:
+        """Take atoms out and insert others; only then is what has become too small or too large built anew.
+
+        Of subscriptions that move most come back to where the others left: after each half the tree looks drifted.
+        """
         self._rank_later_words()
-        ranks = ranked_words(self._atoms, atoms, self._rank)
-        self._tree, full = inserted(self._tree, self._atoms, atoms, ranks, self._settings)
-        self._regrow(full)
-        self._changed(len(atoms))
+        small = self._taken_out(gone)
+        full = self._put_in(new)
+        self._regrow(np.concatenate([small[self._tree.node[small, SIZE] < self._settings.leaf], full]))
+        self._changed(len(gone) + len(new))
+
+    def _insert_atoms(self, atoms: NDArray[np.int32]) -> None:
+        self._change_atoms(np.empty(0, np.int32), atoms)
 
     def _remove_atoms(self, atoms: NDArray[np.int32]) -> None:
+        self._change_atoms(atoms, np.empty(0, np.int32))
+
+    def _put_in(self, atoms: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Put atoms into the leaves that they belong to; return those that are beyond their limit now."""
         ranks = ranked_words(self._atoms, atoms, self._rank)
-        self._regrow(removed(self._tree, self._atoms, atoms, ranks, self._settings))
-        self._changed(len(atoms))
+        self._tree, full = inserted(self._tree, self._atoms, atoms, ranks, self._settings)
+        return full
+
+    def _taken_out(self, atoms: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Take atoms out of their leaves; return the nodes that have become too small to be parted."""
+        ranks = ranked_words(self._atoms, atoms, self._rank)
+        return removed(self._tree, self._atoms, atoms, ranks, self._settings)
 
     def _changed(self, n: int) -> None:
         """See whether atoms drift, when enough of them have come and gone."""

@@ -56,18 +56,32 @@ class BuildTasks(NamedTuple):
 
 
 @hot_kernel
-def make_leaf(tree, tasks, atoms, members, most):
+def make_small_leaves(tree, tasks, atoms, most):
+    """Make leaves of the nodes of the last tasks as far as they have at most so many atoms; False if room ran out."""
+    while tasks.used[TASKS] > 0:
+        task = tasks.task[tasks.used[TASKS] - 1]
+        if task[POOL_LAST] - task[POOL_FIRST] > most:
+            break
+        if not make_leaf(tree, tasks, atoms, most):
+            return False
+    return True
+
+
+@inlined
+def make_leaf(tree, tasks, atoms, most):
     """Let the node of the last task hold its atoms; one that could not be parted is tried again with twice as many."""
-    tree.need[ENTRIES] = members.size
+    task = tasks.task[tasks.used[TASKS] - 1]
+    first, n = task[POOL_FIRST], task[POOL_LAST] - task[POOL_FIRST]
+    tree.need[ENTRIES] = n
     if not _has_room(tree, tasks):
         return False
-    row = tree.node[tasks.task[tasks.used[TASKS] - 1, NODE]]
-    row[KIND], row[FIRST], row[COUNT], row[ROOM] = LEAF, tree.used[ENTRIES], members.size, members.size
-    row[AUX] = most if members.size <= most else 2 * members.size
-    row[SIZE] = members.size
-    for i in range(members.size):
-        write_entry(tree, row[FIRST] + i, atoms, members[i])
-    tree.used[ENTRIES] += members.size
+    row = tree.node[task[NODE]]
+    row[KIND], row[FIRST], row[COUNT], row[ROOM] = LEAF, tree.used[ENTRIES], n, n
+    row[AUX] = most if n <= most else 2 * n
+    row[SIZE] = n
+    for i in range(n):
+        write_entry(tree, row[FIRST] + i, atoms, tasks.pool[first + i])
+    tree.used[ENTRIES] += n
     tasks.used[TASKS] -= 1
     return True
 

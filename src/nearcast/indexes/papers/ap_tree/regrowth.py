@@ -63,8 +63,18 @@ def regrown(
 
 def messages_in(point: NDArray[np.float64], region: NDArray[np.float64]) -> NDArray[np.int32]:
     """Return the messages of a sample that are in a region."""
-    inside = (point >= region[:2]).all(axis=1) & (point <= region[2:]).all(axis=1)
-    return np.flatnonzero(inside).astype(np.int32)
+    said = np.empty(len(point), np.int32)
+    return said[: _write_messages_in(point, region, said)].copy()
+
+
+@hot_kernel
+def _write_messages_in(point, region, said):
+    n = 0
+    for i in range(point.shape[0]):
+        if region[0] <= point[i, 0] <= region[2] and region[1] <= point[i, 1] <= region[3]:
+            said[n] = i
+            n += 1
+    return n
 
 
 @kernel

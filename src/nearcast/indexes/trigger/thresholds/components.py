@@ -92,10 +92,24 @@ class ThresholdSegment:
         return sum(array.nbytes for held in (self.rows, self.lists) for array in arrays_of(held).values())
 
     def save(self, folder: Path) -> None:
-        """Write every array as a file of its own."""
+        """Write every array as a file of its own; dead rows, which somebody has left, without their places."""
         folder.mkdir(parents=True)
-        for name, array in (arrays_of(self.rows, "rows.") | arrays_of(self.lists, "lists.")).items():
+        rows, lists = self._without_left_places()
+        for name, array in (arrays_of(rows, "rows.") | arrays_of(lists, "lists.")).items():
             save_array(folder / f"{name}.npy", array)
+
+    def _without_left_places(self) -> tuple[ThresholdRows, ThresholdLists]:
+        """Return rows and lists with dead rows at (0, 0), and their triggers in a corner of their blocks."""
+        rows, lists, is_dead = self.rows, self.lists, self.rows.slot == DEAD
+        if not is_dead.any():
+            return rows, lists
+        record = rows.record.copy()
+        record[is_dead, X : Y + 1] = 0.0
+        of_dead = np.repeat(is_dead, (rows.record[:, LAST] - rows.record[:, FIRST]).astype(np.int64))
+        corner = {name: getattr(lists.entries, name).copy() for name in ("x", "y", "z")}
+        for column in corner.values():
+            column[lists.trigger[of_dead]] = 0
+        return rows._replace(record=record), lists._replace(entries=lists.entries._replace(**corner))
 
 
 @inlined

@@ -143,7 +143,9 @@ def _grow_all(
 def _block(side, first_column, first_line, x, y, radius, margin, blocked):
     """Mark the cells that the circle around a message cuts."""
     far, near = radius + margin, radius - margin
-    for line in range(WINDOW):
+    lowest = min(max(math.floor((y - far) / side) - 1 - first_line, 0), WINDOW)
+    highest = min(max(math.floor((y + far) / side) + 1 - first_line, -1), WINDOW - 1)
+    for line in range(lowest, highest + 1):
         low = (first_line + line) * side
         y_near, y_far = max(low - y, 0.0, y - low - side), max(abs(y - low), abs(y - low - side))
         if y_near > far:
