@@ -34,6 +34,7 @@ from nearcast.live.cells.walk import (
     are_apart,
     first_position,
     holds_cell,
+    is_beyond,
     is_cut_otherwise,
     is_one_box,
     is_within,
@@ -232,6 +233,8 @@ def _try(
 ):  # fmt: skip
     """Test a message that a trigger has found, unless an earlier trigger of the row has it as well."""
     if queries.kind[row] == SIMILAR:
+        if not is_earth and _is_out_of_reach(table, message, radius, before, after, row):
+            return n
         away, ahead = _distances(table, message, before, after, row, is_earth)
         if not is_within(is_earth, min(away, ahead), radius) or table.expires[message] <= now:
             return n
@@ -281,6 +284,25 @@ def touched(table, message, before, after, row, side, is_earth, place):
     if where == BEFORE | AFTER and before.kind[row] != POLYGON and after.kind[row] != POLYGON:
         return 0
     return where
+
+
+@inlined
+def _is_out_of_reach(table, message, radius, before, after, row):
+    """Tell whether a message on a plane lies beyond the radius of both places of a scored row."""
+    box = table.box
+    for places in (before, after):
+        at = places.part_start[row]
+        if places.kind[row] != NOWHERE and not is_beyond(
+            places.part[at, 0],
+            places.part[at, 1],
+            radius,
+            box[message, 0],
+            box[message, 1],
+            box[message, 2],
+            box[message, 3],
+        ):
+            return False
+    return True
 
 
 @inlined

@@ -31,6 +31,8 @@ KEY, COLUMN, LINE, LEVEL, FIRST, LAST = range(6)
 _STACK = 3 * BITS + 4
 #: Filters are wider than what they let pass by this share, and on the earth by a micrometre: far above rounding.
 _WIDER, _WIDER_M = 1.0 + 1e-9, 1e-6
+#: Up to this radius squares of lengths are numbers.
+_MOST_SQUARED = 1e150
 #: Discs that reach this latitude are not bounded by meridians.
 _NEAR_POLE = 89.9
 
@@ -202,6 +204,15 @@ def is_within(is_earth, distance, radius):
 
 
 @inlined
+def is_beyond(x, y, radius, x_min, y_min, x_max, y_max):
+    """Tell whether a box on a plane certainly lies farther from a point than a radius; takes no root."""
+    across, along, far = max(x_min - x, 0.0, x - x_max), max(y_min - y, 0.0, y - y_max), radius * _WIDER * _WIDER
+    if across > far or along > far:
+        return True
+    return far < _MOST_SQUARED and across * across + along * along > far * far
+
+
+@inlined
 def parts_touch(places, row, rectangle):
     """Tell whether a box around a region touches a rectangle."""
     if places.kind[row] == ANYWHERE:
@@ -292,4 +303,7 @@ def may_be_within(is_earth, places, row, radius, rectangle):
     if radius == np.inf:
         return True
     at = places.part_start[row]
-    return _is_near(is_earth, places.part[at, X], places.part[at, Y], radius, rectangle)
+    x, y = places.part[at, X], places.part[at, Y]
+    if not is_earth:
+        return not is_beyond(x, y, radius, rectangle[0], rectangle[1], rectangle[2], rectangle[3])
+    return _is_near(is_earth, x, y, radius, rectangle)
