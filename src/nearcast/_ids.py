@@ -74,8 +74,62 @@ def keys_of(ids: pa.Array) -> pa.Array:
     return pc.if_else(is_marked, pc.binary_join_element_wise(_TEXT_MARK, ids.cast(pa.string()), ""), ids)
 
 
-def kinds_of(ids: Iterable[Any]) -> Kinds:
+class StoredIds:
+    """A column of ids of stored messages, which are decoded when somebody looks: most deliveries are only counted.
+
+    A value is the number of a message among `known`, ascending numbers of stored messages; the k-th of these has the
+    key `content[start[k]:start[k + 1]]`. The three are those of a store, and only grow behind their end.
+    """
+
+    __slots__ = ("_content", "_known", "_number", "_start")
+
+    def __init__(
+        self,
+        number: NDArray[np.int64],
+        known: NDArray[np.int64],
+        start: NDArray[np.int64],
+        content: NDArray[np.uint8],
+    ):
+        self._number, self._known, self._start, self._content = number, known, start, content
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> StoredIds:
+        return StoredIds(self._number[rows], self._known, self._start, self._content)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.object_]:
+        ids = np.empty(len(self), object)
+        ids[:] = self.tolist()
+        return ids
+
+    def tolist(self) -> list[Id]:
+        """Return the ids as values; each message is decoded once."""
+        rows, place = self._rows()
+        data = [self._content[a:b].tobytes() for a, b in zip(self._start[rows], self._start[rows + 1], strict=True)]
+        values = [id_of(key.decode()) for key in data]
+        return [values[i] for i in place.tolist()]
+
+    def kinds(self) -> Kinds:
+        """Return the kinds of these ids."""
+        rows, _ = self._rows()
+        first, length = self._start[rows], self._start[rows + 1] - self._start[rows]
+        is_marked = length > 0
+        is_marked[is_marked] = self._content[first[is_marked]] == 0
+        is_integer = is_marked.copy()
+        is_integer[is_marked] = self._content[first[is_marked] + 1] != 0
+        return Kinds(is_integer.tolist())
+
+    def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the distinct rows of the store, and which of them each value is."""
+        distinct, place = np.unique(self._number, return_inverse=True)
+        return np.searchsorted(self._known, distinct), place
+
+
+def kinds_of(ids: Iterable[Any] | StoredIds) -> Kinds:
     """Return the kinds of ids among these values; None is none."""
+    if isinstance(ids, StoredIds):
+        return ids.kinds()
     return Kinds(not issubclass(kind, str) for kind in set(map(type, ids)) if kind is not NoneType)
 
 

@@ -23,7 +23,7 @@ from nearcast.tables.names import DELIVERY_SCHEMA
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast._ids import IdSnapshot
+    from nearcast._ids import IdSnapshot, StoredIds
     from nearcast.indexes import Matches
     from nearcast.model import Delivery, Message
     from nearcast.tables import Rejected
@@ -137,13 +137,13 @@ class ChangeDeliveries:
     """Deliveries where a message may also leave (`-`): columns with a row for each delivery.
 
     `steps` are numbers of steps, `message_numbers` those at which the messages arrived; `ranks` are 0 but for top-k;
-    `cause_ids` are None where no message caused it.
+    `cause_ids` are None where no message caused it. Ids of stored messages may be decoded when somebody looks.
     """
 
     steps: NDArray[np.int64]
     times: NDArray[np.int64]
     slots: NDArray[np.int32]
-    message_ids: NDArray[np.object_]
+    message_ids: NDArray[np.object_] | StoredIds
     message_numbers: NDArray[np.int64]
     scores: NDArray[np.float64]
     ranks: NDArray[np.int32]
@@ -288,7 +288,7 @@ def _runs(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]
 
 
 def _named(
-    arrivals: NDArray[np.int64], ids: NDArray[np.object_], kinds: Kinds, *, dictionaries: bool = False
+    arrivals: NDArray[np.int64], ids: NDArray[np.object_] | StoredIds, kinds: Kinds, *, dictionaries: bool = False
 ) -> pa.Array:
     """Return the ids of messages, told apart by their arrivals: no id is looked at twice."""
     coded = _arrow.numbers(arrivals).dictionary_encode()

@@ -51,7 +51,8 @@ def test_scored_move_looks_at_messages_within_reach_only(threshold, monkeypatch)
     )
     model.moved([wanted], [point_box(50.3, 50)])
 
-    assert 0 < len(tried) <= 60
+    assert len(tried) <= 60
+    assert tried or threshold == 0.9  # where one must be near, nobody is near enough
     assert len(tried) == len(set(tried))
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from nearcast.columns import NO_TIME, TOPK
 from nearcast.engine.answers import pieces_of, step_after
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from nearcast.engine.moves import MovePlaces
     from nearcast.engine.recovery import ChangeRecord
     from nearcast.engine.state import State
+
+
+_NO_IDS = pa.nulls(0, pa.string())
 
 
 def subscribe(state: State, item: Subscribe) -> list[Piece]:
@@ -163,14 +167,13 @@ def move(state: State, item: Move) -> list[Piece]:
     if is_bare and movers.tobytes() == before.tobytes():
         state.index.move(slots, places.regions)  # there is nothing else to change
         return []
-    state.torn = StoringUndo.before(state, item.ids[:0], slots, held, before)
+    state.torn = StoringUndo.before(state, _NO_IDS, slots, held, before)
     state.index.move(slots, places.regions)
     state.movers.put(slots, movers)
     for row, text in places.texts.items():
         state.texts.put_one(int(slots[row]), text)
     pieces: list[Piece] = []
-    topk = np.flatnonzero(held.kind == TOPK)
-    if state.topk is not None and len(topk):
+    if state.topk is not None and len(topk := np.flatnonzero(held.kind == TOPK)):
         events = state.topk.move(slots[topk], state.weights)
         events = events.at_steps(topk[events.step])
         pieces = pieces_of(state, events, state.vocabulary.version, item.steps)

@@ -133,6 +133,8 @@ def tell_moves(
     """Return how answers differ between two places of subscriptions, each a step at its own event time."""
     assert state.live is not None
     found = state.live.difference(before, after, state.index.weights, clock)
+    if not len(found.arrival):
+        return []
     rows = found.rows()
     numbers = state.next_step + np.arange(len(slots)) if steps is None else steps
     return _pieces(state, numbers[rows], clock[rows], slots[rows], found.arrival, found.score, found.enters)
@@ -271,7 +273,7 @@ def _pieces(
             steps=steps,
             times=times,
             slots=slots,
-            message_ids=state.live.ids(arrivals) if ids is None else ids,
+            message_ids=state.live.id_column(arrivals) if ids is None else ids,
             message_numbers=arrivals,
             scores=scores,
             ranks=np.zeros(n, np.int32),

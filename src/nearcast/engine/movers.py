@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,10 @@ MOVER = np.dtype([("time", "<i8"), ("width", "<f8"), ("height", "<f8"), ("min_mo
 _UNMOVED = np.array([(NO_TIME, np.nan, np.nan, 0.0)], MOVER)
 
 
+def _highest(slots: NDArray[np.int32]) -> int:
+    return int(slots[0]) if len(slots) == 1 else int(slots.max(initial=-1))
+
+
 class Movers:
     """A row of type `MOVER` for each slot, as long as the highest slot that has moved; slots beyond have not."""
 
@@ -37,7 +42,7 @@ class Movers:
 
     def of(self, slots: NDArray[np.int32]) -> NDArray[Any]:
         """Return a copy of the rows of slots."""
-        if slots.max(initial=-1) < len(self._rows):
+        if _highest(slots) < len(self._rows):
             return self._rows[slots]
         rows = np.repeat(_UNMOVED, len(slots))
         known = slots < len(self._rows)
@@ -46,13 +51,14 @@ class Movers:
 
     def extent(self, slot: int) -> tuple[float, float] | None:
         """Return width and height of the box that a slot carries along, None: those that the index holds."""
-        if not 0 <= slot < len(self._rows) or np.isnan(self._rows["width"][slot]):
+        if not 0 <= slot < len(self._rows):
             return None
-        return float(self._rows["width"][slot]), float(self._rows["height"][slot])
+        _, width, height, _ = self._rows[slot].item()
+        return None if math.isnan(width) else (width, height)
 
     def put(self, slots: NDArray[np.int32], rows: NDArray[Any]) -> None:
         """Store rows of slots; may be called again."""
-        n = int(slots.max(initial=-1)) + 1
+        n = _highest(slots) + 1
         if n > len(self._rows):
             grown = np.repeat(_UNMOVED, max(n, len(self._rows) * 3 // 2))
             grown[: len(self._rows)] = self._rows

@@ -59,6 +59,8 @@ class KnownMove(NamedTuple):
 
 def point_of(place: Any) -> tuple[float, float] | None:
     """Return a place that is a point as (x, y), None if it is anything else."""
+    if type(place) is tuple and len(place) == 2 and type(place[0]) is float and type(place[1]) is float:
+        return place  # what nearly every single move gives
     geometry = getattr(place, "__geo_interface__", place)
     if isinstance(geometry, Mapping):
         geometry = geometry.get("coordinates") if geometry.get("type") == "Point" else None
@@ -72,7 +74,7 @@ def place_at(state: State, slot: int, held: Subscriptions, place: Any) -> MovePl
 
     `held` is what the index holds at the slot. Raises `InvalidInput` if it cannot go there.
     """
-    space, point, extent = state.index.space, point_of(place), np.full((1, 2), np.nan)
+    space, point, extent = state.index.space, point_of(place), np.array([[np.nan, np.nan]])
     if point is not None and (box := _carried_box(state, slot, held, *point, extent)) is not None:
         return MovePlaces(box, extent, {})
     if point is None:

@@ -68,8 +68,9 @@ class StoringUndo:
         if held is None and len(replaced):
             held = state.index.subscriptions(replaced)
         expires = np.full(len(replaced), NO_TIME)
-        has_expiry = replaced < len(state.expires)
-        expires[has_expiry] = state.expires[replaced[has_expiry]]
+        if len(state.expires):
+            has_expiry = replaced < len(state.expires)
+            expires[has_expiry] = state.expires[replaced[has_expiry]]
         return cls(
             n_slots=state.index.n_slots,
             n_live=len(state.index),

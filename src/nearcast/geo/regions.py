@@ -29,6 +29,10 @@ from nearcast.geo.space import Floats, Space, circle_holds, place_distance
 PREPARED_LOCK = threading.Lock()
 
 
+#: Columns without rows.
+_NO_CIRCLES, _NO_POLYGONS = np.empty((0, 3)), np.empty(0, object)
+
+
 @dataclass(eq=False)
 class Regions:
     """Where each of n subscriptions listens, in flat columns.
@@ -74,8 +78,8 @@ class Regions:
             np.array([0, 1]),
             part,
             np.array([-1 if circle is None and geometry is None else 0], np.int32),
-            np.empty((0, 3)) if circle is None else circle,
-            np.empty(0, object) if geometry is None else geometry,
+            _NO_CIRCLES if circle is None else circle,
+            _NO_POLYGONS if geometry is None else geometry,
         )
 
     @classmethod

@@ -25,7 +25,8 @@ The contract, in the order a life goes:
 - `expired(now)` names the messages that are over, by `expires`, then arrival, until `drop(now)` forgets them. A dropped
   message is in no answer, not even for a row with an earlier `now`. Times never go back but by `rewind`.
 - `messages(arrival)` returns stored messages as columns for `Index.match`, `ids(arrival)` their ids, `expires(arrival)`
-  when they end. `IndexError` names an arrival that is not stored.
+  when they end. `IndexError` names an arrival that is not stored. `id_column(arrival)` is `ids` for arrivals that come
+  from an answer of the store: it stays good whatever happens to the store, and costs nothing until it is read.
 - `reweigh(weights)` works the totals out again, under another vocabulary. `use_terms(terms)` takes the subscriptions'
   words from another table from now on.
 - `use_index(index)` names the index of the subscriptions in question, before anything else is asked, and again when
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from nearcast._ids import StoredIds
     from nearcast.columns import Messages, Subscriptions
     from nearcast.geo import Space
     from nearcast.indexes import Index
@@ -120,6 +122,10 @@ class LiveStore(ABC):
     @abstractmethod
     def ids(self, arrival: NDArray[np.int64]) -> NDArray[np.object_]:
         """Return the ids of stored messages."""
+
+    def id_column(self, arrival: NDArray[np.int64]) -> NDArray[np.object_] | StoredIds:
+        """Return the ids of messages that this store has named; a column of many may be decoded when it is read."""
+        return self.ids(arrival)
 
     @abstractmethod
     def expires(self, arrival: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from nearcast._ids import StoredIds
 from nearcast._saved import new_folder, save_array
 from nearcast.columns import NO_TIME, Messages
 from nearcast.errors import IncompatibleStore, InvalidColumns
@@ -29,6 +30,8 @@ _FORMAT = 1
 #: Dropped rows that may be kept beside as many as live, and words that none has beside as many as are in use.
 _SPARE_ROWS = 1000
 _SPARE_WORDS = 100_000
+#: Up to so many ids are decoded at once.
+_FEW_IDS = 64
 
 
 class LiveState(NamedTuple):
@@ -148,6 +151,13 @@ class StoredLife(LiveStore):
         found = np.empty(len(arrival), object)
         found[:] = self._rows().id_values(self._rows_of(arrival))
         return found
+
+    def id_column(self, arrival: NDArray[np.int64]) -> NDArray[np.object_] | StoredIds:
+        """Return the ids of messages that this store has named, many of them as a column that is read later."""
+        if len(arrival) <= _FEW_IDS:  # a column would keep the table alive
+            return self.ids(arrival)
+        table, n = self._state.table, self._state.n
+        return StoredIds(arrival, table.arrival[:n], table.id_start[: n + 1], table.id_byte)
 
     def expires(self, arrival: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return when stored messages end."""

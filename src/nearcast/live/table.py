@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Messages
 
-#: Columns grow by a quarter: each value is copied a few times in its life, and little memory lies idle.
-_GROWTH = 4
+#: Columns grow by an eighth: each value is copied some times in its life, and little memory lies idle.
+_GROWTH = 8
 _LEAST_CAPACITY = 64
 
 

@@ -371,18 +371,30 @@ def _check_mobile_slots(component: MobileComponent, rows: TriggerRows, owner: ND
     assert not pairs, "there are rows of slots that are not mobile"
 
 
+def _check_everywhere(component: MobileComponent) -> None:
+    """Triggers know how many rows have them, and the list that they have in the cell that is everywhere."""
+    held, lists = component.held, component.held.lists
+    terms = held.term[component.live_rows(np.empty(0, np.uint8))] + 2
+    assert len(held.term_rows) <= len(lists.everywhere), "a trigger has no place for its list"
+    assert np.bincount(terms, minlength=len(held.term_rows)).tolist() == held.term_rows.tolist(), "rows are miscounted"
+    for term in np.flatnonzero(lists.everywhere != -1).tolist():
+        head = lists.head[lists.everywhere[term]].tolist()
+        assert head[:2] == [term - 2, _EVERYWHERE], "a trigger leads to the list of another"
+
+
 def _mobile_lists(component: MobileComponent) -> dict[tuple[int, int], list[int]]:
     """Return (term, cell) -> the places of entries; check that slabs, free ones too, tile the memory that was used."""
     lists, found = component.held.lists, {}
     used: list[tuple[int, int]] = []
-    for bucket in lists.bucket.tolist():
+    _check_everywhere(component)
+    for bucket in [*lists.bucket.tolist(), *lists.everywhere.tolist()]:
         while bucket != -1:
             term, cell, first, count, size_class, following = lists.head[bucket].tolist()
             assert (term, cell) not in found, "a term has two lists in a cell"
             assert 0 < count <= 1 << size_class, "a list is empty, or larger than its slab"
             found[term, cell] = list(range(first, first + count))
             used.append((first, 1 << size_class))
-            bucket = following
+            bucket = following if cell != _EVERYWHERE else -1
     assert len(found) == component.n_lists, "lists are counted wrong"
     for size_class, first in enumerate(lists.free_slab.tolist()):
         while first != -1:

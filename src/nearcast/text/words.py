@@ -408,7 +408,9 @@ class WordTable:
 
     def id_of(self, word: str, *, add: bool = False) -> int:
         """Return the id of one word; -1 if it is unknown, or the next id when `add`; keeps no dictionary."""
-        return int(self._ids_of_encoded([utf8(word)], add)[0])
+        content = utf8(word)
+        length = np.array([len(content)], np.int32)
+        return int(self._ids(np.frombuffer(content, np.uint8), np.zeros(1, np.int64), length, add)[0])
 
     def _ids_of_encoded(self, encoded: list[bytes], add: bool) -> np.ndarray:
         length = np.fromiter(map(len, encoded), np.int32, len(encoded))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast._ids import ids_column, key_of, keys_of, kinds_of
+from nearcast._ids import StoredIds, ids_column, key_of, keys_of, kinds_of
 from nearcast.deliveries import ChangeDeliveries, MatchDeliveries, Piece
 from nearcast.durable.outbox.runs import CAUSED, ENTER, EXIT, EXPIRED, MATCH, TOPK_ADDED, TOPK_REMOVED, same
 
@@ -149,7 +149,7 @@ def _of_changes(
     )
 
 
-def _names(arrivals: NDArray[np.int64], ids: NDArray[np.object_]) -> Names:
+def _names(arrivals: NDArray[np.int64], ids: NDArray[np.object_] | StoredIds) -> Names:
     """Return the keys of messages, each once."""
     named, first = np.unique(arrivals, return_index=True)
     return Names(named, keys_of_values(ids[first].tolist()))

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from nearcast.indexes.trigger.thresholds import ThresholdPart, ThresholdRows, ThresholdSegment
 
 _NO_SHAPES = np.empty(0, object)
+#: After so many moves it is looked at whether others are to be taken in, as many slots as have moved.
+_LOOK_EVERY = 1024
 #: Attributes that a change of subscriptions replaces.
 _STATE = (
     *("_components", "_delta", "_mobile", "_moving", "_free_numbers", "_dead", "_next_slot", "_n_live", "_n_terms"),
@@ -104,6 +106,8 @@ class TriggerIndex(MergingIndex):
         self._owner = np.full(1024, NOBODY, np.uint8)
         self._next_slot = self._n_live = self._n_merges = self._numbering = 0
         self._popularity = np.zeros(1024, np.int32)
+        #: How many have moved since others were last taken in, and the slot up to which these were looked at.
+        self._n_moved = self._looked_at = 0
         self._n_terms = 0
         self._needs_totals = False
         self._free_numbers = list(range(MOBILE - 1, -1, -1))
@@ -178,7 +182,9 @@ class TriggerIndex(MergingIndex):
             self._begin_change()
             slots = self._alive(slots)
             mobile = self._mobile
-            if mobile is not None and (self._owner[slots] == MOBILE).all() and not len(regions.geometry):
+            self._n_moved += len(slots)
+            is_quick = mobile is not None and self._n_moved < _LOOK_EVERY and not len(regions.geometry)
+            if mobile is not None and is_quick and self._are_mobile(slots):
                 with self._undo:  # nothing but its rows changes, and no merge can be due
                     mobile.move(slots, regions, self._popularity, self._undo)
                 return
@@ -188,7 +194,30 @@ class TriggerIndex(MergingIndex):
                 if len(others):
                     moved = self._held(slots[others]).with_regions(regions.take(others))
                     self._replace(slots[others], moved)
+                if self._n_moved >= _LOOK_EVERY:
+                    self._take_in()
                 self._merge_if_due()
+
+    def _are_mobile(self, slots: NDArray[np.int32]) -> bool:
+        return bool(self._owner[slots[0]] == MOBILE if len(slots) == 1 else (self._owner[slots] == MOBILE).all())
+
+    def _take_in(self) -> None:
+        """Let some slots of segments be mobile where they stand, if most are mobile: one structure less to search.
+
+        A few at a time, as many as have moved: nobody waits for all of them.
+        """
+        first, n = self._looked_at, self._n_moved
+        self._n_moved, self._looked_at = 0, first + n if first + n < self._next_slot else 0
+        if self._mobile is None or 2 * self._mobile.n_rows < self._n_live:
+            return
+        numbers = [c.number for c in self._components if isinstance(c, SegmentComponent)]
+        slots = (first + np.flatnonzero(np.isin(self._owner[first : first + n], numbers))).astype(np.int32)
+        rows = join_rows(self._pieces(slots))[0]
+        is_other = (rows.shape <= SCORED) | ((rows.shape >= 0) & (rows.shape % 2 == 1))  # scored, or a polygon
+        slots = slots[np.isin(slots, rows.slot) & ~np.isin(slots, rows.slot[is_other])]
+        if len(slots):
+            rows = take_rows(rows, np.flatnonzero(np.isin(rows.slot, slots)))
+            self._make_mobile(slots, np.arange(len(slots)), rows, self._standing(slots).regions)
 
     def _move_in_place(self, slots: NDArray[np.int32], regions: Regions) -> NDArray[np.int64]:
         """Move what is mobile, or becomes so; return which slots do not."""
@@ -243,6 +272,9 @@ class TriggerIndex(MergingIndex):
             self._moving.note_state()
 
     def _alive(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
+        is_one = isinstance(slots, np.ndarray) and slots.shape == (1,) and slots.dtype == np.int32
+        if is_one and 0 <= slots[0] < self._next_slot and self._owner[slots[0]] != NOBODY:
+            return slots  # that of a single change
         return checked_slots(slots, self._next_slot, lambda known: self._owner[known] != NOBODY)
 
     def _disown(self, slots: NDArray[np.int32]) -> None:
@@ -411,6 +443,8 @@ class TriggerIndex(MergingIndex):
 
     def _held(self, slots: NDArray[np.int32]) -> Subscriptions:
         """Return what these live slots hold."""
+        if self._moving is None:
+            return self._standing(slots)
         is_moving = self._owner[slots] == MOVING
         if not is_moving.any():
             return self._standing(slots)
@@ -422,7 +456,7 @@ class TriggerIndex(MergingIndex):
 
     def _standing(self, slots: NDArray[np.int32]) -> Subscriptions:
         """Return what these slots of other kinds hold."""
-        if self._mobile is not None and len(slots) and (self._owner[slots] == MOBILE).all():
+        if self._mobile is not None and len(slots) and self._are_mobile(slots):
             alone = self._mobile.subscriptions(slots)
         else:
             alone = self._alone(slots) if len(slots) == 1 else None

@@ -34,7 +34,7 @@ _LARGER = 2
 _DENSE = 8
 #: Points of a cell of the directory, where they lie evenly.
 _CELL_POINTS = 16
-_GROWTH = 4
+_GROWTH = 8
 
 
 class Segments(NamedTuple):

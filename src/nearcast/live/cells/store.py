@@ -8,6 +8,7 @@ import numpy as np
 
 from nearcast.geo import POLYGON, Regions, polygons_touch
 from nearcast.live.answers import RelevanceChanges, RelevantMessages, changes_between, starts_of
+from nearcast.live.cells.frame import fill_keys, frame_of
 from nearcast.live.cells.queries import LiveQueries, QueryPlaces, nowhere, places_of, queries_of
 from nearcast.live.cells.safe_search import SafeScratch, search_safe
 from nearcast.live.cells.search import AFTER, BEFORE, FoundMessages, SearchScratch, search_rows
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from nearcast.text.words import WordTable
 
 _LEAST_ROOM = 1 << 10
+#: From so many rows on it pays to take them in the order of a curve.
+_WORTH_ORDERING = 64
+#: Bits of the number of a message's row.
+_ROW_BITS = 32
 #: Words of a scored row for which there is scratch from the beginning.
 _USUAL_WORDS = 32
 
@@ -39,6 +44,7 @@ class CellLiveStore(StoredLife):
         super().__init__(space, terms)
         self._rows_renumbered()
         self._scratch, self._safe_scratch = SearchScratch.new(_USUAL_WORDS), SafeScratch.new()
+        self._room = FoundMessages.room_for(_LEAST_ROOM)
 
     def _rows_renumbered(self) -> None:
         self._builder = SegmentBuilder()
@@ -99,7 +105,7 @@ class CellLiveStore(StoredLife):
             return RelevanceChanges.none(len(subscriptions))
         arrival = self._state.table.arrival[found.row]
         enters = (found.where == AFTER).astype(np.uint8)
-        order = np.lexsort((arrival, enters, found.query))
+        order = np.argsort(((2 * found.query + enters) << _ROW_BITS) + found.row)  # rows are in order of arrival
         start = starts_of(found.query[order], len(subscriptions))
         return RelevanceChanges(start, arrival[order], found.score[order], enters[order])
 
@@ -110,15 +116,19 @@ class CellLiveStore(StoredLife):
             self._builder.add_rows(self._state.table, self._state.n, len(self.word_table), self._state.now)
 
     def _found(self, queries: LiveQueries, before: QueryPlaces, after: QueryPlaces) -> FoundMessages:
-        """Run the search, with more room whenever it has found more than there was room for."""
+        """Run the search, with more room whenever it has found more than there was room for.
+
+        What it returns may lie in memory that the next call uses again.
+        """
         self._file_rows(len(queries.kind))
-        if queries.most_words >= len(self._scratch.order):
+        if len(queries.word) and queries.most_words >= len(self._scratch.order):
             self._scratch = SearchScratch.new(2 * queries.most_words)
         tail = np.array([self._builder.n_rows, self._state.n])
         room = max(_LEAST_ROOM, 2 * len(queries.kind))
-        next_row, pieces = 0, [FoundMessages.room_for(0)]
-        while next_row < len(queries.kind):
-            found = FoundMessages.room_for(room)
+        order = _search_order(after)
+        next_row, pieces = 0, list[FoundMessages]()
+        while next_row < len(order) or not pieces:
+            found = FoundMessages.room_for(room) if pieces or room > _LEAST_ROOM else self._room
             next_row, n = search_rows(
                 self._state.table,
                 self._builder.segments,
@@ -128,13 +138,14 @@ class CellLiveStore(StoredLife):
                 after,
                 self._state.now,
                 self.space.is_earth,
+                order,
                 next_row,
                 self._scratch,
                 found,
             )
             pieces.append(found.first(n))
             room = 4 * room
-        return pieces[-1] if len(pieces) <= 2 else FoundMessages(*map(np.concatenate, zip(*pieces, strict=True)))
+        return pieces[0] if len(pieces) == 1 else FoundMessages(*map(np.concatenate, zip(*pieces, strict=True)))
 
     def _without_missed(self, found: FoundMessages, before: Regions | None, after: Regions) -> FoundMessages:
         """Test polygons by their edges, and leave out what is at neither place, or at both."""
@@ -148,6 +159,19 @@ class CellLiveStore(StoredLife):
             where[which[~touches]] &= ~np.uint8(bit)
         kept = np.flatnonzero((where == BEFORE) | (where == AFTER))
         return FoundMessages(found.query[kept], found.row[kept], where[kept], found.score[kept])
+
+
+def _search_order(places: QueryPlaces) -> NDArray[np.int64]:
+    """Return the rows in the order of a curve through their places: neighbours look at the same messages."""
+    n = len(places.kind)
+    if n < _WORTH_ORDERING or not len(places.part):
+        return np.arange(n)
+    point = places.part[np.minimum(places.part_start[:-1], len(places.part) - 1)]
+    point[:, 2:] = point[:, :2]
+    point[~np.isfinite(point)] = 0.0  # who listens anywhere
+    key, kind = np.empty(n, np.int64), np.empty(n, np.int64)
+    fill_keys(point, frame_of(point), key, kind)
+    return np.argsort(key, kind="stable")
 
 
 def _have_same_words(one: Subscriptions, other: Subscriptions) -> bool:

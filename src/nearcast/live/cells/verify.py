@@ -61,15 +61,15 @@ def touches_place(is_earth, places, row, table, message, place):
         return True
     for k in range(message_parts(table.box, message, place)):
         x_min, y_min, x_max, y_max = place[k, 0], place[k, 1], place[k, 2], place[k, 3]
-        if places.kind[row] == CIRCLE:
+        overlaps = False
+        for p in range(places.part_start[row], places.part_start[row + 1]):
+            overlaps = overlaps or boxes_overlap(places.part, p, x_min, y_min, x_max, y_max)
+        if overlaps and places.kind[row] == CIRCLE:  # its parts cover it
             at = places.shape[row]
             x, y, radius = places.circle[at, 0], places.circle[at, 1], places.circle[at, 2]
-            if circle_holds(is_earth, x, y, radius, x_min, y_min, x_max, y_max):
-                return True
-        else:
-            for p in range(places.part_start[row], places.part_start[row + 1]):
-                if boxes_overlap(places.part, p, x_min, y_min, x_max, y_max):
-                    return True
+            overlaps = circle_holds(is_earth, x, y, radius, x_min, y_min, x_max, y_max)
+        if overlaps:
+            return True
     return False
 
 
@@ -89,11 +89,16 @@ def text_of_message(queries, row, table, message):
 
 
 @inlined
-def score_at(is_earth, queries, row, places, text, table, message):
-    """Return the score of a scored row at its place for a message with this text score."""
+def distance_at(is_earth, places, row, table, message):
+    """Return how far a message is from the place of a scored row."""
     at = places.part_start[row]
-    distance = place_distance(
+    return place_distance(
         is_earth, places.part[at, 0], places.part[at, 1],
         table.box[message, 0], table.box[message, 1], table.box[message, 2], table.box[message, 3],
     )  # fmt: skip
+
+
+@inlined
+def score_within(queries, row, text, distance):
+    """Return the score of a scored row for a message with this text score at this distance."""
     return score_of(queries.text_weight[row], text, near_of(distance, queries.max_distance[row]))

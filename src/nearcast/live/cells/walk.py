@@ -21,14 +21,18 @@ from nearcast.live.cells.segments import position_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Up to so many postings a cell is not divided further; up to so many it is not even compared with the regions.
+#: Up to so many postings a cell is not divided further; up to so many it is not even compared with the regions. Of a
+#: scored row, for which the distance to a message is as cheap as that to a cell, they are more.
 FEW, VERY_FEW = 8, 2
+FEW_SCORED, VERY_FEW_SCORED = 32, 8
 #: Columns of the stack of cells: the least key, the first finest cell's column and line, the level, and the postings.
 KEY, COLUMN, LINE, LEVEL, FIRST, LAST = range(6)
 #: Each level leaves at most three cells on the stack.
 _STACK = 3 * BITS + 4
 #: Filters are wider than what they let pass by this share, and on the earth by a micrometre: far above rounding.
 _WIDER, _WIDER_M = 1.0 + 1e-9, 1e-6
+#: Up to this radius squares of lengths are numbers.
+_MOST_SQUARED = 1e150
 #: Discs that reach this latitude are not bounded by meridians.
 _NEAR_POLE = 89.9
 
@@ -79,10 +83,16 @@ def push_cells(segments, at, kind, is_all, first, last, scratch):
 
 
 @inlined
-def write_parts(before, after, row, rectangle):
-    """Write the rectangle around two regions and tell whether it is a small one; not if one has several parts."""
-    n = 0
+def write_parts(before, after, row, side, rectangle):
+    """Write the rectangle around two regions and tell whether it is a small one; not if one has several parts.
+
+    Of two that lie apart `side` chooses one: 1 the first, 2 the second, 0 both.
+    """
+    n, other = 0, 3
     for places in (before, after):
+        other -= 1
+        if side == other:
+            continue
         begin = places.part_start[row]
         if places.kind[row] == ANYWHERE or places.part_start[row + 1] - begin > 1:
             return False
@@ -173,8 +183,8 @@ def write_cell(segments, at, kind, stack, depth, is_earth, scratch):
 def may_touch(is_earth, places, row, rectangle):
     """Tell whether a region may touch a place within a rectangle."""
     if places.kind[row] != CIRCLE:
-        return _parts_touch(places, row, rectangle)
-    if not _parts_touch(places, row, rectangle):
+        return parts_touch(places, row, rectangle)
+    if not parts_touch(places, row, rectangle):
         return False
     at = places.shape[row]
     return _is_near(is_earth, places.circle[at, 0], places.circle[at, 1], places.circle[at, 2], rectangle)
@@ -184,11 +194,26 @@ def may_touch(is_earth, places, row, rectangle):
 def _is_near(is_earth, x, y, radius, rectangle):
     """Tell whether a place within a rectangle may lie within a radius of a point."""
     distance = box_distance(is_earth, x, y, rectangle[0], rectangle[1], rectangle[2], rectangle[3])
+    return is_within(is_earth, distance, radius)
+
+
+@inlined
+def is_within(is_earth, distance, radius):
+    """Tell whether a distance is no more than a radius, or by less than rounding can do."""
     return distance <= radius * _WIDER + (_WIDER_M if is_earth else 0.0)
 
 
 @inlined
-def _parts_touch(places, row, rectangle):
+def is_beyond(x, y, radius, x_min, y_min, x_max, y_max):
+    """Tell whether a box on a plane certainly lies farther from a point than a radius; takes no root."""
+    across, along, far = max(x_min - x, 0.0, x - x_max), max(y_min - y, 0.0, y - y_max), radius * _WIDER * _WIDER
+    if across > far or along > far:
+        return True
+    return far < _MOST_SQUARED and across * across + along * along > far * far
+
+
+@inlined
+def parts_touch(places, row, rectangle):
     """Tell whether a box around a region touches a rectangle."""
     if places.kind[row] == ANYWHERE:
         return True
@@ -200,6 +225,21 @@ def _parts_touch(places, row, rectangle):
             and part[p, 1] <= rectangle[3]
             and part[p, 3] >= rectangle[1]
         ):
+            return True
+    return False
+
+
+@inlined
+def are_apart(before, after, row):
+    """Tell whether two regions, boxes or circles of one part each, lie in rectangles that do not touch."""
+    for places in (before, after):
+        if places.kind[row] != BOX and places.kind[row] != CIRCLE:
+            return False
+        if places.part_start[row + 1] - places.part_start[row] != 1:
+            return False
+    one, other = before.part_start[row], after.part_start[row]
+    for k in range(2):
+        if before.part[one, k] > after.part[other, 2 + k] or after.part[other, k] > before.part[one, 2 + k]:
             return True
     return False
 
@@ -263,4 +303,7 @@ def may_be_within(is_earth, places, row, radius, rectangle):
     if radius == np.inf:
         return True
     at = places.part_start[row]
-    return _is_near(is_earth, places.part[at, X], places.part[at, Y], radius, rectangle)
+    x, y = places.part[at, X], places.part[at, Y]
+    if not is_earth:
+        return not is_beyond(x, y, radius, rectangle[0], rectangle[1], rectangle[2], rectangle[3])
+    return _is_near(is_earth, x, y, radius, rectangle)

@@ -24,7 +24,8 @@ from nearcast.indexes.trigger.mobile.rows import (
     place_rows,
 )
 from nearcast.indexes.trigger.mobile.search import search_mobile
-from nearcast.indexes.trigger.places import cut_space
+from nearcast.indexes.trigger.places import cells_of_boxes, cut_space
+from nearcast.indexes.trigger.reach import WILDCARD
 from nearcast.indexes.trigger.rows import SCORE_COLUMNS, TriggerRows, mark_rest, rarest_terms, take_rows
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _NO_POLYGONS = np.empty(0, object)
 _NO_CIRCLE = np.full((1, 3), np.nan)
 _LEAST_ROWS = 64
 #: Cells have this share of the rows that those of segments have: lists in no order have no blocks to be skipped.
-_FINER = 4
+_FINER = 2
 #: Up to so many cells' worth of rows space is not cut: a message then asks one cell only.
 _SMALL = 4
 #: A few, where space is not cut: more entries than any list has.
@@ -335,9 +336,16 @@ class MobileComponent:
         self.held = self.held.with_slots(int(slots.max(initial=-1)) + 1)
         has_circles = bool((rows.circle[:, 2] >= 0.0).any())
         self.held = self.held.with_room(len(rows.slot), len(rows.code), has_circles=has_circles)
-        done = 0
-        while (done := enter_rows(self.held, rows, done, self._scratch)) < len(rows.slot):
+        self.held = self.held.with_terms(int(rows.term.max(initial=-1)) + 1)
+        crowd, done = self._crowd(rows.term), 0
+        while (done := enter_rows(self.held, rows, crowd, done, self._scratch)) < len(rows.slot):
             self.held = self.held.with_more_lists()
+
+    def _crowd(self, terms: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return how many rows have the trigger of each new row, the new ones included."""
+        distinct, place, count = np.unique(terms, return_inverse=True, return_counts=True)
+        crowd: NDArray[np.int64] = (self.held.term_rows[distinct - WILDCARD] + count)[place]
+        return crowd
 
     def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32], undo: UndoLog) -> None:
         """Give every row the new number of its slot."""
@@ -372,11 +380,16 @@ class MobileComponent:
         return bool(count[1:].max(initial=0) > _CROWDED * self._leaf_rows)
 
     def _built_anew(self) -> MobileRows:
-        """Return the same rows in new arrays, with space cut by where they are."""
-        rows = self.live_rows(np.empty(0, np.uint8))
-        saved = self._saved(rows)
-        fresh, n, n_slots = copy.copy(self), len(rows), len(self.held.first_row)
-        fresh.held = self._room_for(n + n // 4, n_slots, len(saved.code) * 5 // 4, saved.part)
+        """Return the same rows in new arrays, with space cut by where they are.
+
+        They are entered cell by cell and term by term: what a message looks at then lies side by side.
+        """
+        held, rows = self.held, self.live_rows(np.empty(0, np.uint8))
+        fresh, n, n_code = copy.copy(self), len(rows), int((held.code_last[rows] - held.code_first[rows]).sum())
+        fresh.held = self._room_for(n + n // 4, len(held.first_row), n_code * 5 // 4, held.part[rows])
+        cell = np.empty(n, np.int32)
+        cells_of_boxes(fresh.held.places, held.part[rows], cell)
+        saved = self._saved(rows[np.lexsort((held.term[rows], cell))])
         fresh._put_rows(saved.slot, saved)
         return fresh.held
 

@@ -1,9 +1,10 @@
 """Lists of entries by (term, cell), each in a slab of memory: append and remove in constant time.
 
-A list is found by hashing, in a chain of lists. Its entries lie side by side in a slab of 2^c places of one arena;
-a list that outgrows its slab gets one of twice the size, one that shrinks to a quarter one of half. Slabs that are free
-are chained by size. The last entry takes the place of one that is removed; entries know the *link* that points to them,
-so that it can be told.
+A list in a cell is found by hashing, in a chain of lists; that of a term in the cell that is everywhere by the term
+alone, since a message asks for it with each of its terms. The entries of a list lie side by side in a slab of 2^c
+places of one arena; a list that outgrows its slab gets one of twice the size, one that shrinks to a quarter one of
+half. Slabs that are free are chained by size. The last entry takes the place of one that is removed; entries know the
+*link* that points to them, so that it can be told.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.trigger.places import EVERYWHERE
+from nearcast.indexes.trigger.reach import WILDCARD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +35,7 @@ class CellLists(NamedTuple):
     """The lists. `bucket` has the first list of each chain, `head` the lists, `free_slab` the first slab of each size.
 
     The lists of a cell are chained in a region of 2^`region_bits` buckets, so that a search of one cell finds them in
-    the processor's cache; those of the cell that is everywhere in all buckets.
+    the processor's cache. `everywhere[term - WILDCARD]` is the list of a term in the cell that is everywhere.
 
     Entry e has a rectangle and a signature as those of a segment, and belongs to `link[e]`, which is at `at[link[e]]`.
     A free slab has the next one of its size in `link`, at its first place.
@@ -41,6 +43,7 @@ class CellLists(NamedTuple):
 
     bucket: NDArray[np.int32]
     region_bits: NDArray[np.int64]
+    everywhere: NDArray[np.int32]
     head: NDArray[np.int32]
     rectangle: NDArray[np.uint64]
     signature: NDArray[np.uint64]
@@ -56,6 +59,7 @@ class CellLists(NamedTuple):
         tally[FREE_HEAD] = NONE
         return cls(
             **_buckets(n_lists, n_cells),
+            everywhere=np.full(1, NONE, np.int32),
             head=np.zeros((n_lists, _HEAD_COLUMNS), np.int32),
             rectangle=np.zeros(n_places, np.uint64),
             signature=np.zeros(n_places, np.uint64),
@@ -64,6 +68,15 @@ class CellLists(NamedTuple):
             free_slab=np.full(_SIZE_CLASSES, NONE, np.int32),
             tally=tally,
         )
+
+    def with_terms(self, n_terms: int) -> CellLists:
+        """Return the same lists with room for the terms below this."""
+        n, needed = len(self.everywhere), n_terms - WILDCARD
+        if needed <= n:
+            return self
+        everywhere = longer(self.everywhere, needed)
+        everywhere[n:] = NONE
+        return self._replace(everywhere=everywhere)
 
     def with_room(self, n_lists: int, n_places: int, n_links: int) -> CellLists:
         """Return the same lists with room for at least so many, for entries and for links."""
@@ -101,8 +114,6 @@ def _buckets(n_lists: int, n_cells: int) -> dict[str, NDArray]:
 @inlined
 def _bucket_of(lists, term, cell):
     mixed = ((np.int64(term) + 2) * 2654435769) >> 13
-    if cell == EVERYWHERE:
-        return mixed & (lists.bucket.size - 1)
     bits = lists.region_bits[0]
     return (np.int64(cell) << bits) + (mixed & ((1 << bits) - 1))
 
@@ -110,6 +121,8 @@ def _bucket_of(lists, term, cell):
 @inlined
 def list_of(lists, term, cell):
     """Return the list of a term in a cell, NONE if there is none."""
+    if cell == EVERYWHERE:
+        return np.int64(lists.everywhere[term - WILDCARD]) if term - WILDCARD < lists.everywhere.size else NONE
     found = np.int64(lists.bucket[_bucket_of(lists, term, cell)])
     while found != NONE and (lists.head[found, TERM] != term or lists.head[found, CELL] != cell):
         found = np.int64(lists.head[found, NEXT])
@@ -224,11 +237,14 @@ def _new_list(lists, term, cell):
     else:
         each = tally[N_HEADS]
         tally[N_HEADS] = each + 1
-    bucket = _bucket_of(lists, term, cell)
     head[each, TERM], head[each, CELL] = term, cell
     head[each, FIRST], head[each, COUNT], head[each, SIZE_CLASS] = _take_slab(lists, 0), 0, 0
-    head[each, NEXT] = lists.bucket[bucket]
-    lists.bucket[bucket] = each
+    if cell == EVERYWHERE:
+        lists.everywhere[term - WILDCARD] = each
+    else:
+        bucket = _bucket_of(lists, term, cell)
+        head[each, NEXT] = lists.bucket[bucket]
+        lists.bucket[bucket] = each
     tally[N_LISTS] += 1
     return each
 
@@ -236,14 +252,22 @@ def _new_list(lists, term, cell):
 @inlined
 def _free_list(lists, each):
     head, tally = lists.head, lists.tally
-    bucket = _bucket_of(lists, head[each, TERM], head[each, CELL])
-    before = np.int64(lists.bucket[bucket])
-    if before == each:
-        lists.bucket[bucket] = head[each, NEXT]
+    if head[each, CELL] == EVERYWHERE:
+        lists.everywhere[head[each, TERM] - WILDCARD] = NONE
     else:
-        while head[before, NEXT] != each:
-            before = np.int64(head[before, NEXT])
-        head[before, NEXT] = head[each, NEXT]
+        _unchain(lists, each)
     head[each, NEXT] = tally[FREE_HEAD]
     tally[FREE_HEAD] = each
     tally[N_LISTS] -= 1
+
+
+@inlined
+def _unchain(lists, each):
+    head, bucket = lists.head, _bucket_of(lists, lists.head[each, TERM], lists.head[each, CELL])
+    before = np.int64(lists.bucket[bucket])
+    if before == each:
+        lists.bucket[bucket] = head[each, NEXT]
+        return
+    while head[before, NEXT] != each:
+        before = np.int64(head[before, NEXT])
+    head[before, NEXT] = head[each, NEXT]

@@ -13,19 +13,18 @@ from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.predicates import NO_SHAPE
 from nearcast.indexes.trigger.mobile.lists import (
     CELL,
-    COUNT,
     N_HEADS,
     N_PLACES,
     NONE,
     CellLists,
     append_entry,
-    list_of,
     longer,
     places_needed,
     places_to_shrink,
     remove_entry,
 )
 from nearcast.indexes.trigger.places import EVERYWHERE, Places, cells_of, empty_stack, rectangle_word
+from nearcast.indexes.trigger.reach import WILDCARD
 from nearcast.indexes.trigger.segment import MOST_CELLS
 
 if TYPE_CHECKING:
@@ -48,7 +47,8 @@ class MobileRows(NamedTuple):
     unused row has the slot -1 and is chained with others.
 
     Its k-th entry is pointed to by link 4·r + k of `lists`, and belongs to the list `list_of[r, k]`, for k below
-    `n_cells[r]`. `few` entries of a term are put into the cell that is everywhere before place is asked for.
+    `n_cells[r]`. `term_rows[term - WILDCARD]` is how many rows have a trigger. Up to `few` are entered in the cell that
+    is everywhere, as in a segment; those that were few when they came leave it when they move.
     """
 
     slot: NDArray[np.int32]
@@ -67,6 +67,7 @@ class MobileRows(NamedTuple):
     sides: NDArray[np.uint8]
     list_of: NDArray[np.int32]
     n_cells: NDArray[np.uint8]
+    term_rows: NDArray[np.int32]
     lists: CellLists
     places: Places
     few: NDArray[np.int64]
@@ -95,6 +96,7 @@ class MobileRows(NamedTuple):
             sides=np.zeros(n, np.uint8),
             list_of=np.zeros((n, MOST_CELLS), np.int32),
             n_cells=np.zeros(n, np.uint8),
+            term_rows=np.zeros(1, np.int32),
             lists=CellLists.room_for(n, 2 * n, MOST_CELLS * n, len(places.origin)),
             places=places,
             few=np.array([few]),
@@ -110,6 +112,13 @@ class MobileRows(NamedTuple):
         first_row = longer(self.first_row, n_slots)
         first_row[n:] = NONE
         return self._replace(first_row=first_row)
+
+    def with_terms(self, n_terms: int) -> MobileRows:
+        """Return the same rows with room for the terms below this as triggers."""
+        if n_terms - WILDCARD <= len(self.term_rows):
+            return self
+        term_rows = longer(self.term_rows, n_terms - WILDCARD)
+        return self._replace(term_rows=term_rows, lists=self.lists.with_terms(len(term_rows) + WILDCARD))
 
     def with_room(self, n_rows: int, n_code: int, *, has_circles: bool) -> MobileRows:
         """Return the same rows with room for so many more, with codes of this length in all."""
@@ -167,12 +176,15 @@ class MobileScratch(NamedTuple):
 
 
 @hot_kernel
-def enter_rows(rows, new, first, scratch):
-    """Enter new rows from `first` on; return the first one left because there is no room for its entries."""
+def enter_rows(rows, new, crowd, first, scratch):
+    """Enter new rows from `first` on; return the first one left because there is no room for its entries.
+
+    `crowd` is how many rows have the trigger of each once all are entered.
+    """
     tally = rows.tally
     for i in range(first, new.slot.size):
         x_min, y_min, x_max, y_max = new.part[i, 0], new.part[i, 1], new.part[i, 2], new.part[i, 3]
-        n_cells = _cells_for(rows, new.term[i], x_min, y_min, x_max, y_max, scratch)
+        n_cells = _cells_for(rows, crowd[i], x_min, y_min, x_max, y_max, scratch)
         if not _has_room(rows, new.term[i], n_cells, 0, scratch):
             return i
         row = tally[FREE_ROW]
@@ -201,6 +213,7 @@ def _write_row(rows, row, new, i):
     rows.code_last[row] = used
     tally[CODE_USED] = used
     rows.term[row], rows.signature[row] = new.term[i], new.signature[i]
+    rows.term_rows[new.term[i] - WILDCARD] += 1
     rows.clause[row], rows.side[row], rows.sides[row] = new.clause[i], new.side[i], new.sides[i]
     _write_region(rows, row, new.part, new.circle, i)
 
@@ -248,6 +261,7 @@ def drop_slots(rows, slots):
             following = np.int64(rows.next_row[row])
             _take_off_lists(rows, row)
             tally[CODE_DEAD] += rows.code_last[row] - rows.code_first[row]
+            rows.term_rows[rows.term[row] - WILDCARD] -= 1
             rows.slot[row] = NONE
             rows.next_row[row] = tally[FREE_ROW]
             tally[FREE_ROW] = row
@@ -256,11 +270,9 @@ def drop_slots(rows, slots):
 
 
 @inlined
-def _cells_for(rows, term, x_min, y_min, x_max, y_max, scratch):
-    """Write the cells that a row with this trigger and rectangle is entered in; return how many."""
-    few, everywhere = rows.few[0], list_of(rows.lists, term, EVERYWHERE)
-    n_everywhere = 0 if everywhere == NONE else np.int64(rows.lists.head[everywhere, COUNT])
-    if n_everywhere < few:
+def _cells_for(rows, crowd, x_min, y_min, x_max, y_max, scratch):
+    """Write the cells that a row is entered in whose trigger so many rows have; return how many."""
+    if crowd <= rows.few[0]:
         scratch.cells[0] = EVERYWHERE
         return 1
     return _cells_at(rows, x_min, y_min, x_max, y_max, scratch)
@@ -280,7 +292,7 @@ def _cells_at(rows, x_min, y_min, x_max, y_max, scratch):
 def _cells_after(rows, row, x_min, y_min, x_max, y_max, scratch):
     """Write the cells that a row is entered in when it goes to another rectangle: as few changes as can be."""
     mine = np.int64(rows.list_of[row, 0])
-    if rows.lists.head[mine, CELL] == EVERYWHERE and rows.lists.head[mine, COUNT] <= rows.few[0]:
+    if rows.lists.head[mine, CELL] == EVERYWHERE and rows.term_rows[rows.term[row] - WILDCARD] <= rows.few[0]:
         scratch.cells[0] = EVERYWHERE
         return 1
     return _cells_at(rows, x_min, y_min, x_max, y_max, scratch)
