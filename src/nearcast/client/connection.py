@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -22,6 +22,16 @@ def stream_headers(after: str | None) -> dict[str, str]:
     """Return the headers of a stream that goes on after a cursor."""
     found = {"accept": "text/event-stream"}
     return found if after is None else {**found, "last-event-id": after}
+
+
+def request_options(call: ServerCall[Answer], timeout: float) -> dict[str, Any]:
+    """Return the options of a request, as both kinds of httpx clients take them."""
+    return {
+        "params": call.params,
+        "content": call.body,
+        "headers": {"content-type": call.content_type, **call.headers},
+        "timeout": timeout + call.wait_s,
+    }
 
 
 def read_answer(call: ServerCall[Answer], response: httpx2.Response) -> Answer:

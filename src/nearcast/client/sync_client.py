@@ -12,7 +12,7 @@ import httpx2
 
 from nearcast.client import calls
 from nearcast.client.calls import PublishResult, ServerCall
-from nearcast.client.connection import headers_of, read_answer, stream_headers
+from nearcast.client.connection import headers_of, read_answer, request_options, stream_headers
 from nearcast.client.events import EventStreamParser, RemoteEvent, RemotePage
 from nearcast.client.problems import ServerProblem, ServerUnavailable, check_response, unavailable
 from nearcast.client.retries import Retrying
@@ -185,14 +185,7 @@ class Client:
 
     def _once(self, call: ServerCall[Answer]) -> Answer:
         try:
-            response = self._http.request(
-                call.method,
-                call.path,
-                params=call.params,
-                content=call.body,
-                headers={"content-type": call.content_type, **call.headers},
-                timeout=self._timeout + call.wait_s,
-            )
+            response = self._http.request(call.method, call.path, **request_options(call, self._timeout))
         except httpx2.TransportError as error:
             raise unavailable(str(self._http.base_url), error) from None
         return read_answer(call, response)
