@@ -22,7 +22,8 @@ function headersOf(more = {}) {
 
 /** Make a call; return the JSON of its answer, null if it has none. */
 export async function call(method, path, body) {
-  const given = body === undefined ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } };
+  const given =
+    body === undefined ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } };
   const answer = await fetch(path, { method, ...given, headers: headersOf(given.headers), cache: "no-store" });
   const text = await answer.text();
   let read = null;

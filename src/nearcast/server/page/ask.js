@@ -12,7 +12,9 @@ export class AskPanel {
   }
 
   clear() {
-    this.panel.replaceChildren(element("p", { class: "quiet" }, "Click a message or a subscription on the map, or in the list of matches."));
+    this.panel.replaceChildren(
+      element("p", { class: "quiet" }, "Click a message or a subscription on the map, or in the list of matches."),
+    );
   }
 
   /** Tell who got a message, and who nearly did. */
@@ -21,8 +23,17 @@ export class AskPanel {
     await this.#tell(out, async () => {
       const found = await call("POST", "/v1/explain", { message: given });
       const count = `${found.reached.length}${found.more ? " and more" : ""}`;
-      out.append(element("h2", {}, `Got it (${count})`), this.#people(found.reached.map((id) => ({ id, reason: "" })), "Nobody."));
-      out.append(element("h2", {}, "Nearly"), this.#people(found.nearly.map(nearMiss), "Nobody that one thing alone keeps out."));
+      out.append(
+        element("h2", {}, `Got it (${count})`),
+        this.#people(
+          found.reached.map((id) => ({ id, reason: "" })),
+          "Nobody.",
+        ),
+      );
+      out.append(
+        element("h2", {}, "Nearly"),
+        this.#people(found.nearly.map(nearMiss), "Nobody that one thing alone keeps out."),
+      );
       const attempts = await call("GET", `/v1/deliveries?message=${encodeURIComponent(given.id)}&limit=20`);
       out.append(element("h2", {}, "Attempts of webhooks"), this.#attempts(attempts.items));
     });
@@ -40,15 +51,25 @@ export class AskPanel {
 
   #attempts(items) {
     if (!items.length) return element("p", { class: "quiet" }, "None.");
-    const rows = items.map((each) => element("tr", {},
-      element("td", {}, moment(each.at)), element("td", {}, shown(each.subscriber)), element("td", {}, shown(each.reason)),
-      element("td", {}, element("button", { onclick: () => this.#resend(each) }, "Resend"))));
+    const rows = items.map((each) =>
+      element(
+        "tr",
+        {},
+        element("td", {}, moment(each.at)),
+        element("td", {}, shown(each.subscriber)),
+        element("td", {}, shown(each.reason)),
+        element("td", {}, element("button", { onclick: () => this.#resend(each) }, "Resend")),
+      ),
+    );
     const heads = ["when", "whom", "what came", ""].map((each) => element("th", { scope: "col" }, each));
     return element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows));
   }
 
   async #resend(attempt) {
-    await call("POST", "/v1/deliveries:resend", { subscriber: attempt.subscriber, delivery_id: attempt.delivery_id }).catch((error) => this.on.failed(error));
+    await call("POST", "/v1/deliveries:resend", {
+      subscriber: attempt.subscriber,
+      delivery_id: attempt.delivery_id,
+    }).catch((error) => this.on.failed(error));
   }
 
   /** Bring the list of a top-k up to date that is shown, when something was delivered to it. */
@@ -76,38 +97,73 @@ export class AskPanel {
   #facts(found) {
     const names = ["kind", "query", "subscriber", "threshold", "text_weight", "k", "paused", "expires"];
     const rows = names.filter((each) => found[each] !== undefined && found[each] !== null && found[each] !== false);
-    return element("table", {}, ...rows.map((each) => element("tr", {}, element("th", { scope: "row" }, each), element("td", {}, shown(found[each])))));
+    return element(
+      "table",
+      {},
+      ...rows.map((each) =>
+        element("tr", {}, element("th", { scope: "row" }, each), element("td", {}, shown(found[each]))),
+      ),
+    );
   }
 
   #actions(found, path) {
-    const act = (name, work) => element("button", { type: "button", onclick: () => work().catch((error) => this.on.failed(error)) }, name);
+    const act = (name, work) =>
+      element("button", { type: "button", onclick: () => work().catch((error) => this.on.failed(error)) }, name);
     const again = async (verb) => {
       await call("POST", `${path}:${verb}`);
       this.on.changed();
       await this.subscription(found.id);
     };
-    return element("div", { class: "row" },
+    return element(
+      "div",
+      { class: "row" },
       act("Edit", async () => this.on.edit(found)),
       act(found.paused ? "Resume" : "Pause", () => again(found.paused ? "resume" : "pause")),
       act("Delete", async () => {
         await call("DELETE", path);
         this.on.changed();
         this.clear();
-      }));
+      }),
+    );
   }
 
   /** Show the list of a top-k as it stands. */
   async #list(out, path) {
     const { items } = await call("GET", `${path}/current`);
-    const rows = items.map((each) => element("li", {}, element("span", { class: "badge" }, String(each.rank ?? "")), shown(this.on.textOf(each.message_id)), element("span", { class: "quiet" }, ` ${Number(each.score).toFixed(3)}`)));
+    const rows = items.map((each) =>
+      element(
+        "li",
+        {},
+        element("span", { class: "badge" }, String(each.rank ?? "")),
+        shown(this.on.textOf(each.message_id)),
+        element("span", { class: "quiet" }, ` ${Number(each.score).toFixed(3)}`),
+      ),
+    );
     out.append(element("h2", {}, "The list now"), element("ol", { class: "list", id: "topk-list" }, ...rows));
   }
 
   async #recent(out, found) {
-    const page = await call("GET", `/v1/subscribers/${encodeURIComponent(found.subscriber)}/events?cursor=0-0&limit=1000`);
-    const own = page.events.filter((each) => each.data?.subscription_id === found.id).slice(-20).reverse();
-    const rows = own.map((each) => element("li", {}, badge(each.type.split(".").slice(1, -1).join(".")), shown(each.data.message?.properties?.text ?? each.subject), element("span", { class: "quiet" }, ` ${moment(each.time)}`)));
-    out.append(element("h2", {}, "Recent deliveries"), rows.length ? element("ol", { class: "list" }, ...rows) : element("p", { class: "quiet" }, "None yet."));
+    const page = await call(
+      "GET",
+      `/v1/subscribers/${encodeURIComponent(found.subscriber)}/events?cursor=0-0&limit=1000`,
+    );
+    const own = page.events
+      .filter((each) => each.data?.subscription_id === found.id)
+      .slice(-20)
+      .reverse();
+    const rows = own.map((each) =>
+      element(
+        "li",
+        {},
+        badge(each.type.split(".").slice(1, -1).join(".")),
+        shown(each.data.message?.properties?.text ?? each.subject),
+        element("span", { class: "quiet" }, ` ${moment(each.time)}`),
+      ),
+    );
+    out.append(
+      element("h2", {}, "Recent deliveries"),
+      rows.length ? element("ol", { class: "list" }, ...rows) : element("p", { class: "quiet" }, "None yet."),
+    );
   }
 
   #begin(title, what) {

@@ -67,7 +67,9 @@ function drawLine(canvas, values) {
   pen.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent");
   pen.lineWidth = 2;
   pen.beginPath();
-  values.forEach((value, at) => pen.lineTo((at / (POINTS - 1)) * canvas.width, canvas.height - 4 - (value / most) * (canvas.height - 8)));
+  values.forEach((value, at) =>
+    pen.lineTo((at / (POINTS - 1)) * canvas.width, canvas.height - 4 - (value / most) * (canvas.height - 8)),
+  );
   pen.stroke();
 }
 
@@ -78,16 +80,24 @@ export function readMetrics(text) {
     const found = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/.exec(line);
     if (found) rows.push({ name: found[1], labels: found[2] ?? "", value: Number(found[3]) });
   }
-  return { rows, sum: (name) => rows.filter((each) => each.name === name).reduce((total, each) => total + each.value, 0) };
+  return {
+    rows,
+    sum: (name) => rows.filter((each) => each.name === name).reduce((total, each) => total + each.value, 0),
+  };
 }
 
 /** Return a quantile of the answers of a route between two looks, from the buckets of its histogram. */
 function quantile(now, before, route, share) {
-  const buckets = (metrics) => new Map(metrics.rows
-    .filter((each) => each.name === "nearcast_request_seconds_bucket" && each.labels.includes(`route="${route}"`))
-    .map((each) => [Number(/le="([^"]+)"/.exec(each.labels)[1].replace("+Inf", "Infinity")), each.value]));
+  const buckets = (metrics) =>
+    new Map(
+      metrics.rows
+        .filter((each) => each.name === "nearcast_request_seconds_bucket" && each.labels.includes(`route="${route}"`))
+        .map((each) => [Number(/le="([^"]+)"/.exec(each.labels)[1].replace("+Inf", "Infinity")), each.value]),
+    );
   const [later, earlier] = [buckets(now), buckets(before)];
-  const counts = [...later].map(([limit, value]) => [limit, value - (earlier.get(limit) ?? 0)]).sort((a, b) => a[0] - b[0]);
+  const counts = [...later]
+    .map(([limit, value]) => [limit, value - (earlier.get(limit) ?? 0)])
+    .sort((a, b) => a[0] - b[0]);
   const total = counts.at(-1)?.[1] ?? 0;
   if (!total) return NaN;
   return counts.find(([, value]) => value >= share * total)[0];

@@ -25,8 +25,10 @@ function polygonsOf(geometry) {
 /** Return the features of a TopoJSON object in the projection of the map. */
 export function landFeatures(json) {
   const read = new ol.format.TopoJSON().readFeatures(json);
-  return read.flatMap((feature) => polygonsOf(feature.getGeometry()).map((rings) => {
-    const polygon = new ol.geom.Polygon(rings.map(unwrapped));
-    return new ol.Feature(polygon.transform("EPSG:4326", "EPSG:3857"));
-  }));
+  return read.flatMap((feature) =>
+    polygonsOf(feature.getGeometry()).map((rings) => {
+      const polygon = new ol.geom.Polygon(rings.map(unwrapped));
+      return new ol.Feature(polygon.transform("EPSG:4326", "EPSG:3857"));
+    }),
+  );
 }

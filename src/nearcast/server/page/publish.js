@@ -15,9 +15,13 @@ export class PublishForm {
     const draw = element("button", { type: "button", onclick: () => this.#draw() }, "Point on the map");
     const centre = element("button", { type: "button", onclick: () => this.#set(this.map.centre()) }, "Map's centre");
     form.append(
-      field("Text", this.text), field("Longitude", this.lon), field("Latitude", this.lat),
-      element("div", { class: "row" }, draw, centre), field("Lives for, in minutes", this.minutes),
-      element("div", { class: "row" }, element("button", { class: "main" }, "Publish")), this.told,
+      field("Text", this.text),
+      field("Longitude", this.lon),
+      field("Latitude", this.lat),
+      element("div", { class: "row" }, draw, centre),
+      field("Lives for, in minutes", this.minutes),
+      element("div", { class: "row" }, element("button", { class: "main" }, "Publish")),
+      this.told,
     );
     panel.append(form);
   }

@@ -11,7 +11,11 @@ export class SubscribeForm {
     this.stored = stored;
     this.place = {};
     this.editing = null;
-    this.kind = element("select", {}, ...["within", "similar", "topk"].map((each) => element("option", { value: each }, each)));
+    this.kind = element(
+      "select",
+      {},
+      ...["within", "similar", "topk"].map((each) => element("option", { value: each }, each)),
+    );
     this.query = element("textarea", { rows: 2, spellcheck: "false", "aria-describedby": "query-error" });
     this.error = element("p", { id: "query-error", class: "error", role: "alert" });
     this.id = element("input", { type: "text", placeholder: "made up unless given" });
@@ -35,13 +39,32 @@ export class SubscribeForm {
     const form = element("form", { onsubmit: (event) => this.#submit(event) });
     this.save = element("button", { class: "main" }, "Subscribe");
     const draw = (kind) => element("button", { type: "button", onclick: () => this.#draw(kind) }, kind);
-    this.drawButtons = element("div", { class: "row", role: "group", "aria-label": "Draw on the map" }, ...["Box", "Circle", "Polygon", "Point"].map(draw));
+    this.drawButtons = element(
+      "div",
+      { class: "row", role: "group", "aria-label": "Draw on the map" },
+      ...["Box", "Circle", "Polygon", "Point"].map(draw),
+    );
     form.append(
-      field("Kind", this.kind), field("Query", this.query), this.error,
-      element("h2", {}, "Where"), this.drawButtons, this.where, this.coordinates,
-      this.weightField, this.thresholdField, this.distanceField, this.kField,
-      this.estimate, field("Id", this.id), field("Subscriber", this.subscriber),
-      element("div", { class: "row" }, this.save, element("button", { type: "button", onclick: () => this.clear() }, "Clear")),
+      field("Kind", this.kind),
+      field("Query", this.query),
+      this.error,
+      element("h2", {}, "Where"),
+      this.drawButtons,
+      this.where,
+      this.coordinates,
+      this.weightField,
+      this.thresholdField,
+      this.distanceField,
+      this.kField,
+      this.estimate,
+      field("Id", this.id),
+      field("Subscriber", this.subscriber),
+      element(
+        "div",
+        { class: "row" },
+        this.save,
+        element("button", { type: "button", onclick: () => this.clear() }, "Clear"),
+      ),
     );
     for (const each of [this.kind, this.query, this.weight, this.threshold, this.distance, this.k]) {
       each.addEventListener("input", () => this.#changed());
@@ -51,12 +74,19 @@ export class SubscribeForm {
 
   /** Fields for a circle or a point, so that a place can be given without a mouse. */
   #coordinates() {
-    const number = (name, value) => element("input", { type: "number", step: "any", value, oninput: () => this.#written(), "data-name": name });
+    const number = (name, value) =>
+      element("input", { type: "number", step: "any", value, oninput: () => this.#written(), "data-name": name });
     this.written = { lon: number("lon", ""), lat: number("lat", ""), radius_m: number("radius_m", "") };
     const labels = { lon: "Longitude", lat: "Latitude", radius_m: "Radius in metres" };
     const fields = Object.entries(this.written).map(([name, input]) => field(labels[name], input));
     const centre = element("button", { type: "button", onclick: () => this.#useCentre() }, "Use the map's centre");
-    return element("details", {}, element("summary", {}, "Write the place"), ...fields, element("div", { class: "row" }, centre));
+    return element(
+      "details",
+      {},
+      element("summary", {}, "Write the place"),
+      ...fields,
+      element("div", { class: "row" }, centre),
+    );
   }
 
   #useCentre() {
@@ -102,7 +132,11 @@ export class SubscribeForm {
     for (const each of [this.weightField, this.distanceField]) each.hidden = kind === "within";
     this.thresholdField.hidden = kind !== "similar";
     this.kField.hidden = kind !== "topk";
-    this.where.textContent = Object.keys(this.place).length ? described(this.place) : kind === "within" ? "Anywhere." : "Draw a point.";
+    this.where.textContent = Object.keys(this.place).length
+      ? described(this.place)
+      : kind === "within"
+        ? "Anywhere."
+        : "Draw a point.";
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.#check(), WAIT_MS);
   }
@@ -159,7 +193,9 @@ export class SubscribeForm {
     this.distance.value = given.max_distance_m ?? 2000;
     this.k.value = given.k ?? 10;
     const names = ["lon", "lat", "radius_m", "west", "south", "east", "north", "region"];
-    this.place = Object.fromEntries(names.filter((each) => given[each] !== undefined).map((each) => [each, given[each]]));
+    this.place = Object.fromEntries(
+      names.filter((each) => given[each] !== undefined).map((each) => [each, given[each]]),
+    );
     for (const [name, input] of Object.entries(this.written)) input.value = this.place[name] ?? "";
     this.map.showSketch(this.place);
     this.#changed();
@@ -178,12 +214,16 @@ export class SubscribeForm {
 function described(place) {
   if (place.region) return "A polygon.";
   if (place.west !== undefined) return `A box from ${place.west}, ${place.south} to ${place.east}, ${place.north}.`;
-  return place.radius_m ? `A circle of ${place.radius_m} m around ${place.lon}, ${place.lat}.` : `At ${place.lon}, ${place.lat}.`;
+  return place.radius_m
+    ? `A circle of ${place.radius_m} m around ${place.lon}, ${place.lat}.`
+    : `At ${place.lon}, ${place.lat}.`;
 }
 
 export function estimateText(found) {
   if (!found.messages) return "No messages yet to estimate from.";
   const share = `${found.matches} of the last ${found.messages} messages`;
   const perDay = found.matches_per_day ?? found.per_day;
-  return perDay === null || perDay === undefined ? `Estimate: ${share}.` : `Estimate: about ${Math.round(perDay)} a day (${share}).`;
+  return perDay === null || perDay === undefined
+    ? `Estimate: ${share}.`
+    : `Estimate: about ${Math.round(perDay)} a day (${share}).`;
 }

@@ -21,7 +21,8 @@ export class WatchPanel {
     this.stop();
     this.stop = follow("/v1/stream", {
       open: () => this.on.status("live"),
-      closed: (reason, status) => this.on.status(status === 401 ? "a token is needed, or this one is wrong" : `reconnecting: ${reason}`),
+      closed: (reason, status) =>
+        this.on.status(status === 401 ? "a token is needed, or this one is wrong" : `reconnecting: ${reason}`),
       event: (type, data) => this.#take(type, data),
     });
   }
@@ -30,7 +31,8 @@ export class WatchPanel {
     if (type === "message") this.map.addMessage(data);
     else if (type === "delivery") this.#delivery(data);
     else if (type === "move") this.on.moved(data);
-    else if (type === "counts") this.counts.textContent = `${data.messages} messages, ${data.deliveries} deliveries, ${data.moves} moves`;
+    else if (type === "counts")
+      this.counts.textContent = `${data.messages} messages, ${data.deliveries} deliveries, ${data.moves} moves`;
   }
 
   #delivery(given) {
@@ -43,9 +45,20 @@ export class WatchPanel {
       this.map.flash(known, id);
     }
     this.on.delivered(id);
-    const open = element("button", { class: "link", onclick: () => this.on.message(message) }, badge(type), shown(message.properties.text ?? messageId));
+    const open = element(
+      "button",
+      { class: "link", onclick: () => this.on.message(message) },
+      badge(type),
+      shown(message.properties.text ?? messageId),
+    );
     const now = new Date().toISOString();
-    const whom = element("button", { class: "link quiet", onclick: () => this.on.subscription(id) }, "for ", shown(id), ` · ${moment(now)}`);
+    const whom = element(
+      "button",
+      { class: "link quiet", onclick: () => this.on.subscription(id) },
+      "for ",
+      shown(id),
+      ` · ${moment(now)}`,
+    );
     this.list.prepend(element("li", {}, open, whom));
     while (this.list.childElementCount > MOST_ROWS) this.list.lastElementChild.remove();
   }
