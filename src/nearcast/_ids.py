@@ -332,6 +332,12 @@ class IdTable:
         used: NDArray[np.int32] = slots[slots != _NO_SLOT]
         return used
 
+    def are_in_use(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Tell which of some slots have an id; all of them had one at some time."""
+        keys = self._key_of_slot[slots]
+        found: NDArray[np.bool_] = (keys != _NO_SLOT) & (self._slot_of_key[keys] == slots)
+        return found
+
     def bind(self, ids: pa.Array, slots: NDArray[np.int32]) -> None:
         """Give ids that have no slot these slots."""
         if not len(ids):

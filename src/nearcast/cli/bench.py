@@ -38,6 +38,7 @@ from nearcast.cli.bench_cluster import cluster
 from nearcast.cli.bench_durable import durable
 from nearcast.cli.bench_first_use import first_use
 from nearcast.cli.bench_moving import moving
+from nearcast.cli.bench_server import server
 from nearcast.cli.bench_spark import spark
 
 if TYPE_CHECKING:
@@ -234,6 +235,7 @@ app.command("boolean")(boolean)
 app.command("moving")(moving)
 app.command("calls")(calls)
 app.command("durable")(durable)
+app.command("server")(server)
 app.command("spark")(spark)
 app.command("cluster")(cluster)
 app.command("first-use")(first_use)

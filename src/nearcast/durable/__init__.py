@@ -16,11 +16,13 @@ from nearcast.durable.folder_copies import backup, restore
 from nearcast.durable.input_applier import SubscriberMove
 from nearcast.durable.left_out import leave_out
 from nearcast.durable.outbox import Cursor, Event, Retention, WaitingEvents
+from nearcast.durable.subscriber_calls import EventsWanted
 
 __all__ = [
     "Cursor",
     "DurableHub",
     "Event",
+    "EventsWanted",
     "FolderReport",
     "Retention",
     "SubscriberMove",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from nearcast.durable.outbox.subscribers import SUBSCRIBER, Subscribers
 from nearcast.durable.outbox.tidier import OutboxTidier
 from nearcast.durable.subscriber_inputs import checked_name
 from nearcast.engine import purge
-from nearcast.errors import FutureCursor, IncompatibleStore, InvalidInput
+from nearcast.errors import FutureCursor, IncompatibleStore, InvalidInput, NearcastError
 from nearcast.geo.shapes import shorten
 from nearcast.hub import Hub
 
@@ -57,6 +57,14 @@ class ErasureCall:
     given: Input
     entry: LogEntry
     source: str = ""
+
+
+class EventsWanted(NamedTuple):
+    """Whose events are asked for: after a cursor, None for its last acknowledgement, and how many at most."""
+
+    subscriber: str
+    after: Cursor | str | None
+    limit: int
 
 
 class SubscriberHub(Hub):
@@ -184,18 +192,40 @@ class SubscriberHub(Hub):
         `gap` of what is returned is how many of them were dropped by the retention. `FutureCursor` for a cursor after
         the end of the log.
         """
-        if type(limit) is not int or limit < 1:
-            raise InvalidInput(f"limit is {shorten(limit)}; expected a number above 0", field="limit")
+        found = self.events_many([EventsWanted(subscriber, after, limit)])[0]
+        if isinstance(found, NearcastError):
+            raise found
+        return found
+
+    def events_many(self, wanted: Sequence[EventsWanted]) -> list[WaitingEvents | NearcastError]:
+        """Return what `events` would of several subscribers, or raise, read together."""
         self._check_open()
-        number = self._number(subscriber)
-        cursor = self._outbox.acks.of(number).cursor if after is None else self._checked_cursor(after)
-        if number < 0:
-            return WaitingEvents([], cursor, 0)
-        runs = self._outbox.runs()
-        spans = self._outbox.rows_after(runs, number, cursor, limit)
-        return WaitingEvents(
-            events_of(spans, runs, self.space, self._outbox.cache), cursor, self._outbox.gap(number, cursor)
-        )
+        found: list[WaitingEvents | NearcastError | None] = [self._refusal(each) for each in wanted]
+        asked = [at for at, refused in enumerate(found) if refused is None]
+        with self._lock:
+            numbers = self._subscribers.numbers_of(self._state, [wanted[at].subscriber for at in asked])
+        runs, pages, begins = self._outbox.runs(), [], []
+        for at, number in zip(asked, numbers, strict=True):
+            after = wanted[at].after
+            begins.append(self._outbox.acks.of(number).cursor if after is None else Cursor.of(after))
+            known = runs if number >= 0 else []
+            pages.append(self._outbox.rows_after(known, number, begins[-1], wanted[at].limit))
+        events = events_of(pages, runs, self.space, self._outbox.cache)
+        for at, number, begin, own in zip(asked, numbers, begins, events, strict=True):
+            found[at] = WaitingEvents(own, begin, self._outbox.gap(number, begin) if number >= 0 else 0)
+        return [each for each in found if each is not None]
+
+    def _refusal(self, wanted: EventsWanted) -> NearcastError | None:
+        """Return why events cannot be read, None if they can."""
+        try:
+            if type(wanted.limit) is not int or wanted.limit < 1:
+                raise InvalidInput(f"limit is {shorten(wanted.limit)}; expected a number above 0", field="limit")
+            checked_name(wanted.subscriber)
+            if wanted.after is not None:
+                self._checked_cursor(wanted.after)
+        except NearcastError as error:
+            return error
+        return None
 
     def ack(self, subscriber: str, cursor: Cursor | str) -> None:
         """Acknowledge all deliveries of a subscriber up to a cursor; on disk when it returns.

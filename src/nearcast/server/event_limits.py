@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from nearcast.durable import Cursor
+from nearcast.durable import Cursor, EventsWanted
+from nearcast.errors import NearcastError
 from nearcast.server.server_db import ServerDb
 from nearcast.server.subscription_rows import SubscriptionRow
 
@@ -94,7 +95,20 @@ class EventLimits:
 
     def page(self, subscriber: str, after: str | None, limit: int) -> HandedOver:
         """Return the next events that a subscriber gets, after a cursor or after its acknowledgement; in a thread."""
-        found = self._hub.events(subscriber, after=after, limit=limit)
+        return self._page_of(subscriber, limit, self._hub.events(subscriber, after=after, limit=limit))
+
+    def pages(self, wanted: list[EventsWanted]) -> list[HandedOver | NearcastError]:
+        """Return the pages of several subscribers, each as `page` would return or raise it; in a thread."""
+        found = self._hub.events_many(wanted)
+        return [self._page_or_error(*each) for each in zip(wanted, found, strict=True)]
+
+    def _page_or_error(self, wanted: EventsWanted, found: Any) -> HandedOver | NearcastError:
+        try:
+            return found if isinstance(found, NearcastError) else self._page_of(wanted.subscriber, wanted.limit, found)
+        except NearcastError as error:
+            return error
+
+    def _page_of(self, subscriber: str, limit: int, found: Any) -> HandedOver:
         gap, events = found.gap, self._handed_over(subscriber, found)
         while len(found) == limit and not events:  # all of them came after a last event
             found = self._hub.events(subscriber, after=found.cursor, limit=limit)

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
+from nearcast.durable import EventsWanted
 from nearcast.errors import NearcastError
 from nearcast.server.cloud_events import cloud_event, gap_event, short_type
-from nearcast.server.event_limits import EventLimits
+from nearcast.server.event_limits import EventLimits, HandedOver
 from nearcast.server.metrics import TenantMetrics
 
 #: Pages that one call of a thread reads.
@@ -129,17 +130,18 @@ class EventFeeds:
 
     def _read(self, batch: list[PageRequest]) -> list[EventPage | BaseException]:
         """Read pages; in a thread."""
-        return [self._one(request) for request in batch]
-
-    def _one(self, request: PageRequest) -> EventPage | BaseException:
         try:
-            found = self._limits.page(request.subscriber, request.after, request.limit)
+            found = self._limits.pages([EventsWanted(each.subscriber, each.after, each.limit) for each in batch])
+        except Exception as error:  # noqa: BLE001  told to all who asked
+            return [error] * len(batch)
+        return [page if isinstance(page, NearcastError) else self._encoded_page(page) for page in found]
+
+    def _encoded_page(self, found: HandedOver) -> EventPage | BaseException:
+        try:
             if found.gap:
                 self._metrics.gaps.labels("retention").inc(found.gap)
             encoded = [_encoded(cloud_event(event)) for event in found.events]
             return EventPage(encoded, found.cursor, found.gap, is_full=found.is_full)
-        except NearcastError as error:
-            return error
         except Exception as error:  # noqa: BLE001  told to the one who asked
             return error
 

@@ -49,7 +49,7 @@ class Tenant:
     ):
         self.name, self.folder, self.settings, self._executor = name, folder, settings, executor
         folder.mkdir(parents=True, exist_ok=True)
-        self.hub = _opened_hub(folder / "hub", settings)
+        self.hub = opened_hub(folder / "hub", settings)
         try:
             self._open_rest(loop)
         except BaseException:
@@ -152,7 +152,7 @@ class Tenant:
         await self.call(self.db.close)
 
 
-def _opened_hub(folder: Path, settings: Settings) -> DurableHub:
+def opened_hub(folder: Path, settings: Settings) -> DurableHub:
     """Return the durable hub of a folder, made if there is none; other options than it was made with are refused."""
     given = settings.hub
     return DurableHub(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -74,27 +75,35 @@ class RowSpan(NamedTuple):
     last: int
 
 
-def events_of(spans: Sequence[RowSpan], runs: Sequence[SortedRun], space: Space, cache: MessageCache) -> list[Event]:
-    """Return the events of rows; their messages lie in `runs`."""
-    arrivals = {arrival for span in spans for arrival in _arrivals(span)}
-    messages = messages_at(runs, arrivals, space, cache)
-    return [event for span in spans for event in _events_of_run(span, messages)]
-
-
-def _arrivals(span: RowSpan) -> list[int]:
-    """Return in which steps the messages of rows arrived."""
-    here = slice(span.first, span.last)
-    found: list[int] = (span.run.step[here] - span.run.since[here]).tolist()
+def events_of(
+    pages: Sequence[Sequence[RowSpan]], runs: Sequence[SortedRun], space: Space, cache: MessageCache
+) -> list[list[Event]]:
+    """Return the events of the rows of each page; their messages lie in `runs`, and all rows of a run go together."""
+    by_run: dict[int, list[tuple[int, RowSpan]]] = {}
+    for page, spans in enumerate(pages):
+        for span in spans:
+            by_run.setdefault(id(span.run), []).append((page, span))
+    parts = [(run, by_run[id(run)]) for run in runs if id(run) in by_run]
+    rows = [np.concatenate([np.arange(span.first, span.last) for _, span in owned]) for _, owned in parts]
+    arrivals = [(run.step[here] - run.since[here]).tolist() for (run, _), here in zip(parts, rows, strict=True)]
+    messages = messages_at(runs, {arrival for own in arrivals for arrival in own}, space, cache)
+    found: list[list[Event]] = [[] for _ in pages]
+    for (run, owned), here, own in zip(parts, rows, arrivals, strict=True):
+        events = iter(_events_of_run(run, here, own, messages))
+        for page, span in owned:
+            found[page] += islice(events, span.last - span.first)
     return found
 
 
-def _events_of_run(span: RowSpan, messages: dict[int, Message]) -> list[Event]:
-    run, here = span.run, slice(span.first, span.last)
-    steps, arrivals = run.step[here].tolist(), _arrivals(span)
+def _events_of_run(
+    run: SortedRun, here: NDArray[np.int64], arrivals: list[int], messages: dict[int, Message]
+) -> list[Event]:
+    """Return the events of some rows of a run, whose messages arrived in these steps."""
+    steps = run.step[here].tolist()
     codes = run.code[here].tolist()
     kinds = [code & ~CAUSED for code in codes]
     changes = ["-" if kind in LEAVING else "+" for kind in kinds]
-    ids = [id_of(key) for key in _texts(run.subscription_start, run.subscription, range(span.first, span.last))]
+    ids = [id_of(key) for key in _texts(run.subscription_start, run.subscription, here)]
     named, caused = _ids_at(run, arrivals), _ids_at(run, steps)
     moments = _times_at(run, steps)
     kept = [messages.get(arrival) for arrival in arrivals]
@@ -114,8 +123,9 @@ def _events_of_run(span: RowSpan, messages: dict[int, Message]) -> list[Event]:
     return [Event(*each) for each in zip(cursors, [KIND_NAMES[kind] for kind in kinds], deliveries, kept, strict=True)]
 
 
-def _texts(start: NDArray[np.int64], content: NDArray[np.uint8], places: Any) -> Iterator[str]:
-    return (content[start[at] : start[at + 1]].tobytes().decode() for at in places)
+def _texts(start: NDArray[np.int64], content: NDArray[np.uint8], places: NDArray[np.int64]) -> Iterator[str]:
+    spans = zip(start[places].tolist(), start[places + 1].tolist(), strict=True)
+    return (content[first:last].tobytes().decode() for first, last in spans)
 
 
 def _ids_at(run: SortedRun, arrivals: list[int]) -> list[Id | None]:
@@ -125,7 +135,7 @@ def _ids_at(run: SortedRun, arrivals: list[int]) -> list[Id | None]:
     wanted = np.array(arrivals, run.named.dtype)
     places = np.minimum(run.named.searchsorted(wanted), len(run.named) - 1)
     is_named = run.named[places] == wanted
-    found = _texts(run.name_start, run.name, places[is_named].tolist())
+    found = _texts(run.name_start, run.name, places[is_named])
     return [id_of(next(found)) if given else None for given in is_named.tolist()]
 
 

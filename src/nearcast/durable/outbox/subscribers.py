@@ -50,6 +50,13 @@ class Subscribers:
         """Return the number of a subscriber, -1 for one that is not known."""
         return state.names[SUBSCRIBER].slot(name) if SUBSCRIBER in state.names else NOBODY
 
+    def numbers_of(self, state: State, names: list[str]) -> list[int]:
+        """Return the numbers of subscribers, -1 for those that are not known."""
+        if SUBSCRIBER not in state.names:
+            return [NOBODY] * len(names)
+        found: list[int] = state.names[SUBSCRIBER].slots(pa.array(names, pa.string())).tolist()
+        return found
+
     def names(self, state: State, numbers: NDArray[np.int32]) -> list[str]:
         """Return the names of subscribers by their numbers, all of which are known."""
         return [str(name) for name in state.names[SUBSCRIBER].snapshot().values(numbers)]
@@ -120,8 +127,7 @@ class Subscribers:
         column = state.by_slot[SUBSCRIBER]
         slots = np.unique(np.array(self._candidates(column, number), np.int32))
         slots = slots[column[slots] == number]
-        ids = state.ids.snapshot().values(slots) if len(slots) else []
-        return [id_ for id_, slot in zip(ids, slots.tolist(), strict=True) if state.ids.slot(id_) == slot]
+        return state.ids.snapshot().values(slots[state.ids.are_in_use(slots)]) if len(slots) else []
 
     def _candidates(self, column: NDArray[np.int32], number: int) -> list[int]:
         """Return the slots that may be those of a number."""

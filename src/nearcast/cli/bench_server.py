@@ -1,0 +1,75 @@
+"""`nearcast bench server`: a server under load on loopback, beside the aims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from nearcast.cli._bench_options import JsonFileOption, check_json, write_json
+from nearcast.cli._console import StepProgress, UsageMistake, stdout
+from nearcast.cli._options import SeedOption
+
+_NEEDS_EXTRA = "the server needs more packages; install them with: pip install 'nearcast[server]'"
+
+
+def server(
+    subscriptions: Annotated[int, typer.Option(min=1, help="How many the server holds.")] = 1_000_000,
+    subscribers: Annotated[int, typer.Option(min=1, help="How many subscribers have them.")] = 100_000,
+    streams: Annotated[int, typer.Option(min=1, help="How many streams are open at once.")] = 10_000,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For how long each row is measured.")] = 5.0,
+    batch: Annotated[int, typer.Option(min=1, max=1_000, help="How many messages or places a batch has.")] = 1_000,
+    log_messages: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Messages in the minute of log of the row ready.")
+    ] = 120_000,
+    endpoints: Annotated[int, typer.Option(min=1, metavar="N", help="Endpoints of webhooks that answer.")] = 200,
+    dead: Annotated[int, typer.Option(min=0, metavar="N", help="Endpoints of webhooks that are dead.")] = 1_000,
+    only: Annotated[str | None, typer.Option(metavar="ROW", help="Measure this row alone.")] = None,
+    folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the data lies for the time.")] = None,
+    seed: SeedOption = 1,
+    json_file: JsonFileOption = None,
+) -> int:
+    """Load a real server on loopback from another process, having compared its answers with a hub in memory."""
+    try:
+        from nearcast.bench.server.rows import NAMES
+        from nearcast.bench.server.run import run_server
+        from nearcast.bench.server.workload import ServerSizes
+        from nearcast.server import run as _  # noqa: F401  only whether it can be imported
+    except ImportError as error:
+        raise UsageMistake(f"{_NEEDS_EXTRA} ({error})") from None
+    check_json(json_file)
+    if only is not None and only not in NAMES:
+        raise UsageMistake(f"--only {only}: there is no such row; choose from {', '.join(NAMES)}")
+    sizes = ServerSizes(
+        subscriptions=subscriptions,
+        subscribers=min(subscribers, subscriptions),
+        streams=min(streams, subscribers, subscriptions),
+        seconds=seconds,
+        batch=batch,
+        minute=log_messages,
+        endpoints=endpoints,
+        dead_endpoints=dead,
+    )
+    command = (
+        f"nearcast bench server --subscriptions {subscriptions} --subscribers {subscribers} --streams {streams} "
+        f"--seconds {seconds:g} --batch {batch} --log-messages {log_messages} --endpoints {endpoints} --dead {dead} "
+        f"--seed {seed}" + ("" if only is None else f" --only {only}")
+    )
+    with StepProgress() as steps:
+        report = run_server(sizes, seed=seed, command=command, only=only, folder=folder, begin=steps.begin)
+    stdout().print(_table(report), f"{report['events_compared']:,} events compared first", command, sep="\n")
+    write_json(report, json_file)
+    return 0
+
+
+def _table(report: dict[str, Any]) -> Table:
+    table = Table("row", "figure", "value", "aim", "")
+    for each in report["figures"]:
+        value = "not known" if each["value"] is None else f"{each['value']:,.3g}" if each["value"] < 100 else None
+        shown = value or f"{each['value']:,.0f}"
+        aim = f"{each['aim_is']} {each['aim']:,g}" if "aim" in each else ""
+        met = {True: "met", False: "missed", None: ""}[each.get("is_met")]
+        table.add_row(each["row"], each["figure"], f"{shown} {each['unit']}".strip(), aim, met)
+    return table
