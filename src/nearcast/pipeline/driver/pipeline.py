@@ -442,8 +442,11 @@ class Pipeline:
         if request is None:
             return state
         claims = None if self._claims is None else f"{self._claims}/{batch:08d}-export"
+        line = state.manifest.plan.line
         state = carried_out(request, state, self.runner, claims=claims)
-        self.settings, self._in_the_making = state.settings, None
+        self.settings = state.settings
+        if state.manifest.plan.line != line:  # else the request was refused, and what is being written is of use
+            self._in_the_making = None
         return state
 
     def _new_vocabulary(self, state: DriverState, batch: int) -> str | None:
@@ -547,7 +550,8 @@ class Pipeline:
         claims = None if self._claims is None else f"{self._claims}/{files.batch:08d}"
         # With another vocabulary homes see all messages themselves.
         if state.router.plan.has_copies and self.settings.window is not None and files.vocabulary is None:
-            deltas = tuple(entry.deltas[-1] for entry in state.manifest.partitions if entry.deltas)
+            last = (entry.last_delta for entry in state.manifest.partitions)
+            deltas = tuple(name for name in last if name is not None)
             detects = [DetectTask(ref, plan, files, deltas) for ref in refs]
             candidates = tuple(self.runner.map(detect_batch, detects, claims=_of(claims, "detect"), prefer=held))
         kinds = (state.id_types[0] or "string", state.id_types[1] or "string")

@@ -85,7 +85,6 @@ class DriverState:
     def opened(cls, store: Store, settings: PipelineSettings, manifest: Manifest) -> DriverState:
         """Open the files that a manifest names, and replay the changes since the directory was saved."""
         directory = _directory_ref(store, manifest).opened()
-        directory.forget_expired(NO_TIME if manifest.now is None else manifest.now)  # by batches that left nothing else
         vocabulary = Vocabulary.open(store.local(manifest.vocabulary.folder))
         state = cls(store, settings, manifest, directory, None, vocabulary, manifest.id_types)  # type: ignore[arg-type]
         # A router of the driver's own: what grows in it is not yet known to the tasks that run in this process.
@@ -148,9 +147,11 @@ class DriverState:
 
     def _entry_after(self, number: int, batch: int, entry: PartitionEntry, result: StepResult) -> PartitionEntry:
         if result.snapshot is not None:
-            return PartitionEntry(result.snapshot, batch)
+            return PartitionEntry(
+                result.snapshot, batch, own_delta=result.delta if self.router.plan.has_copies else None
+            )
         if result.delta is not None:
-            entry = replace(entry, deltas=(*entry.deltas, result.delta))
+            entry = replace(entry, deltas=(*entry.deltas, result.delta), own_delta=None)
         newer = self.snapshots
         if newer is None or not newer.partitions or newer.batch <= entry.snapshot_batch:
             return entry

@@ -70,6 +70,13 @@ class PartitionEntry(_ManifestEntry):
     snapshot: str
     snapshot_batch: int
     deltas: tuple[str, ...] = ()
+    #: The delta of the batch that the snapshot is of, where copies in other partitions still need the thresholds in it.
+    own_delta: str | None = None
+
+    @property
+    def last_delta(self) -> str | None:
+        """The delta of the last batch; None where there was none since partitions were built."""
+        return self.deltas[-1] if self.deltas else self.own_delta
 
 
 @dataclass(frozen=True)
