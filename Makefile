@@ -19,7 +19,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo test test-faults browser vendor check bench
+.PHONY: help .venv demo picture test test-faults browser vendor check bench
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,8 +47,11 @@ help: ## show this list
 
 INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip --disable-pip-version-check install --quiet)
 
-demo: .venv/.ready ## stream a generated city through embedded Spark, and explain a few answers
+demo: .venv/.ready ## stream a generated city through embedded Spark, then open a living town to watch on a map
 	@$(BIN)/nearcast demo
+
+picture: .venv/.ready ## play the town and take the picture of its page for the README (needs Chromium: make browser)
+	$(BIN)/python tools/picture.py
 
 # Three runs: compiled; interpreted, where Python sees every mistake; with bounds checks, where a bad index raises.
 # Tests of the papers' indexes are run once: interpreted those that can be, the others compiled. With bounds checks

@@ -615,7 +615,7 @@ def test_generate_from_a_source_in_another_space(nearcast, tmp_path):
 
 def test_demo_tells_its_story(nearcast):
     """Figures, districts, three arrivals and three near misses of three kinds."""
-    result = nearcast("demo", "--subscriptions", 8000, "--messages", 1000, "--engine", "local")
+    result = nearcast("demo", "--subscriptions", 8000, "--messages", 1000, "--engine", "local", "--seconds", 0)
     assert (0, "") == (result.status, result.err)
     assert 6 == result.out.count(" asked for ")
     assert "Busiest districts" in result.out

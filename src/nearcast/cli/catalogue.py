@@ -45,11 +45,33 @@ def demo(
     engine: Annotated[
         EngineName | None, typer.Option(help="spark: as a stream first, if Spark is installed; local: a hub alone.")
     ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0, help="How long the town lives; 20 without a terminal, else until Ctrl-C. 0: no town."),
+    ] = None,
 ) -> int:
-    """Match an evening of messages in a made-up city, as a stream and in one process, and explain a few answers."""
+    """Match an evening of messages in a made-up city, explain a few answers, then open a living town to watch.
+
+    The city is matched as a stream and in one process. The town is behind a server on loopback, whose page shows it.
+    """
     from nearcast.demo import run
     from nearcast.demo.stream import has_spark
 
     on_spark = engine is EngineName.SPARK or (engine is None and has_spark())
     run(stdout(), subscriptions=subscriptions, messages=messages, seed=seed, on_spark=on_spark)
-    return 0
+    return _town(seconds, seed)
+
+
+def _town(seconds: float | None, seed: int) -> int:
+    """Let the town live; return 1 if events did not come that should have."""
+    from nearcast.demo.town import PLAY_S, has_server, play
+
+    console = stdout()
+    if seconds == 0:
+        return 0
+    if not has_server():
+        console.print("The living town needs the server: pip install 'nearcast[server]'", soft_wrap=True, markup=False)
+        return 0
+    if seconds is None and not console.is_terminal:
+        seconds = PLAY_S
+    return 0 if play(console, seconds=seconds, seed=seed) else 1

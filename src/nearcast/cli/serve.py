@@ -18,6 +18,9 @@ def serve(
     data: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Where all is kept; nearcast-data unless given.")
     ] = None,
+    overlay: Annotated[
+        Path | None, typer.Option(metavar="GEOJSON", help="A file that the page draws under all else: streets, say.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(metavar="TOML", help="A file of settings.")] = None,
     setting: Annotated[
         list[str] | None,
@@ -34,9 +37,9 @@ def serve(
     except ImportError as error:
         raise UsageMistake(f"{_NEEDS_EXTRA} ({error})") from None
     given: dict[str, dict[str, Any]] = {"server": {}}
-    for name, value in (("host", host), ("port", port), ("data", data)):
+    for name, value in (("host", host), ("port", port), ("data", data), ("overlay", overlay)):
         if value is not None:
-            given["server"][name] = value
+            given["server"][name] = str(value) if isinstance(value, Path) else value
     for each in setting or []:
         path, is_set, value = each.partition("=")
         section, is_named, key = path.partition(".")

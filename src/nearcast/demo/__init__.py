@@ -1,4 +1,8 @@
-"""`nearcast demo`: one evening in a made-up city, told for a person to read."""
+"""`nearcast demo`: one evening in a made-up city, told for a person to read; then a town that lives.
+
+`city` and `stream` make the evening. `town` runs the living town: `streets` and `people` are what it is made of,
+`town_life` lets them `walk` and post, `flaky_receiver` takes webhooks, `event_tally` counts what came.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from rich.text import Text
 
 from nearcast.delivery_ids import DELIVERY_KEY
 from nearcast.demo import city as _city
+from nearcast.demo.compiling import told_of_compiling
 from nearcast.geo import Space
 from nearcast.hub import Hub
 from nearcast.query import parse
@@ -36,7 +41,7 @@ def run(
     city = _city.evening(subscriptions, messages, seed)
     _say(console, f"[bold]An evening in {_city.NAME}[/bold], a city that does not exist", gap=True)
     streamed = _stream(console, city) if on_spark else None
-    with console.status("compiling, the first time only"):
+    with console.status("compiling, the first time only"), told_of_compiling(console):
         _warm_up(city)
 
     hub = Hub("earth")

@@ -30,7 +30,7 @@ class District(NamedTuple):
     @property
     def centre(self) -> tuple[float, float]:
         """The longitude and latitude of its middle."""
-        return _degrees(self.east_m, self.north_m)
+        return degrees(self.east_m, self.north_m)
 
 
 DISTRICTS = (
@@ -145,7 +145,7 @@ def evening(subscriptions: int = 20_000, messages: int = 5_000, seed: int = 1) -
 
 
 def _messages(rng: np.random.Generator, n: int) -> pa.Table:
-    pick = _picker(rng)
+    pick = picker(rng)
     district, lon, lat = _scattered(rng, n)
     texts, topics = [], list(POSTS)
     for row in range(n):
@@ -165,7 +165,7 @@ def _messages(rng: np.random.Generator, n: int) -> pa.Table:
 
 def _subscriptions(rng: np.random.Generator, n: int) -> pa.Table:
     """Return people around their homes: most in a circle, some in a square, a few in the outline of their district."""
-    pick = _picker(rng)
+    pick = picker(rng)
     district, lon, lat = _scattered(rng, n)
     radius = rng.choice([300.0, 500.0, 800.0, 1200.0, 2500.0], n)
     form = rng.choice(["circle", "square", "district"], n, p=[0.8, 0.15, 0.05])
@@ -192,7 +192,7 @@ def _outline(district: District) -> str:
     """Return a hexagon around a district as GeoJSON."""
     turn = np.radians(np.arange(0, 361, 60))
     corners = [
-        _degrees(district.east_m + 1.5 * district.spread_m * east, district.north_m + 1.5 * district.spread_m * north)
+        degrees(district.east_m + 1.5 * district.spread_m * east, district.north_m + 1.5 * district.spread_m * north)
         for east, north in zip(np.cos(turn), np.sin(turn), strict=True)
     ]
     return json.dumps({"type": "Polygon", "coordinates": [[*corners[:-1], corners[0]]]})
@@ -205,15 +205,17 @@ def _scattered(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray
     middle = np.array([[each.east_m, each.north_m] for each in DISTRICTS])[district]
     spread = np.array([each.spread_m for each in DISTRICTS])[district]
     east, north = (middle + rng.normal(size=(n, 2)) * spread[:, None]).T
-    return district, *_degrees(east, north)
+    return district, *degrees(east, north)
 
 
-def _degrees(east_m: Any, north_m: Any) -> tuple[Any, Any]:
+def degrees(east_m: Any, north_m: Any) -> tuple[Any, Any]:
+    """Return the longitude and latitude of a place so far east and north of the centre."""
     lat = CENTRE_LAT + north_m / METRES_PER_DEGREE
     return CENTRE_LON + east_m / (METRES_PER_DEGREE * np.cos(np.radians(CENTRE_LAT))), lat
 
 
-def _picker(rng: np.random.Generator) -> Pick:
+def picker(rng: np.random.Generator) -> Pick:
+    """Return a function that picks one of some texts."""
     # One call of rng.choice takes some 10 µs; a block of numbers drawn ahead makes a pick nearly free.
     block: list[float] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 def make_server(settings: Settings) -> HttpServer:
     """Return a server that is not started yet."""
     _check_tokens(settings)
+    _check_overlay(settings.server.overlay)
     app = create_app(settings)
     config = uvicorn.Config(
         app,
@@ -85,6 +87,18 @@ def _check_tokens(settings: Settings) -> None:
             f"on {settings.server.host} every call needs a token, and there is none; make one first: "
             f"nearcast token create --data {settings.server.data} --scopes admin"
         )
+
+
+def _check_overlay(file: str | None) -> None:
+    """Raise if the page could not draw what it shall: better now than when somebody looks."""
+    if file is None:
+        return
+    try:
+        found = json.loads(Path(file).read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"overlay is {file}, which cannot be read as GeoJSON ({error})") from None
+    if not isinstance(found, dict) or "type" not in found:
+        raise InvalidInput(f"overlay is {file}, which is no GeoJSON; expected an object with a type")
 
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:

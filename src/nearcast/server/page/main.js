@@ -87,11 +87,11 @@ byId("token-form").addEventListener("submit", (event) => {
   refresh();
 });
 
-/** Look where most is going on: at the first subscription that has a place. */
+/** Look at the streets, else where most is going on: at the first subscription that has a place. */
 async function begin() {
-  await map.drawLand();
+  const hasStreets = await map.drawLand();
   watch.start();
-  const found = await call("GET", "/v1/map?bbox=-180,-90,180,90&zoom=1").catch(() => null);
+  const found = hasStreets ? null : await call("GET", "/v1/map?bbox=-180,-90,180,90&zoom=1").catch(() => null);
   const first = found?.features.find((each) => each.geometry);
   if (first) {
     const [lon, lat] = first.geometry.coordinates.flat(Infinity);

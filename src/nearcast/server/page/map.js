@@ -69,14 +69,17 @@ export class WorldMap {
     setInterval(() => this.#fade(), 1000);
   }
 
-  /** Draw the land of a TopoJSON file, and streets of a GeoJSON file if the server has one. */
+  /** Draw the land of a TopoJSON file; look at the streets of a GeoJSON file if the server has one, and tell so. */
   async drawLand() {
     const land = await (await fetch("/page/vendor/land.json")).json();
     this.land.getSource().addFeatures(landFeatures(land));
     const answer = await fetch("/page/overlay.geojson");
-    if (answer.status !== 200) return;
+    if (answer.status !== 200) return false;
     const options = { featureProjection: "EPSG:3857" };
-    this.land.getSource().addFeatures(new ol.format.GeoJSON().readFeatures(await answer.json(), options));
+    const streets = new ol.source.Vector({ features: new ol.format.GeoJSON().readFeatures(await answer.json(), options) });
+    this.land.getSource().addFeatures(streets.getFeatures());
+    if (!streets.isEmpty()) this.map.getView().fit(streets.getExtent(), { padding: [12, 12, 12, 12] });
+    return !streets.isEmpty();
   }
 
   /** Return the part of the world that is seen, as west, south, east, north, and the zoom. */
