@@ -9,7 +9,7 @@ from rich.console import Console
 
 from nearcast.compile_notice import PATIENCE_S, listening, somebody_watches
 
-_LINE = "  compiling kernels for this machine: up to a minute, the first time only"
+_LINE = "  compiling kernels for this machine: a minute or two, the first time only"
 
 
 @contextlib.contextmanager

@@ -113,7 +113,7 @@ async def _life(
 
     async with AsyncClient(url, timeout=_CALL_S) as client, FlakyReceiver().running() as receiver:
         life = TownLife(client, streets, receiver, seed)
-        with console.status("people move in; the first time, kernels are compiled for up to a minute"):
+        with console.status("people move in; the first time, kernels are compiled for a minute or two"):
             if not await _ends_before(life.move_in(), is_over):
                 return True
         until = "Ctrl-C ends it" if seconds is None else f"it plays {seconds:g} s"

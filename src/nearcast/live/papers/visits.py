@@ -22,7 +22,7 @@ from nearcast.geo import ANYWHERE, BOX
 from nearcast.indexes.papers.quad.cells import FIRST, LENGTH
 from nearcast.indexes.papers.quad.tables import list_at
 from nearcast.live.cells.queries import NO_WORD
-from nearcast.live.cells.search import FoundMessages, note, touched
+from nearcast.live.cells.search import EITHER, FoundMessages, note, touched
 from nearcast.live.cells.store import CellLiveStore
 from nearcast.live.cells.verify import holds_clause
 from nearcast.query import NOT, PHRASE
@@ -169,7 +169,7 @@ def read_lists(table, lists, visits, queries, before, after, dropped, is_earth, 
         for i in range(rows[k, FIRST], rows[k, FIRST] + rows[k, LENGTH]):
             message = np.int64(lists.number[i, 0])
             if table.expires[message] > now:
-                where = touched(table, message, before, after, row, is_earth, place)
+                where = touched(table, message, before, after, row, EITHER, is_earth, place)
                 if where != 0 and holds_clause(queries.code, first, last, table, message):
                     n = note(row, message, where, 1.0, n, found)
         if n > found.row.size:
