@@ -193,9 +193,8 @@ class SubscriberHub(Hub):
             return WaitingEvents([], cursor, 0)
         runs = self._outbox.runs()
         spans = self._outbox.rows_after(runs, number, cursor, limit)
-        return WaitingEvents(
-            events_of(spans, runs, self.space, self._outbox.cache), cursor, self._outbox.gap(number, cursor)
-        )
+        gap, dropped = self._outbox.gap(number, cursor)
+        return WaitingEvents(events_of(spans, runs, self.space, self._outbox.cache), dropped, gap)
 
     def ack(self, subscriber: str, cursor: Cursor | str) -> None:
         """Acknowledge all deliveries of a subscriber up to a cursor; on disk when it returns.

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from nearcast.errors import NearcastError
 from nearcast.server.cloud_events import cloud_event, gap_event, short_type
 from nearcast.server.event_limits import EventLimits
 from nearcast.server.metrics import TenantMetrics
@@ -36,9 +35,10 @@ class EncodedEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Some events of a subscriber; `cursor` is where the next page begins, `gap` how many were dropped before this."""
+    """Some events of a subscriber after `begin`; the next page begins at `cursor`, `gap` were dropped before this."""
 
     events: list[EncodedEvent]
+    begin: str
     cursor: str
     gap: int = 0
     #: Whether there may be more.
@@ -137,9 +137,7 @@ class EventFeeds:
             if found.gap:
                 self._metrics.gaps.labels("retention").inc(found.gap)
             encoded = [_encoded(cloud_event(event)) for event in found.events]
-            return EventPage(encoded, found.cursor, found.gap, is_full=found.is_full)
-        except NearcastError as error:
-            return error
+            return EventPage(encoded, found.begin, found.cursor, found.gap, is_full=found.is_full)
         except Exception as error:  # noqa: BLE001  told to the one who asked
             return error
 
@@ -148,6 +146,6 @@ def _encoded(event: dict[str, Any]) -> EncodedEvent:
     return EncodedEvent(str(event["sequence"]), short_type(event), _encode(event))
 
 
-def encoded_gap(subscriber: str, page: EventPage, after: str) -> EncodedEvent:
+def encoded_gap(subscriber: str, page: EventPage) -> EncodedEvent:
     """Return the event that stands for those that were dropped before a page."""
-    return _encoded(gap_event(subscriber, after, page.gap, "OutdatedCursor"))
+    return _encoded(gap_event(subscriber, page.begin, page.gap))

@@ -39,9 +39,9 @@ class Event:
 
 
 class WaitingEvents(Sequence[Event]):
-    """Events of a subscriber in order. `cursor` is that of the last one, or where the search for them began.
+    """Events of a subscriber in order; `gap` is how many were dropped by the retention before the first of them.
 
-    `gap` is how many were dropped by the retention between that and the first of them.
+    `cursor` is that of the last one; without any, that of the last one dropped, or where the search for them began.
     """
 
     def __init__(self, events: list[Event], after: Cursor, gap: int):
