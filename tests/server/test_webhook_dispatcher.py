@@ -129,7 +129,7 @@ def test_a_dead_letter_after_a_day(tmp_path: Path) -> None:
             assert letter.event_id == receiver.ids[0]
             answers["now"] = OK
             assert bench.store.revive([letter.number], bench.clock.now()) == 1
-            dispatcher.enable("anna")
+            await dispatcher.enable("anna")
             await bench.clock.settle()
             assert receiver.requests[-1].body == letter.body
             assert bench.store.dead_letters("anna") == []
@@ -215,7 +215,7 @@ def test_gone_disables(tmp_path: Path) -> None:
             assert len(receiver.requests) == 1, "a restart does not enable it"
             answers["now"] = OK
             bench.clock.advance(10)
-            dispatcher.enable("anna")
+            await dispatcher.enable("anna")
             await bench.clock.settle()
             assert sorted(set(receiver.ids)) == sorted(each.event["id"] for each in bench.source.listed)
 

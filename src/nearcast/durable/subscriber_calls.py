@@ -212,7 +212,8 @@ class SubscriberHub(Hub):
             pages.append(self._outbox.rows_after(known, number, begins[-1], wanted[at].limit))
         events = events_of(pages, runs, self.space, self._outbox.cache)
         for at, number, begin, own in zip(asked, numbers, begins, events, strict=True):
-            found[at] = WaitingEvents(own, begin, self._outbox.gap(number, begin) if number >= 0 else 0)
+            gap, dropped = self._outbox.gap(number, begin) if number >= 0 else (0, begin)
+            found[at] = WaitingEvents(own, begin, dropped, gap)
         return [each for each in found if each is not None]
 
     def _refusal(self, wanted: EventsWanted) -> NearcastError | None:

@@ -43,8 +43,8 @@ def cloud_event(event: Any) -> dict[str, Any]:
     }
 
 
-def gap_event(subscriber: str, after: str, dropped: int, reason: str) -> dict[str, Any]:
-    """Return the event that says how many events before the next one were dropped, and why."""
+def gap_event(subscriber: str, after: str, dropped: int) -> dict[str, Any]:
+    """Return the event that says how many events after a cursor were dropped by the retention."""
     return {
         "specversion": "1.0",
         "id": f"gap:{subscriber}:{after}",
@@ -54,7 +54,7 @@ def gap_event(subscriber: str, after: str, dropped: int, reason: str) -> dict[st
         "time": rfc_3339(datetime.now(UTC)),
         "datacontenttype": "application/json",
         "sequence": after,
-        "data": {"dropped": dropped, "reason": reason},
+        "data": {"dropped": dropped, "reason": "OutdatedCursor"},
     }
 
 

@@ -65,13 +65,17 @@ async def resend_dead_letters(request: Request) -> Response:
     only(given, "numbers", "subscriber")
     caller, subscriber = await _whose(request, given.get("subscriber"))
     numbers = given.get("numbers")
-    if numbers is not None and not (isinstance(numbers, list) and all(type(each) is int for each in numbers)):
+    if numbers is not None and not (
+        isinstance(numbers, list) and all(type(each) is int and 0 <= each < 1 << 63 for each in numbers)
+    ):
         raise invalid("/numbers", "numbers must be a list of the numbers of dead letters")
     if numbers is None and subscriber is None:
         raise invalid("/numbers", "give the numbers of dead letters, or a subscriber")
     store = caller.tenant.hooks.store
-    letters = await caller.tenant.call(store.dead_letters, subscriber, limit=_MOST_AGAIN)
-    chosen = [each for each in letters if numbers is None or each.number in set(numbers)]
+    if numbers is None:
+        chosen = await caller.tenant.call(store.dead_letters, subscriber, limit=_MOST_AGAIN)
+    else:
+        chosen = await caller.tenant.call(store.dead_letters_numbered, dict.fromkeys(numbers), subscriber)
     n = await caller.tenant.call(store.revive, [each.number for each in chosen], time.time())
     caller.tenant.hooks.dispatcher.wake(list({each.subscriber for each in chosen}))
     return _answer({"resent": n}, 202)
@@ -105,15 +109,9 @@ async def _again(request: Request, *fields: str) -> Response:
 def _chosen(caller: Caller, subscriber: str, given: dict[str, Any]) -> list[CursorEvent]:
     """Return the events that are to be sent again; in a thread."""
     hooks = caller.tenant.hooks
-    delivery_id = given.get("delivery_id")
-    if delivery_id is not None:
-        known = hooks.store.cursor_of(subscriber, str(delivery_id))
-        if known is None:
-            raise Problem(404, "unknown-delivery", "no attempt of this subscriber has that delivery_id")
-        last = Cursor.parse(known)
-        first = Cursor(last.step, last.row - 1)
-    else:
-        first, last = Cursor.parse(given.get("from", "0-0")), Cursor.parse(given.get("to", "999999999999999999-0"))
+    if given.get("delivery_id") is not None:
+        return _event_again(caller, subscriber, str(given["delivery_id"]))
+    first, last = Cursor.parse(given.get("from", "0-0")), Cursor.parse(given.get("to", "999999999999999999-0"))
     events: list[CursorEvent] = []
     after = str(first)
     while len(events) < _MOST_AGAIN:
@@ -123,6 +121,21 @@ def _chosen(caller: Caller, subscriber: str, given: dict[str, Any]) -> list[Curs
             break
         after = page.cursor
     return events
+
+
+def _event_again(caller: Caller, subscriber: str, delivery_id: str) -> list[CursorEvent]:
+    """Return the event that was sent under an id; in a thread."""
+    hooks = caller.tenant.hooks
+    known = hooks.store.cursor_of(subscriber, delivery_id)
+    if known is None:
+        raise Problem(404, "unknown-delivery", "no attempt of this subscriber has that delivery_id")
+    last = Cursor.parse(known)
+    page = hooks.source.events(subscriber, str(Cursor(last.step, max(last.row - 1, 0))), 1)
+    found = [each for each in page.events if each.event["id"] == delivery_id]
+    if not found:
+        detail = "that delivery is a digest or a gap, or is not kept any more; send its events again by from and to"
+        raise Problem(409, "no-single-event", detail)
+    return found
 
 
 async def _whose(request: Request, subscriber: Any) -> tuple[Caller, str | None]:

@@ -1,4 +1,7 @@
-"""Erasure of a subscriber in the hub and in `server.db`, noted first: a crash in between leaves nothing behind."""
+"""Erasure of a subscriber in the hub, in `webhooks.db` and in `server.db`.
+
+It is noted first, so that a crash in between leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,9 @@ def end_erasure(subscriber: str) -> Callable[[Any], None]:
     return write
 
 
-def make_erasures_again(db: ServerDb, erase: Callable[[str], Any]) -> None:
-    """Make the erasures that a crash cut off."""
+def make_erasures_again(db: ServerDb, *erasers: Callable[[str], Any]) -> None:
+    """Make the erasures that a crash cut off, in the hub and wherever else something is kept."""
     for (subscriber,) in db.read("SELECT id FROM subscribers WHERE body = ?", (_NOTE,)):
-        erase(subscriber)
+        for erase in erasers:
+            erase(subscriber)
         db.write(end_erasure(subscriber)).result()

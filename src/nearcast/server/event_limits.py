@@ -47,9 +47,10 @@ class EventLimit:
 
 
 class HandedOver(NamedTuple):
-    """Events of a hub that a subscriber gets, the cursor after them, how many were dropped, and whether more wait."""
+    """Events that a subscriber gets, the cursors before and after them, how many were dropped, whether more wait."""
 
     events: list[Any]
+    begin: str
     cursor: str
     gap: int
     is_full: bool
@@ -62,11 +63,13 @@ class EventLimits:
         self._db, self._hub, self._end = db, hub, end
         self._counting = threading.Lock()
         self._by_subscriber: dict[str, dict[str, EventLimit]] = {}
+        #: The subscriber of each subscription that is counted.
+        self._subscriber_of: dict[str, str] = {}
         db.execute("DELETE FROM event_limits WHERE last IS NOT NULL AND at < ?", (time.time() - _REMEMBERED_S,))
         for id_, subscriber, most, since, counted, counted_to, last, _ in db.read("SELECT * FROM event_limits"):
             cursor = None if last is None else Cursor.parse(last)
             limit = EventLimit(id_, subscriber, most, Cursor.parse(since), counted, Cursor.parse(counted_to), cursor)
-            self._by_subscriber.setdefault(subscriber, {})[id_] = limit
+            self._put(limit)
 
     def begin(self, row: SubscriptionRow) -> Callable[[Any], None]:
         """Return the writing that begins to count for a subscription that is being registered, or that stops it."""
@@ -75,13 +78,30 @@ class EventLimits:
         now = self._hub.end
         limit = EventLimit(row.id, row.subscriber, row.max_events, now, 0, now)
         with self._counting:
-            self._by_subscriber.setdefault(row.subscriber, {})[row.id] = limit
+            self._remove(row.id)
+            self._put(limit)
         return lambda connection: connection.execute(_SAVE, limit.row()) and None
+
+    def forget(self, subscriber: str) -> None:
+        """Count for an erased subscriber no more."""
+        with self._counting:
+            for id_ in self._by_subscriber.pop(subscriber, {}):
+                del self._subscriber_of[id_]
 
     def _forgetting(self, row: SubscriptionRow) -> Callable[[Any], None]:
         with self._counting:
-            self._by_subscriber.get(row.subscriber or "", {}).pop(row.id, None)
+            self._remove(row.id)
         return lambda connection: connection.execute("DELETE FROM event_limits WHERE id = ?", (row.id,)) and None
+
+    def _put(self, limit: EventLimit) -> None:
+        self._by_subscriber.setdefault(limit.subscriber, {})[limit.id] = limit
+        self._subscriber_of[limit.id] = limit.subscriber
+
+    def _remove(self, id_: str) -> None:
+        """Count for a subscription no more, whoever its subscriber was; `_counting` is held."""
+        subscriber = self._subscriber_of.pop(id_, None)
+        if subscriber is not None:
+            del self._by_subscriber[subscriber][id_]
 
     def ended(self) -> list[str]:
         """Return the subscriptions that had their last event, whether or not their end was made."""
@@ -109,11 +129,12 @@ class EventLimits:
             return error
 
     def _page_of(self, subscriber: str, limit: int, found: Any) -> HandedOver:
+        begin = str(found.begin)
         gap, events = found.gap, self._handed_over(subscriber, found)
         while len(found) == limit and not events:  # all of them came after a last event
             found = self._hub.events(subscriber, after=found.cursor, limit=limit)
             events = self._handed_over(subscriber, found)
-        return HandedOver(events, str(found.cursor), gap, len(found) == limit)
+        return HandedOver(events, begin, str(found.cursor), gap, len(found) == limit)
 
     def _handed_over(self, subscriber: str, events: Any) -> list[Any]:
         """Return the events that a subscriber gets, having counted up to the newest."""

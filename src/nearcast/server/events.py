@@ -51,18 +51,18 @@ async def get_events(request: Request) -> Response:
     feeds = caller.tenant.feeds
     with feeds.waiting(subscriber) as woken:
         page = await feeds.page(subscriber, cursor, limit)
-        if not page.events and wait:
+        if not page.events and not page.gap and wait:
             stopping = request.app.state.stopped
             await asyncio.wait([woken, stopping], timeout=wait, return_when=asyncio.FIRST_COMPLETED)
             page = await feeds.page(subscriber, cursor, limit)
     caller.tenant.metrics.events.labels("pull").inc(len(page.events))
-    return Response(_page_json(subscriber, page, cursor or "0-0"), media_type="application/json")
+    return Response(_page_json(subscriber, page), media_type="application/json")
 
 
-def _page_json(subscriber: str, page: EventPage, after: str) -> bytes:
+def _page_json(subscriber: str, page: EventPage) -> bytes:
     events = [msgspec.Raw(event.data) for event in page.events]
     if page.gap:
-        events.insert(0, msgspec.Raw(encoded_gap(subscriber, page, after).data))
+        events.insert(0, msgspec.Raw(encoded_gap(subscriber, page).data))
     return msgspec.json.encode({"events": events, "cursor": page.cursor, "gap": page.gap})
 
 

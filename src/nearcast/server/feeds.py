@@ -37,9 +37,10 @@ class EncodedEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Some events of a subscriber; `cursor` is where the next page begins, `gap` how many were dropped before this."""
+    """Some events of a subscriber after `begin`; the next page begins at `cursor`, `gap` were dropped before this."""
 
     events: list[EncodedEvent]
+    begin: str
     cursor: str
     gap: int = 0
     #: Whether there may be more.
@@ -141,7 +142,7 @@ class EventFeeds:
             if found.gap:
                 self._metrics.gaps.labels("retention").inc(found.gap)
             encoded = [_encoded(cloud_event(event)) for event in found.events]
-            return EventPage(encoded, found.cursor, found.gap, is_full=found.is_full)
+            return EventPage(encoded, found.begin, found.cursor, found.gap, is_full=found.is_full)
         except Exception as error:  # noqa: BLE001  told to the one who asked
             return error
 
@@ -150,6 +151,6 @@ def _encoded(event: dict[str, Any]) -> EncodedEvent:
     return EncodedEvent(str(event["sequence"]), short_type(event), _encode(event))
 
 
-def encoded_gap(subscriber: str, page: EventPage, after: str) -> EncodedEvent:
+def encoded_gap(subscriber: str, page: EventPage) -> EncodedEvent:
     """Return the event that stands for those that were dropped before a page."""
-    return _encoded(gap_event(subscriber, after, page.gap, "OutdatedCursor"))
+    return _encoded(gap_event(subscriber, page.begin, page.gap))

@@ -5,13 +5,16 @@ Reads the settings of subscribers from `server.db` and events from the hub, writ
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from nearcast.durable import Retention
+from nearcast.errors import NearcastError
 from nearcast.server.cloud_events import cloud_event, gap_event
 from nearcast.server.event_limits import EventLimits
 from nearcast.server.metrics import TenantMetrics
@@ -23,6 +26,8 @@ from nearcast.server.webhooks.quiet import QUIET_FIELDS, CursorEvent, CursorPage
 from nearcast.server.webhooks.transport import HookTransport
 
 _log = logging.getLogger(__name__)
+#: How often attempts and dead letters are looked through for those past the retention.
+_SWEEP_S = 3600.0
 
 
 class OutboxEvents:
@@ -33,13 +38,12 @@ class OutboxEvents:
 
     def events(self, subscriber: str, after: str | None, limit: int) -> CursorPage:
         """Return the next events after a cursor, None: after what was acknowledged."""
-        begin = after or str(self._hub.acked(subscriber))
-        found = self._limits.page(subscriber, begin, limit)
+        found = self._limits.page(subscriber, after, limit)
         events = [CursorEvent(str(each.cursor), cloud_event(each)) for each in found.events]
         if found.gap:
             self._metrics.gaps.labels("retention").inc(found.gap)
-            events.insert(0, CursorEvent(begin, gap_event(subscriber, begin, found.gap, "OutdatedCursor")))
-        return CursorPage(events, None if found.cursor == begin else found.cursor)
+            events.insert(0, CursorEvent(found.begin, gap_event(subscriber, found.begin, found.gap)))
+        return CursorPage(events, None if found.cursor == found.begin else found.cursor)
 
     def ack(self, subscriber: str, cursor: str) -> None:
         """Acknowledge all events up to a cursor."""
@@ -52,18 +56,20 @@ class TenantHooks:
     def __init__(
         self,
         hub: Any,
-        folder: Path,
+        store: AttemptStore,
         db: ServerDb,
         settings: WebhookSettings,
         metrics: TenantMetrics,
         limits: EventLimits,
+        retention: Retention,
     ):
         self.policy = AddressPolicy.allowing(settings.allow)
         self._hub, self._db, self._settings, self._metrics = hub, db, settings, metrics
-        self.store = AttemptStore(folder / "webhooks.db")
+        self.store, self._retention = store, retention
         self.source = OutboxEvents(hub, metrics, limits)
         self.dispatcher: Dispatcher
         self._stop_listening: Callable[[], None] = lambda: None
+        self._sweeps: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Serve all subscribers that have a sink."""
@@ -72,6 +78,17 @@ class TenantHooks:
         self._stop_listening = self._hub.on_release(self.dispatcher.wake_from_thread)
         for subscriber, body in self._db.read("SELECT id, body FROM subscribers"):
             self.serve(subscriber, msgspec.json.decode(body))
+        self._sweeps = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        """Forget attempts and dead letters past the retention, now and then."""
+        age_us = self._retention.age_us
+        while age_us is not None:
+            try:
+                await asyncio.to_thread(self.store.drop_before, time.time() - age_us / 1e6)
+            except NearcastError as error:  # a full disk passes
+                _log.warning("attempts past the retention are kept: %s", type(error).__name__)
+            await asyncio.sleep(_SWEEP_S)
 
     def serve(self, subscriber: str, body: dict[str, Any]) -> None:
         """Serve a subscriber as its settings say; not at all if it has no sink or is paused."""
@@ -81,11 +98,6 @@ class TenantHooks:
             return
         rules = QuietRules.from_json({name: body[name] for name in QUIET_FIELDS if body.get(name) is not None})
         self.dispatcher.put(subscriber, HookSink(sink["url"], tuple(sink["secrets"])), rules)
-
-    def erase(self, subscriber: str) -> None:
-        """Forget a subscriber."""
-        self.dispatcher.remove(subscriber)
-        self.store.erase(subscriber)
 
     def shown(self, subscriber: str, sink: dict[str, Any]) -> dict[str, Any]:
         """Return a sink as the API shows it: how it does, and never its secrets."""
@@ -108,5 +120,8 @@ class TenantHooks:
     async def close(self) -> None:
         """Stop; what is under way is made again at the next start."""
         self._stop_listening()
+        if self._sweeps is not None:
+            self._sweeps.cancel()
+            await asyncio.wait([self._sweeps])
         await self.dispatcher.close()
         self.store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from nearcast.tables.rejected_rows import RejectedRow
 
 #: Bytes of a body that is read in a thread.
 _LARGE = 1 << 16
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _PROPERTIES = ("text", "terms", "time", "expires")
 
 
@@ -84,6 +86,6 @@ async def get_message(request: Request) -> Response:
 def _kept(hub: Any, given: str) -> Any:
     """Return the kept message of an id in a path, which may be text or a number."""
     found = hub.kept_message(given)
-    if found is None and given.lstrip("-").isdigit() and len(given) < 20:
+    if found is None and _NUMBER.fullmatch(given):
         found = hub.kept_message(int(given))
     return found

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import apsw
 
 from nearcast.errors import FileUnavailable, HubStopped, IncompatibleStore
+from nearcast.server.transactions import transaction
 
 T = TypeVar("T")
 #: What a write does to the connection, inside a transaction.
@@ -58,6 +59,7 @@ class ServerDb:
         connection.set_busy_timeout(10_000)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON")  # of what is erased nothing stays in free pages
         return connection
 
     def _make_tables(self) -> None:
@@ -94,7 +96,8 @@ class ServerDb:
                     is_over = True
                     break
                 batch.append(waiting)
-            self._write(batch)
+            # Whoever was cancelled is told nothing; one that is running cannot be cancelled any more.
+            self._write([each for each in batch if each[1].set_running_or_notify_cancel()])
             if is_over:
                 return
 
@@ -116,23 +119,28 @@ class ServerDb:
     ) -> BaseException | None:
         """Return what failed for all of them: a full disk, or any other failure, after which nothing is written."""
         try:
-            with self._writer:
+            with transaction(self._writer, self.path):
                 found.extend(self._one(function) for function, _ in batch)
-        except apsw.FullError:
-            return FileUnavailable(f"the disk of {self.path} is full; nothing was stored; make room and try again")
+        except FileUnavailable as error:
+            return error
         except BaseException as error:  # noqa: BLE001  whatever it was, what is on disk is not known
             self._stopped = f"{self.path} cannot be written ({type(error).__name__}: {error}); start the server again"
             return HubStopped(self._stopped)
         return None
 
     def _one(self, function: Writing) -> tuple[Any, BaseException | None]:
+        self._writer.execute("SAVEPOINT one")
         try:
-            with self._writer:  # a savepoint
-                return function(self._writer), None
+            result = function(self._writer)
         except (apsw.FullError, apsw.IOError):
             raise
         except Exception as error:  # noqa: BLE001  told to whoever asked for it
+            self._writer.execute("ROLLBACK TO one")
             return None, error
+        finally:
+            if self._writer.in_transaction:  # a full disk may have ended it
+                self._writer.execute("RELEASE one")
+        return result, None
 
     def close(self) -> None:
         """Write what waits, and close."""

@@ -129,18 +129,16 @@ async def get_stream(request: Request) -> Response:
     settings = request.app.state.settings
     cursor = request.headers.get("last-event-id") or request.query_params.get("cursor") or None
     first = await caller.tenant.feeds.page(subscriber, cursor, STREAM_PAGE)  # a bad cursor is a problem, not a stream
-    stream = EventStream(caller.tenant, subscriber, cursor, first, request.app.state.stopped)
+    stream = EventStream(caller.tenant, subscriber, first, request.app.state.stopped)
     return SseResponse(stream.run, settings.limits.stall_seconds, caller.tenant.metrics)
 
 
 class EventStream:
     """The events of one subscriber, page by page."""
 
-    def __init__(
-        self, tenant: Tenant, subscriber: str, cursor: str | None, page: EventPage, stopped: asyncio.Future[None]
-    ):
+    def __init__(self, tenant: Tenant, subscriber: str, page: EventPage, stopped: asyncio.Future[None]):
         self._tenant, self._subscriber, self._stopped = tenant, subscriber, stopped
-        self._after, self._first = cursor or "0-0", page
+        self._after, self._first = page.begin, page
 
     async def run(self, connection: SseConnection) -> None:
         """Write events until the client goes or the server stops."""
@@ -158,7 +156,7 @@ class EventStream:
 
     async def _write(self, connection: SseConnection, page: EventPage) -> None:
         if page.events or page.gap:
-            gap = [encoded_gap(self._subscriber, page, self._after)] if page.gap else []
+            gap = [encoded_gap(self._subscriber, page)] if page.gap else []
             await connection.write(b"".join(map(written, [*gap, *page.events])))
             self._tenant.metrics.events.labels("sse").inc(len(page.events))
         self._after = page.cursor

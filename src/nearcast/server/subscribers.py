@@ -89,7 +89,7 @@ async def rotate_secret(request: Request, id: str) -> Response:  # noqa: A002, A
 async def enable_sink(request: Request, id: str) -> Response:  # noqa: A002, ARG001  as above
     """Send to a subscriber's sink again that was disabled or is left alone for its failures."""
     caller, subscriber = await subscriber_caller(request, "subscribe")
-    caller.tenant.hooks.dispatcher.enable(subscriber)
+    await caller.tenant.hooks.dispatcher.enable(subscriber)
     return Response(status_code=204)
 
 
@@ -100,8 +100,9 @@ async def delete_subscriber(request: Request, id: str) -> Response:  # noqa: A00
     tenant = caller.tenant
     async with tenant.lock(subscriber):
         await tenant.write(begin_erasure(subscriber))
-        tenant.hooks.erase(subscriber)
+        await tenant.hooks.dispatcher.erase(subscriber)
         await tenant.call(tenant.hub.erase, subscriber)
+        tenant.limits.forget(subscriber)
         await tenant.write(end_erasure(subscriber))
     return Response(status_code=204)
 

@@ -5,13 +5,14 @@ A known id is replaced, as in `Hub.subscribe_many`. What cannot be stored is rej
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
-from nearcast.errors import InvalidInput, NearcastError
+from nearcast.errors import HubStopped, InvalidInput, NearcastError
 from nearcast.server.access import Caller
 from nearcast.server.bodies import decoded
 from nearcast.server.problems import Problem, problem_of
@@ -91,10 +92,19 @@ async def _stored(caller: Caller, given: dict[int, SubscriptionRow]) -> list[dic
         for lock in tenant.locks(row.id for row in given.values()):
             await stack.enter_async_context(lock)
         before = {row.id: tenant.rows.get(row.id) for row in given.values()}
+        for known in before.values():  # made by somebody else since the rows were read
+            if known is not None:
+                caller.check_subscriber(known.subscriber)
         rows = {number: with_next_version(row, before[row.id]) for number, row in given.items()}
         begins = [tenant.limits.begin(row) for row in rows.values()]
         await tenant.write(lambda connection: _intend(tenant, connection, rows, before, begins))
-        refused = await tenant.call(_subscribed, tenant, rows)
+        try:
+            refused = await tenant.call(_subscribed, tenant, rows)
+        except HubStopped:  # its log may have the change: the intents stay, and the next start makes them
+            raise
+        except NearcastError:
+            await tenant.write(lambda connection: _settle(tenant, connection, rows, before, set(rows)))
+            raise
         await tenant.write(lambda connection: _settle(tenant, connection, rows, before, refused))
     return list(refused.values())
 
@@ -106,7 +116,7 @@ def _intend(tenant: Tenant, connection: Any, rows: Any, before: Any, begins: lis
         begin(connection)
 
 
-def _settle(tenant: Tenant, connection: Any, rows: Any, before: Any, refused: dict[int, Any]) -> None:
+def _settle(tenant: Tenant, connection: Any, rows: Any, before: Any, refused: Collection[int]) -> None:
     for number, row in rows.items():
         if number in refused:
             tenant.rows.bring_back(row, before[row.id])(connection)

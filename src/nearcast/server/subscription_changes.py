@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nearcast.errors import NearcastError
+from nearcast.errors import HubStopped, NearcastError
 from nearcast.server.subscription_rows import Intent, SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
 
@@ -29,6 +29,8 @@ async def make_change(tenant: Tenant, row: SubscriptionRow, before: Subscription
             await tenant.call(tenant.hold, row)
         else:
             await tenant.call(tenant.release, row.id)
+    except HubStopped:  # its log may have the change: the intent stays, and the next start makes it
+        raise
     except NearcastError:
         await tenant.write(tenant.rows.bring_back(row, before))
         raise

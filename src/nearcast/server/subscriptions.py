@@ -89,7 +89,7 @@ async def list_subscriptions(
     name, is_named, value = label.partition(":")
     if label and not is_named:
         raise Problem(422, "invalid-parameter", "label has no ':'", [at("?label", "expected name:value")])
-    if not (cursor or "0").isdigit() or len(cursor) > 18:
+    if not (cursor or "0").isdecimal() or len(cursor) > 18:
         raise Problem(422, "invalid-parameter", "cursor is none of this list", [at("?cursor", "expected `next`")])
     limit = max(1, min(limit, _MOST_ROWS))
     rows = await caller.tenant.call(

@@ -30,6 +30,7 @@ from nearcast.server.publisher import Publisher
 from nearcast.server.server_db import ServerDb
 from nearcast.server.settings import Settings
 from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows
+from nearcast.server.webhooks import AttemptStore
 
 T = TypeVar("T")
 _log = logging.getLogger("nearcast.server")
@@ -61,7 +62,8 @@ class Tenant:
         folder, settings, executor = self.folder, self.settings, self._executor
         self.db = ServerDb(folder / "server.db")
         self.rows = SubscriptionRows(self.db)
-        make_erasures_again(self.db, self.hub.erase)
+        attempts = AttemptStore(folder / "webhooks.db")
+        make_erasures_again(self.db, attempts.erase, self.hub.erase)
         self.rows.make_again(self.hold, self.release)
         self.activity = TenantActivity(self.hub.space)
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
@@ -71,7 +73,9 @@ class Tenant:
         self.feeds = EventFeeds(self.hub, executor, loop, self.metrics, self.limits)
         #: Called in the loop with the id of a subscription that had its last event.
         self.on_last_event: Callable[[str], None] = lambda _: None
-        self.hooks = TenantHooks(self.hub, folder, self.db, settings.webhooks, self.metrics, self.limits)
+        self.hooks = TenantHooks(
+            self.hub, attempts, self.db, settings.webhooks, self.metrics, self.limits, _retention(settings)
+        )
         #: Streams that are open.
         self.n_streams = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
@@ -164,14 +168,18 @@ def opened_hub(folder: Path, settings: Settings) -> DurableHub:
         tell_expiry=given.tell_expiry,
         max_distance=given.max_distance,
         max_ahead=given.max_ahead,
-        retention=Retention(given.retention_age, given.retention_bytes),
+        retention=_retention(settings),
         snapshot_bytes=given.snapshot_bytes,
         clock="wall",
     )
 
 
+def _retention(settings: Settings) -> Retention:
+    return Retention(settings.hub.retention_age, settings.hub.retention_bytes)
+
+
 def _window(given: str | None) -> str | int | None:
-    return int(given) if given is not None and given.isdigit() else given
+    return int(given) if given is not None and given.isdecimal() else given
 
 
 class Tenants:

@@ -15,6 +15,7 @@ import apsw
 
 from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import shorten
+from nearcast.server.transactions import transaction
 
 SCOPES = ("publish", "subscribe", "location", "admin")
 PREFIX = "nc_"
@@ -58,7 +59,7 @@ class TokenStore:
     """The tokens of all tenants, in one file that the server and the command may open at the same time."""
 
     def __init__(self, path: Path):
-        self._lock = threading.Lock()
+        self._lock, self._path = threading.Lock(), path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = apsw.Connection(str(path))
         self._connection.set_busy_timeout(10_000)
@@ -95,7 +96,7 @@ class TokenStore:
             expires=expires,
         )
         row = (_digest(secret), kept.id, kept.tenant, ",".join(kept.scopes), subscriber, name, kept.created, expires)
-        with self._lock, self._connection:
+        with self._lock, transaction(self._connection, self._path):
             self._connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         return secret, kept
 
@@ -112,7 +113,7 @@ class TokenStore:
     def revoke(self, tenant: str | None, token_id: str) -> bool:
         """Forget a token by its id; tell whether there was one."""
         statement = "DELETE FROM tokens WHERE id = ? AND (? IS NULL OR tenant = ?)"
-        with self._lock:
+        with self._lock, transaction(self._connection, self._path):
             self._connection.execute(statement, (token_id, tenant, tenant))
             return bool(self._connection.changes())
 

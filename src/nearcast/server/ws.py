@@ -105,7 +105,7 @@ class EventSocket:
                 except NearcastError as error:
                     name = "FutureCursor" if isinstance(error, FutureCursor) else "InvalidCursor"
                     raise SocketClose(_POLICY, name) from None
-                gap = [encoded_gap(self._subscriber, page, after or "0-0")] if page.gap else []
+                gap = [encoded_gap(self._subscriber, page)] if page.gap else []
                 for event in (*gap, *page.events):
                     await self._send(event.data)
                 self._tenant.metrics.events.labels("ws").inc(len(page.events))
@@ -134,6 +134,6 @@ class EventSocket:
             await self._tenant.call(self._tenant.hub.ack, self._subscriber, given["ack"])
             return {"acked": given["ack"]}
         if isinstance(given, dict) and isinstance(given.get("location"), dict):
-            self._caller.check_scope("location", "subscribe")
+            self._caller.check_scope("location")
             return await moved(self._tenant, self._subscriber, given["location"])
         raise Problem(422, "invalid-content", 'expected {"ack": cursor} or {"location": {"lon", "lat"}}')

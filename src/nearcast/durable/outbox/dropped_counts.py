@@ -32,7 +32,8 @@ class DroppedCounts:
     """
 
     def __init__(self, subscriber: NDArray[np.int32], rows: NDArray[np.int64], counts: NDArray[np.int64]):
-        self.subscriber, self._rows = subscriber, rows
+        #: Read by any thread while another one counts: both are replaced at once.
+        self._by_subscriber = (subscriber, rows)
         self.n_dropped, self.n_unacknowledged, self.until = map(int, counts)
 
     @classmethod
@@ -48,16 +49,22 @@ class DroppedCounts:
             raise damaged(str(path), str(error)) from None
 
     @property
+    def subscriber(self) -> NDArray[np.int32]:
+        """Return the numbers of the subscribers, ascending."""
+        return self._by_subscriber[0]
+
+    @property
     def ordinal(self) -> NDArray[np.int64]:
         """Return how many deliveries of each subscriber were dropped."""
-        return self._rows[:, 0]
+        return self._by_subscriber[1][:, 0]
 
     def of(self, subscriber: int) -> Ack:
         """Return the cursor of the last delivery of a subscriber that was dropped, and how many were."""
-        at = int(np.searchsorted(self.subscriber, subscriber))
-        if at == len(self.subscriber) or self.subscriber[at] != subscriber:
+        numbers, rows = self._by_subscriber
+        at = int(np.searchsorted(numbers, subscriber))
+        if at == len(numbers) or numbers[at] != subscriber:
             return Ack()
-        ordinal, step, row = self._rows[at].tolist()
+        ordinal, step, row = rows[at].tolist()
         return Ack(Cursor(step, row), ordinal)
 
     def count(self, run: SortedRun, acks: AckColumns) -> None:
@@ -68,21 +75,23 @@ class DroppedCounts:
         self.until = run.span.last
         acked = acks.ordinals(run.subscriber)
         self.n_unacknowledged += int(np.maximum(ends - np.maximum(run.ordinal, acked), 0).sum())
-        both = np.concatenate([self.subscriber, run.subscriber])
+        numbers, rows = self._by_subscriber
+        both = np.concatenate([numbers, run.subscriber])
         last = run.start[1:] - 1
-        rows = np.concatenate([self._rows, np.column_stack([ends, run.step[last], run.row[last]])])
+        rows = np.concatenate([rows, np.column_stack([ends, run.step[last], run.row[last]])])
         order = np.lexsort((rows[:, 0], both))
         is_last = np.append(np.diff(both[order]) != 0, True)[: len(both)]
-        self.subscriber, self._rows = both[order][is_last], rows[order][is_last]
+        self._by_subscriber = (both[order][is_last], rows[order][is_last])
 
     def save(self, folder: Path, is_known: Callable[[NDArray[np.int32]], NDArray[np.bool_]]) -> None:
         """Write the counts, but of those who were erased; they survive a power cut when it returns."""
-        known = is_known(self.subscriber)
-        self.subscriber, self._rows = self.subscriber[known], self._rows[known]
+        numbers, rows = self._by_subscriber
+        known = is_known(numbers)
+        numbers, rows = self._by_subscriber = (numbers[known], rows[known])
         counts = np.array([self.n_dropped, self.n_unacknowledged, self.until])
 
         def write(path: Path) -> None:
             with path.open("wb") as file:
-                np.savez(file, subscriber=self.subscriber, rows=self._rows, counts=counts)
+                np.savez(file, subscriber=numbers, rows=rows, counts=counts)
 
         replace_file(folder / _NAME, write)

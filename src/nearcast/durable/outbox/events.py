@@ -40,15 +40,15 @@ class Event:
 
 
 class WaitingEvents(Sequence[Event]):
-    """Events of a subscriber in order. `cursor` is that of the last one, or where the search for them began.
+    """Events of a subscriber in order; `gap` is how many were dropped by the retention before the first of them.
 
-    `gap` is how many were dropped by the retention between that and the first of them.
+    The search for them began at `begin`. `cursor` is that of the last one; without any, that of the last one dropped,
+    or `begin`.
     """
 
-    def __init__(self, events: list[Event], after: Cursor, gap: int):
-        self._events = events
-        self.cursor = events[-1].cursor if events else after
-        self.gap = gap
+    def __init__(self, events: list[Event], begin: Cursor, dropped: Cursor, gap: int):
+        self._events, self.begin, self.gap = events, begin, gap
+        self.cursor = events[-1].cursor if events else dropped
 
     def __len__(self) -> int:
         return len(self._events)

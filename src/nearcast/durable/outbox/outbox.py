@@ -267,15 +267,15 @@ class Outbox:
                 limit -= last - first
         return spans
 
-    def gap(self, subscriber: int, after: Cursor) -> int:
-        """Return how many deliveries of a subscriber after a cursor were dropped by the retention.
+    def gap(self, subscriber: int, after: Cursor) -> tuple[int, Cursor]:
+        """Return how many deliveries of a subscriber after a cursor the retention dropped, and the last of them.
 
         Exact after its last acknowledgement, after 0-0, and where it is 0; else as many at most.
         """
         dropped, ack = self._dropped.of(subscriber), self.acks.of(subscriber)
         if after >= dropped.cursor:
-            return 0
-        return max(0, dropped.ordinal - (ack.ordinal if ack.cursor <= after else 0))
+            return 0, after
+        return max(0, dropped.ordinal - (ack.ordinal if ack.cursor <= after else 0)), dropped.cursor
 
     def ack_at(self, subscriber: int, cursor: Cursor) -> Ack:
         """Return the acknowledgement of all deliveries up to a cursor."""

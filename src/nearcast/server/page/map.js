@@ -76,7 +76,9 @@ export class WorldMap {
     const answer = await fetch("/page/overlay.geojson");
     if (answer.status !== 200) return false;
     const options = { featureProjection: "EPSG:3857" };
-    const streets = new ol.source.Vector({ features: new ol.format.GeoJSON().readFeatures(await answer.json(), options) });
+    const streets = new ol.source.Vector({
+      features: new ol.format.GeoJSON().readFeatures(await answer.json(), options),
+    });
     this.land.getSource().addFeatures(streets.getFeatures());
     if (!streets.isEmpty()) this.map.getView().fit(streets.getExtent(), { padding: [12, 12, 12, 12] });
     return !streets.isEmpty();
@@ -99,7 +101,12 @@ export class WorldMap {
 
   #subscription(given) {
     const { kind = "within", radius_m: radius } = given.properties;
-    const made = new ol.Feature({ geometry: shapeOf(given.geometry, radius), kind, what: "subscription", id: given.id });
+    const made = new ol.Feature({
+      geometry: shapeOf(given.geometry, radius),
+      kind,
+      what: "subscription",
+      id: given.id,
+    });
     return made;
   }
 
@@ -140,7 +147,8 @@ export class WorldMap {
   /** Let the user draw: "Box", "Circle", "Polygon" or "Point"; the region is given in columns of a subscription. */
   draw(kind, done) {
     this.stopDrawing();
-    const options = kind === "Box" ? { type: "Circle", geometryFunction: ol.interaction.Draw.createBox() } : { type: kind };
+    const options =
+      kind === "Box" ? { type: "Circle", geometryFunction: ol.interaction.Draw.createBox() } : { type: kind };
     this.drawing = new ol.interaction.Draw({ source: this.sketch, ...options });
     this.drawing.on("drawstart", () => this.sketch.clear());
     this.drawing.on("drawend", (event) => {
@@ -175,7 +183,9 @@ export class WorldMap {
 
   #clicked(event) {
     if (this.drawing) return;
-    const found = this.map.forEachFeatureAtPixel(event.pixel, (each) => (each.get("what") ? each : undefined), { hitTolerance: 4 });
+    const found = this.map.forEachFeatureAtPixel(event.pixel, (each) => (each.get("what") ? each : undefined), {
+      hitTolerance: 4,
+    });
     if (!found) return;
     if (found.get("what") === "message") this.on.message(found.get("message"));
     else this.on.subscription(found.get("id"));
@@ -232,6 +242,18 @@ function columnsOf(kind, geometry) {
 export function geometryOf(columns) {
   const { lon, lat, west, south, east, north, region } = columns;
   if (region) return region;
-  if (west !== undefined) return { type: "Polygon", coordinates: [[[west, south], [east, south], [east, north], [west, north], [west, south]]] };
+  if (west !== undefined)
+    return {
+      type: "Polygon",
+      coordinates: [
+        [
+          [west, south],
+          [east, south],
+          [east, north],
+          [west, north],
+          [west, south],
+        ],
+      ],
+    };
   return lon === undefined || lon === "" ? null : { type: "Point", coordinates: [lon, lat] };
 }

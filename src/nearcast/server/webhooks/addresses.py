@@ -72,7 +72,7 @@ class AddressPolicy:
             )
         literal = _literal(parsed.host)
         if literal is not None and not self.allows(literal):
-            raise UnsafeAddress(_not_global(parsed.host, literal), field="url")
+            raise UnsafeAddress(_not_global(parsed.host), field="url")
         if parsed.scheme == "http" and not self._may_be_plain(parsed.host, literal):
             raise UnsafeAddress(f"url is {shorten(url)}; expected https, http is for allowed hosts alone", field="url")
         return parsed
@@ -86,10 +86,8 @@ class AddressPolicy:
         found = [ipaddress.ip_address(each) for each in addresses]
         if not found:
             raise UnsafeAddress(f"{host} has no address", field="url")
-        if host.lower().rstrip(".") not in self.hosts:
-            for each in found:
-                if not self.allows(each):
-                    raise UnsafeAddress(_not_global(host, each), field="url")
+        if host.lower().rstrip(".") not in self.hosts and not all(map(self.allows, found)):
+            raise UnsafeAddress(_not_global(host), field="url")
         return [str(each) for each in found]
 
     def _may_be_plain(self, host: str, literal: IpAddress | None) -> bool:
@@ -150,8 +148,9 @@ def _checked_name(name: str) -> str:
     return plain
 
 
-def _not_global(host: str, address: IpAddress) -> str:
+def _not_global(host: str) -> str:
+    """Return why a host is not called; without its address, which a subscriber must not learn of an internal name."""
     return (
-        f"{host} is at {address}, which is no address of the internet; webhooks go to global addresses, or to those "
-        "that the operator of this server allows"
+        f"{host} is not, or not only, on the internet; webhooks go to global addresses, or to those that the operator "
+        "of this server allows"
     )

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import apsw
 
+from nearcast.server.transactions import transaction
+
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS attempts (
         number INTEGER PRIMARY KEY, subscriber TEXT NOT NULL, event_id TEXT NOT NULL, message_id TEXT,
@@ -101,10 +103,11 @@ class AttemptStore:
     """The tables of webhooks in the database of a tenant; any thread may call it, one at a time gets in."""
 
     def __init__(self, path: str | Path):
-        self._lock = threading.Lock()
+        self._lock, self._path = threading.Lock(), path
         self._connection = apsw.Connection(str(path))
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("PRAGMA secure_delete = ON")  # of what is erased nothing stays in free pages
         self._connection.execute(_SCHEMA)
 
     def close(self) -> None:
@@ -114,7 +117,7 @@ class AttemptStore:
 
     def record(self, outcomes: Iterable[AttemptOutcome]) -> None:
         """Store outcomes in one transaction, which is on disk when this returns."""
-        with self._lock, self._connection:
+        with self._lock, transaction(self._connection, self._path):
             for outcome in outcomes:
                 attempt = outcome.attempt
                 self._insert("attempts", attempt, number=None)
@@ -128,7 +131,7 @@ class AttemptStore:
 
     def set_endpoint(self, state: EndpointState) -> None:
         """Store the state of an endpoint."""
-        with self._lock, self._connection:
+        with self._lock, transaction(self._connection, self._path):
             self._insert("endpoints", state)
 
     def endpoint(self, subscriber: str) -> EndpointState:
@@ -165,6 +168,13 @@ class AttemptStore:
         with self._lock:
             return next((cursor for (cursor,) in self._connection.execute(statement, (subscriber, event_id))), None)
 
+    def dead_letters_numbered(self, numbers: Iterable[int], subscriber: str | None = None) -> list[DeadLetter]:
+        """Return the dead letters of some numbers, those of a subscriber where given."""
+        where = "WHERE number = ? AND (? IS NULL OR subscriber = ?)"
+        with self._lock:
+            found = (self._rows("dead_letters", DeadLetter, where, each, subscriber, subscriber) for each in numbers)
+            return [letter for letters in found for letter in letters]
+
     def dead_letters(self, subscriber: str | None = None, *, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """Return dead letters after a number, in order."""
         where, values = _where({"subscriber = ?": subscriber, "number > ?": after})
@@ -173,7 +183,7 @@ class AttemptStore:
 
     def revive(self, numbers: Iterable[int], now: float) -> int:
         """Make dead letters events to be tried now; return how many there were."""
-        with self._lock, self._connection:
+        with self._lock, transaction(self._connection, self._path):
             n_revived = 0
             for number in numbers:
                 for letter in [*self._rows("dead_letters", DeadLetter, "WHERE number = ?", number)]:
@@ -184,19 +194,19 @@ class AttemptStore:
 
     def put_back(self, retries: Iterable[Retry]) -> None:
         """Store events to be tried again, as somebody asked for it."""
-        with self._lock, self._connection:
+        with self._lock, transaction(self._connection, self._path):
             for retry in retries:
                 self._insert("retries", retry)
 
     def erase(self, subscriber: str) -> None:
         """Forget all about a subscriber."""
-        with self._lock, self._connection:
+        with self._lock, transaction(self._connection, self._path):
             for table in ("attempts", "retries", "dead_letters", "endpoints"):
                 self._delete(table, subscriber=subscriber)
 
     def drop_before(self, moment: float) -> None:
         """Forget attempts and dead letters that are older."""
-        with self._lock, self._connection:
+        with self._lock, transaction(self._connection, self._path):
             self._connection.execute("DELETE FROM attempts WHERE at < ?", (moment,))
             self._connection.execute("DELETE FROM dead_letters WHERE at < ?", (moment,))
 

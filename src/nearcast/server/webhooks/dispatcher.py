@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+from urllib.parse import quote
+
+import msgspec
 
 from nearcast.server.webhooks.attempts import Attempt, AttemptOutcome, AttemptStore, DeadLetter, EndpointState, Retry
 from nearcast.server.webhooks.breaker import Breaker
@@ -33,6 +35,7 @@ _BATCH = 100
 #: Bytes of a body above which the message is left out, and a link to it is sent.
 _MOST_BODY_BYTES = 20_000
 _GONE = 410
+_encode = msgspec.json.Encoder(enc_hook=str).encode
 #: How long an endpoint waits when its outcome cannot be stored.
 _PAUSE_S = 10
 
@@ -98,9 +101,18 @@ class Dispatcher:
         if endpoint is not None and endpoint.task is not None:
             endpoint.task.cancel()
 
-    def enable(self, subscriber: str) -> None:
+    async def erase(self, subscriber: str) -> None:
+        """Serve a subscriber no more, and forget all about it, also what is being written."""
+        endpoint = self._endpoints.get(subscriber)
+        self.remove(subscriber)
+        if endpoint is not None and endpoint.task is not None:
+            await asyncio.wait([endpoint.task])
+        await self._recorder.close()
+        await asyncio.to_thread(self._store.erase, subscriber)
+
+    async def enable(self, subscriber: str) -> None:
         """Send to an endpoint again that was disabled, or is left alone for its failures."""
-        self._store.set_endpoint(EndpointState(subscriber))
+        await asyncio.to_thread(self._store.set_endpoint, EndpointState(subscriber))
         endpoint = self._endpoints.get(subscriber)
         if endpoint is not None:
             endpoint.breaker = Breaker(EndpointState(subscriber), self._chance)
@@ -136,8 +148,8 @@ class Dispatcher:
     async def resend(self, subscriber: str, events: list[CursorEvent]) -> None:
         """Send events once more, under the ids they had."""
         now = self._clock.now()
-        for each in events:
-            await self._recorder.put_back(_first_try(subscriber, each.cursor, each.event, now))
+        retries = [_first_try(subscriber, each.cursor, each.event, now) for each in events]
+        await asyncio.to_thread(self._store.put_back, retries)
         self.wake([subscriber])
 
     async def close(self) -> None:
@@ -252,9 +264,17 @@ def _first_try(subscriber: str, cursor: str, event: dict[str, Any], now: float) 
 
 
 def _body(event: dict[str, Any]) -> bytes:
-    """Return an event as JSON; one that is too long has a link instead of its message."""
-    body = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
-    if len(body) <= _MOST_BODY_BYTES or "message" not in event.get("data", {}):
-        return body
-    data = {**event["data"], "message": None, "message_url": f"/v1/messages/{event.get('subject')}"}
-    return json.dumps({**event, "data": data}, ensure_ascii=False, separators=(",", ":")).encode()
+    """Return an event as JSON; one that is too long has links instead of its messages."""
+    body = _encode(event)
+    return body if len(body) <= _MOST_BODY_BYTES else _encode(_with_links(event))
+
+
+def _with_links(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event without its message, and a digest without those of its events."""
+    data = event.get("data", {})
+    if "message" in data:
+        url = f"/v1/messages/{quote(str(event.get('subject')), safe='')}"
+        data = {**data, "message": None, "message_url": url}
+    elif "events" in data:
+        data = {**data, "events": [_with_links(each) for each in data["events"]]}
+    return {**event, "data": data}

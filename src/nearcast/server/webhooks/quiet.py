@@ -109,6 +109,8 @@ class QuietFilter:
         self._quiet_until = 0.0
         self._digest: list[CursorEvent] = []
         self._digest_due = 0.0
+        #: The first cursor of the digest: events that were debounced come in another order.
+        self._digest_first = (0, 0)
         self._read: str | None = None
         self._told_through: str | None = None
         #: Events that no notice was sent for, in all, and since the last notice.
@@ -174,12 +176,15 @@ class QuietFilter:
     def _digested(self, events: list[CursorEvent], now: float) -> list[HookNotice]:
         """Gather events; return the digest when it is due."""
         assert self._rules.digest is not None
+        if events:
+            first = min(_position(each.cursor) for each in events)
+            self._digest_first = min(first, self._digest_first) if self._digest else first
         if events and not self._digest:
             self._digest_due = max(now + self._rules.digest.total_seconds(), self._quiet_until)
         self._digest += events
         if not self._digest or (now < self._digest_due and len(self._digest) < _MOST_IN_DIGEST):
             return []
-        gathered, self._digest = self._digest, []
+        gathered, self._digest = sorted(self._digest, key=lambda each: _position(each.cursor)), []
         if self._rules.cooldown is not None:
             self._quiet_until = now + self._rules.cooldown.total_seconds()
         return [self._notice(gathered[-1].cursor, _digest_of(gathered, now))]
@@ -196,7 +201,9 @@ class QuietFilter:
 
     def _through(self) -> str | None:
         """Return the cursor before the first event that is still held."""
-        held = [_position(each.cursor) for each in (*self._guarded.values(), *self._digest[:1])]
+        held = [_position(each.cursor) for each in self._guarded.values()]
+        if self._digest:
+            held.append(self._digest_first)
         if not held:
             return self._read
         step, row = min(held)

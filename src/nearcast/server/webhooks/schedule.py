@@ -32,6 +32,6 @@ def retry_after_s(status: int, headers: Mapping[str, str], now: float) -> float 
         return None
     try:
         wait = float(given) if given.isdigit() else parsedate_to_datetime(given).timestamp() - now
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return min(max(wait, 0.0), _MOST_WAIT_S)

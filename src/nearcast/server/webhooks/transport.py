@@ -90,12 +90,15 @@ class HookTransport:
         """Send a request; what goes wrong on the way is in the response, nothing is raised for it."""
         timeout = dict.fromkeys(("connect", "read", "write", "pool"), self._timeout_s)
         try:
-            self._policy.check_url(url)
+            parsed = self._policy.check_url(url)
+            target = httpcore2.URL(
+                scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path
+            )
             # The limits of the pool hold for each read; one who answers byte by byte is stopped by the whole.
             async with (
                 asyncio.timeout(2 * self._timeout_s),
                 self._pool.stream(
-                    "POST", url, headers=[*headers.items()], content=body, extensions={"timeout": timeout}
+                    "POST", target, headers=[*headers.items()], content=body, extensions={"timeout": timeout}
                 ) as response,
             ):
                 await _read_some(response)
