@@ -56,7 +56,7 @@ def test_a_secret_that_is_none(secret: object) -> None:
         ("https://hook.example/", "must be an object"),
         ({}, "must be an object"),
         ({"url": 5}, "must be an object"),
-        ({"url": "https://127.0.0.1/"}, "no address of the internet"),
+        ({"url": "https://127.0.0.1/"}, "not, or not only, on the internet"),
         ({"url": "https://hook.example/", "secret": "x"}, "unknown field 'secret'"),
         ({"url": "https://hook.example/", "secrets": []}, "1 to 3 secrets"),
         ({"url": "https://hook.example/", "secrets": "whsec_"}, "1 to 3 secrets"),
