@@ -3,7 +3,6 @@
 import random
 import shutil
 import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 from durable_worker import THREADS, acknowledged, is_publish
+from killed_worker import KilledWorker
 
 from nearcast import Circle, Hub, Within
 from nearcast.durable import DurableHub
@@ -38,27 +38,14 @@ def subscribed(folder):
 # Kills
 
 
-class Worker:
-    """A process of `durable_worker.py` in a folder, with its ledger beside it."""
+class Worker(KilledWorker):
+    """A process of `durable_worker.py`."""
 
     def __init__(self, folder):
-        self.folder, self.ledger = folder / "hub", folder / "ledger"
+        super().__init__(folder, WORKER, COUNT)
 
-    def command(self, snapshot_bytes):
-        return [sys.executable, str(WORKER), str(self.folder), str(self.ledger), str(snapshot_bytes), str(COUNT)]
-
-    def kill_after(self, n_more, snapshot_bytes):
-        """Run it, and kill it when there are this many more lines in the ledger."""
-        wanted = len(acknowledged(self.ledger)) + n_more
-        with subprocess.Popen(self.command(snapshot_bytes), stderr=subprocess.PIPE, text=True) as process:
-            try:
-                wait_until(
-                    lambda: len(acknowledged(self.ledger)) >= wanted,
-                    is_alive=lambda: process.poll() is None,
-                    about=process.stderr.read,
-                )
-            finally:
-                process.kill()
+    def answered(self):
+        return acknowledged(self.ledger)
 
     def check_log(self):
         """Replay the whole log in a hub in memory: it has made what was answered, and the opened hub is the same."""

@@ -106,6 +106,17 @@ class Life:
             self.hub.events("anna")
 
 
+def make_in_both(life, memory, method, arguments, name):
+    """Make a call in a durable hub and in one in memory, subscribing for a subscriber; both raise the same, or none."""
+    options = {"subscriber": name} if method.startswith("subscribe") else {}
+    raised = memory.make(method, arguments, name)
+    if raised is None:
+        getattr(life.hub, method)(*arguments, **options)
+    else:
+        with pytest.raises(raised):
+            getattr(life.hub, method)(*arguments, **options)
+
+
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_events_are_what_a_hub_in_memory_delivers(tmp_path_factory, data):
@@ -115,13 +126,7 @@ def test_events_are_what_a_hub_in_memory_delivers(tmp_path_factory, data):
     for call in calls:
         method, *arguments = prepared(memory.hub, call)
         name = data.draw(st.sampled_from(NAMES))
-        options = {"subscriber": name} if method.startswith("subscribe") else {}
-        raised = memory.make(method, arguments, name)
-        if raised is None:
-            getattr(life.hub, method)(*arguments, **options)
-        else:
-            with pytest.raises(raised):
-                getattr(life.hub, method)(*arguments, **options)
+        make_in_both(life, memory, method, arguments, name)
         life.hub.poll()
         life.happen(data.draw(st.sampled_from(["", "", "", "snapshot", "reopen", "crash", "read"])))
     with life.hub as hub:
@@ -222,13 +227,7 @@ def test_a_dense_life_is_read_as_a_hub_in_memory_delivers_it(tmp_path, seed):
     life, memory, dense = Life(tmp_path, **OPTIONS), Memory(**OPTIONS), DenseCalls(seed)
     for _ in range(60):
         method, arguments, name = dense.next()
-        options = {"subscriber": name} if method == "subscribe" else {}
-        raised = memory.make(method, arguments, name)
-        if raised is None:
-            getattr(life.hub, method)(*arguments, **options)
-        else:
-            with pytest.raises(raised):
-                getattr(life.hub, method)(*arguments, **options)
+        make_in_both(life, memory, method, arguments, name)
         life.hub.poll()
         life.happen(dense.chance.choice(["", "", "", "", "", "snapshot", "reopen", "crash", "read"]))
     kinds = set()

@@ -4,11 +4,10 @@ import os
 import random
 import shutil
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from killed_worker import KilledWorker
 from outbox_worker import NAMES, THREADS, lines_of
 
 from faults.rounds import MINUTES, rounds
@@ -20,7 +19,7 @@ from nearcast.durable.inputs import decoded
 from nearcast.durable.outbox.outbox import Outbox
 from nearcast.durable.outbox.subscribers import Subscribers
 from nearcast.errors import IncompatibleStore
-from support.waiting import run, wait_until
+from support.waiting import run
 
 WORKER = Path(__file__).with_name("outbox_worker.py")
 COUNT = 120
@@ -61,27 +60,14 @@ def files(folder):
 # Kills
 
 
-class Worker:
-    """A process of `outbox_worker.py` in a folder, with its ledger beside it."""
+class Worker(KilledWorker):
+    """A process of `outbox_worker.py`."""
 
     def __init__(self, folder):
-        self.folder, self.ledger = folder / "hub", folder / "ledger"
+        super().__init__(folder, WORKER, COUNT)
 
-    def command(self, snapshot_bytes):
-        return [sys.executable, str(WORKER), str(self.folder), str(self.ledger), str(snapshot_bytes), str(COUNT)]
-
-    def kill_after(self, n_more, snapshot_bytes):
-        """Run it, and kill it when there are this many more lines in the ledger, unless it is through."""
-        wanted = len(lines_of(self.ledger)) + n_more
-        with subprocess.Popen(self.command(snapshot_bytes), stderr=subprocess.PIPE, text=True) as process:
-            try:
-                wait_until(
-                    lambda: len(lines_of(self.ledger)) >= wanted or process.poll() == 0,
-                    is_alive=lambda: process.poll() is None,
-                    about=process.stderr.read,
-                )
-            finally:
-                process.kill()
+    def answered(self):
+        return lines_of(self.ledger)
 
     def expected(self):
         """Return by subscriber what a hub in memory delivers, fed the whole log."""
@@ -118,9 +104,9 @@ def test_no_delivery_is_lost_or_changed_by_kills(tmp_path):
     """Killed at random moments under load: all events are there in the order of the log, repeats have equal ids."""
     worker, chance = Worker(tmp_path), random.Random(18)
     for _ in range(2):
-        worker.kill_after(chance.randrange(50, 300), 1 << 30)
+        worker.kill_after(chance.randrange(50, 300), 1 << 30, may_end=True)
         worker.check(worker.expected())
-    worker.kill_after(chance.randrange(50, 300), 20_000)
+    worker.kill_after(chance.randrange(50, 300), 20_000, may_end=True)
     worker.check(None)
     ended = run(worker.command(20_000))
     assert 0 == ended.returncode, ended.stderr
@@ -136,7 +122,9 @@ def test_kills_at_random_for_a_while(tmp_path):
         print(f"outbox: life {seed}")  # noqa: T201
         worker, is_whole = Worker(folder), chance.randrange(2) == 1
         for _ in range(20):
-            worker.kill_after(chance.randrange(1, 150), 1 << 30 if is_whole else chance.randrange(5_000, 50_000))
+            worker.kill_after(
+                chance.randrange(1, 150), 1 << 30 if is_whole else chance.randrange(5_000, 50_000), may_end=True
+            )
             worker.check(worker.expected() if is_whole else None)
 
 

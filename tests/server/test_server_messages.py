@@ -113,11 +113,13 @@ def test_the_hub_knows_a_key_that_server_db_has_lost(client, server):
     assert before == server.tenant().hub.stats()["published"]
 
 
-def test_requests_that_wait_together_are_published_together(server, client):
-    """Many callers at once share calls of the hub, and each gets its own rejected rows."""
-    hub, calls, answers = server.tenant().hub, [], {}
+def publish_together(server, function, given, n_messages):
+    """Call a function of one argument in a thread for each that is given, publishing when all their messages wait.
+
+    Return how many messages each call of the hub had.
+    """
+    publisher, hub, may_go_on, calls = server.tenant().publisher, server.tenant().hub, threading.Event(), []
     inner = hub.publish_many
-    may_go_on = threading.Event()
 
     def slow(messages, **options):
         calls.append(len(messages))
@@ -125,23 +127,29 @@ def test_requests_that_wait_together_are_published_together(server, client):
         return inner(messages, **options)
 
     hub.publish_many = slow
-    publisher = server.tenant().publisher
+    threads = [threading.Thread(target=function, args=(each,)) for each in given]
+    try:
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: publisher.n_waiting == n_messages)
+    finally:
+        may_go_on.set()
+        for thread in threads:
+            join(thread)
+        del hub.publish_many
+    return calls
+
+
+def test_requests_that_wait_together_are_published_together(server, client):
+    """Many callers at once share calls of the hub, and each gets its own rejected rows."""
+    answers = {}
 
     def call(number):
         with server.client() as own:
             rows = [feature(f"{number}-{row}", lat=91 if row == number else 0) for row in range(5)]
             answers[number] = own.post("/v1/messages", json=rows).json()
 
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(5)]
-    try:
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: publisher.n_waiting == 25)
-    finally:
-        may_go_on.set()
-        for thread in threads:
-            join(thread)
-        del hub.publish_many
+    calls = publish_together(server, call, range(5), 25)
     assert sum(calls) == 25
     assert len(calls) < 5
     for number, answer in answers.items():
@@ -150,24 +158,13 @@ def test_requests_that_wait_together_are_published_together(server, client):
 
 def test_requests_with_other_ids_are_not_refused_for_those_they_waited_with(server):
     """Ids of text and of numbers that wait together are published apart; all are accepted."""
-    publisher, hub, may_go_on, answers = server.tenant().publisher, server.tenant().hub, threading.Event(), []
-    inner = hub.publish_many
-    hub.publish_many = lambda messages, **options: may_go_on.wait(600) and inner(messages, **options)
+    answers = []
 
     def call(ids):
         with server.client() as own:
             answers.append(own.post("/v1/messages", json=[feature(each) for each in ids]).json())
 
-    threads = [threading.Thread(target=call, args=(ids,)) for ids in ([1], ["a"], [2, 3], ["b"], [4, "c"])]
-    try:
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: publisher.n_waiting == 7)
-    finally:
-        may_go_on.set()
-        for thread in threads:
-            join(thread)
-        del hub.publish_many
+    publish_together(server, call, ([1], ["a"], [2, 3], ["b"], [4, "c"]), 7)
     assert [0, 0, 0, 0, 1] == sorted(len(each["rejected"]) for each in answers)
 
 

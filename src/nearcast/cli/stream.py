@@ -456,19 +456,15 @@ def _line(progress: BatchProgress) -> str:
 
 
 def _as_json(progress: BatchProgress) -> dict[str, Any]:
-    report = progress.report
+    report, numbers = progress.report, progress.numbers()
     return {
-        "batch": report.batch,
-        "messages": report.messages,
-        "changes": report.changes,
-        "deliveries": report.deliveries,
-        "rejected": report.rejected,
-        "late": report.late,
+        **{
+            name: numbers[name] for name in ("batch", "messages", "changes", "deliveries", "rejected", "late", "tuples")
+        },
         "seconds": round(report.seconds, 4),
         "messages_per_s": round(_rate(progress), 1),
         "lag_s": None if progress.lag is None else round(progress.lag, 3),
         "load": report.load,
-        "tuples": report.tuples,
         "snapshot_failures": progress.snapshot_failures,
         "event_lag_s": None if progress.event_lag is None else round(progress.event_lag, 3),
         "snapshot_age": {"batches": progress.snapshot_age.batches, "seconds": round(progress.snapshot_age.seconds, 3)},

@@ -10,7 +10,6 @@ export class SubscribeForm {
     this.map = map;
     this.stored = stored;
     this.place = {};
-    this.editing = null;
     this.kind = element(
       "select",
       {},
@@ -37,7 +36,7 @@ export class SubscribeForm {
 
   #form() {
     const form = element("form", { onsubmit: (event) => this.#submit(event) });
-    this.save = element("button", { class: "main" }, "Subscribe");
+    const save = element("button", { class: "main" }, "Subscribe");
     const draw = (kind) => element("button", { type: "button", onclick: () => this.#draw(kind) }, kind);
     this.drawButtons = element(
       "div",
@@ -62,7 +61,7 @@ export class SubscribeForm {
       element(
         "div",
         { class: "row" },
-        this.save,
+        save,
         element("button", { type: "button", onclick: () => this.clear() }, "Clear"),
       ),
     );
