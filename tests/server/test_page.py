@@ -93,9 +93,9 @@ def test_draw_subscribe_publish_see_the_match_and_why(chromium, server, client):
         expect(page.locator("#ask")).to_contain_text("the word 'vegan' is missing")
 
 
-def test_the_error_of_a_query_stands_under_its_caret(chromium, server):
-    """As it is typed, and gone when it is mended."""
-    with opened(chromium, server.url) as page:
+def test_the_error_of_a_query_stands_under_its_caret(chromium, tmp_path):
+    """As it is typed, and gone when it is mended, also before anything was published to estimate from."""
+    with running(tmp_path / "data") as fresh, opened(chromium, fresh.url) as page:
         page.click("#tab-subscribe")
         page.get_by_label("Query").fill("tea AND (")
         expect(page.locator("#query-error")).to_contain_text("unclosed parenthesis")
@@ -103,6 +103,7 @@ def test_the_error_of_a_query_stands_under_its_caret(chromium, server):
         assert lines[-1].index("^") == lines[-2].index("(")
         page.get_by_label("Query").fill("tea AND (green)")
         expect(page.locator("#query-error")).to_have_text("")
+        expect(page.locator("#estimate")).to_have_text("No messages yet to estimate from.")
 
 
 def test_sliders_change_the_estimate(chromium, server, client):

@@ -155,8 +155,9 @@ export class SubscribeForm {
       this.estimate.textContent = estimateText(found);
     } catch (error) {
       if (this.asked !== asked) return;
-      this.#tell(error);
-      this.estimate.textContent = "";
+      const fresh = error.errors?.some((each) => each.pointer === "/sample");
+      this.#tell(fresh ? null : error);
+      this.estimate.textContent = fresh ? estimateText({ messages: 0 }) : "";
     }
   }
 
