@@ -19,7 +19,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo picture test test-faults browser vendor check bench
+.PHONY: help .venv demo picture test test-faults browser vendor check bench figures
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ check: .venv/.ready ## formatting, lint, types, spelling, known holes of the pin
 	$(BIN)/mypy
 	$(BIN)/codespell
 	$(BIN)/pip-audit --requirement requirements.lock --no-deps --disable-pip --progress-spinner off
+
+figures: .venv/.ready ## redo the papers' figures at the papers' sizes: hours; goes on where it was stopped (FIGURES_ARGS="--only topk")
+	@$(BIN)/nearcast bench figures --out docs/figures/papers $(FIGURES_ARGS)
 
 bench: .venv/.ready ## time the boolean indexes on a modest workload (BENCH_ARGS="..." for another)
 	@$(BIN)/nearcast bench boolean $(BENCH_ARGS)

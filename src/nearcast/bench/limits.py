@@ -88,6 +88,13 @@ def note_trial(expectation: Expectation, columns: EncodedWorkload, spec: str) ->
     expectation.note(n, made.seconds, made.n_bytes)
 
 
+def why_not_built(columns: EncodedWorkload, spec: str, limit_s: float) -> str | None:
+    """Return why building an index from all rows would take too long or too much memory, by a trial with a part."""
+    expected = Expectation(limit_s, f"the limit of a figure is {limit_s:g} s")
+    note_trial(expected, columns, spec)
+    return expected.why_not(len(columns.subscriptions), free_memory())
+
+
 def rows_within(index: Index, messages: Messages, answers: Answers, budget_s: float) -> Rows | None:
     """Return which messages can be matched several times within a time, None for all of them.
 

@@ -54,6 +54,7 @@ class BenchArguments:
     region_area: str | None = None
     sizes: str | None = None
     limit_s: float | None = None
+    resume: bool = False
     max_distance: float | None = None
     max_distance_share: float | None = None
     window: str | None = None

@@ -49,7 +49,8 @@ def sized_figure(given: BenchArguments, known: Mapping[str, Figure]) -> Figure:
         raise UsageMistake(f"--figure {name}: there is no such figure; choose one of {', '.join(known)}")
     usual = known[name]
     check_scale(given.scale, max(given.subscriptions or usual.subscriptions, usual.window or 0, usual.warm_up or 0))
-    return usual.sized(given.subscriptions, given.messages, 1.0 if given.scale is None else given.scale)
+    sized = usual.sized(given.subscriptions, given.messages, 1.0 if given.scale is None else given.scale)
+    return replace(sized, limit_s=given.limit_s)
 
 
 def _with_sources(figure: Figure, choice: DataChoice) -> Figure:
@@ -126,11 +127,18 @@ def draw_figure(
             draw_from=lambda source: _prepared(choice.drawer_from(source), prepare),
         )
 
-    return draw_on(figure, data, choice.given.out, choice.given.bench, command)
+    given = choice.given
+    return draw_on(figure, data, given.out, given.bench, command, resume=given.resume)
 
 
-def draw_on(figure: Figure, make_data: Callable[[], Any], out: Path | None, bench: str, command: str) -> dict[str, Any]:
-    """Measure a figure on the data that its measuring function takes; write and return as `draw_figure` does."""
+def draw_on(
+    figure: Figure, make_data: Callable[[], Any], out: Path | None, bench: str, command: str, *, resume: bool = False
+) -> dict[str, Any]:
+    """Measure a figure on the data that its measuring function takes; write and return as `draw_figure` does.
+
+    With `resume` each row is kept in the folder until the figure is drawn, and a run that was stopped goes on.
+    """
+    from nearcast.bench.figures.journal import RowJournal, measured
     from nearcast.bench.figures.plot import must_be_able_to_draw, write_figure
     from nearcast.bench.report import machine
 
@@ -141,7 +149,9 @@ def draw_on(figure: Figure, make_data: Callable[[], Any], out: Path | None, benc
     with StepProgress() as steps:
         steps.begin("preparing the data")
         data = make_data()
-        rows = list(figure.measure(figure, data, steps.begin))
+        name, run = f"{bench}-{figure.name}", f"{command}, nearcast {machine()['nearcast']}"
+        journal = RowJournal(out / f"{name}.rows.jsonl", run) if resume else None
+        rows = measured(figure, data, steps.begin, journal)
     sizes = {"subscriptions": figure.subscriptions, "messages": figure.messages}
     if figure.history:
         sizes["history_messages"] = figure.history
@@ -153,7 +163,9 @@ def draw_on(figure: Figure, make_data: Callable[[], Any], out: Path | None, benc
         about |= {"source": f"{len(names)} data sets", "sources": names, "distribution": "of each its own"}
     about |= {"checked": figure.checked, "command": command}
     report = {"workload": about, "machine": machine(), "results": rows}
-    paths = write_figure(figure, rows, _note(report), out, f"{bench}-{figure.name}")
+    paths = write_figure(figure, rows, _note(report), out, name)
+    if journal is not None:
+        journal.close()
     _print(figure, report, paths)
     return report
 

@@ -33,6 +33,22 @@ OutOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Of a figure: folder for its PNG and CSV; here unless given.")
 ]
 
+LimitOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="S", help="Of a figure: skip an index that would take longer at a point, ask it no longer; says so."
+    ),
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Of a figure: keep rows in --out, and go on where a run was stopped.")
+]
+
+
+def check_limit(limit_s: float | None) -> None:
+    """Refuse a limit that is none."""
+    if limit_s is not None and not 0 < limit_s < float("inf"):
+        raise UsageMistake(f"--limit-s {limit_s}: give a number above 0")
+
 
 def every_index(kind: str) -> str:
     """Return all indexes of a kind: the usual one first, and `scan`, the slowest, last."""

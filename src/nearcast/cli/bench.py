@@ -20,10 +20,13 @@ from nearcast.cli._bench_figure import chosen_figure, draw_figure, list_figures
 from nearcast.cli._bench_options import (
     ChurnOption,
     JsonFileOption,
+    LimitOption,
     MaxDistanceOption,
     OutOption,
+    ResumeOption,
     ScaleOption,
     check_json,
+    check_limit,
     every_index,
     reach_of,
     split_indexes,
@@ -36,6 +39,7 @@ from nearcast.cli.bench_boolean import boolean
 from nearcast.cli.bench_calls import calls
 from nearcast.cli.bench_cluster import cluster
 from nearcast.cli.bench_durable import durable
+from nearcast.cli.bench_figures import figures
 from nearcast.cli.bench_first_use import first_use
 from nearcast.cli.bench_moving import moving
 from nearcast.cli.bench_server import server
@@ -88,6 +92,8 @@ def similar(
     ] = None,
     scale: ScaleOption = None,
     out: OutOption = None,
+    limit_s: LimitOption = None,
+    resume: ResumeOption = False,
 ) -> int:
     """Time similarity matching: index, hub, and with --churn matching under change; or draw a --figure."""
     given = BenchArguments("similar", "similar", **locals())
@@ -166,6 +172,8 @@ def topk(
     ] = None,
     scale: ScaleOption = None,
     out: OutOption = None,
+    limit_s: LimitOption = None,
+    resume: ResumeOption = False,
 ) -> int:
     """Time arrivals in a full window over top-k subscriptions, searches included; or draw a --figure."""
     given = BenchArguments("topk", "topk", **locals())
@@ -221,9 +229,10 @@ def _with_indexes(given: BenchArguments, usual: str) -> tuple[BenchArguments, li
 
 def _check_figure(given: BenchArguments) -> None:
     """Refuse options that do not go together with a figure, or without one."""
+    check_limit(given.limit_s)
     if given.figure is None:
-        if given.scale is not None or given.out is not None:
-            raise UsageMistake("--scale and --out are for a --figure; --figure list shows them")
+        if given.scale is not None or given.out is not None or given.limit_s is not None or given.resume:
+            raise UsageMistake("--scale, --out, --limit-s and --resume are for a --figure; --figure list shows them")
     elif given.kind == "topk":
         if given.workload is not None:
             raise UsageMistake("a --figure makes its own data; leave out --workload")
@@ -238,4 +247,5 @@ app.command("durable")(durable)
 app.command("server")(server)
 app.command("spark")(spark)
 app.command("cluster")(cluster)
+app.command("figures")(figures)
 app.command("first-use")(first_use)

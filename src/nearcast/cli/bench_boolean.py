@@ -22,8 +22,10 @@ from nearcast.cli._bench_options import (
     ChurnOption,
     JsonFileOption,
     OutOption,
+    ResumeOption,
     ScaleOption,
     check_json,
+    check_limit,
     every_index,
     split_indexes,
     write_json,
@@ -70,8 +72,7 @@ def boolean(
         float | None,
         typer.Option(
             metavar="S",
-            help=f"With --sizes: skip an index that would take longer to build, ask it no longer; {LIMIT_S:g}"
-            " unless given.",
+            help=f"With --sizes or --figure: skip an index that would take longer to build; {LIMIT_S:g} unless given.",
         ),
     ] = None,
     figure: Annotated[
@@ -82,6 +83,7 @@ def boolean(
     ] = None,
     scale: ScaleOption = None,
     out: OutOption = None,
+    resume: ResumeOption = False,
 ) -> int:
     """Time boolean matching: index, hub, and with --churn matching under change; or --sizes, or draw a --figure."""
     given = BenchArguments("boolean", "within", **locals())
@@ -107,17 +109,15 @@ def _check_together(given: BenchArguments) -> None:
             raise UsageMistake("a --figure makes its own data and has no churn; leave out --workload and --churn")
         if given.sizes is not None or given.region_area is not None:
             raise UsageMistake("a --figure has its own sizes and regions; leave out --sizes and --region-area")
-    elif given.scale is not None or given.out is not None:
-        raise UsageMistake("--scale and --out are for a --figure; --figure list shows them")
+    elif given.scale is not None or given.out is not None or given.resume:
+        raise UsageMistake("--scale, --out and --resume are for a --figure; --figure list shows them")
     if given.sizes is not None and (given.subscriptions is not None or given.churn):
         raise UsageMistake(
             "--sizes says how many subscriptions and has no churn; leave out --subscriptions and --churn"
         )
-    if given.limit_s is not None:
-        if given.sizes is None:
-            raise UsageMistake("--limit-s is for --sizes")
-        if not 0 < given.limit_s < float("inf"):
-            raise UsageMistake(f"--limit-s {given.limit_s}: give a number above 0")
+    if given.limit_s is not None and given.sizes is None and given.figure is None:
+        raise UsageMistake("--limit-s is for --sizes and for a --figure")
+    check_limit(given.limit_s)
     if given.region_area is not None and given.workload is not None:
         raise UsageMistake("--workload is a whole workload; leave out --region-area")
 

@@ -176,6 +176,7 @@ _CHANGES = (
         _REBUILDS,
         panels=(TIME, CANDIDATES, VERIFIED, MATCHES),
         measure=race_along_messages,
+        is_by_point=False,
     ),
     _figure(
         "changes",

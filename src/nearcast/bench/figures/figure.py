@@ -78,6 +78,10 @@ class Figure:
     checked: str = "each index equals the first named on all messages and scan on a sample"
     #: What a series may take at a point, and what becomes of one that takes more; where that is worth a line.
     budget: str = ""
+    #: Seconds that building an index may take at a point, and matching, where not the measuring function's own.
+    limit_s: float | None = None
+    #: Whether the measuring function takes one point after the other, each with all series.
+    is_by_point: bool = True
 
     def sized(self, subscriptions: int | None, messages: int | None, scale: float) -> Figure:
         """Return the same with other sizes; `scale` multiplies the subscriptions, the window and the warm-up.

@@ -15,6 +15,7 @@ from nearcast.bench.answers import Answers, answers_of_scan, is_scan
 from nearcast.bench.data.workloads import Recipe, Workload
 from nearcast.bench.encoding import EncodedWorkload, encoded
 from nearcast.bench.figures.figure import with_options
+from nearcast.bench.limits import rows_within, why_not_built
 from nearcast.bench.timing import Say, batches_of, built, change_s, passes_us, settle
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 GROWTH = 0.1
 #: How long an index is timed at a point, at least: passes over few messages are over too soon to tell.
 LEAST_S = 0.3
+_BUILT = ("build_s", "bytes_per_subscription", "listed_tokens")
+_MEASURED = ("messages", "ms_per_message", "matches_per_message", "accessed_share", "verified_share")
 
 Draw = Callable[[Recipe, int, int], Workload]
 
@@ -70,11 +73,15 @@ def over_points(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
         for series in figure.series:
             say(f"{where}: {series.label}")
             spec = with_options(series.spec, point.options)
-            made = built(columns, spec)
             row = head_of(point, series, spec, columns)
+            reason = None if figure.limit_s is None else why_not_built(columns, spec, figure.limit_s)
+            if reason is not None:
+                yield row | dict.fromkeys((*_BUILT, *_MEASURED)) | {"skipped": reason}
+                continue
+            made = built(columns, spec)
             row |= {"build_s": round(made.seconds, 3), "bytes_per_subscription": round(made.n_bytes / n, 1)}
             row["listed_tokens"] = made.index.stats().get("listed_tokens")  # of an index that has prefixes
-            yield row | _matching(made.index, columns, spec, answers)
+            yield row | _matching(made.index, columns, spec, answers, figure.limit_s) | {"skipped": None}
 
 
 def over_inserts(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
@@ -86,12 +93,18 @@ def over_inserts(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
     checked = [answers_of_scan(first_rows(every, n + step * at), lambda _: None) for at in steps]
     for series in figure.series:
         say(f"building {series.label}")
+        reason = None if figure.limit_s is None else why_not_built(first_rows(every, n), series.spec, figure.limit_s)
+        if reason is not None:
+            for point, (columns, _) in zip(figure.points, checked, strict=True):
+                row = head_of(point, series, series.spec, columns)
+                yield row | dict.fromkeys(("update_us", *_MEASURED)) | {"skipped": reason}
+            continue
         index = built(first_rows(every, n), series.spec).index
         for at, point, (columns, answers) in zip(steps, figure.points, checked, strict=True):
             say(f"step {at} of {len(steps)}: {series.label}")
             taken = insert_s(index, columns, n + step * (at - 1))
             row = head_of(point, series, series.spec, columns) | {"update_us": round(taken * 1e6 / step, 3)}
-            yield row | _matching(index, columns, series.spec, answers)
+            yield row | _matching(index, columns, series.spec, answers, figure.limit_s) | {"skipped": None}
 
 
 def first_rows(columns: EncodedWorkload, n: int) -> EncodedWorkload:
@@ -105,19 +118,28 @@ def head_of(point: Point, series: Series, spec: str, columns: EncodedWorkload) -
     return {"x": n if point.x is None else point.x, "series": series.label, "index": spec, "subscriptions": n}
 
 
-def _matching(index: Index, columns: EncodedWorkload, spec: str, answers: Answers) -> Row:
-    """Check the answers, then return the time per message, how many answers there are and how many were looked at."""
-    messages = columns.messages.take(answers.sample) if is_scan(spec) else columns.messages
+def _matching(
+    index: Index, columns: EncodedWorkload, spec: str, answers: Answers, limit_s: float | None
+) -> dict[str, Any]:
+    """Check the answers, then return the time per message, how many answers there are and how many were looked at.
+
+    Where there is a limit, no more messages are asked than take so long.
+    """
+    rows = answers.sample if is_scan(spec) else None
+    if rows is None and limit_s is not None:
+        rows = rows_within(index, columns.messages, answers, limit_s)
+    messages = columns.messages if rows is None else columns.messages.take(rows)
     matches = index.match(messages)
-    answers.check(spec, matches)
+    answers.check(spec, matches, rows)
     per_pair = len(messages) * len(columns.subscriptions)
-    return {
-        "messages": len(messages),
-        "ms_per_message": round(min(passes_us(index, messages, LEAST_S)) / 1e3, 6),
-        "matches_per_message": round(len(matches.slots) / len(messages), 3),
-        "accessed_share": round(matches.candidates / per_pair, 6),
-        "verified_share": round(matches.verified / per_pair, 6),
-    }
+    found = (
+        len(messages),
+        round(min(passes_us(index, messages, LEAST_S)) / 1e3, 6),
+        round(len(matches.slots) / len(messages), 3),
+        round(matches.candidates / per_pair, 6),
+        round(matches.verified / per_pair, 6),
+    )
+    return dict(zip(_MEASURED, found, strict=True))
 
 
 def insert_s(index: Index, columns: EncodedWorkload, first: int) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 from nearcast.bench.answers import Answers, answers_of_scan, is_scan
 from nearcast.bench.figures.figure import SOURCE, with_options
 from nearcast.bench.figures.measurement import first_rows, head_of
-from nearcast.bench.limits import Expectation, free_memory, note_trial, rows_within
+from nearcast.bench.limits import rows_within, why_not_built
 from nearcast.bench.timing import (
     CHANGE_BATCH,
     PASSES,
@@ -70,9 +70,7 @@ def race(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
         for series in figure.series:
             say(f"{where}: {series.label}")
             spec = with_options(series.spec, point.options)
-            expected = Expectation(BUILD_S, f"the limit of a figure is {BUILD_S:g} s")
-            note_trial(expected, columns, spec)
-            reason = expected.why_not(n, free_memory())
+            reason = why_not_built(columns, spec, figure.limit_s or BUILD_S)
             row = _head(data, point, series, spec, columns)
             if reason is not None:
                 yield row | dict.fromkeys((*_BUILT, *_MEASURED)) | {"skipped": reason}

@@ -114,6 +114,7 @@ FIGURES = (
         paper="Fig. 12",
         panels=(Panel("update_us", "µs per inserted subscription", is_log=True), _TIME),
         measure=over_inserts,
+        is_by_point=False,
         subscriptions=50_000,
     ),
     _against(

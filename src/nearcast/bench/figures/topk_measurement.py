@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from nearcast.bench.figures.figure import SOURCE, WINDOW, with_options
+from nearcast.bench.figures.topk_trial import trial_of
 from nearcast.bench.streams import TURNS, TopkStream, stream_of
 from nearcast.bench.topk import measure
 from nearcast.window import Window
@@ -40,9 +41,23 @@ def over_streams(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
             last = None  # two at a time would need twice the memory
             last = request, _drawn(data, request)
         specs = [with_options(series.spec, point.options) for series in figure.series]
-        rows, _ = measure(last[1], specs, lambda what, where=where: say(f"{where}: {what}"))  # type: ignore[misc]
+        rows = _measured(last[1], specs, figure.limit_s, lambda what, where=where: say(f"{where}: {what}"))  # type: ignore[misc]
         for series, row in zip(figure.series, rows, strict=True):
             yield {"x": _x(point, request, data.about), "series": series.label, **_sizes(request), **row}
+
+
+def _measured(stream: TopkStream, specs: Sequence[str], limit_s: float | None, say: Say) -> list[Row]:
+    """Return a row for each index; of those that would take longer than the limit, the reason and no figures."""
+    trials = {} if limit_s is None else {spec: trial_of(stream, spec, limit_s, say) for spec in specs}
+    skipped = {spec: trial for spec, trial in trials.items() if trial.why_not is not None}
+    left = [spec for spec in dict.fromkeys(specs) if spec not in skipped]
+    rows = dict(zip(left, measure(stream, left, say)[0], strict=True)) if left else {}
+    return [
+        dict.fromkeys(skipped[spec].row) | {"index": spec, "skipped": skipped[spec].why_not}
+        if spec in skipped
+        else rows[spec] | {"skipped": None}
+        for spec in specs
+    ]
 
 
 def _request(figure: Figure, point: Point) -> _StreamRequest:
