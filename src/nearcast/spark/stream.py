@@ -100,7 +100,7 @@ class Stream:
             pipeline.query_id = str(self.query.id)
         complaint = self._snapshots.take()
         if complaint is not None and self._on_batch is None:
-            warnings.warn(complaint, RuntimeWarning, stacklevel=2)
+            _warn(complaint)
         began = time.perf_counter()
         found = self._arrivals(frame, batch)
         arrived = time.perf_counter() - began
