@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nearcast.bench.answers import AnswersDiffer
 from nearcast.errors import InvalidInput
 from nearcast.pipeline.kafka_topics import KafkaOptions, KafkaTopic, without_connector
+from nearcast.spark.failures import in_one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,13 +35,13 @@ def run_topic(
 
     `deliveries` are those of all these messages, into files of Parquet. `InvalidInput` if the topic holds records.
     """
-    before = _records(spark, topic).count()
+    before = _count(spark, topic)
     if before:
         raise InvalidInput(f"{topic} holds {before:,} records; give a topic without any, which is filled here")
     say("topic: filling it")
     _fill(spark, given, topic)
     say("topic: reading it with Spark alone")
-    n_sent = _records(spark, topic).count()  # and the connector is loaded
+    n_sent = _count(spark, topic)  # and the connector is loaded
     alone_s = min(_reading_s(spark, topic) for _ in range(2))
     reports, triggers = _stream(spark, given, topic, folder, batch=batch, plan=plan, partitions=partitions, say=say)
     found = sum(report.deliveries for report in reports)
@@ -77,6 +78,18 @@ def _records(spark: SparkSession, topic: KafkaTopic) -> DataFrame:
         if "data source" not in str(error).lower():
             raise
         raise without_connector(topic) from None
+
+
+def _count(spark: SparkSession, topic: KafkaTopic) -> int:
+    """Return how many records a topic holds; `NearcastError` in one line where it cannot be read."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    records = _records(spark, topic)
+    try:
+        return int(records.count())
+    except (Py4JError, PySparkException) as error:
+        raise in_one_line(error, f"reading {topic}")  # noqa: B904 - it has its cause
 
 
 def _fill(spark: SparkSession, given: StreamWorkload, topic: KafkaTopic) -> None:
