@@ -78,7 +78,7 @@ def check(
             places = [expected.index(row) for row in in_order([table])]
             assert places == sorted(places)
         if rng.random() < snapshot:
-            stream.pipeline.take_snapshots(stream.pipeline.write_snapshots())
+            stream.pipeline.take_snapshots(stream.pipeline.snapshots_to_write()())
     assert sum(report.rejected for report in reports) == oracle.rejected
     return stream, reports
 
@@ -250,7 +250,7 @@ def test_a_divided_window_stays_where_it_is_when_partitions_change(tmp_path, mon
         assert len(stream.manifest().partitions) == partitions
         assert len(stream.manifest().windows) == 2
         stream.restart()
-        stream.pipeline.take_snapshots(stream.pipeline.write_snapshots())
+        stream.pipeline.take_snapshots(stream.pipeline.snapshots_to_write()())
         stream.run()
     stream.restart()
     stream.run()

@@ -41,7 +41,7 @@ class TroubledStream(FileStream):
 
     def trouble(self):
         """Let things happen between two batches; return what, for whoever looks for the reason of a failure."""
-        what = self.rng.choice(["nothing", "nothing", "forget", "restart", "rebalance", "refused", "all snapshots"])
+        what = self.rng.choice(["nothing", "nothing", "forget", "restart", "rebalance", "refused", "tables at once"])
         if what == "forget":
             forget_all()
         elif what == "restart":
@@ -54,8 +54,8 @@ class TroubledStream(FileStream):
         elif what == "refused":
             text = f'{{"id": "{self.rng.random()}", "plan": "by-moon"}}'
             self.pipeline.store.put(REQUEST, lambda path: path.write_text(text))
-        elif what == "all snapshots":
-            self.pipeline.take_snapshots(self.pipeline.write_snapshots())
+        elif what == "tables at once":
+            self.pipeline.take_snapshots(self.pipeline.snapshots_to_write()())
             self.under_way = self.written = None
         self.pipeline.snapshot_every = self.rng.choice([None, 1, 2, 3])
         self.runner.repeats = self.rng.random() < 0.4
@@ -110,7 +110,7 @@ def test_a_request_that_is_refused_takes_nothing_from_snapshots_that_are_being_w
     monkeypatch.setattr(batches_of_streams, "SWEEP_EVERY", 1)
     stream = FileStream(tmp_path, [{"id": 1, "query": "tea"}], window=3)
     stream.run(0, messages(0))
-    written = stream.pipeline.write_snapshots()
+    written = stream.pipeline.snapshots_to_write()()
     stream.pipeline.store.put(REQUEST, lambda path: path.write_text('{"id": "a", "plan": "by-moon"}'))
     stream.run(1, messages(1))
     assert "by-moon" in stream.pipeline.state.manifest.rebalance.refused

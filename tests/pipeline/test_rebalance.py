@@ -339,15 +339,16 @@ def test_a_stream_goes_on_from_snapshots(tmp_path, plan, later):
     assert stream.pipeline.snapshots_due(3)
     assert not stream.pipeline.snapshots_due(4)
     old = Manifests(stream.store).files_in_use(stream.manifest())
-    write = stream.pipeline.snapshots_to_write(with_partitions=True)
+    write = stream.pipeline.snapshots_to_write()
     for _ in range(later):
         stream.run()
     snapshots = write()
     assert stream.pipeline.take_snapshots(snapshots)
+    stream.pipeline.snapshot_every = 1
     stream.run()
     manifest = stream.manifest()
-    assert [entry.snapshot_batch for entry in manifest.partitions] == [2, 2, 2]
-    assert [len(entry.deltas) for entry in manifest.partitions] == [later + 1] * 3
+    assert [entry.snapshot_batch for entry in manifest.partitions] == [3 + later] * 3
+    assert [len(entry.deltas) for entry in manifest.partitions] == [0] * 3
     assert [files.batch for files in manifest.batches] == list(range(3, 4 + later))
     assert (manifest.directory, manifest.directory_batch) == (snapshots.directory, 2)
     assert manifest.plan.folder == snapshots.plan
@@ -365,14 +366,14 @@ def test_a_stream_goes_on_from_snapshots(tmp_path, plan, later):
 def test_snapshots_before_a_rebalance_are_of_no_use_after_it(tmp_path):
     stream = Stream(tmp_path, 4, "trigger", 2, WINDOWS["count"], KINDS[-1])
     stream.run()
-    snapshots = stream.pipeline.write_snapshots()
+    snapshots = stream.pipeline.snapshots_to_write()()
     stream.ask("prefix", 3)
     stream.run()
     assert not stream.pipeline.take_snapshots(snapshots)
     for _ in range(3):
         stream.run()
     assert not set(snapshots.names) & set(stream.store.list())
-    again = stream.pipeline.write_snapshots()
+    again = stream.pipeline.snapshots_to_write()()
     assert stream.pipeline.take_snapshots(again)
     stream.ask("trigger", 2)
     stream.run()
@@ -384,7 +385,7 @@ def test_snapshots_before_a_rebalance_are_of_no_use_after_it(tmp_path):
 def test_snapshots_that_nobody_takes_go_away_at_a_restart(tmp_path):
     stream = Stream(tmp_path, 4, "trigger", 2, None, ("within",))
     stream.run()
-    snapshots = stream.pipeline.write_snapshots()
+    snapshots = stream.pipeline.snapshots_to_write()()
     stream.run()
     assert set(snapshots.names) <= set(stream.store.list())
     stream.restart()
@@ -403,7 +404,7 @@ def test_everything_at_random(tmp_path, seed):
         if chance < 0.3:
             stream.ask(rng.choice(plans), rng.randint(1, 5))
         elif chance < 0.5:
-            snapshots = stream.pipeline.write_snapshots()
+            snapshots = stream.pipeline.snapshots_to_write()()
         elif chance < 0.7 and snapshots is not None:
             stream.pipeline.take_snapshots(snapshots)
             snapshots = None
@@ -492,7 +493,7 @@ def test_the_command_needs_a_checkpoint(tmp_path, capsys):
 def test_a_snapshot_in_the_making_is_not_swept_away(tmp_path):
     stream = Stream(tmp_path, 4, "trigger", 2, None, ("within",))
     stream.run()
-    snapshots = stream.pipeline.write_snapshots()
+    snapshots = stream.pipeline.snapshots_to_write()()
     for _ in range(3):
         stream.run()
     assert stream.pipeline.take_snapshots(snapshots)

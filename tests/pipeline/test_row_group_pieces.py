@@ -6,7 +6,7 @@ import pytest
 
 from nearcast.files.parquet_rows import row_group_pieces
 from nearcast.geo import Space
-from nearcast.pipeline.driver import pipeline as driver
+from nearcast.pipeline.driver import batch_reading
 from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings
@@ -25,7 +25,7 @@ def messages(bad=None):
 
 
 def delivered(folder, path, monkeypatch, piece_bytes):
-    monkeypatch.setattr(driver, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(batch_reading, "PIECE_BYTES", piece_bytes)
     store = Store(folder / "K")
     settings = PipelineSettings(space=Space.plane(), partitions=2)
     pipeline = Pipeline(store, settings, LocalRunner(), sink_of(str(folder / "out"), store))

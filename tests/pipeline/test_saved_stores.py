@@ -68,8 +68,10 @@ def checkpoint(prepared, tmp_path):
     world = World(6, with_times=False)
     pipeline = pipeline_of(tmp_path)
     pipeline.begin_from(str(prepared / "nearcast"))
+    pipeline.snapshot_every = 1
     run(pipeline, tmp_path, world, 0)
-    pipeline.take_snapshots(pipeline.write_snapshots())
+    pipeline.snapshot_every = None
+    pipeline.take_snapshots(pipeline.snapshots_to_write()())
     run(pipeline, tmp_path, world, 1)
     run(pipeline, tmp_path, world, 2)
     return tmp_path

@@ -11,7 +11,7 @@ from nearcast.errors import FileMissing, FileUnavailable, NearcastError, StoreUn
 from nearcast.geo import Space
 from nearcast.pipeline.batch.order import MessageSequence
 from nearcast.pipeline.batch.segments import MessageSegment
-from nearcast.pipeline.driver import pipeline as pipeline_module
+from nearcast.pipeline.driver import batch_reading
 from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings
@@ -127,7 +127,7 @@ def test_a_source_that_fails_for_good_stops_the_batch(tmp_path, kind):
 @pytest.mark.parametrize("small_bytes", [0, 1 << 18])
 def test_a_source_that_can_be_read_at_the_second_attempt(tmp_path, monkeypatch, small_bytes):
     """Whether the driver or a worker read it first, it is tried again, and delivered."""
-    monkeypatch.setattr(pipeline_module, "SMALL_BYTES", small_bytes)
+    monkeypatch.setattr(batch_reading, "SMALL_BYTES", small_bytes)
     bad = tmp_path / "b.jsonl"
     bad.symlink_to(FAILS_WHEN_READ)
 

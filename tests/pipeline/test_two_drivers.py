@@ -183,7 +183,7 @@ def test_a_driver_that_is_slow_to_sweep_at_its_start_leaves_the_files_of_the_nex
 
     def next_starts():
         second.append(stream.started())
-        assert second[0].take_snapshots(second[0].write_snapshots())
+        assert second[0].take_snapshots(second[0].snapshots_to_write()())
         staged.append(second[0].sink.stage(1, 0, [pa.table({"id": [1]})]))
 
     before(slow.manifests, "sweep", next_starts)
@@ -203,7 +203,7 @@ def test_a_driver_that_is_slow_to_sweep_after_a_commit_leaves_the_snapshots_of_t
 
     def next_starts():
         second.append(stream.started())
-        snapshots = second[0].write_snapshots()
+        snapshots = second[0].snapshots_to_write()()
         assert second[0].take_snapshots(snapshots)
 
     before(first.manifests, "sweep", next_starts)
@@ -345,10 +345,10 @@ def test_a_manifest_never_names_a_file_that_is_missing(stream, clean, kind):
 def test_a_snapshot_that_is_missing_is_not_taken_into_a_manifest(stream, clean):
     driver = stream.started()
     stream.run(driver, 0)
-    taken = driver.write_snapshots()
+    taken = driver.snapshots_to_write()()
     assert driver.take_snapshots(taken)
-    driver.store.delete(taken.partitions[:1])
-    with pytest.raises(IncompatibleStore, match=f"{taken.partitions[0]} is missing, and batch 1 needs it"):
+    driver.store.delete([taken.directory])
+    with pytest.raises(IncompatibleStore, match=f"{taken.directory} is missing, and batch 1 needs it"):
         stream.run(driver, 1)
     stream.run(stream.started())
     assert stream.delivered() == clean
@@ -404,7 +404,7 @@ def test_a_checkpoint_is_inspected_while_its_driver_goes_on(tmp_path, monkeypatc
 
     def verify_late(manifests, manifest):
         monkeypatch.setattr(Manifests, "verify", verify)
-        assert driver.take_snapshots(driver.write_snapshots())
+        assert driver.take_snapshots(driver.snapshots_to_write()())
         stream.run(driver)
         return verify(manifests, manifest)
 

@@ -87,7 +87,8 @@ def test_random_lives_deliver_what_a_hub_does(tmp_path, seed, plan):
         elif event == "restart":
             stream.restart()
         elif event == "snapshots":
-            stream.pipeline.take_snapshots(stream.pipeline.write_snapshots())
+            stream.pipeline.take_snapshots(stream.pipeline.snapshots_to_write()())
+        stream.pipeline.snapshot_every = 1 if event == "snapshots" else None
         stream.runner.repeats = rng.random() < 0.4
         assert expected == sorted(stream.run(batch, files), key=str), f"batch {batch} after {event}"
         recorded += "changes-a" in files

@@ -5,7 +5,7 @@ from pyspark import TaskContext
 from nearcast.spark.runner import SparkRunner
 
 
-def write_snapshot(_):
+def write_tables(_):
     return TaskContext.get().getLocalProperty("spark.scheduler.pool")
 
 
@@ -18,5 +18,5 @@ def test_snapshots_have_a_pool_of_the_fair_scheduler(spark):
     assert "FAIR" == spark.sparkContext.getConf().get("spark.scheduler.mode")
     runner = SparkRunner(spark)
     assert [None] == runner.map(find_pool, [1])
-    assert ["nearcast snapshots"] == runner.map(write_snapshot, [1])
+    assert ["nearcast snapshots"] == runner.map(write_tables, [1])
     assert [None] == runner.map(find_pool, [1])

@@ -38,7 +38,7 @@ def test_a_stream_begins_and_is_rebalanced_in_workers(spark, tmp_path, monkeypat
     ask(stream.store, stream.driver.state.manifest, "prefix", 2)
     stream.run(1, world.batch(9, 6, list(range(1, 20))))
     assert runner.jobs[-4:-1] == ["export_partition", "place_share", "build_partition"]
-    assert stream.driver.take_snapshots(stream.driver.write_snapshots())
+    assert stream.driver.take_snapshots(stream.driver.snapshots_to_write()())
     assert runner.jobs[-1] == "write_tables"
     stream.run(2, world.batch(9, 6, list(range(1, 20))))
     ids = list(range(1, 20))

@@ -99,7 +99,7 @@ def files(*counts):
 
 @pytest.mark.parametrize(("counts", "is_full"), [((3, 0), False), ((4, 0), True), ((0, 4), True), ((3, 3), False)])
 def test_a_batch_with_as_many_files_as_it_may_have_is_full(tmp_path, counts, is_full):
-    gauge = BacklogGauge(Store(str(tmp_path)), 4)
+    gauge = BacklogGauge(Store(str(tmp_path)), 4, 4)
     assert is_full == gauge.is_full(0, files(*counts))
 
 
@@ -127,9 +127,9 @@ def test_a_batch_with_as_many_offsets_of_a_topic_as_it_may_have_is_full(tmp_path
                 "-",
             ]
             (tmp_path / "offsets" / str(batch)).write_text("\n".join(lines))
-    gauge = BacklogGauge(Store(str(tmp_path)), 11, (("posts",),))
+    gauge = BacklogGauge(Store(str(tmp_path)), 11, 11, (("posts",),))
     assert is_full == gauge.is_full(1, [])
-    assert not BacklogGauge(Store(str(tmp_path)), 11).is_full(1, []), "a topic that is none of ours"
+    assert not BacklogGauge(Store(str(tmp_path)), 11, 11).is_full(1, []), "a topic that is none of ours"
 
 
 @pytest.mark.parametrize(("first", "second", "is_full"), [(300, 200, True), (300, 199, True), (300, 198, False)])
@@ -142,4 +142,4 @@ def test_topics_of_one_source_share_what_a_batch_may_have(tmp_path, first, secon
         (tmp_path / "offsets" / str(batch)).write_text("\n".join(lines))
     given = StreamOptions("kafka://h:1/a, b", None, "out", "K", changes="kafka://h:1/c")
     assert (("a", "b"), ("c",)) == given.topics
-    assert is_full == BacklogGauge(Store(str(tmp_path)), 500, given.topics).is_full(1, [])
+    assert is_full == BacklogGauge(Store(str(tmp_path)), 500, 500, given.topics).is_full(1, [])

@@ -34,13 +34,13 @@ def test_the_call_takes_every_option_with_the_same_default():
 def test_what_follows_from_the_source_of_messages():
     """From Kafka, the wall clock moves time and a batch is of records; from a folder, messages do and of files."""
     topic, folder = options(messages="kafka://host:9092/posts"), options(changes="more")
-    assert (True, RECORDS_PER_BATCH, {}) == (topic.is_by_wall, topic.most_at_once, topic.folders)
-    assert (False, FILES_PER_BATCH) == (folder.is_by_wall, folder.most_at_once)
+    assert (True, RECORDS_PER_BATCH, {}) == (topic.is_by_wall, topic.most_of(topic.messages), topic.folders)
+    assert (False, FILES_PER_BATCH) == (folder.is_by_wall, folder.most_of(folder.messages))
     assert {"messages": "in", "changes": "more"} == folder.folders
     assert topic.ahead_limit is not None
     assert folder.ahead_limit is None
     assert not options(messages="kafka://host:9092/posts", clock="event").is_by_wall
-    assert 7 == options(at_once=7).most_at_once
+    assert 7 == options(at_once=7).most_of("in")
 
 
 def test_settings():

@@ -39,3 +39,6 @@ class BenchRequest:
     partitions: int = 1
     threads: int = 1
     with_steps: bool = True
+    #: A topic of Kafka to time as well, None for none, and the records of a batch.
+    topic: str | None = None
+    batch: int = 0

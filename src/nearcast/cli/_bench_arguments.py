@@ -67,6 +67,7 @@ class BenchArguments:
     with_steps: bool = True
     soak: float | None = None
     tiny: int | None = None
+    kafka: str | None = None
 
     def __post_init__(self) -> None:
         for option, n in (("--subscriptions", self.subscriptions), ("--messages", self.messages)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from dataclasses import replace
@@ -75,6 +76,10 @@ def spark(
     tiny: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Batches of ten messages that are measured at the end; 15.")
     ] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Also time an empty topic, kafka://host:port/topic, which is filled."),
+    ] = None,
     soak: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", help="Let messages and changes arrive for so long, and watch the memory."),
@@ -129,6 +134,8 @@ def _check_together(given: BenchArguments) -> None:
     """Refuse options that do not go together."""
     if not (given.out or Path()).is_dir():
         raise UsageMistake(f"--out {given.out}: there is no such folder; make it first")
+    if given.kafka is not None and (given.figure is not None or given.soak is not None):
+        raise UsageMistake("--kafka goes with neither --figure nor --soak")
     if given.figure is not None:
         if given.workload is not None or given.soak is not None:
             raise UsageMistake("a --figure makes its own data; leave out --workload and --soak")
@@ -147,7 +154,7 @@ def _reach() -> MaxDistance:
 
 def _command(given: BenchArguments, **more: Any) -> str:
     """Return the command that repeats a run or a soak."""
-    repeated = ("kind", "batch", "files", "window", "warm_up", "tiny", "plan", "partitions")
+    repeated = ("kind", "batch", "files", "window", "warm_up", "tiny", "plan", "partitions", "kafka")
     return given.command(repeated, no_steps=not given.with_steps, master=given.master, **more)
 
 
@@ -161,8 +168,6 @@ def _draw(given: BenchArguments) -> dict[str, Any]:
 
 
 def _slots(master: str) -> int:
-    import os
-
     found = _LOCAL.fullmatch(master)
     if found is None:
         raise UsageMistake(
@@ -192,6 +197,8 @@ def _run(choice: DataChoice) -> dict[str, Any]:
     given, slots = choice.given, _slots(choice.given.master)
     if given.kind != StreamKind.TOPK and (given.window is not None or given.warm_up is not None):
         raise UsageMistake("--window and --warm-up are for --kind topk")
+    if given.kafka is not None:
+        _check_topic(given)
     batch = given.batch or (TOPK_BATCH if given.kind == StreamKind.TOPK else BATCH)
     request = BenchRequest(
         space=given.space,
@@ -204,6 +211,8 @@ def _run(choice: DataChoice) -> dict[str, Any]:
         partitions=given.partitions or slots,
         threads=slots,
         with_steps=given.with_steps,
+        topic=given.kafka,
+        batch=batch,
     )
     files = StreamFiles(batch, given.files or slots)
     with StepProgress() as steps, tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder:
@@ -212,10 +221,23 @@ def _run(choice: DataChoice) -> dict[str, Any]:
         results = run_spark(workload, Path(folder), request, partial(_session, given.master), steps.begin)
     settings = {"batch": files.batch, "files_per_batch": files.per_batch, "plan": request.plan}
     settings |= {"partitions": request.partitions, "master": given.master}
+    settings |= {"java_options": os.environ.get("SPARK_SUBMIT_OPTS")}
     about = {"question": QUESTION, **about, **settings, "command": request.command}
     report = {"workload": about, "machine": machine(), "results": results}
     print_spark(report, stdout())
     return report
+
+
+def _check_topic(given: BenchArguments) -> None:
+    from nearcast.errors import InvalidInput
+    from nearcast.pipeline.kafka_topics import KafkaTopic
+
+    if given.kind == StreamKind.TOPK:
+        raise UsageMistake("--kafka is for --kind within: a topic has no order over its partitions")
+    try:
+        KafkaTopic.of(str(given.kafka))
+    except InvalidInput as error:
+        raise UsageMistake(f"--kafka: {error}") from None
 
 
 def _prepared(

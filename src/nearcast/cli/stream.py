@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Group
 
-    from nearcast.pipeline.driver.pipeline import PartitionLoad
+    from nearcast.pipeline.driver.batch_report import PartitionLoad
     from nearcast.spark.batch_progress import BatchProgress
     from nearcast.spark.stream import Stream
     from nearcast.text import Vocabulary

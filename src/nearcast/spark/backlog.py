@@ -25,30 +25,31 @@ _HEAD = 2
 class BacklogGauge:
     """Compares what a batch took with the most that Spark lets into one: a full batch may have left a backlog.
 
-    `most` counts the files of a folder, or the records of all topics of a source together; `topics` are these for each
-    source. A streaming DataFrame has no limit that is known here, and leaves no backlog.
+    `most_files` counts the files of a folder, `most_records` those of all topics of a source together; `topics` are
+    these for each source. A streaming DataFrame has no limit that is known here, and leaves no backlog.
     """
 
     checkpoint: Store
-    most: int
+    most_files: int
+    most_records: int
     topics: tuple[tuple[str, ...], ...] = ()
 
     def is_full(self, batch: int, given: Sequence[BatchSource]) -> bool:
         """Tell whether a batch took as much of a source as it may."""
         files = Counter(each.kind for each in given if each.path is not None)
-        if any(n >= self.most for n in files.values()):
+        if any(n >= self.most_files for n in files.values()):
             return True
         return any(self._are_full(topics, batch) for topics in self.topics)
 
     def _are_full(self, topics: tuple[str, ...], batch: int) -> bool:
         """Tell whether a batch took as many offsets of a source's topics as it may, or so many that rounding hides it.
 
-        Offsets count, not records: those of transactions and of compacted records have none. Spark divides `most` over
-        partitions and rounds down, so that a full batch may lack one for each.
+        Offsets count, not records: those of transactions and of compacted records have none. Spark divides
+        `most_records` over partitions and rounds down, so that a full batch may lack one for each.
         """
         start, end = self._offsets(topics, batch - 1), self._offsets(topics, batch)
         taken = sum(max(offset - start.get(partition, 0), 0) for partition, offset in end.items())
-        return taken > max(self.most - len(end), 0)
+        return taken > max(self.most_records - len(end), 0)
 
     def _offsets(self, topics: tuple[str, ...], batch: int) -> dict[tuple[str, str], int]:
         """Return where a batch ends in each partition of some topics; nothing before the first."""

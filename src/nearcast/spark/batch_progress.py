@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nearcast.columns import NO_TIME
 
 if TYPE_CHECKING:
-    from nearcast.pipeline.driver.pipeline import Report
+    from nearcast.pipeline.driver.batch_report import Report
     from nearcast.pipeline.store.manifest import Manifest
 
 

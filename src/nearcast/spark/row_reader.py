@@ -39,6 +39,10 @@ _OTHERS = pa.schema(
 )
 
 
+#: Rows of a partition that are numbered before those of the next: as many as Spark's own numbers leave room for.
+_ROW_BITS = 33
+
+
 class RowPart(NamedTuple):
     """The rows of one source in one partition of a batch, from position `first` to `last`, and what was read of them.
 
@@ -117,7 +121,7 @@ class RowReader:
 
     def _part(self, table: pa.Table, kind: Kind, source: str) -> RowPart:
         is_own = pc.and_(pc.equal(table["kind"], kind), pc.equal(table["source"], source))
-        rows = table.filter(is_own).sort_by("position")
+        rows = _numbered(table.filter(is_own)).sort_by("position")
         positions, lines = rows["position"].to_pylist(), rows["row"].to_pylist()
         read = pa.table({"position": rows["position"], "line": rows["row"].cast(pa.binary())})
         newest = pc.max(rows["arrived"]).as_py()
@@ -140,6 +144,18 @@ class RowReader:
         if kind not in self.tasks or context is None:
             return None
         return read_source(replace(self.tasks[kind], source=source, part=context.partitionId(), rows=rows))
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    """Return rows with a position each: those without any have Spark's order, by partition of the batch and row."""
+    from pyspark import TaskContext
+
+    if not rows["position"].null_count:
+        return rows
+    context = TaskContext.get()
+    first = 0 if context is None else context.partitionId() << _ROW_BITS
+    numbers = pa.array(range(first, first + rows.num_rows), pa.int64())
+    return rows.set_column(rows.column_names.index("position"), "position", pc.coalesce(rows["position"], numbers))
 
 
 def _at(position: int, line: bytes | None) -> bytes:

@@ -35,7 +35,7 @@ _DOING = {
 
 #: Tasks of jobs that run beside the batches, and the pool of the fair scheduler that these jobs are in: there they take
 #: half of the slots while a batch wants the rest, where they would otherwise come before it.
-_BESIDE_BATCHES = ("write_snapshot", "write_part", "write_tables")
+_BESIDE_BATCHES = ("write_part", "write_tables")
 SNAPSHOT_POOL = "nearcast snapshots"
 
 

@@ -219,7 +219,16 @@ def _slots(master: str) -> int:
         return workers * cores
     if not inside:
         return 1
-    return int(inside) if inside.isdigit() else os.cpu_count() or 1
+    return int(inside) if inside.isdigit() else _cores()
+
+
+def _cores() -> int:
+    """Return how many cores this process may use, as Java counts them: by its mask, and by the quota of a container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no container, or one without a quota
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        cores = min(cores, -(-int(quota) // int(period)))
+    return max(cores, 1)
 
 
 def slots_in(master: str, settings: Mapping[str, str]) -> int:

@@ -61,11 +61,14 @@ def folder_frame(
 
 
 def rows_frame(frame: DataFrame, kind: Kind) -> DataFrame:
-    """Return the rows of any streaming DataFrame as JSON; their order is that of a column `seq`, else Spark's own."""
+    """Return the rows of any streaming DataFrame as JSON; their order is that of a column `seq`, else Spark's own.
+
+    Without `seq` they have no position: Spark numbers no rows of a stream, so that whoever reads them does.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     names = [name for name in frame.columns if name != "seq"]
-    position = F.monotonically_increasing_id()
+    position = F.lit(None).cast("long")
     if "seq" in frame.columns:
         position = F.coalesce(F.col("seq").cast("long"), F.lit(-1))
     # Spark's own form of times has milliseconds only.

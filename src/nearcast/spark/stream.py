@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +101,7 @@ class Stream:
             pipeline.query_id = str(self.query.id)
         complaint = self._snapshots.take()
         if complaint is not None and self._on_batch is None:
-            warnings.warn(complaint, RuntimeWarning, stacklevel=2)
+            _warn(complaint)
         began = time.perf_counter()
         found = self._arrivals(frame, batch)
         arrived = time.perf_counter() - began
@@ -357,7 +358,7 @@ def _gauge(options: StreamOptions) -> BacklogGauge | None:
     """Return what tells the wall clock of a backlog; None where messages alone move time."""
     if not options.is_by_wall:
         return None
-    return BacklogGauge(_spark_half(options.checkpoint), options.most_at_once, options.topics)
+    return BacklogGauge(_spark_half(options.checkpoint), options.most_files, options.most_records, options.topics)
 
 
 def _pipeline(options: StreamOptions, spark: SparkSession) -> Pipeline:
@@ -405,11 +406,11 @@ def _check_seen(options: StreamOptions, spark: SparkSession) -> None:
 
 def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:
     """Return messages, changes and, where the wall clock moves time, its beats as one streaming DataFrame."""
-    most, kafka, by_wall = options.most_at_once, options.kafka, options.is_by_wall
-    frame = source_frame(spark, options.messages, "messages", most, kafka, lists_always=by_wall)
-    if options.changes is not None:
-        changes = source_frame(spark, options.changes, "changes", most, kafka, lists_always=by_wall)
-        frame = frame.unionByName(changes)
+    frames = [
+        source_frame(spark, given, kind, options.most_of(given), options.kafka, lists_always=options.is_by_wall)
+        for kind, given in options.sources.items()
+    ]
+    frame = reduce(lambda one, other: one.unionByName(other), frames)
     return observed(with_wall_clock(spark, frame) if options.is_by_wall else frame)
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from nearcast.pipeline.worker.source_reader import Kind
     from nearcast.text import Vocabulary
 
 #: How far messages may lie ahead of the wall clock, where it moves time and nothing else is said.
@@ -108,9 +109,18 @@ class StreamOptions:
         return MaxAhead.of(WALL_MAX_AHEAD if self.max_ahead is None and self.is_by_wall else self.max_ahead)
 
     @property
-    def most_at_once(self) -> int:
-        """The files or records that make a batch at most."""
-        return self.at_once or (RECORDS_PER_BATCH if self.is_kafka else FILES_PER_BATCH)
+    def most_files(self) -> int:
+        """The files of a folder that make a batch at most."""
+        return self.at_once or FILES_PER_BATCH
+
+    @property
+    def most_records(self) -> int:
+        """The records of a topic that make a batch at most."""
+        return self.at_once or RECORDS_PER_BATCH
+
+    def most_of(self, source: object) -> int:
+        """Return how much of a source makes a batch at most: files of a folder, or records of a topic."""
+        return self.most_records if is_topic(source) else self.most_files
 
     @property
     def topics(self) -> tuple[tuple[str, ...], ...]:
@@ -129,10 +139,15 @@ class StreamOptions:
         return any(each is not None and not _is_folder(each) for each in (self.messages, self.changes))
 
     @property
+    def sources(self) -> dict[Kind, str | Path | DataFrame]:
+        """Where input comes from, by kind."""
+        given: dict[Kind, str | Path | DataFrame | None] = {"messages": self.messages, "changes": self.changes}
+        return {kind: each for kind, each in given.items() if each is not None}
+
+    @property
     def folders(self) -> dict[str, str]:
         """The folders that files arrive in, by kind of input."""
-        given = (("messages", self.messages), ("changes", self.changes))
-        return {kind: str(each) for kind, each in given if _is_folder(each)}
+        return {kind: str(each) for kind, each in self.sources.items() if _is_folder(each)}
 
     # Subscriptions
 

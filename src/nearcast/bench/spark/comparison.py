@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from nearcast.bench.request import BenchRequest
     from nearcast.bench.spark.data import StreamWorkload
+    from nearcast.bench.spark.stream import StreamRecording
     from nearcast.bench.timing import Say
 
 QUESTION = "How fast is the stream on Spark beside the local engine, on the same files?"
@@ -32,7 +33,7 @@ def run_spark(
     start: Callable[[], SparkSession],
     say: Say,
 ) -> dict[str, Any]:
-    """Return the results: `local`, `stream`, `match` (none for top-k) and `steps`, each a row of figures.
+    """Return the results: `local`, `stream`, `match` (none for top-k), `topic` and `steps`, each a row of figures.
 
     `start` gives the session. For top-k subscriptions the local engine is a hub on one core.
     """
@@ -51,6 +52,8 @@ def run_spark(
     results: dict[str, Any] = {}
     if not is_topk:
         results["match"] = _matched(spark, given, folder, sum(before.deliveries), say)
+    if request.topic is not None:
+        results["topic"] = _from_topic(spark, given, request, folder / "topic", recording, say)
     # Filling a large window again would take longer than all the rest.
     again = before if is_topk else _locally(given, folder, threads, say)
     best = min(before, again, key=lambda each: each.seconds)
@@ -62,6 +65,33 @@ def run_spark(
         say("timing the steps of a batch in this process")
         results["steps"] = steps_of(given, folder / "steps", plan=request.plan, partitions=request.partitions)
     return {"local": local, "stream": row, **results}
+
+
+def _from_topic(
+    spark: SparkSession,
+    given: StreamWorkload,
+    request: BenchRequest,
+    folder: Path,
+    recording: StreamRecording,
+    say: Say,
+) -> dict[str, Any]:
+    """Time the stream from a topic, over the messages of all batches but the tiny ones."""
+    from nearcast.bench.spark.topic import run_topic
+    from nearcast.pipeline.kafka_topics import KafkaTopic
+
+    assert request.topic is not None
+    reports = recording.reports[: given.n_before + len(given.measured)]
+    return run_topic(
+        spark,
+        given,
+        KafkaTopic.of(request.topic),
+        folder,
+        batch=request.batch,
+        plan=request.plan,
+        partitions=request.partitions,
+        deliveries=sum(report.deliveries for report in reports),
+        say=say,
+    )
 
 
 def _locally(given: StreamWorkload, folder: Path, threads: int, say: Say) -> LocalResult:

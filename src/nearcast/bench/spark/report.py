@@ -30,6 +30,11 @@ _STREAM = {
     "tiny_batch_ms": ("10 messages, ms", "{:,.0f}"),
     "private": ("private MB of workers", "{}"),
 }
+_TOPIC = {
+    "broker_s": ("the topic read by Spark alone, s", "{:,.2f}"),
+    "broker_messages_per_s": ("messages/s", "{:,.0f}"),
+    "messages_per_s_without_broker": ("the stream without that, messages/s", "{:,.0f}"),
+}
 _CPU = {
     "cpu_all_s": ("CPU s of all", "{:,.2f}"),
     "cpu_driver_s": ("driver", "{:,.2f}"),
@@ -73,8 +78,11 @@ def print_spark(report: dict[str, Any], console: Console) -> None:
     console.print()
     blank = dict.fromkeys(_SPEED)
     names = {"local": f"local, {results['local']['threads']} threads", "stream": "stream", "match": "batch match"}
+    names["topic"] = "stream from a topic"
     rows = [{**blank, "way": name, **results[key]} for key, name in names.items() if key in results]
     print_rows(console, rows, _SPEED)
+    if "topic" in results:
+        print_rows(console, [results["topic"]], _TOPIC)
     private = ", ".join(f"{each:,.0f}" for each in results["stream"]["worker_private_mb"])
     stream = {**results["stream"], "private": private}
     print_rows(console, [stream], _STREAM)

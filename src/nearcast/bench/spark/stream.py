@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from nearcast.bench.spark.data import StreamWorkload
     from nearcast.bench.timing import Say
-    from nearcast.pipeline.driver.pipeline import Pipeline, Report
+    from nearcast.pipeline.driver.batch_report import Report
+    from nearcast.pipeline.driver.pipeline import Pipeline
     from nearcast.spark.batch_progress import BatchProgress
 
 

@@ -14,7 +14,8 @@ from nearcast.errors import NearcastError
 from nearcast.pipeline.store.local_place import one_line
 
 if TYPE_CHECKING:
-    from nearcast.pipeline.driver.pipeline import Pipeline, Report
+    from nearcast.pipeline.driver.batch_report import Report
+    from nearcast.pipeline.driver.pipeline import Pipeline
     from nearcast.pipeline.driver.state import Snapshots
 
 #: Failures in a row after which a stream ends. After each the pause doubles: with the last, 31 batches in all.

@@ -9,22 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from nearcast.columns import NO_TIME
-from nearcast.errors import FileMissing, IncompatibleStore, NearcastError
-from nearcast.files.parquet_rows import row_group_pieces
-from nearcast.pipeline.batch.changes import BatchChanges
+from nearcast.errors import IncompatibleStore, NearcastError
 from nearcast.pipeline.batch.order import AheadLimit
 from nearcast.pipeline.batch.router import NamedKeys
 from nearcast.pipeline.divided_window.window_part import write_part
-from nearcast.pipeline.driver.batch_sequencer import BatchSequencer, MessageCount, SequencedBatch
+from nearcast.pipeline.driver.batch_reading import BatchReader, tasks_by_kind
+from nearcast.pipeline.driver.batch_report import Report, report_of
+from nearcast.pipeline.driver.batch_sequencer import BatchSequencer, SequencedBatch
 from nearcast.pipeline.driver.first_state import begin, begin_from, pieces_of
 from nearcast.pipeline.driver.identity import forget_claims, this_driver
-from nearcast.pipeline.driver.phases import NO_PHASES, PhaseClock, PhaseSeconds
+from nearcast.pipeline.driver.phases import PhaseClock
 from nearcast.pipeline.driver.rebalance import (
     balance_after,
     carried_out,
@@ -38,20 +37,17 @@ from nearcast.pipeline.driver.source_identity import check_again, identities_of,
 from nearcast.pipeline.driver.state import DriverState, Snapshots
 from nearcast.pipeline.driver.table_snapshots import write_tables
 from nearcast.pipeline.driver.window_rounds import (
-    NO_QUESTIONS,
     QuestionCount,
     entries_after,
     entries_of,
     run_steps,
     snapshot_tasks,
 )
-from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.manifest_entries import BatchFiles, PlanEntry, VocabularyEntry
-from nearcast.pipeline.store.places import is_uri
 from nearcast.pipeline.store.store import Store, StoreConflict
-from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
-from nearcast.pipeline.worker.tasks import DetectTask, StepResult, StepTask, detect_batch, held, write_snapshot
+from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask
+from nearcast.pipeline.worker.tasks import DetectTask, StepResult, StepTask, detect_batch, held
 from nearcast.plans import Keys
 from nearcast.tables import Rejected
 
@@ -62,12 +58,6 @@ if TYPE_CHECKING:
     from nearcast.tables.time_limits import MaxAhead
     from nearcast.text import Vocabulary
 
-#: Files smaller than this together are read by the driver: a job would take longer.
-SMALL_BYTES = 1 << 18
-#: A Parquet file of twice this size is read in pieces of at least that, by row groups.
-PIECE_BYTES = 1 << 26
-#: Times that workers look for a file before a batch goes on without it: as often as Spark runs a task that fails.
-_LOOKS = 4
 #: Manifests that are kept: the last one, and the one a re-run of it would begin from.
 KEPT_MANIFESTS = 2
 #: How many times the keys that it needs a partition may have in the routes, and as many more in any case.
@@ -97,36 +87,6 @@ class BatchSource:
     reads: tuple[ReadResult, ...] = ()
     #: Whether the file was listed and had gone when it was looked at. Of a batch that was committed it may go.
     is_gone: bool = False
-
-
-class PartitionLoad(TypedDict):
-    """How long a batch took in a partition, and how many messages were routed to it."""
-
-    seconds: float
-    messages: int
-
-
-@dataclass(frozen=True)
-class Report:
-    """Counts and timings of a finished batch; `seconds` ends before the commit, `phases` behind it."""
-
-    batch: int
-    messages: int
-    changes: int
-    deliveries: int
-    rejected: int
-    seconds: float
-    load: list[PartitionLoad]
-    now: int
-    tuples: int
-    #: Messages too late for the window: no top-k saw them.
-    late: int = 0
-    #: What partitions asked a divided window, and in how many further jobs they were answered.
-    asked: QuestionCount = NO_QUESTIONS
-    #: How many partitions wrote a snapshot, and the first reason why one could not.
-    snapshots: int = 0
-    snapshot_problem: str | None = None
-    phases: PhaseSeconds = NO_PHASES
 
 
 class ReadyBatch(NamedTuple):
@@ -357,7 +317,10 @@ class Pipeline:
         Whoever runs them gives `run` what they returned, as `reads` of its sources.
         """
         ready = self._made_ready(batch)
-        return {} if ready is None else self._tasks_by_kind(ready)
+        return {} if ready is None else self._read_tasks(ready)
+
+    def _read_tasks(self, ready: ReadyBatch) -> dict[Kind, ReadTask]:
+        return tasks_by_kind(ready.state, ready.batch, ready.vocabulary)
 
     def _made_ready(self, batch: int) -> ReadyBatch | None:
         """Rebalance and take a new vocabulary into use, which go before a batch; None if it was committed before."""
@@ -407,7 +370,7 @@ class Pipeline:
         batch, state, vocabulary = ready
         rejected = Rejected()
         identities = identities_of(given) if self.notes_sources else {}
-        reads = self._read(ready, given)
+        reads = BatchReader(self.runner, self.skip_missing_files).read(given, self._read_tasks(ready))
         for each in reads:
             rejected.extend(each.rejected)
         phases.end("read")
@@ -420,7 +383,7 @@ class Pipeline:
         plan = self._grow(state, files, results, keys)
         outputs = self.sink.placed([each.output for each in results if each.output is not None], files.now)
         outputs += self._staged_rejected(batch, rejected)
-        report = _report(files, results, batch_changes, count, len(rejected), phases.total)
+        report = report_of(files, results, batch_changes, count, len(rejected), phases.total)
         report = replace(report, asked=asked)
         manifest = replace(
             self._manifest(state, files, results, report, outputs, plan),
@@ -458,72 +421,6 @@ class Pipeline:
         state.vocabulary = self._vocabulary
         self._vocabulary = None
         return name
-
-    def _tasks_by_kind(self, ready: ReadyBatch) -> dict[Kind, ReadTask]:
-        """Return the task that reads a source of each kind; which source is still to be said."""
-        state, vocabulary = ready.state, ready.vocabulary
-        needs_totals = self.settings.has_steps or bool((state.directory.kind != 0).any())
-        folder = (vocabulary or state.manifest.vocabulary.folder) if needs_totals else None
-        # Other weights need other keys, which homes work out during the batch: until then messages go to everybody.
-        plan = state.plan_ref if self.settings.partitions > 1 and vocabulary is None else None
-        messages = ReadTask(
-            store=self.store,
-            settings=self.settings,
-            batch=ready.batch,
-            part=0,
-            kind="messages",
-            source="messages",
-            path=None,
-            plan=plan,
-            vocabulary=folder,
-            id_type=state.id_types[1],
-        )
-        changes = replace(messages, kind="changes", source="changes", id_type=state.id_types[0])
-        return {"messages": messages, "changes": changes}
-
-    def _read(self, ready: ReadyBatch, given: Sequence[BatchSource]) -> list[ReadResult]:
-        """Return what was read of all sources, in their order."""
-        by_kind = self._tasks_by_kind(ready)
-        tasks = [[] if each.reads else _tasks_of(each, part, by_kind[each.kind]) for part, each in enumerate(given)]
-        waiting = [each for each in given if not each.reads]
-        found = iter(self._read_waiting(waiting, [task for several in tasks for task in several]))
-        reads = [each.reads or _of_whole([next(found) for _ in tasks[part]]) for part, each in enumerate(given)]
-        return [result for each in reads for result in each]
-
-    def _read_waiting(self, sources: Sequence[BatchSource], tasks: list[ReadTask]) -> list[ReadResult]:
-        """Return what was read of sources that nobody has read yet."""
-        is_small = sum(each.n_bytes for each in sources) < SMALL_BYTES and all(each.rows is None for each in sources)
-        if is_small:
-            try:
-                return LocalRunner().map(read_source, tasks)
-            except OSError:
-                pass
-            except NearcastError as error:
-                if not error.may_pass:
-                    raise
-        return self._read_without_missing(tasks) if self.skip_missing_files else self._read_all(tasks)
-
-    def _read_all(self, tasks: list[ReadTask]) -> list[ReadResult]:
-        try:
-            return self.runner.map(read_source, tasks)
-        except FileMissing as error:
-            raise FileMissing(
-                f"{error}; nothing of this batch was committed: bring the file back, or go on without it"
-                " (skip_missing_files)"
-            ) from error
-
-    def _read_without_missing(self, tasks: list[ReadTask]) -> list[ReadResult]:
-        """Read all files; look again for each that is missing, before it is rejected."""
-        tasks = [replace(task, skip_missing=True) for task in tasks]
-        results = self.runner.map(read_source, tasks)
-        for _ in range(_LOOKS - 1):
-            missing = [i for i, result in enumerate(results) if result.is_missing]
-            if not missing:
-                break
-            again = self.runner.map(read_source, [tasks[i] for i in missing])
-            for i, result in zip(missing, again, strict=True):
-                results[i] = result
-        return results
 
     def _put_in_order(
         self,
@@ -707,23 +604,18 @@ class Pipeline:
         manifest = self.state.manifest
         return sum(files.batch > manifest.directory_batch for files in manifest.batches) >= after
 
-    def write_snapshots(self) -> Snapshots:
-        """Write the whole state of the stream as it is now; `take_snapshots` lets the next batch begin from it."""
-        return self.snapshots_to_write(with_partitions=True)()
+    def snapshots_to_write(self) -> Callable[[], Snapshots]:
+        """Name snapshots of the driver's state as the last batch left it; return what writes them.
 
-    def snapshots_to_write(self, *, with_partitions: bool = False) -> Callable[[], Snapshots]:
-        """Name snapshots of the stream as the last batch left it; return what writes them.
-
-        Those of the directory, the routes, the parts of a divided window, and of the partitions if these are not saved
-        by their steps. To be called between two batches; what it returns may run while batches go on.
+        Those of the directory, the routes and the parts of a divided window: partitions are saved by their steps. To be
+        called between two batches; what it returns may run while batches go on.
         """
-        snapshots, tasks, tables = self.state.snapshots_to_write(with_partitions=with_partitions)
+        snapshots, tables = self.state.snapshots_to_write()
         windows = snapshot_tasks(self.state)
         snapshots = replace(snapshots, windows=tuple(task.name for task in windows))
         self._in_the_making = snapshots
 
         def write() -> Snapshots:
-            self.runner.map(write_snapshot, tasks)
             self.runner.map(write_part, windows)
             self.runner.map(write_tables, [tables])
             return snapshots
@@ -750,43 +642,3 @@ def _spare_keys(state: DriverState) -> list[int]:
 
 def _of(claims: str | None, job: str) -> str | None:
     return None if claims is None else f"{claims}-{job}"
-
-
-def _tasks_of(source: BatchSource, part: int, task: ReadTask) -> list[ReadTask]:
-    """Return the tasks that read a source: one, or several that share a large Parquet file of this host."""
-    task = replace(task, part=part, source=source.source, path=source.path, rows=source.rows)
-    path = source.path or ""
-    is_cut = source.n_bytes >= 2 * PIECE_BYTES and path.endswith(".parquet") and not is_uri(path)
-    pieces = row_group_pieces(Path(path), PIECE_BYTES) if is_cut and source.kind == "messages" else []
-    return [replace(task, groups=piece) for piece in pieces] or [task]
-
-
-def _of_whole(pieces: list[ReadResult]) -> list[ReadResult]:
-    """Return what was read of a source in pieces; of one with a piece that cannot be read nothing is used."""
-    bad = [each for each in pieces if each.is_unreadable]
-    return bad[:1] or pieces
-
-
-def _report(
-    files: BatchFiles,
-    results: Sequence[StepResult],
-    batch_changes: BatchChanges | None,
-    count: MessageCount,
-    rejected: int,
-    seconds: float,
-) -> Report:
-    load = [PartitionLoad(seconds=round(each.seconds, 4), messages=each.routed) for each in results]
-    return Report(
-        batch=files.batch,
-        messages=count.published,
-        changes=0 if batch_changes is None else len(batch_changes),
-        deliveries=sum(each.deliveries for each in results),
-        rejected=rejected,
-        seconds=seconds,
-        load=load,
-        now=files.now,
-        tuples=sum(each.routed for each in results),
-        late=count.late,
-        snapshots=sum(each.snapshot is not None for each in results),
-        snapshot_problem=next((each.snapshot_problem for each in results if each.snapshot_problem is not None), None),
-    )

@@ -13,7 +13,7 @@ from nearcast.pipeline.driver.directory import Directory
 from nearcast.pipeline.driver.table_snapshots import DirectoryRef, TablesTask
 from nearcast.pipeline.store.manifest import Manifest
 from nearcast.pipeline.store.manifest_entries import BatchFiles, PartitionEntry, PlanEntry
-from nearcast.pipeline.worker.tasks import PartitionRef, SnapshotTask, StepResult
+from nearcast.pipeline.worker.tasks import PartitionRef, StepResult
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights
 
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """Names the snapshots of a stream at the end of `batch`: of directory and routes, and of all partitions or none.
+    """Names the snapshots of what the driver keeps of a stream, at the end of `batch`: of directory and routes.
 
     `line` tells to which line of history it belongs, `growth` names the keys that its routes hold already.
     """
 
     line: str
     batch: int
-    partitions: tuple[str, ...]
     directory: str
     plan: str
     growth: frozenset[str]
@@ -41,7 +40,7 @@ class Snapshots:
     @property
     def names(self) -> list[str]:
         """The names of all its folders."""
-        return [*self.partitions, self.directory, self.plan, *self.windows]
+        return [self.directory, self.plan, *self.windows]
 
 
 def new_line() -> str:
@@ -141,22 +140,18 @@ class DriverState:
         return self.settings.has_steps or any(each is not None for each in given)
 
     def partitions_after(self, batch: int, results: Sequence[StepResult]) -> tuple[PartitionEntry, ...]:
-        """Return the partitions of the next manifest: a delta more each, from a newer snapshot where there is one."""
+        """Return the partitions of the next manifest: a delta more each, or a snapshot of the state after the batch."""
         entries = zip(self.manifest.partitions, results, strict=True)
-        return tuple(self._entry_after(number, batch, *each) for number, each in enumerate(entries))
+        return tuple(self._entry_after(batch, *each) for each in entries)
 
-    def _entry_after(self, number: int, batch: int, entry: PartitionEntry, result: StepResult) -> PartitionEntry:
+    def _entry_after(self, batch: int, entry: PartitionEntry, result: StepResult) -> PartitionEntry:
         if result.snapshot is not None:
             return PartitionEntry(
                 result.snapshot, batch, own_delta=result.delta if self.router.plan.has_copies else None
             )
-        if result.delta is not None:
-            entry = replace(entry, deltas=(*entry.deltas, result.delta), own_delta=None)
-        newer = self.snapshots
-        if newer is None or not newer.partitions or newer.batch <= entry.snapshot_batch:
+        if result.delta is None:
             return entry
-        older = sum(1 for files in self.history if entry.snapshot_batch < files.batch <= newer.batch)
-        return PartitionEntry(newer.partitions[number], newer.batch, entry.deltas[older:])
+        return replace(entry, deltas=(*entry.deltas, result.delta), own_delta=None)
 
     def snapshot_turns(self, batch: int, every: int) -> set[int]:
         """Return the partitions that write a snapshot in a batch: each by itself, once in so many batches.
@@ -193,22 +188,17 @@ class DriverState:
         """Tell whether snapshots are of this line of history, and newer than those it has."""
         return snapshots.line == self.manifest.plan.line and snapshots.batch > self.manifest.directory_batch
 
-    def snapshots_to_write(self, *, with_partitions: bool) -> tuple[Snapshots, list[SnapshotTask], TablesTask]:
-        """Name snapshots of the state as it is now; return the tasks that write them, of partitions and of tables."""
+    def snapshots_to_write(self) -> tuple[Snapshots, TablesTask]:
+        """Name snapshots of directory and routes as they are now; return them with the task that writes them."""
         batch, plan = self.manifest.batch, self.plan_ref
-        tasks = [
-            SnapshotTask(self.partition_ref(number), plan, self.store.unique("snapshots", batch, number))
-            for number in range(len(self.manifest.partitions) if with_partitions else 0)
-        ]
         snapshots = Snapshots(
             self.manifest.plan.line,
             batch,
-            tuple(task.name for task in tasks),
             self.store.unique("directories", batch),
             self.store.unique("plans", batch),
             frozenset(plan.growth),
         )
-        return snapshots, tasks, TablesTask(self.directory_ref, plan, snapshots.directory, snapshots.plan)
+        return snapshots, TablesTask(self.directory_ref, plan, snapshots.directory, snapshots.plan)
 
     def with_manifest(self, manifest: Manifest) -> None:
         """Take over the manifest of a batch that was committed."""

@@ -304,30 +304,6 @@ def _candidates(store: Store, names: tuple[str, ...], number: int) -> Candidates
     return Candidates.concat([each[number] for each in found if number in each])  # type: ignore[index,operator]
 
 
-# --- snapshots --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SnapshotTask:
-    """Task: write the state of a partition, as it is at the end of `ref`, into a folder of this name."""
-
-    ref: PartitionRef
-    plan: PlanRef
-    name: str
-
-
-def write_snapshot(task: SnapshotTask) -> str:
-    """Return the name of the folder with the state of a partition."""
-    ref = task.ref
-    newer = _cache.look(ref.store, ref.number)
-    known = _state_of(ref, router_of(task.plan))
-    ref.store.put_folder(task.name, known.partition.save, like=ref.snapshot)
-    # The stream may have gone on meanwhile: then what is of use to it is kept.
-    is_newer = newer is not None and newer is not known and newer.line == ref.line and newer.version > known.version
-    _keep(ref, newer if newer is not None and is_newer else known)
-    return task.name
-
-
 # --- subscriptions that go from one partition to another --------------------------------------------------------
 
 
