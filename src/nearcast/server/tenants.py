@@ -238,7 +238,7 @@ class Tenants:
                         f"{self.folder / name} cannot be opened ({error}); see to the disk"
                     ) from None
                 self.on_open(made)
-                made.hooks.start()
+                await made.hooks.start()
                 made.begin_beats()
                 self._open[name] = made
             return self._open[name]
