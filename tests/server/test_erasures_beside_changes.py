@@ -4,26 +4,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-import pytest
-
-from support.http_server import circle, feature, running
+from support.http_server import circle, feature
 from support.waiting import PATIENCE_S, wait_until
 
-ALLOWED = {"webhooks": {"allow": ("127.0.0.0/8",)}}
+SERVER = {"webhooks": {"allow": ("127.0.0.0/8",)}}
 #: Nobody listens there: webhooks fail, and wait to be sent again.
 SINK = {"sink": {"url": "http://127.0.0.1:9/hook"}}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("server"), **ALLOWED) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with server.client() as found:
-        yield found
 
 
 @contextmanager

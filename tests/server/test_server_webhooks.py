@@ -129,18 +129,12 @@ def test_secrets_rotate(tmp_path):
         ({"once_per_message": 1}, "/once_per_message"),
     ],
 )
-def test_settings_that_cannot_be_used(tmp_path_factory, plain_client, body, pointer):
+def test_settings_that_cannot_be_used(client, body, pointer):
     """A 422 whose pointer names the field; nothing is stored."""
-    answer = plain_client.put("/v1/subscribers/ben", json=body)
+    answer = client.put("/v1/subscribers/ben", json=body)
     assert answer.status_code == 422
     assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
-    assert plain_client.get("/v1/subscribers/ben").json()["sink"] is None
-
-
-@pytest.fixture(scope="module")
-def plain_client(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("hooks") / "data") as server, server.client() as client:
-        yield client
+    assert client.get("/v1/subscribers/ben").json()["sink"] is None
 
 
 def test_a_bound_token_sees_its_own(tmp_path):
