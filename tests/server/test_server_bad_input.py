@@ -10,23 +10,13 @@ import pytest
 from nearcast.cli import main
 from nearcast.errors import InvalidInput
 from nearcast.server.settings import load_settings
-from support.http_server import circle, feature, running
+from support.http_server import circle, feature
 
 JSON, GEO, LINES = "application/json", "application/geo+json", "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    limits = {"batch": 10, "body_bytes": 50_000, "vertices": 10}
-    with running(tmp_path_factory.mktemp("server"), limits=limits) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with server.client() as found:
-        yield found
+SERVER = {"limits": {"batch": 10, "body_bytes": 50_000, "vertices": 10}}
 
 
 def body(value):

@@ -89,18 +89,12 @@ def test_a_subscription_that_a_hub_which_stopped_has_logged_is_known_to_the_serv
 
 
 @pytest.mark.parametrize("path", ["/v1/messages/--5", "/v1/messages/²", "/v1/messages/" + "9" * 19])
-def test_an_id_that_is_nearly_a_number_is_of_no_message(tmp_path_factory, plain_client, path):
-    assert plain_client.get(path).status_code == 404
+def test_an_id_that_is_nearly_a_number_is_of_no_message(client, path):
+    assert client.get(path).status_code == 404
 
 
-def test_a_cursor_of_digits_that_are_no_number(plain_client):
-    assert plain_client.get("/v1/subscriptions", params={"cursor": "²"}).status_code == 422
-
-
-@pytest.fixture(scope="module")
-def plain_client(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("plain")) as server, server.client() as client:
-        yield client
+def test_a_cursor_of_digits_that_are_no_number(client):
+    assert client.get("/v1/subscriptions", params={"cursor": "²"}).status_code == 422
 
 
 def test_a_socket_moves_nobody_without_the_scope(tmp_path):

@@ -13,18 +13,7 @@ from websockets.sync.client import connect
 from support.http_server import circle, feature, running
 from support.waiting import PATIENCE_S, join, wait_until
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    limits = {"keep_alive_seconds": 0.05, "wait_seconds": 600.0}
-    with running(tmp_path_factory.mktemp("server"), limits=limits) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with server.client() as found:
-        yield found
+SERVER = {"limits": {"keep_alive_seconds": 0.05, "wait_seconds": 600.0}}
 
 
 def subscribe(client, subscriber, **more):

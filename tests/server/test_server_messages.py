@@ -10,11 +10,7 @@ import pytest
 from support.http_server import circle, feature, running
 from support.waiting import join, wait_until
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("server"), limits={"batch": 50, "body_bytes": 100_000}) as found:
-        yield found
+SERVER = {"limits": {"batch": 50, "body_bytes": 100_000}}
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
-from support.http_server import running
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("server"), limits={"wait_seconds": 0.0}) as found:
-        yield found
+SERVER = {"limits": {"wait_seconds": 0.0}}
 
 
 @pytest.fixture(scope="module")

@@ -6,17 +6,7 @@ import pytest
 
 from support.http_server import circle, feature, running
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("server"), hub={"window": "100"}) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with server.client() as found:
-        yield found
+SERVER = {"hub": {"window": "100"}}
 
 
 KINDS = {

@@ -77,7 +77,7 @@ def test_a_hub_that_stopped_is_503_and_not_ready(tmp_path):
             lines = stream.iter_lines()
             assert any(line.startswith("data:") for line in lines)
             server.tenant().hub._writer.stopped = "the hub stopped: IOError"
-            server.tenant().feeds._loop.call_soon_threadsafe(server.tenant().feeds._wake, ["anna"])
+            server.tenant().feeds._loop.call_soon_threadsafe(server.tenant().feeds.wake, ["anna"])
             assert 'data: {"reason":"HubStopped"}' in list(lines)
         assert 503 == client.post("/v1/messages", json=feature(1)).status_code
         assert 503 == client.get("/readyz").status_code

@@ -2,22 +2,8 @@
 
 import json
 
-import pytest
-
-from support.http_server import circle, feature, make_token, running
+from support.http_server import circle, feature, make_token
 from support.waiting import wait_until
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("server")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with server.client() as found:
-        yield found
 
 
 def test_the_map_has_what_lies_in_the_rectangle(client):

@@ -2,68 +2,14 @@
 
 from __future__ import annotations
 
-import http.server
-import json
-import threading
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-
 import pytest
 from standardwebhooks import Webhook
+from threaded_receiver import Receiver, receiving
 
 from support.http_server import circle, feature, make_token, running
-from support.waiting import join, wait_until
+from support.waiting import wait_until
 
 ALLOWED = {"webhooks": {"allow": ("127.0.0.0/8",)}}
-
-
-@dataclass
-class Receiver:
-    """A receiver in a thread; `status` is what it answers."""
-
-    port: int = 0
-    status: int = 204
-    requests: list = field(default_factory=list)
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.port}/hook"
-
-    @property
-    def ids(self):
-        return [headers["webhook-id"] for headers, _ in self.requests]
-
-    def events(self):
-        return [json.loads(body) for _, body in self.requests]
-
-
-@contextmanager
-def receiving(receiver):
-    """Run a receiver; at its own port again, if it had one."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["content-length"]))
-            receiver.requests.append(({name.lower(): value for name, value in self.headers.items()}, body))
-            self.send_response(receiver.status)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", receiver.port), Handler)
-    receiver.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        server.shutdown()
-        join(thread)
-        server.server_close()
 
 
 def put_sink(client, receiver, **more):
@@ -183,18 +129,12 @@ def test_secrets_rotate(tmp_path):
         ({"once_per_message": 1}, "/once_per_message"),
     ],
 )
-def test_settings_that_cannot_be_used(tmp_path_factory, plain_client, body, pointer):
+def test_settings_that_cannot_be_used(client, body, pointer):
     """A 422 whose pointer names the field; nothing is stored."""
-    answer = plain_client.put("/v1/subscribers/ben", json=body)
+    answer = client.put("/v1/subscribers/ben", json=body)
     assert answer.status_code == 422
     assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
-    assert plain_client.get("/v1/subscribers/ben").json()["sink"] is None
-
-
-@pytest.fixture(scope="module")
-def plain_client(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("hooks") / "data") as server, server.client() as client:
-        yield client
+    assert client.get("/v1/subscribers/ben").json()["sink"] is None
 
 
 def test_a_bound_token_sees_its_own(tmp_path):

@@ -21,6 +21,7 @@ from nearcast.model import Message, Similar, TopK, Within
 
 Answer = TypeVar("Answer")
 _EARTH = Space("earth")
+_MOST_KEY_CHARS = 255
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,17 @@ def subscribe(
     given: Any, subscriber: str | None, labels: dict[str, str] | None, max_events: int | None
 ) -> ServerCall[str]:
     """Store a subscription, or replace the one that has its id; the id is read from the answer."""
-    body = _subscription(given)
-    own = {"subscriber": subscriber, "labels": labels, "max_events": max_events}
-    body |= {name: value for name, value in own.items() if value is not None}
-    if body.get("id") is None:
+    body, id_ = _subscription(given), None
+    own = _given(subscriber=subscriber, labels=labels, max_events=max_events)
+    if body.get("type") == "Feature":  # its own fields are properties
+        properties = body.get("properties") or {}
+        body["properties"], id_ = {**properties, **own}, properties.get("id")
+    else:
+        body |= own
+    id_ = body.get("id") if id_ is None else id_
+    if id_ is None:
         return ServerCall("POST", "/v1/subscriptions", _id, _json(body), headers=_key(None))
-    return ServerCall("PUT", _path("subscriptions", body["id"]), _id, _json(body))
+    return ServerCall("PUT", _path("subscriptions", id_), _id, _json(body))
 
 
 def subscription(subscription_id: Any) -> ServerCall[dict[str, Any]]:
@@ -227,7 +233,13 @@ def _arrow(table: pa.Table) -> bytes:
 
 def _key(key: str | None) -> dict[str, str]:
     """Return the header under which a request may be sent again; the key is made up if none is given."""
-    return {"idempotency-key": uuid4().hex if key is None else key}
+    if key is None:
+        return {"idempotency-key": uuid4().hex}
+    if not isinstance(key, str) or not 0 < len(key) <= _MOST_KEY_CHARS or not key.isascii() or not key.isprintable():
+        raise InvalidInput(
+            f"key is {shorten(key)}; expected 1 to {_MOST_KEY_CHARS} printable ASCII characters", field="key"
+        )
+    return {"idempotency-key": key}
 
 
 def _path(kind: str, name: Any) -> str:

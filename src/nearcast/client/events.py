@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,19 +44,44 @@ class RemotePage:
 
 
 class EventStreamParser:
-    """Takes the lines of a text/event-stream (HTML Standard, 9.2.6); gives the events whose data is a CloudEvent."""
+    """Takes the bytes of a text/event-stream (HTML Standard, 9.2.6); gives the events whose data is a CloudEvent.
+
+    Lines end with CR, LF or both, and with nothing else: texts may hold the other line separators of Unicode.
+    """
 
     def __init__(self) -> None:
-        self._data: list[str] = []
+        self._rest = b""
+        self._data: list[bytes] = []
+        #: Why the server ends the stream, where it said so.
+        self.close_reason = ""
+        #: Whether the stream has stood for a while: an event came, or a comment that keeps it open.
+        self.has_lasted = False
 
-    def feed(self, line: str) -> Iterator[RemoteEvent]:
-        """Take a line without its end; yield an event when the line is the blank one after it."""
+    def feed(self, chunk: bytes) -> Iterator[RemoteEvent]:
+        """Take some bytes; yield the events that they complete."""
+        *lines, self._rest = _LINE_END.split(self._rest + chunk)
+        for line in lines:
+            event = self._take(line)
+            if event is not None:
+                yield event
+
+    def _take(self, line: bytes) -> RemoteEvent | None:
+        """Take a line without its end; return an event when the line is the blank one after it."""
         if line:
-            name, _, value = line.partition(":")
-            if name == "data":
-                self._data.append(value.removeprefix(" "))
-            return
-        data, self._data = "\n".join(self._data), []
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                self._data.append(value.removeprefix(b" "))
+            self.has_lasted = self.has_lasted or not name
+            return None
+        data, self._data = b"\n".join(self._data), []
         found = json.loads(data) if data else None
-        if isinstance(found, dict) and "specversion" in found:  # the other events say why the server ends the stream
-            yield RemoteEvent.from_json(found)
+        if isinstance(found, dict) and "specversion" in found:
+            self.has_lasted = True
+            return RemoteEvent.from_json(found)
+        if isinstance(found, dict) and "reason" in found:
+            self.close_reason = str(found["reason"])
+        return None
+
+
+#: A CR at the very end may be the first half of one.
+_LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")

@@ -8,6 +8,7 @@ import httpx2
 
 from nearcast.errors import NearcastError
 
+_GONE = 404
 #: What may pass by itself: too many requests, a server that stops or starts, a full disk.
 MAY_PASS = frozenset((429, 502, 503, 504, 507))
 
@@ -21,6 +22,11 @@ class ServerProblem(NearcastError):
         self.may_pass = status in MAY_PASS
         parts = [f"{status} {title}".strip(), detail, *(_told(each, detail) for each in errors)]
         super().__init__("; ".join(part for part in parts if part))
+
+    @property
+    def is_unknown(self) -> bool:
+        """Tell whether what was asked for is not there."""
+        return self.status == _GONE
 
 
 def _told(error: dict[str, Any], detail: str) -> str:
@@ -53,10 +59,16 @@ def check_response(response: httpx2.Response) -> httpx2.Response:
     )
 
 
+def unreadable(path: str, status: int, error: object) -> ServerProblem:
+    """Return the error of an answer that no nearcast server gives."""
+    detail = f"the answer of {path} cannot be read: {error}; is this a nearcast server?"
+    return ServerProblem(status, "unexpected answer", detail, [], None)
+
+
 def unavailable(url: str, error: Exception) -> ServerUnavailable:
     """Return the error of a connection that failed."""
     return ServerUnavailable(f"{url} cannot be reached ({type(error).__name__}: {error}); is the server running?")
 
 
 def _seconds(given: str | None) -> float | None:
-    return float(given) if given is not None and given.isdigit() else None
+    return float(given) if given is not None and given.isdecimal() else None

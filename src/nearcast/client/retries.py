@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nearcast.client.problems import ServerProblem, ServerUnavailable
@@ -12,22 +14,27 @@ _FIRST_PAUSE_S, _MOST_PAUSE_S = 0.1, 5.0
 
 @dataclass
 class Retrying:
-    """The pauses of one call: each about twice as long as the one before, until `for_s` seconds are used up."""
+    """The pauses of one call, each about twice as long as the one before, for `for_s` seconds from a first failure."""
 
     for_s: float
     _n: int = 0
-    _used_s: float = 0.0
+    _first: float | None = None
     _chance: random.Random = field(default_factory=random.Random, repr=False)
+    _clock: Callable[[], float] = time.monotonic
+    #: Whether a connection broke: what was asked for may have been done.
+    is_unsure: bool = False
 
     def pause_s(self, error: ServerProblem | ServerUnavailable) -> float:
         """Return how long to wait before the call is made again; raise the error if it should not be."""
-        if not error.may_pass or self._used_s >= self.for_s:
+        now = self._clock()
+        self._first = now if self._first is None else self._first
+        self.is_unsure = self.is_unsure or isinstance(error, ServerUnavailable)
+        if not error.may_pass or self.for_s <= 0:
             raise error
         asked = error.retry_after_s if isinstance(error, ServerProblem) else None
         pause = min(_FIRST_PAUSE_S * 2.0**self._n, _MOST_PAUSE_S) * (0.5 + self._chance.random() / 2)
         pause = max(pause, asked or 0.0)
         self._n += 1
-        self._used_s += pause
-        if self._used_s > self.for_s:
+        if now + pause - self._first > self.for_s:
             raise error
         return pause

@@ -12,9 +12,9 @@ import httpx2
 
 from nearcast.client import calls
 from nearcast.client.calls import PublishResult, ServerCall
-from nearcast.client.connection import headers_of, read_answer, request_options, stream_headers
-from nearcast.client.events import EventStreamParser, RemoteEvent, RemotePage
-from nearcast.client.problems import ServerProblem, ServerUnavailable, check_response, unavailable
+from nearcast.client.connection import OpenStream, client_options, is_done, read_answer, request_options
+from nearcast.client.events import RemoteEvent, RemotePage
+from nearcast.client.problems import ServerProblem, ServerUnavailable, unavailable
 from nearcast.client.retries import Retrying
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = 30.0, retry_for: float = 60.0):
-        self._http = httpx2.Client(base_url=url, headers=headers_of(token), timeout=timeout, trust_env=False)
+        self._http = httpx2.Client(**client_options(url, token, timeout))
         self._timeout, self._retry_for = timeout, retry_for
 
     def __enter__(self) -> Self:
@@ -135,24 +135,26 @@ class Client:
         """Yield events as they come, without end; a connection that breaks is opened again after the last event."""
         retrying = Retrying(self._retry_for)
         while True:
+            opened = OpenStream(subscriber, after, self._timeout)
             try:
-                for event in self._stream_once(subscriber, after):
+                for event in self._stream_once(opened):
                     yield event
-                    after, retrying = event.cursor, Retrying(self._retry_for)
-                raise ServerUnavailable("the server ended the stream")  # it stops, or we read too slowly
+                    after = event.cursor
+                raise opened.ended()
             except (ServerProblem, ServerUnavailable) as error:
+                if opened.has_lasted:
+                    retrying = Retrying(self._retry_for)
                 time.sleep(retrying.pause_s(error))
 
-    def _stream_once(self, subscriber: str, after: str | None) -> Iterator[RemoteEvent]:
+    def _stream_once(self, opened: OpenStream) -> Iterator[RemoteEvent]:
         """Yield the events of one connection; it ends when the server ends it."""
-        parser, path = EventStreamParser(), calls.stream_path(subscriber)
         try:
-            with self._http.stream("GET", path, headers=stream_headers(after), timeout=self._timeout) as response:
+            with self._http.stream(**opened.request) as response:
                 if not response.is_success:
                     response.read()
-                check_response(response)
-                for line in response.iter_lines():
-                    yield from parser.feed(line)
+                opened.check(response)
+                for chunk in response.iter_bytes():
+                    yield from opened.events(chunk)
         except httpx2.TransportError as error:
             raise unavailable(str(self._http.base_url), error) from None
 
@@ -181,6 +183,8 @@ class Client:
             try:
                 return self._once(call)
             except (ServerProblem, ServerUnavailable) as error:
+                if is_done(call, error, retrying):
+                    return call.read(None)
                 time.sleep(retrying.pause_s(error))
 
     def _once(self, call: ServerCall[Answer]) -> Answer:

@@ -284,7 +284,7 @@ class DurableHub(SubscriberHub):
     def _make(self, call: LoggedCall | AckCall) -> Any:
         """Make a call that is on disk; in the writer's thread."""
         if isinstance(call, AckCall):
-            return self._outbox.acks.put(call.entry.subscriber, call.entry.ack)
+            return self._take_ack(call)
         if call.entry.refused is not None:
             raise call.entry.refused
         if call.entry.number == 0:

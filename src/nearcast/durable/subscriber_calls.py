@@ -45,8 +45,9 @@ Listener = Callable[[list[str]], None]
 
 @dataclass(eq=False)
 class AckCall:
-    """An acknowledgement on its way through the writer."""
+    """An acknowledgement of a subscriber on its way through the writer."""
 
+    subscriber: str
     entry: AckEntry
 
 
@@ -237,7 +238,15 @@ class SubscriberHub(Hub):
         if number < 0 or wanted <= self._outbox.acks.of(number).cursor:
             return
         self._check_open()
-        self._writer.run(AckCall(AckEntry(number, self._outbox.ack_at(number, wanted))))
+        self._writer.run(AckCall(subscriber, AckEntry(number, self._outbox.ack_at(number, wanted))))
+
+    def _take_ack(self, call: AckCall) -> None:
+        """Take over an acknowledgement that is on disk; that of a subscriber erased meanwhile is removed again."""
+        entry = call.entry
+        if self._number(call.subscriber) == entry.subscriber:
+            self._outbox.acks.put(entry.subscriber, entry.ack)
+        else:
+            self._log.write_later(AckRemoval(entry.subscriber))
 
     def acked(self, subscriber: str) -> Cursor:
         """Return up to where a subscriber has acknowledged its deliveries, 0-0 if it never did."""

@@ -57,12 +57,16 @@ class Access:
         if self._settings.is_loopback:
             check_host(connection.headers, self._settings.server.allowed_hosts)
         token = self._token(connection)
-        self._rates.take(token.id)
+        self.take(token)
         found = Caller(token, await self._tenants.get(token.tenant))
         connection.scope.setdefault("state", {})["metrics"] = found.tenant.metrics
         if scopes:
             found.check_scope(*scopes)
         return found
+
+    def take(self, token: Token) -> None:
+        """Count a request, or what a client sends over a socket; raise if the token makes too many."""
+        self._rates.take(token.id)
 
     def _token(self, connection: HTTPConnection) -> Token:
         given = connection.headers.get("authorization")

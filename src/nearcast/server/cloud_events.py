@@ -6,6 +6,7 @@ expired         the end of a message
 topk.added, topk.removed
 digest          several events in one, made at hand-over
 gap             events that were dropped before they were handed over; `data` has how many
+test            what a match would look like; sent to a sink on request, and in no outbox
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nearcast.json_forms import message_feature, rfc_3339
+from nearcast.model import Message
+from nearcast.server.ids import new_id
 
 _TYPE = "nearcast.{}.v1"
 
@@ -39,6 +42,25 @@ def cloud_event(event: Any) -> dict[str, Any]:
             "rank": delivery.rank,
             "cause_id": delivery.cause_id,
             "message": feature,
+        },
+    }
+
+
+def trial_event(subscription_id: str, message: Message) -> dict[str, Any]:
+    """Return the event that a subscription would get of a message that nobody published."""
+    return {
+        "specversion": "1.0",
+        "id": f"test:{new_id()}",
+        "type": _TYPE.format("test"),
+        "source": f"/v1/subscriptions/{subscription_id}",
+        "subject": str(message.id),
+        "time": rfc_3339(datetime.now(UTC)),
+        "datacontenttype": "application/json",
+        "data": {
+            "subscription_id": subscription_id,
+            "message_id": message.id,
+            "change": "+",
+            "message": message_feature(message),
         },
     }
 

@@ -99,10 +99,12 @@ async def _again(request: Request, *fields: str) -> Response:
     caller, subscriber = await _whose(request, given.get("subscriber"))
     if subscriber is None:
         raise invalid("/subscriber", "subscriber is missing; expected its id")
-    if not caller.tenant.hooks.dispatcher.serves(subscriber):
-        raise Problem(409, "no-sink", "the subscriber has no sink, or is paused; its events can be pulled by cursor")
-    events = await caller.tenant.call(_chosen, caller, subscriber, given)
-    await caller.tenant.hooks.dispatcher.resend(subscriber, events)
+    async with caller.tenant.lock(subscriber):  # it may be erased meanwhile
+        if not caller.tenant.hooks.dispatcher.serves(subscriber):
+            detail = "the subscriber has no sink, or is paused; its events can be pulled by cursor"
+            raise Problem(409, "no-sink", detail)
+        events = await caller.tenant.call(_chosen, caller, subscriber, given)
+        await caller.tenant.hooks.dispatcher.resend(subscriber, events)
     return _answer({"resent": len(events)}, 202)
 
 

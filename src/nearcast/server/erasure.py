@@ -11,6 +11,10 @@ from typing import Any
 from nearcast.server.server_db import ServerDb
 
 _NOTE = '{"is_erased":true}'
+#: Answers to the keys of requests that made subscriptions have these in them.
+_FORGET_ANSWERS = """
+    DELETE FROM answers WHERE json_valid(CAST(body AS TEXT)) AND json_extract(CAST(body AS TEXT), '$.subscriber') = ?
+"""
 
 
 def begin_erasure(subscriber: str) -> Callable[[Any], None]:
@@ -25,6 +29,7 @@ def end_erasure(subscriber: str) -> Callable[[Any], None]:
     def write(connection: Any) -> None:
         connection.execute("DELETE FROM subscriptions WHERE subscriber = ?", (subscriber,))
         connection.execute("DELETE FROM event_limits WHERE subscriber = ?", (subscriber,))
+        connection.execute(_FORGET_ANSWERS, (subscriber,))
         connection.execute("DELETE FROM subscribers WHERE id = ?", (subscriber,))
 
     return write

@@ -2,25 +2,31 @@
 
 The count is a row of `server.db` with the cursor up to which it was counted, so that after a crash it goes on from
 there: replay gives the same cursors. What a subscription got between its last event and its end, which is an input of
-the hub like any other, is not handed over.
+the hub like any other, is not handed over. While a registration is under way, which begins the count anew or is
+refused, events that were not counted yet wait.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from nearcast.durable import Cursor, EventsWanted
 from nearcast.errors import NearcastError
 from nearcast.server.server_db import ServerDb
-from nearcast.server.subscription_rows import SubscriptionRow
+from nearcast.server.subscription_rows import SubscriptionRow, put_limit
 
+_log = logging.getLogger("nearcast.server")
 #: Events that are counted at a time, and seconds for which the end of a subscription is remembered.
 _PORTION, _REMEMBERED_S = 1000, 30 * 86_400
-_SAVE = "INSERT OR REPLACE INTO event_limits VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+#: Locks for counting: subscribers are counted one at a time, and two of them rarely share a lock.
+_LOCKS = 64
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,32 @@ class EventLimit:
         return (self.id, self.subscriber, self.most, since, self.counted, counted_to, last, time.time())
 
 
+@dataclass(frozen=True)
+class LimitChange:
+    """The limit of a subscription before and after a registration that is under way, None where it has none.
+
+    `waits_after` has, by subscriber, the cursor after which events of the subscription wait for the registration.
+    """
+
+    id: str
+    before: EventLimit | None
+    after: EventLimit | None
+    waits_after: dict[str, Cursor]
+
+    def write(self, connection: Any) -> None:
+        """Write the limit as it will be; in the transaction of the intent."""
+        put_limit(connection, self.id, None if self.after is None else self.after.row())
+
+    def take_back(self, connection: Any) -> None:
+        """Write the limit as it was before a registration that the hub refused."""
+        put_limit(connection, self.id, self.earlier)
+
+    @property
+    def earlier(self) -> tuple[Any, ...] | None:
+        """Return the row of the limit as it was before."""
+        return None if self.before is None else self.before.row()
+
+
 class HandedOver(NamedTuple):
     """Events that a subscriber gets, the cursors before and after them, how many were dropped, whether more wait."""
 
@@ -59,59 +91,88 @@ class HandedOver(NamedTuple):
 class EventLimits:
     """The limits of one tenant's subscriptions."""
 
-    def __init__(self, db: ServerDb, hub: Any, end: Callable[[str], object]):
-        self._db, self._hub, self._end = db, hub, end
-        self._counting = threading.Lock()
+    def __init__(self, db: ServerDb, hub: Any, executor: Executor, end: Callable[[str], object]):
+        self._db, self._hub, self._executor, self._end = db, hub, executor, end
+        #: Guards all that is below, for moments.
+        self._lock = threading.Lock()
+        self._counting = [threading.Lock() for _ in range(_LOCKS)]
         self._by_subscriber: dict[str, dict[str, EventLimit]] = {}
         #: The subscriber of each subscription that is counted.
         self._subscriber_of: dict[str, str] = {}
+        #: Registrations that are under way, by the id of the subscription.
+        self._changing: dict[str, LimitChange] = {}
+        #: Subscribers whose events are to be counted, in order, and whether a thread is at it.
+        self._to_count: dict[str, None] = {}
+        self._is_counting = False
         db.execute("DELETE FROM event_limits WHERE last IS NOT NULL AND at < ?", (time.time() - _REMEMBERED_S,))
         for id_, subscriber, most, since, counted, counted_to, last, _ in db.read("SELECT * FROM event_limits"):
             cursor = None if last is None else Cursor.parse(last)
             limit = EventLimit(id_, subscriber, most, Cursor.parse(since), counted, Cursor.parse(counted_to), cursor)
             self._put(limit)
 
-    def begin(self, row: SubscriptionRow) -> Callable[[Any], None]:
-        """Return the writing that begins to count for a subscription that is being registered, or that stops it."""
-        if row.max_events is None or row.subscriber is None or row.is_paused:
-            return self._forgetting(row)
-        now = self._hub.end
-        limit = EventLimit(row.id, row.subscriber, row.max_events, now, 0, now)
-        with self._counting:
-            self._remove(row.id)
-            self._put(limit)
-        return lambda connection: connection.execute(_SAVE, limit.row()) and None
+    # Beginning and ending
+
+    def begin(self, row: SubscriptionRow) -> LimitChange:
+        """Return the change of a limit by a registration; the lock of the subscription is held until its `end`."""
+        after = None
+        if row.max_events is not None and row.subscriber is not None and not row.is_paused:
+            now = self._hub.end
+            after = EventLimit(row.id, row.subscriber, row.max_events, now, 0, now)
+        with self._lock:
+            before = self._by_subscriber.get(self._subscriber_of.get(row.id, ""), {}).get(row.id)
+            waits = {} if after is None else {after.subscriber: after.since}
+            if before is not None:
+                waits[before.subscriber] = before.counted_to
+            change = LimitChange(row.id, before, after, waits)
+            if waits:
+                self._changing[row.id] = change
+        return change
+
+    def end(self, change: LimitChange, *, is_made: bool) -> list[str]:
+        """End a change: the limit is the new one if it was made; return whose events waited for it."""
+        with self._lock:
+            self._changing.pop(change.id, None)
+            if is_made:
+                self._remove(change.id)
+                if change.after is not None:
+                    self._put(change.after)
+        return list(change.waits_after)
 
     def forget(self, subscriber: str) -> None:
         """Count for an erased subscriber no more."""
-        with self._counting:
+        with self._lock:
             for id_ in self._by_subscriber.pop(subscriber, {}):
                 del self._subscriber_of[id_]
-
-    def _forgetting(self, row: SubscriptionRow) -> Callable[[Any], None]:
-        with self._counting:
-            self._remove(row.id)
-        return lambda connection: connection.execute("DELETE FROM event_limits WHERE id = ?", (row.id,)) and None
 
     def _put(self, limit: EventLimit) -> None:
         self._by_subscriber.setdefault(limit.subscriber, {})[limit.id] = limit
         self._subscriber_of[limit.id] = limit.subscriber
 
     def _remove(self, id_: str) -> None:
-        """Count for a subscription no more, whoever its subscriber was; `_counting` is held."""
+        """Count for a subscription no more, whoever its subscriber was; `_lock` is held."""
         subscriber = self._subscriber_of.pop(id_, None)
         if subscriber is not None:
             del self._by_subscriber[subscriber][id_]
 
     def ended(self) -> list[str]:
         """Return the subscriptions that had their last event, whether or not their end was made."""
-        return [
-            id_ for limits in self._by_subscriber.values() for id_, limit in limits.items() if limit.last is not None
-        ]
+        with self._lock:
+            found = [limit for limits in self._by_subscriber.values() for limit in limits.values()]
+        return [limit.id for limit in found if limit.last is not None]
+
+    def has_ended(self, subscription_id: str) -> bool:
+        """Tell whether a subscription had its last event."""
+        with self._lock:
+            limit = self._by_subscriber.get(self._subscriber_of.get(subscription_id, ""), {}).get(subscription_id)
+        return limit is not None and limit.last is not None
+
+    # Handing over
 
     def concern(self, subscriber: str) -> bool:
-        """Tell whether a subscriber has a subscription with a limit."""
-        return bool(self._by_subscriber.get(subscriber))
+        """Tell whether a subscriber has a subscription with a limit, or one that is getting it."""
+        return bool(self._by_subscriber.get(subscriber)) or any(
+            subscriber in change.waits_after for change in list(self._changing.values())
+        )
 
     def page(self, subscriber: str, after: str | None, limit: int) -> HandedOver:
         """Return the next events that a subscriber gets, after a cursor or after its acknowledgement; in a thread."""
@@ -129,53 +190,98 @@ class EventLimits:
             return error
 
     def _page_of(self, subscriber: str, limit: int, found: Any) -> HandedOver:
-        begin = str(found.begin)
-        gap, events = found.gap, self._handed_over(subscriber, found)
-        while len(found) == limit and not events:  # all of them came after a last event
+        begin, gap = str(found.begin), found.gap
+        while True:
+            events, waiting = self._handed_over(subscriber, found)
+            if waiting is not None and not events:  # nothing is told yet, nor that some were dropped
+                return HandedOver([], begin, begin, 0, is_full=False)
+            if waiting is not None:
+                return HandedOver(events, begin, str(events[-1].cursor), gap, is_full=False)
+            if events or len(found) < limit:
+                return HandedOver(events, begin, str(found.cursor), gap, len(found) == limit)
+            # All of them came after a last event.
             found = self._hub.events(subscriber, after=found.cursor, limit=limit)
-            events = self._handed_over(subscriber, found)
-        return HandedOver(events, begin, str(found.cursor), gap, len(found) == limit)
 
-    def _handed_over(self, subscriber: str, events: Any) -> list[Any]:
-        """Return the events that a subscriber gets, having counted up to the newest."""
+    def _handed_over(self, subscriber: str, events: Any) -> tuple[list[Any], Any]:
+        """Return the events that a subscriber gets, counted up to the newest, and the first that must wait."""
         if not self.concern(subscriber):
-            return list(events)
+            return list(events), None
         self.count(subscriber)
-        limits = self._by_subscriber.get(subscriber, {})
-        return [event for event in events if not self._is_over(limits, event)]
+        with self._lock:
+            limits = dict(self._by_subscriber.get(subscriber, {}))
+            waits = {id_: each.waits_after.get(subscriber) for id_, each in self._changing.items()}
+        found: list[Any] = []
+        for event in events:
+            id_ = event.delivery.subscription_id
+            waits_after = waits.get(id_)
+            if waits_after is not None and event.cursor > waits_after:
+                return found, event
+            if id_ not in limits or not limits[id_].is_over(event.cursor):
+                found.append(event)
+        return found, None
 
-    @staticmethod
-    def _is_over(limits: dict[str, EventLimit], event: Any) -> bool:
-        limit = limits.get(event.delivery.subscription_id)
-        return limit is not None and limit.is_over(event.cursor)
+    # Counting
+
+    def count_soon(self, subscribers: Iterable[str]) -> None:
+        """Count the events of subscribers in a thread, one after the other: requests need the other threads."""
+        with self._lock:
+            self._to_count.update((name, None) for name in subscribers if self._by_subscriber.get(name))
+            if not self._to_count or self._is_counting:
+                return
+            self._is_counting = True
+        self._executor.submit(self._count_waiting)
+
+    def _count_waiting(self) -> None:
+        while (subscriber := self._next_to_count()) is not None:
+            try:
+                self.count(subscriber)
+            except Exception as error:  # noqa: BLE001  the hub may have stopped; whoever reads counts again
+                _log.warning("events are not counted: %s", type(error).__name__)
+
+    def _next_to_count(self) -> str | None:
+        with self._lock:
+            subscriber = next(iter(self._to_count), None)
+            self._is_counting = subscriber is not None
+            if subscriber is not None:
+                del self._to_count[subscriber]
+        return subscriber
 
     def count(self, subscriber: str) -> None:
         """Count the events of a subscriber that were not counted yet; subscriptions that had their last one end."""
-        with self._counting:
-            limits = self._by_subscriber.get(subscriber, {})
-            open_ones = {id_: limit for id_, limit in limits.items() if limit.last is None}
-            if not open_ones:
+        with self._counting[hash(subscriber) % _LOCKS]:
+            with self._lock:
+                limits = self._by_subscriber.get(subscriber, {}).items()
+                begun = {id_: limit for id_, limit in limits if limit.last is None and id_ not in self._changing}
+            if not begun:
                 return
-            after = min(limit.counted_to for limit in open_ones.values())
+            counted, after = dict(begun), min(limit.counted_to for limit in begun.values())
             while True:
                 events = self._hub.events(subscriber, after=after, limit=_PORTION)
                 for event in events:
                     id_ = event.delivery.subscription_id
-                    if id_ in open_ones and event.cursor > open_ones[id_].counted_to:
-                        open_ones[id_] = _counted(open_ones[id_], event.cursor)
+                    if id_ in counted and event.cursor > counted[id_].counted_to:
+                        counted[id_] = _counted(counted[id_], event.cursor)
                 after = events.cursor
                 if len(events) < _PORTION:
                     break
-            self._keep(limits, open_ones, after)
+            self._keep(begun, counted, after)
 
-    def _keep(self, limits: dict[str, EventLimit], counted: dict[str, EventLimit], after: Cursor) -> None:
-        for id_, limit in counted.items():
-            limit = replace(limit, counted_to=max(after, limit.counted_to))
-            if limit != limits[id_]:
-                limits[id_] = limit
-                self._db.execute(_SAVE, limit.row())
-            if limit.last is not None:
-                self._end(id_)
+    def _keep(self, begun: dict[str, EventLimit], counted: dict[str, EventLimit], after: Cursor) -> None:
+        """Keep counts, but for subscriptions that were changed or erased meanwhile."""
+        ended = []
+        with self._lock:
+            for id_, limit in counted.items():
+                own = self._by_subscriber.get(limit.subscriber, {})
+                if own.get(id_) is not begun[id_] or id_ in self._changing:
+                    continue
+                limit = replace(limit, counted_to=max(after, limit.counted_to))
+                if limit != begun[id_]:
+                    own[id_] = limit
+                    self._db.write(partial(put_limit, subscription_id=id_, values=limit.row()))
+                if limit.last is not None:
+                    ended.append(id_)
+        for id_ in ended:
+            self._end(id_)
 
 
 def _counted(limit: EventLimit, cursor: Cursor) -> EventLimit:

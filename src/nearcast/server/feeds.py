@@ -84,11 +84,11 @@ class EventFeeds:
         """Note who got something; in the writing thread of the hub."""
         woken = [name for name in names if name in self._waiting]
         if woken:
-            self._loop.call_soon_threadsafe(self._wake, woken)
-        for name in filter(self._limits.concern, names):
-            self._executor.submit(self._limits.count, name)
+            self._loop.call_soon_threadsafe(self.wake, woken)
+        self._limits.count_soon(names)
 
-    def _wake(self, names: list[str]) -> None:
+    def wake(self, names: list[str]) -> None:
+        """Let those who wait for events of subscribers look for them."""
         for name in names:
             for waiter in self._waiting.get(name, ()):
                 if not waiter.done():

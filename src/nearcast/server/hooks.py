@@ -15,7 +15,8 @@ import msgspec
 
 from nearcast.durable import Retention
 from nearcast.errors import NearcastError
-from nearcast.server.cloud_events import cloud_event, gap_event
+from nearcast.model import Message
+from nearcast.server.cloud_events import cloud_event, gap_event, trial_event
 from nearcast.server.event_limits import EventLimits
 from nearcast.server.metrics import TenantMetrics
 from nearcast.server.server_db import ServerDb
@@ -71,12 +72,12 @@ class TenantHooks:
         self._stop_listening: Callable[[], None] = lambda: None
         self._sweeps: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Serve all subscribers that have a sink."""
         transport = HookTransport(self.policy, timeout_s=self._settings.timeout_seconds)
         self.dispatcher = Dispatcher(self.store, self.source, transport, observe=self._observe)
         self._stop_listening = self._hub.on_release(self.dispatcher.wake_from_thread)
-        for subscriber, body in self._db.read("SELECT id, body FROM subscribers"):
+        for subscriber, body in await asyncio.to_thread(self._db.read, "SELECT id, body FROM subscribers"):
             self.serve(subscriber, msgspec.json.decode(body))
         self._sweeps = asyncio.get_running_loop().create_task(self._sweep())
 
@@ -105,6 +106,13 @@ class TenantHooks:
         held_back = self.dispatcher.held_back(subscriber)
         found = {"url": sink["url"], "n_secrets": len(sink["secrets"]), "failures": state.n_failures}
         return {**found, "disabled": state.disabled or None, "held_back": held_back}
+
+    async def try_out(self, subscriber: str, subscription_id: str, message: Message) -> dict[str, Any] | None:
+        """Send a message to a subscriber's sink as a test; return the status and reason, None if it has no sink."""
+        found = await self.dispatcher.try_out(subscriber, trial_event(subscription_id, message))
+        if found is None:
+            return None
+        return {"status": found.status, "reason": found.error or f"HTTP {found.status}"}
 
     def _observe(self, outcome: AttemptOutcome) -> None:
         accepted = 200 <= outcome.attempt.status < 300

@@ -32,6 +32,9 @@ class KeptAnswers:
     def __init__(self, db: ServerDb, hours: float):
         self._db, self._seconds = db, hours * 3600
         self._under_way: dict[str, asyncio.Future[None]] = {}
+        #: Subscribers that were erased while requests were under way, by the number of requests before that.
+        self._erased: dict[str, int] = {}
+        self._n_requests = 0
         self._swept = 0.0
 
     async def once(
@@ -45,12 +48,26 @@ class KeptAnswers:
         while key in self._under_way:
             await asyncio.wait([self._under_way[key]])
         done = self._under_way[key] = asyncio.get_running_loop().create_future()
+        self._n_requests += 1
+        number = self._n_requests
         try:
             known = self._known(key, digest)
-            return known if known is not None else await self._kept(key, digest, await make())
+            if known is not None:
+                return known
+            response = await make()
+            if number <= self._erased.get(_subscriber_of(response), 0):
+                return response
+            return await self._kept(key, digest, response)
         finally:
             del self._under_way[key]
             done.set_result(None)
+            if not self._under_way:
+                self._erased.clear()
+
+    def forget(self, subscriber: str) -> None:
+        """Keep no answer of the requests under way about a subscriber that is being erased."""
+        if self._under_way:
+            self._erased[subscriber] = self._n_requests
 
     def _known(self, key: str, digest: bytes) -> Response | None:
         statement = "SELECT digest, status, headers, body FROM answers WHERE key = ? AND at > ?"
@@ -88,6 +105,15 @@ def key_of(request: Request, token_id: str) -> str | None:
     if not key or len(key) > _MOST_CHARS or not key.isprintable():
         raise Problem(400, "idempotency-key", f"Idempotency-Key must be 1 to {_MOST_CHARS} printable characters")
     return f"{token_id}:{key}"
+
+
+def _subscriber_of(response: Response) -> str:
+    """Return the subscriber of a subscription that was made, empty if the answer is about none."""
+    try:
+        found = msgspec.json.decode(response.body)
+    except msgspec.DecodeError:
+        return ""
+    return str(found.get("subscriber") or "") if isinstance(found, dict) else ""
 
 
 def _repeated(body: bytes) -> bytes:

@@ -22,7 +22,7 @@ _BODIES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
     ("post", "/v1/subscriptions"): {"application/json": {"oneOf": [{"$ref": f"{_REF}Subscription"}, _LIST]}},
     ("put", "/v1/subscriptions/{id}"): {"application/json": {"$ref": f"{_REF}Subscription"}},
     ("patch", "/v1/subscriptions/{id}"): {"application/merge-patch+json": _OBJECT},
-    ("post", "/v1/subscriptions/{id}:test"): {"application/json": {"$ref": f"{_REF}Question"}},
+    ("post", "/v1/subscriptions/{id}:test"): {"application/json": {"$ref": f"{_REF}Trial"}},
     ("post", "/v1/messages"): {
         **{name: {"oneOf": [{"$ref": f"{_REF}Message"}, _LIST]} for name in OBJECTS},
         **dict.fromkeys(LINES, _TEXT),
@@ -71,6 +71,7 @@ _SCHEMAS: dict[str, Any] = {
         "properties": {"type": _TEXT, "id": {}, "geometry": _OBJECT, "properties": _OBJECT},
     },
     "Question": {"type": "object", "properties": {"message": _OBJECT, "subscription": {}, "place": {}}},
+    "Trial": {"type": "object", "properties": {"message": _OBJECT, "place": {}, "send": {"type": "boolean"}}},
     "Location": {
         "type": "object",
         "required": ["lon", "lat"],

@@ -78,7 +78,7 @@ async def rotate_secret(request: Request, id: str) -> Response:  # noqa: A002, A
     async with tenant.lock(subscriber):
         before = _body(tenant, subscriber)
         if before["sink"] is None:
-            raise Problem(409, "no-sink", "the subscriber has no sink")
+            raise _no_sink()
         sink = HookSink(before["sink"]["url"], tuple(before["sink"]["secrets"])).rotated()
         body = {**before, "sink": {"url": sink.url, "secrets": list(sink.secrets)}}
         await _store(tenant, subscriber, body)
@@ -89,7 +89,10 @@ async def rotate_secret(request: Request, id: str) -> Response:  # noqa: A002, A
 async def enable_sink(request: Request, id: str) -> Response:  # noqa: A002, ARG001  as above
     """Send to a subscriber's sink again that was disabled or is left alone for its failures."""
     caller, subscriber = await subscriber_caller(request, "subscribe")
-    await caller.tenant.hooks.dispatcher.enable(subscriber)
+    async with caller.tenant.lock(subscriber):
+        if _body(caller.tenant, subscriber)["sink"] is None:
+            raise _no_sink()
+        await caller.tenant.hooks.dispatcher.enable(subscriber)
     return Response(status_code=204)
 
 
@@ -98,13 +101,18 @@ async def delete_subscriber(request: Request, id: str) -> Response:  # noqa: A00
     """Erase a subscriber: its settings, subscriptions, waiting events and acknowledgements."""
     caller, subscriber = await subscriber_caller(request, "subscribe")
     tenant = caller.tenant
-    async with tenant.lock(subscriber):
+    async with tenant.erasing():
         await tenant.write(begin_erasure(subscriber))
         await tenant.hooks.dispatcher.erase(subscriber)
         await tenant.call(tenant.hub.erase, subscriber)
         tenant.limits.forget(subscriber)
+        tenant.answers.forget(subscriber)
         await tenant.write(end_erasure(subscriber))
     return Response(status_code=204)
+
+
+def _no_sink() -> Problem:
+    return Problem(409, "no-sink", "the subscriber has no sink")
 
 
 def _body(tenant: Tenant, subscriber: str) -> dict[str, Any]:

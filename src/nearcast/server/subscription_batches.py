@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from nearcast.errors import HubStopped, InvalidInput, NearcastError
+from nearcast.errors import InvalidInput, NearcastError
 from nearcast.server.access import Caller
 from nearcast.server.bodies import decoded
 from nearcast.server.problems import Problem, problem_of
+from nearcast.server.subscription_changes import hold_rows
 from nearcast.server.subscription_checks import checked_for
 from nearcast.server.subscription_rows import SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
@@ -96,32 +97,14 @@ async def _stored(caller: Caller, given: dict[int, SubscriptionRow]) -> list[dic
             if known is not None:
                 caller.check_subscriber(known.subscriber)
         rows = {number: with_next_version(row, before[row.id]) for number, row in given.items()}
-        begins = [tenant.limits.begin(row) for row in rows.values()]
-        await tenant.write(lambda connection: _intend(tenant, connection, rows, before, begins))
-        try:
-            refused = await tenant.call(_subscribed, tenant, rows)
-        except HubStopped:  # its log may have the change: the intents stay, and the next start makes them
-            raise
-        except NearcastError:
-            await tenant.write(lambda connection: _settle(tenant, connection, rows, before, set(rows)))
-            raise
-        await tenant.write(lambda connection: _settle(tenant, connection, rows, before, refused))
+        refused: dict[int, dict[str, Any]] = {}
+
+        async def hold() -> Collection[str]:
+            refused.update(await tenant.call(_subscribed, tenant, rows))
+            return {rows[number].id for number in refused}
+
+        await hold_rows(tenant, list(rows.values()), before, hold)
     return list(refused.values())
-
-
-def _intend(tenant: Tenant, connection: Any, rows: Any, before: Any, begins: list[Any]) -> None:
-    for row in rows.values():
-        tenant.rows.intend(row, "hold", before[row.id])(connection)
-    for begin in begins:
-        begin(connection)
-
-
-def _settle(tenant: Tenant, connection: Any, rows: Any, before: Any, refused: Collection[int]) -> None:
-    for number, row in rows.items():
-        if number in refused:
-            tenant.rows.bring_back(row, before[row.id])(connection)
-        else:
-            tenant.rows.settle(row, "hold")(connection)
 
 
 def _subscribed(tenant: Tenant, rows: dict[int, SubscriptionRow]) -> dict[int, dict[str, Any]]:

@@ -3,12 +3,12 @@
 A change is written to `server.db` first, as an *intent* with the row as it was before; then the hub makes its own
 change, which it logs; then the intent is taken away. After a crash between the two, the intent says what the hub should
 hold, and it is made again, which changes nothing where the hub has it already. A change that the hub refuses brings
-back the row as it was.
+back the row as it was, and the count of its `max_events`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -89,10 +89,12 @@ class SubscriptionRows:
         """Return how many there are."""
         return int(self._db.read("SELECT count(*) FROM subscriptions")[0][0])
 
-    def intend(self, row: SubscriptionRow, intent: Intent, before: SubscriptionRow | None) -> Callable[[Any], None]:
-        """Return the writing of a row, with what the hub should hold of it."""
-        earlier = None if before is None else _text(before.values())
-        values = (*row.values(), intent, earlier)
+    def intend(
+        self, row: SubscriptionRow, intent: Intent, before: SubscriptionRow | None, **beside: Any
+    ) -> Callable[[Any], None]:
+        """Return the writing of a row, with what the hub should hold of it; `beside` is kept with the row before."""
+        earlier = {"row": None if before is None else before.values(), **beside}
+        values = (*row.values(), intent, _text(earlier))
         return lambda connection: connection.execute(_UPSERT, values) and None
 
     def settle(self, row: SubscriptionRow, intent: Intent) -> Callable[[Any], None]:
@@ -118,7 +120,6 @@ class SubscriptionRows:
         found = self._db.read(f"SELECT {_COLUMNS}, intent, before FROM subscriptions WHERE intent IS NOT NULL")
         for *values, intent, before in found:
             row = SubscriptionRow.of(tuple(values))
-            earlier = None if before is None else SubscriptionRow.of((*msgspec.json.decode(before), 0, 1))
             try:
                 if intent == "hold":
                     hold(row)
@@ -126,9 +127,31 @@ class SubscriptionRows:
                     release(row.id)
                 writing = self.settle(row, intent)
             except NearcastError:  # nobody was told that it was made
-                writing = self.bring_back(row, earlier)
+                writing = self._undoing(row, before)
             self._db.write(writing).result()
         return len(found)
+
+    def _undoing(self, row: SubscriptionRow, before: str | None) -> Callable[[Any], None]:
+        """Return the writing of all that an intent keeps of what was before it."""
+        kept = {"row": None} if before is None else msgspec.json.decode(before)
+        if isinstance(kept, list):  # as written by earlier versions
+            kept = {"row": kept}
+        earlier = None if kept["row"] is None else SubscriptionRow.of((*kept["row"], 0, 1))
+
+        def write(connection: Any) -> None:
+            self.bring_back(row, earlier)(connection)
+            if "limit" in kept:
+                put_limit(connection, row.id, kept["limit"])
+
+        return write
+
+
+def put_limit(connection: Any, subscription_id: str, values: Iterable[Any] | None) -> None:
+    """Write the row of a subscription's `max_events`, None for none."""
+    if values is None:
+        connection.execute("DELETE FROM event_limits WHERE id = ?", (subscription_id,))
+    else:
+        connection.execute("INSERT OR REPLACE INTO event_limits VALUES (?, ?, ?, ?, ?, ?, ?, ?)", tuple(values))
 
 
 def _text(value: Any) -> str:

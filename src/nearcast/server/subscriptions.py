@@ -10,11 +10,12 @@ from starlette.responses import Response
 
 from nearcast.errors import UnknownSubscription
 from nearcast.json_forms import subscription_feature, subscription_json
+from nearcast.model import message_from
 from nearcast.server.access import Caller
 from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
 from nearcast.server.explaining import explained
 from nearcast.server.message_bodies import LINES
-from nearcast.server.problems import Problem, at
+from nearcast.server.problems import Problem, at, invalid
 from nearcast.server.subscription_batches import items_of, post_many
 from nearcast.server.subscription_bodies import merged
 from nearcast.server.subscription_changes import intent_of, make_change
@@ -289,10 +290,18 @@ _BESIDE = ("subscriber", "labels", "max_events", "paused", "version")
 
 @router.post("/{id}:test")
 async def test_subscription(request: Request, id: str) -> Response:  # noqa: A002  as above
-    """Say whether a message would reach a subscription, and why; nothing is published."""
+    """Say whether a message would reach a subscription, and why; if so, its sink gets it as a test."""
     caller = await _caller(request)
+    tenant = caller.tenant
     given = await object_of(request, request.app.state.settings.limits.body_bytes)
-    only(given, "message", "place")
+    only(given, "message", "place", "send")
+    if not isinstance(given.get("send", True), bool):
+        raise invalid("/send", "send must be true or false")
     row, _ = await _found(caller, id)
     subscription: Any = row.body if row.is_paused else id
-    return _answer(await caller.tenant.call(explained, caller.tenant, {**given, "subscription": subscription}))
+    asked = {"message": given.get("message"), "place": given.get("place"), "subscription": subscription}
+    found = await tenant.call(explained, tenant, asked)
+    sent = None
+    if found["matched"] and row.subscriber is not None and given.get("send", True):
+        sent = await tenant.hooks.try_out(row.subscriber, id, message_from(given["message"], tenant.hub.space))
+    return _answer({**found, "sent": sent})

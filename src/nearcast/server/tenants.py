@@ -7,8 +7,9 @@ import functools
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,7 +70,9 @@ class Tenant:
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
         self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self._on_published)
-        self.limits = EventLimits(self.db, self.hub, lambda id_: loop.call_soon_threadsafe(self.on_last_event, id_))
+        self.limits = EventLimits(
+            self.db, self.hub, executor, lambda id_: loop.call_soon_threadsafe(self.on_last_event, id_)
+        )
         self.feeds = EventFeeds(self.hub, executor, loop, self.metrics, self.limits)
         #: Called in the loop with the id of a subscription that had its last event.
         self.on_last_event: Callable[[str], None] = lambda _: None
@@ -91,13 +94,21 @@ class Tenant:
         """Write to `server.db`, and wait until it is on disk."""
         return await asyncio.wrap_future(self.db.write(writing))
 
-    def lock(self, subscription_id: str) -> asyncio.Lock:
-        """Return the lock that changes of a subscription take."""
-        return self._locks[hash(subscription_id) % _LOCKS]
+    def lock(self, id_: str) -> asyncio.Lock:
+        """Return the lock that changes of a subscription, or of the settings of a subscriber, take."""
+        return self._locks[hash(id_) % _LOCKS]
 
     def locks(self, subscription_ids: Iterable[str]) -> list[asyncio.Lock]:
         """Return the locks of several subscriptions, each once, in the order in which all take them."""
         return [self._locks[at] for at in sorted({hash(each) % _LOCKS for each in subscription_ids})]
+
+    @asynccontextmanager
+    async def erasing(self) -> AsyncIterator[None]:
+        """Take the locks of all subscriptions and subscribers: nothing comes up beside an erasure, which is rare."""
+        async with AsyncExitStack() as stack:
+            for lock in self._locks:
+                await stack.enter_async_context(lock)
+            yield
 
     def _on_published(self, messages: list[Any] | pa.Table, found: Deliveries) -> None:
         self.metrics.count_published(len(messages) - len(found.rejected), len(found.rejected))
@@ -113,6 +124,12 @@ class Tenant:
             self.hub.unsubscribe(subscription_id)
         except UnknownSubscription:  # expired, or released before a crash
             return
+
+    def look_again(self, subscribers: list[str]) -> None:
+        """Have all who hand over events of subscribers look for those that waited; in the loop's thread."""
+        self.feeds.wake(subscribers)
+        self.hooks.dispatcher.wake(subscribers)
+        self.limits.count_soon(subscribers)
 
     def check_disk(self) -> None:
         """Raise if the disk is nearly full; looked at once a second."""
@@ -221,7 +238,7 @@ class Tenants:
                         f"{self.folder / name} cannot be opened ({error}); see to the disk"
                     ) from None
                 self.on_open(made)
-                made.hooks.start()
+                await made.hooks.start()
                 made.begin_beats()
                 self._open[name] = made
             return self._open[name]

@@ -1,7 +1,8 @@
 """`/v1/subscribers/{id}/ws`: events out; acknowledgements and locations in. A close has the name of its reason.
 
 Out go CloudEvents. In come `{"ack": cursor}` and `{"location": {"lon", "lat", "time"?}}`, each answered by
-`{"acked": cursor}`, `{"moved": …}` or `{"problem": …}`, which are told from events by having no `specversion`.
+`{"acked": cursor}`, `{"moved": …}` or `{"problem": …}`, which are told from events by having no `specversion`. Each
+counts as a request of its token.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from nearcast.errors import FutureCursor, HubStopped, NearcastError
-from nearcast.server.access import Caller
+from nearcast.server.access import Access, Caller
 from nearcast.server.bodies import decoded
 from nearcast.server.events import subscriber_caller
 from nearcast.server.feeds import encoded_gap
@@ -57,6 +58,7 @@ class EventSocket:
     def __init__(self, socket: WebSocket, caller: Caller, subscriber: str):
         self._socket, self._caller, self._subscriber = socket, caller, subscriber
         self._tenant = caller.tenant
+        self._access: Access = socket.app.state.access
         self._stopped: asyncio.Future[None] = socket.app.state.stopped
         self._sending = asyncio.Lock()
 
@@ -121,6 +123,7 @@ class EventSocket:
                 raise WebSocketDisconnect(message.get("code", 1000))
             data = message.get("bytes") or (message.get("text") or "").encode("utf-8", "replace")
             try:
+                self._access.take(self._caller.token)
                 answer = await self._answer(decoded(data))
             except Problem as problem:
                 answer = {"problem": problem.to_json(self._socket.url.path)}
@@ -135,5 +138,6 @@ class EventSocket:
             return {"acked": given["ack"]}
         if isinstance(given, dict) and isinstance(given.get("location"), dict):
             self._caller.check_scope("location")
+            self._tenant.check_disk()
             return await moved(self._tenant, self._subscriber, given["location"])
         raise Problem(422, "invalid-content", 'expected {"ack": cursor} or {"location": {"lon", "lat"}}')

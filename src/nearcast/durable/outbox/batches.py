@@ -9,9 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from nearcast import _arrow
 from nearcast.durable.inputs import Input, encoded
+from nearcast.durable.outbox.id_hashes import hashes_of
 from nearcast.durable.outbox.released_rows import ReleasedRows
-from nearcast.durable.outbox.runs import ROW_COLUMNS, SortedRun, Span, distinct_names, in_order, joined, sorted_rows
+from nearcast.durable.outbox.runs import (
+    ROW_COLUMNS,
+    SortedRun,
+    Span,
+    by_hash,
+    distinct_names,
+    in_order,
+    joined,
+    sorted_rows,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -128,4 +139,16 @@ def _messages(published: Sequence[PublishedInput]) -> dict[str, NDArray[Any]]:
         "taken": np.concatenate([np.empty(0, np.int64), *taken]),
         "content_start": np.cumsum([0, *map(len, contents)]),
         "content": np.concatenate([np.empty(0, np.uint8), *contents]),
+        **_ids(published),
     }
+
+
+def _ids(published: Sequence[PublishedInput]) -> dict[str, NDArray[Any]]:
+    """Return the index by id of the messages of some inputs."""
+    ids = [
+        each.given.table["id"] if each.taken is None else each.given.table["id"].take(_arrow.numbers(each.taken))
+        for each in published
+        if each.count
+    ]
+    arrivals = [np.arange(each.first, each.first + each.count) for each in published]
+    return by_hash(hashes_of(ids), np.concatenate([np.empty(0, np.int64), *arrivals]))

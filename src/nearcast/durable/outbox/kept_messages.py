@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from nearcast import _arrow
 from nearcast._ids import Id
 from nearcast.durable.inputs import decoded
+from nearcast.durable.outbox.id_hashes import hash_of
 from nearcast.durable.outbox.runs import SortedRun
 from nearcast.geo import Space
 from nearcast.tables.cells import TableRows
@@ -88,15 +89,25 @@ def _inputs_of(run: SortedRun, wanted: NDArray[np.int64]) -> Iterator[tuple[int,
 
 
 def newest_message(runs: Sequence[SortedRun], message_id: Id, space: Space) -> Message | None:
-    """Return the newest message with an id."""
+    """Return the newest message with an id, found by its hash; run by run, and input by input where there is none."""
+    wanted = hash_of(message_id)
     for run in reversed(runs):
-        for at in range(len(run.published) - 1, -1, -1):
-            table = _table_of(run, at)
-            rows = _rows_of(run, at, run.published[at] + np.arange(run.count[at]))
+        for at, arrivals in _candidates(run, wanted):
+            table, rows = _table_of(run, at), _rows_of(run, at, arrivals)
             named = rows[_are(TableRows(table.select(["id"]).take(_arrow.numbers(rows)), "ids", 0).ids(), message_id)]
             if len(named):
                 return message_values(table.take(_arrow.numbers(named[-1:])), space)[0]
     return None
+
+
+def _candidates(run: SortedRun, wanted: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield inputs of a run, the newest first, with the arrivals of those messages that may have an id of this hash."""
+    if not run.is_indexed:
+        for at in range(len(run.published) - 1, -1, -1):
+            yield at, run.published[at] + np.arange(run.count[at])
+        return
+    first, last = np.searchsorted(run.id_hash, wanted), np.searchsorted(run.id_hash, wanted, side="right")
+    yield from list(_inputs_of(run, np.sort(run.hashed[first:last])))[::-1]
 
 
 def _table_of(run: SortedRun, at: int) -> pa.Table:

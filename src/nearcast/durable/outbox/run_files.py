@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast._saved import sync
-from nearcast.durable.outbox.runs import COLUMNS, ROW_COLUMNS, SortedRun, Span, is_same, same
+from nearcast.durable.outbox.runs import COLUMNS, LATER_COLUMNS, ROW_COLUMNS, SortedRun, Span, is_same, same
 from nearcast.errors import StoreUnavailable
 from nearcast.saved_files.contents import damaged, read_signed, signed
 
@@ -133,6 +133,9 @@ def open_run(path: Path, *, verify: bool) -> SortedRun:
 def _columns(data: memoryview, at: int, head: dict[str, Any], path: Path) -> dict[str, NDArray[Any]]:
     columns = {}
     for name, dtype in COLUMNS.items():
+        if name in LATER_COLUMNS and name not in head["columns"]:
+            columns[name] = np.empty(0, dtype)
+            continue
         length, form, value = head["columns"][name]
         kind = np.dtype(form)
         if kind not in (np.dtype(dtype), np.dtype(np.int32)):
@@ -171,6 +174,7 @@ def _check(run: SortedRun) -> None:
         and len(run.ordinal) == len(run.subscriber)
         and len(run.told) == len(run.time)
         and len(run.published) == len(run.count)
+        and len(run.id_hash) == len(run.hashed)
     )
     if not fits:
         raise damaged(str(run.path), "its columns do not fit together")

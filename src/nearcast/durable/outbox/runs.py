@@ -59,7 +59,12 @@ COLUMNS: dict[str, Any] = {
     "taken": np.int64,
     "content_start": np.int64,
     "content": np.uint8,
+    # a row for each message that was published, by the hash of its id: the hash and the arrival
+    "id_hash": np.int64,
+    "hashed": np.int64,
 }
+#: The columns that files of earlier versions lack: messages of these are searched for by id one by one.
+LATER_COLUMNS = ("id_hash", "hashed")
 
 
 #: The columns with a row for each delivery, but for the ids of subscriptions.
@@ -90,10 +95,13 @@ class SortedRun:
     nbytes: int = field(init=False)
     #: The last step that delivered something, -1 if none did.
     last_step: int = field(init=False)
+    #: Whether all its messages are in the index by id.
+    is_indexed: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.nbytes = sum(0 if is_same(column) else column.nbytes for column in self.columns.values())
         self.last_step = int(self.told[-1]) if len(self.told) else -1
+        self.is_indexed = len(self.hashed) == int(self.count.sum())
         self.__dict__.update(self.columns)
 
     def __getattr__(self, name: str) -> NDArray[Any]:
@@ -240,7 +248,13 @@ def _joined_messages(runs: Sequence[SortedRun]) -> dict[str, NDArray[Any]]:
     for name, content in (("taken_start", "taken"), ("content_start", "content")):
         columns[name] = _joined_starts([run.columns[name] for run in runs])
         columns[content] = np.concatenate([run.columns[content] for run in runs])
-    return columns
+    return columns | by_hash(*(np.concatenate([run.columns[name] for run in runs]) for name in LATER_COLUMNS))
+
+
+def by_hash(hashes: NDArray[np.int64], arrivals: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """Return the index of messages by the hashes of their ids; those of one hash stay in their order."""
+    order = np.argsort(hashes, kind="stable")
+    return {"id_hash": hashes[order], "hashed": arrivals[order]}
 
 
 def _joined_starts(starts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

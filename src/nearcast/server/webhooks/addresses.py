@@ -11,7 +11,9 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import httpx2
@@ -25,6 +27,8 @@ IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 _MOST_CHARACTERS = 2000
+#: Names are looked up in threads of their own: one that nobody answers for holds its thread up for long.
+_LOOKUPS = ThreadPoolExecutor(64, "nearcast-names")
 #: IPv6 that is in use on the internet; all else is special.
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 #: Networks that some Pythons call global: protocol assignments, relays, documentation, and addresses of IPv6 that stand
@@ -107,7 +111,8 @@ def is_global(address: IpAddress) -> bool:
 async def resolve(host: str, port: int) -> list[str]:
     """Return the addresses of a name by the system's resolver, in its order, each once."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(_LOOKUPS, look_up)
     except (OSError, UnicodeError):  # an unknown name, or one that can be none
         return []
     return list(dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found))

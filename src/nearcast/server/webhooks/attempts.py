@@ -136,9 +136,12 @@ class AttemptStore:
 
     def endpoint(self, subscriber: str) -> EndpointState:
         """Return the state of an endpoint."""
+        return self.known_endpoint(subscriber) or EndpointState(subscriber)
+
+    def known_endpoint(self, subscriber: str) -> EndpointState | None:
+        """Return the state of an endpoint that was sent something, else None."""
         with self._lock:
-            found = self._rows("endpoints", EndpointState, "WHERE subscriber = ?", subscriber)
-            return next(found, EndpointState(subscriber))
+            return next(self._rows("endpoints", EndpointState, "WHERE subscriber = ?", subscriber), None)
 
     def retries(self, subscriber: str, limit: int = 1000) -> list[Retry]:
         """Return the events of a subscriber that will be tried again, those due first first."""

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 from nearcast.server.webhooks.attempts import EndpointState
+from nearcast.server.webhooks.lanes import Lane
 
 #: Failures in a row after which the circuit opens.
 _FAILURES = 5
@@ -18,14 +19,21 @@ DISABLED_AFTER_S = 5 * 86_400
 class Breaker:
     """Decides, by the state of an endpoint, until when it is left alone."""
 
-    def __init__(self, state: EndpointState, chance: random.Random):
+    def __init__(self, state: EndpointState, chance: random.Random, *, has_answered: bool = False):
         self.state = state
         self.open_until = 0.0
-        self._chance = chance
+        self._chance, self._has_answered = chance, has_answered
+
+    @property
+    def lane(self) -> Lane:
+        """Return whose connections the endpoint shares."""
+        if self.state.n_failures:
+            return Lane.FAILING
+        return Lane.ANSWERING if self._has_answered else Lane.NEW
 
     def succeed(self) -> EndpointState:
         """Note a request that was accepted."""
-        self.open_until = 0.0
+        self.open_until, self._has_answered = 0.0, True
         self.state = replace(self.state, failing_since=None, n_failures=0)
         return self.state
 

@@ -21,6 +21,7 @@ import msgspec
 from nearcast.server.webhooks.attempts import Attempt, AttemptOutcome, AttemptStore, DeadLetter, EndpointState, Retry
 from nearcast.server.webhooks.breaker import Breaker
 from nearcast.server.webhooks.clock import WaitingClock, WallClock
+from nearcast.server.webhooks.lanes import Lane
 from nearcast.server.webhooks.quiet import CursorEvent, CursorPage, QuietFilter, QuietRules
 from nearcast.server.webhooks.recorder import OutcomeRecorder
 from nearcast.server.webhooks.schedule import next_try, retry_after_s
@@ -56,8 +57,11 @@ class Endpoint:
 
     subscriber: str
     sink: HookSink
-    breaker: Breaker
+    #: The rules that were set last; `quiet` follows them between two pages.
+    rules: QuietRules
     quiet: QuietFilter
+    #: None until the state of the endpoint was read.
+    breaker: Breaker | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     read: str | None = None
     task: asyncio.Task[None] | None = None
@@ -87,12 +91,19 @@ class Dispatcher:
     # Who is served
 
     def put(self, subscriber: str, sink: HookSink, rules: QuietRules | None = None) -> None:
-        """Serve a subscriber from now on, with another sink or other rules if it was served before."""
+        """Serve a subscriber from now on, with another sink or other rules if it was served before.
+
+        What the rules hold back, and for how long, goes on; an endpoint that is left alone is tried at once.
+        """
         self._loop = asyncio.get_running_loop()
-        self.remove(subscriber)
-        breaker = Breaker(self._store.endpoint(subscriber), self._chance)
-        endpoint = Endpoint(subscriber, sink, breaker, QuietFilter(rules or QuietRules()))
-        self._endpoints[subscriber] = endpoint
+        rules, known = rules or QuietRules(), self._endpoints.get(subscriber)
+        if known is not None:
+            known.sink, known.rules = sink, rules
+            if known.breaker is not None:
+                known.breaker.open_until = 0.0
+            known.wake.set()
+            return
+        endpoint = self._endpoints[subscriber] = Endpoint(subscriber, sink, rules, QuietFilter(rules))
         endpoint.task = asyncio.create_task(self._serve(endpoint), name=f"webhook {subscriber}")
 
     def remove(self, subscriber: str) -> None:
@@ -123,9 +134,11 @@ class Dispatcher:
         return subscriber in self._endpoints
 
     def state(self, subscriber: str) -> EndpointState:
-        """Return how an endpoint does."""
+        """Return how an endpoint does; may read the disk."""
         endpoint = self._endpoints.get(subscriber)
-        return self._store.endpoint(subscriber) if endpoint is None else endpoint.breaker.state
+        if endpoint is None or endpoint.breaker is None:
+            return self._store.endpoint(subscriber)
+        return endpoint.breaker.state
 
     def held_back(self, subscriber: str) -> int:
         """Return how many events the rules of a subscriber held back since the server started."""
@@ -152,6 +165,14 @@ class Dispatcher:
         await asyncio.to_thread(self._store.put_back, retries)
         self.wake([subscriber])
 
+    async def try_out(self, subscriber: str, event: dict[str, Any]) -> HookResponse | None:
+        """Send an event once, beside all others, whatever comes of it; return the answer, None if nobody is served."""
+        endpoint = self._endpoints.get(subscriber)
+        if endpoint is None:
+            return None
+        lane = (await self._breaker_of(endpoint)).lane
+        return await self._posted(endpoint, lane, event["id"], _body(event))
+
     async def close(self) -> None:
         """Stop; a request under way is cut off, and made again by the next server."""
         tasks = [each.task for each in self._endpoints.values() if each.task is not None]
@@ -177,10 +198,11 @@ class Dispatcher:
 
     async def _turn(self, endpoint: Endpoint) -> float | None:
         """Send what can be sent now; return when there is more to do, None: when new events come."""
-        while not endpoint.breaker.state.disabled:
-            pause = endpoint.breaker.open_until
-            if pause > self._clock.now():
-                return pause
+        while not (breaker := await self._breaker_of(endpoint)).state.disabled:
+            if breaker.open_until > self._clock.now():
+                return breaker.open_until
+            if endpoint.rules != endpoint.quiet.rules:
+                endpoint.quiet = endpoint.quiet.with_rules(endpoint.rules)
             retries = await asyncio.to_thread(self._store.retries, endpoint.subscriber, _BATCH)
             ready = [each for each in retries if each.due <= self._clock.now()]
             if ready:
@@ -192,6 +214,14 @@ class Dispatcher:
                     (each for each in (due, *(retry.due for retry in retries[:1])) if each is not None), default=None
                 )
         return None
+
+    async def _breaker_of(self, endpoint: Endpoint) -> Breaker:
+        """Return the breaker of an endpoint, made from its state on disk when it is first asked for."""
+        if endpoint.breaker is None:
+            state = await asyncio.to_thread(self._store.known_endpoint, endpoint.subscriber)
+            made = Breaker(state or EndpointState(endpoint.subscriber), self._chance, has_answered=state is not None)
+            endpoint.breaker = endpoint.breaker or made  # somebody may have enabled it meanwhile
+        return endpoint.breaker
 
     async def _next_events(self, endpoint: Endpoint) -> tuple[bool, float | None]:
         """Read and send some events; return whether none are left, and when something held back is due."""
@@ -206,32 +236,37 @@ class Dispatcher:
 
     async def _send(self, endpoint: Endpoint, event: Retry) -> None:
         """Make one request, unless the endpoint is to be left alone, and store what came of it."""
-        now = self._clock.now()
-        if endpoint.breaker.state.disabled or endpoint.breaker.open_until > now:
+        breaker = await self._breaker_of(endpoint)
+        if breaker.state.disabled or breaker.open_until > self._clock.now():
             await self._recorder.put_back(event)
             return
-        headers = {
-            "content-type": "application/cloudevents+json",
-            "user-agent": "nearcast",
-            **signed_headers(endpoint.sink.secrets, event.event_id, int(now), event.body),
-        }
-        response = await self._transport.post(endpoint.sink.url, headers, event.body)
-        outcome = self._outcome(endpoint, event, response)
+        response = await self._posted(endpoint, breaker.lane, event.event_id, event.body)
+        outcome = self._outcome(await self._breaker_of(endpoint), event, response)
         await self._recorder.record(outcome)
         self._observe(outcome)
 
-    def _outcome(self, endpoint: Endpoint, event: Retry, response: HookResponse) -> AttemptOutcome:
+    async def _posted(self, endpoint: Endpoint, lane: Lane, event_id: str, body: bytes) -> HookResponse:
+        """Make one request as soon as its lane has a connection: waiting for it is no failure of the endpoint."""
+        async with self._transport.slot(lane):
+            headers = {
+                "content-type": "application/cloudevents+json",
+                "user-agent": "nearcast",
+                **signed_headers(endpoint.sink.secrets, event_id, int(self._clock.now()), body),
+            }
+            return await self._transport.post(endpoint.sink.url, headers, body)
+
+    def _outcome(self, breaker: Breaker, event: Retry, response: HookResponse) -> AttemptOutcome:
         now = self._clock.now()
         reason = response.error or f"HTTP {response.status}"
         attempt = Attempt(
             event.subscriber, event.event_id, event.message_id, event.cursor, now, response.status, reason
         )
         if 200 <= response.status < 300:
-            return AttemptOutcome(attempt, endpoint.breaker.succeed())
+            return AttemptOutcome(attempt, breaker.succeed())
         wait_s = retry_after_s(response.status, response.headers, now)
-        state = endpoint.breaker.fail(now, wait_s)
+        state = breaker.fail(now, wait_s)
         if response.status == _GONE:
-            state = endpoint.breaker.disable("the receiver answered 410: gone")
+            state = breaker.disable("the receiver answered 410: gone")
         n_tries = event.n_tries + 1
         due = next_try(event.first, n_tries, now, wait_s, self._chance)
         if due is not None:

@@ -5,6 +5,7 @@ The outbox keeps all events. What is held back is counted, and a notice that fol
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -99,16 +100,19 @@ class QuietFilter:
     """The state of a subscriber's rules. It is made again from events that were not acknowledged."""
 
     def __init__(self, rules: QuietRules):
-        self._rules = rules
+        self.rules = rules
         self._guard = (
             None if rules.enter is None and rules.leave is None else Debounce(enter=rules.enter, leave=rules.leave)
         )
         #: Events that the guard holds, by their ids.
         self._guarded: dict[str, CursorEvent] = {}
         self._noticed: OrderedDict[tuple[Any, str], None] = OrderedDict()
-        self._quiet_until = 0.0
+        #: When the last notice was, by the wall clock, and when it was before the last page.
+        self._notice_at = self._notice_before = -math.inf
+        #: Events that other rules held, and these have not seen.
+        self._again: list[CursorEvent] = []
         self._digest: list[CursorEvent] = []
-        self._digest_due = 0.0
+        self._digest_begin = 0.0
         #: The first cursor of the digest: events that were debounced come in another order.
         self._digest_first = (0, 0)
         self._read: str | None = None
@@ -118,18 +122,54 @@ class QuietFilter:
         self._n_since = 0
 
     def begun_again(self) -> QuietFilter:
-        """Return a filter that takes the events from the last acknowledged one on once more."""
-        other = QuietFilter(self._rules)
-        other.n_held_back, other._n_since, other._quiet_until = self.n_held_back, self._n_since, self._quiet_until
+        """Return a filter that takes the events from the last acknowledged one on once more.
+
+        Notices of the last page may not have been sent: no cool-down begins with them.
+        """
+        other = QuietFilter(self.rules)
+        other.n_held_back, other._n_since, other._notice_at = self.n_held_back, self._n_since, self._notice_before
         return other
+
+    def with_rules(self, rules: QuietRules) -> QuietFilter:
+        """Return a filter by other rules that goes on from here, once all that was handed over has been sent."""
+        other = QuietFilter(rules)
+        other.n_held_back, other._n_since = self.n_held_back, self._n_since
+        other._notice_at = other._notice_before = self._notice_at
+        other._read, other._told_through, other._noticed = self._read, self._told_through, self._noticed
+        held = list(self._again)
+        if rules.digest is not None:
+            other._digest, other._digest_begin = self._digest, self._digest_begin
+            other._digest_first = self._digest_first
+        else:
+            held += self._digest
+            for each in self._digest:
+                other._noticed.pop(_notice_key(each.event), None)
+        if (rules.enter, rules.leave) == (self.rules.enter, self.rules.leave):
+            other._guard, other._guarded = self._guard, self._guarded
+        else:
+            held += self._guarded.values()
+        other._again = sorted(held, key=lambda each: _position(each.cursor))
+        return other
+
+    @property
+    def _digest_due(self) -> float:
+        """Return when what is gathered is handed over."""
+        length_s = 0.0 if self.rules.digest is None else self.rules.digest.total_seconds()
+        return max(self._digest_begin + length_s, self._quiet_until)
+
+    @property
+    def _quiet_until(self) -> float:
+        """Return until when there is no other notice."""
+        return -math.inf if self.rules.cooldown is None else self._notice_at + self.rules.cooldown.total_seconds()
 
     def take(self, page: CursorPage, now: float) -> Handover:
         """Take the next events, none if only time has passed; return what is to be sent."""
-        events, self._read = page.events, page.cursor or self._read
+        again, self._again, self._notice_before = self._again, [], self._notice_at
+        events, self._read = [*again, *page.events], page.cursor or self._read
         gaps = [HookNotice(*each) for each in events if each.event["type"] == _GAP]
         others = [each for each in events if each.event["type"] != _GAP]
         passed = [each for each in self._debounced(others, now) if self._is_first_notice(each.event)]
-        notices = self._digested(passed, now) if self._rules.digest is not None else self._spaced(passed, now)
+        notices = self._digested(passed, now) if self.rules.digest is not None else self._spaced(passed, now)
         through = self._through()
         found = Handover(gaps + notices, None if through == self._told_through else through, self._due(now))
         self._told_through = through
@@ -150,9 +190,9 @@ class QuietFilter:
 
     def _is_first_notice(self, event: dict[str, Any]) -> bool:
         """Tell whether a message was not noticed yet, where one notice a message is wanted."""
-        if not self._rules.once_per_message or event["data"]["change"] != "+":
+        if not self.rules.once_per_message or event["data"]["change"] != "+":
             return True
-        key = (event["data"]["message_id"], event["id"].split(":")[1])
+        key = _notice_key(event)
         if key in self._noticed:
             self._hold_back(1)
             return False
@@ -165,28 +205,25 @@ class QuietFilter:
         """Drop what comes during the cool-down."""
         notices = []
         for each in events:
-            if self._rules.cooldown is not None:
-                if now < self._quiet_until:
-                    self._hold_back(1)
-                    continue
-                self._quiet_until = now + self._rules.cooldown.total_seconds()
+            if now < self._quiet_until:
+                self._hold_back(1)
+                continue
+            self._notice_at = now
             notices.append(self._notice(each.cursor, each.event))
         return notices
 
     def _digested(self, events: list[CursorEvent], now: float) -> list[HookNotice]:
         """Gather events; return the digest when it is due."""
-        assert self._rules.digest is not None
         if events:
             first = min(_position(each.cursor) for each in events)
             self._digest_first = min(first, self._digest_first) if self._digest else first
         if events and not self._digest:
-            self._digest_due = max(now + self._rules.digest.total_seconds(), self._quiet_until)
+            self._digest_begin = now
         self._digest += events
         if not self._digest or (now < self._digest_due and len(self._digest) < _MOST_IN_DIGEST):
             return []
         gathered, self._digest = sorted(self._digest, key=lambda each: _position(each.cursor)), []
-        if self._rules.cooldown is not None:
-            self._quiet_until = now + self._rules.cooldown.total_seconds()
+        self._notice_at = now
         return [self._notice(gathered[-1].cursor, _digest_of(gathered, now))]
 
     def _notice(self, cursor: str, event: dict[str, Any]) -> HookNotice:
@@ -201,7 +238,7 @@ class QuietFilter:
 
     def _through(self) -> str | None:
         """Return the cursor before the first event that is still held."""
-        held = [_position(each.cursor) for each in self._guarded.values()]
+        held = [_position(each.cursor) for each in (*self._guarded.values(), *self._again)]
         if self._digest:
             held.append(self._digest_first)
         if not held:
@@ -228,6 +265,11 @@ def _digest_of(events: list[CursorEvent], now: float) -> dict[str, Any]:
         "sequence": last.cursor,
         "data": {"count": len(events), "events": [each.event for each in events[:_SHOWN_IN_DIGEST]]},
     }
+
+
+def _notice_key(event: dict[str, Any]) -> tuple[Any, str]:
+    """Return what tells the message of an event from others under its id."""
+    return (event["data"]["message_id"], event["id"].split(":")[1])
 
 
 def _delivery(event: dict[str, Any]) -> Delivery:

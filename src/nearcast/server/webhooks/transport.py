@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import httpcore2
 
 from nearcast.server.webhooks.addresses import AddressPolicy, Resolver, UnsafeAddress, resolve
+from nearcast.server.webhooks.lanes import ConnectionLanes, Lane
 
 SocketOption: TypeAlias = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
@@ -76,15 +78,20 @@ class HookTransport:
         sockets: httpcore2.AsyncNetworkBackend | None = None,
         ssl_context: ssl.SSLContext | None = None,
         timeout_s: float = 15.0,
-        most_connections: int = 256,
+        most_connections: int = 512,
     ):
         self._policy, self._timeout_s = policy, timeout_s
+        self._lanes = ConnectionLanes(most_connections)
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=ssl_context or ssl.create_default_context(),
-            max_connections=most_connections,
+            max_connections=self._lanes.n_connections,
             keepalive_expiry=30.0,
             network_backend=VettedBackend(policy, resolver, sockets),
         )
+
+    def slot(self, lane: Lane) -> AbstractAsyncContextManager[None]:
+        """Return the right to one connection, to be held around a `post`, so that the pool is never full."""
+        return self._lanes.slot(lane)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> HookResponse:
         """Send a request; what goes wrong on the way is in the response, nothing is raised for it."""
