@@ -6,11 +6,13 @@ first half; growth in the second half is what has no end.
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -119,11 +121,10 @@ def _looked_at(server: ServerProcess, data: Path) -> Sample:
 def _disk_bytes(folder: Path) -> int:
     """Return what the files below a folder take; those that go meanwhile are left out."""
     found = 0
-    for path in folder.rglob("*"):
-        try:
-            found += path.stat().st_blocks * 512
-        except FileNotFoundError:
-            continue
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                found += (Path(parent) / name).stat().st_blocks * 512
     return found
 
 
