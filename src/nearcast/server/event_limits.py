@@ -82,6 +82,23 @@ class EventLimits:
             self._put(limit)
         return lambda connection: connection.execute(_SAVE, limit.row()) and None
 
+    def of(self, subscription_id: str) -> EventLimit | None:
+        """Return the limit of a subscription as it is now, None if it has none."""
+        with self._counting:
+            subscriber = self._subscriber_of.get(subscription_id)
+            return None if subscriber is None else self._by_subscriber[subscriber][subscription_id]
+
+    def bring_back(self, subscription_id: str, before: EventLimit | None) -> Callable[[Any], None]:
+        """Return the writing of a limit as it was before a change that the hub refused."""
+        with self._counting:
+            self._remove(subscription_id)
+            if before is not None:
+                self._put(before)
+        if before is None:
+            statement = "DELETE FROM event_limits WHERE id = ?"
+            return lambda connection: connection.execute(statement, (subscription_id,)) and None
+        return lambda connection: connection.execute(_SAVE, before.row()) and None
+
     def forget(self, subscriber: str) -> None:
         """Count for an erased subscriber no more."""
         with self._counting:

@@ -16,6 +16,7 @@ from nearcast.errors import HubStopped, InvalidInput, NearcastError
 from nearcast.server.access import Caller
 from nearcast.server.bodies import decoded
 from nearcast.server.problems import Problem, problem_of
+from nearcast.server.subscription_changes import bring_back
 from nearcast.server.subscription_checks import checked_for
 from nearcast.server.subscription_rows import SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
@@ -96,6 +97,7 @@ async def _stored(caller: Caller, given: dict[int, SubscriptionRow]) -> list[dic
             if known is not None:
                 caller.check_subscriber(known.subscriber)
         rows = {number: with_next_version(row, before[row.id]) for number, row in given.items()}
+        limits = {row.id: tenant.limits.of(row.id) for row in rows.values()}
         begins = [tenant.limits.begin(row) for row in rows.values()]
         await tenant.write(lambda connection: _intend(tenant, connection, rows, before, begins))
         try:
@@ -103,9 +105,9 @@ async def _stored(caller: Caller, given: dict[int, SubscriptionRow]) -> list[dic
         except HubStopped:  # its log may have the change: the intents stay, and the next start makes them
             raise
         except NearcastError:
-            await tenant.write(lambda connection: _settle(tenant, connection, rows, before, set(rows)))
+            await tenant.write(lambda connection: _settle(tenant, connection, rows, before, limits, set(rows)))
             raise
-        await tenant.write(lambda connection: _settle(tenant, connection, rows, before, refused))
+        await tenant.write(lambda connection: _settle(tenant, connection, rows, before, limits, refused))
     return list(refused.values())
 
 
@@ -116,10 +118,10 @@ def _intend(tenant: Tenant, connection: Any, rows: Any, before: Any, begins: lis
         begin(connection)
 
 
-def _settle(tenant: Tenant, connection: Any, rows: Any, before: Any, refused: Collection[int]) -> None:
+def _settle(tenant: Tenant, connection: Any, rows: Any, before: Any, limits: Any, refused: Collection[int]) -> None:
     for number, row in rows.items():
         if number in refused:
-            tenant.rows.bring_back(row, before[row.id])(connection)
+            bring_back(tenant, connection, row, before[row.id], limits[row.id])
         else:
             tenant.rows.settle(row, "hold")(connection)
 

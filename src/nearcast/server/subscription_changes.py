@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nearcast.errors import HubStopped, NearcastError
+from nearcast.server.event_limits import EventLimit
 from nearcast.server.subscription_rows import Intent, SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
 
@@ -16,6 +17,7 @@ def intent_of(row: SubscriptionRow) -> Intent:
 
 async def make_change(tenant: Tenant, row: SubscriptionRow, before: SubscriptionRow | None, intent: Intent) -> None:
     """Write the intent, let the hub make it, and take the intent away; the subscription's lock is held."""
+    limit = tenant.limits.of(row.id)
     begin = tenant.limits.begin(row) if intent == "hold" else None
 
     def write(connection: Any) -> None:
@@ -32,9 +34,17 @@ async def make_change(tenant: Tenant, row: SubscriptionRow, before: Subscription
     except HubStopped:  # its log may have the change: the intent stays, and the next start makes it
         raise
     except NearcastError:
-        await tenant.write(tenant.rows.bring_back(row, before))
+        await tenant.write(lambda connection: bring_back(tenant, connection, row, before, limit))
         raise
     await tenant.write(tenant.rows.settle(row, intent))
+
+
+def bring_back(
+    tenant: Tenant, connection: Any, row: SubscriptionRow, before: SubscriptionRow | None, limit: EventLimit | None
+) -> None:
+    """Write a subscription's row and its count of events as they were before a change that the hub refused."""
+    tenant.rows.bring_back(row, before)(connection)
+    tenant.limits.bring_back(row.id, limit)(connection)
 
 
 async def end_subscription(tenant: Tenant, subscription_id: str) -> None:
