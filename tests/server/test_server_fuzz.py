@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 from urllib.parse import quote
 
 import pytest
@@ -144,4 +145,5 @@ def test_many_requests(tmp_path):
     for first in range(FIRST, FIRST + MANY, ROUND):
         numbers = range(first, min(first + ROUND, FIRST + MANY))
         refused, taken = asyncio.run(fuzz(tmp_path / str(first), numbers))
+        shutil.rmtree(tmp_path / str(first))
         print(f"fuzz: up to number {numbers[-1]:,}, {refused:,} refused, {taken:,} taken", flush=True)  # noqa: T201

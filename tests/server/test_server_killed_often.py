@@ -6,6 +6,7 @@
 import json
 import os
 import random
+import shutil
 import time
 from functools import partial
 
@@ -185,4 +186,5 @@ def test_many_kills(tmp_path, nursery):
         seed += 1
         life = live_through(tmp_path / str(seed), nursery, seed, min(20, MANY - n_kills))
         n_kills += min(20, MANY - n_kills)
+        shutil.rmtree(tmp_path / str(seed))
         print(f"server: life {seed}, {n_kills:,} of {MANY:,} kills, {life.done:,} calls answered", flush=True)  # noqa: T201
