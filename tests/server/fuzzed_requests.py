@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from support.http_server import circle, feature
 
 JSON, GEO, LINES, ARROW = "application/json", "application/geo+json", "application/x-ndjson", "arrow"
-WORDS = ["tea", "milk", "AND", "OR", "NOT", "and", "(", ")", '"', '"green tea"', "te*", "*", "-", "^", "~", ":", "\\"]
+WORDS = ["tea", "milk", "AND", "OR", "NOT", "and", "(", ")", '"', '"green tea"', "tea*", "*", "-", "^", "~", ":", "\\"]
 WORDS += [
     "",
     " ",
