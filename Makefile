@@ -6,6 +6,8 @@ BIN := .venv/bin
 CACHE := $(CURDIR)/.cache
 JOBS ?= 2
 FAULT_MINUTES ?= 30
+FAULT_KILLS ?= 1000
+FAULT_REQUESTS ?= 1000000
 BENCH_ARGS ?= --subscriptions 100000 --messages 2000
 
 # Python >= 3.11 that can make environments; a version manager's shim may exist and still not run, so each is tried.
@@ -65,8 +67,10 @@ test: .venv/.ready ## run the tests: compiled, then a part with the JIT off and 
 	NEARCAST_CACHE_DIR=$(CACHE)/bounds NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "modes and not papers and not small"
 
 FAULT_TESTS := tests/pipeline/test_driver_faults.py tests/durable/test_outbox_faults.py $(addprefix tests/spark/test_,spark_faults.py two_spark_drivers.py kafka_faults.py)
-test-faults: .venv/.ready ## two drivers, kills and flaky disks, at random for FAULT_MINUTES=30 minutes
+SERVER_FAULT_TESTS := $(addprefix tests/server/test_server_,killed_often.py fuzz.py)
+test-faults: .venv/.ready ## two drivers, kills and flaky disks for FAULT_MINUTES=30 minutes, then FAULT_KILLS and FAULT_REQUESTS of a server
 	NEARCAST_CACHE_DIR=$(CACHE)/jit NEARCAST_FAULTS=$(FAULT_MINUTES) $(BIN)/python -m pytest -s $(FAULT_TESTS)
+	NEARCAST_CACHE_DIR=$(CACHE)/jit NEARCAST_KILLS=$(FAULT_KILLS) NEARCAST_FUZZ=$(FAULT_REQUESTS) $(BIN)/python -m pytest -s $(SERVER_FAULT_TESTS)
 
 browser: ## install Chromium for the tests of the page, where the system allows it (Debian, Ubuntu)
 	apt-get install -y --no-install-recommends chromium fonts-dejavu-core

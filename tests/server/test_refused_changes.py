@@ -4,6 +4,8 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from nearcast.errors import FileUnavailable
 from nearcast.server.server_db import ServerDb
 from nearcast.server.subscription_changes import end_subscription
@@ -191,3 +193,19 @@ def test_counting_leaves_threads_for_others(tmp_path):
         finally:
             go_on.set()
         wait_until(lambda: server.tenant().db.read("SELECT sum(counted) FROM event_limits") == [(40,)])
+
+
+@pytest.mark.parametrize("way", ["put", "batch"])
+def test_a_refused_change_does_not_touch_the_count_of_events(tmp_path, way):
+    """A subscription that had two of three events has one left after a change that was refused."""
+    with running(tmp_path) as server, server.client() as client:
+        client.put("/v1/subscriptions/few", json=circle("few", subscriber="anna", max_events=3))
+        client.post("/v1/messages", json=[feature("m1"), feature("m2")])
+        topk = {"id": "few", "kind": "topk", "query": "tea", "lon": 13.4, "lat": 52.5, "max_distance_m": 500}
+        refused = {**topk, "subscriber": "anna"}  # without a window the hub has no such thing
+        if way == "put":
+            assert 422 == client.put("/v1/subscriptions/few", json=refused).status_code
+        else:
+            assert 1 == len(client.post("/v1/subscriptions", json=[refused]).json()["rejected"])
+        client.post("/v1/messages", json=[feature("m3"), feature("m4")])
+        assert ["m1", "m2", "m3"] == _read(client)

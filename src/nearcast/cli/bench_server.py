@@ -1,17 +1,22 @@
-"""`nearcast bench server`: a server under load on loopback, beside the aims."""
+"""`nearcast bench server`: a server under load on loopback, beside the aims; a soak."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from nearcast.cli._bench_options import JsonFileOption, check_json, write_json
-from nearcast.cli._console import StepProgress, UsageMistake, stdout
+from nearcast.cli._console import StepProgress, UsageMistake, complain, stdout
 from nearcast.cli._options import SeedOption
 
+if TYPE_CHECKING:
+    from nearcast.bench.server.workload import ServerSizes
+
+#: Messages a second of a soak.
+_RATE = 200
 _NEEDS_EXTRA = "the server needs more packages; install them with: pip install 'nearcast[server]'"
 
 
@@ -27,6 +32,11 @@ def server(
     endpoints: Annotated[int, typer.Option(min=1, metavar="N", help="Endpoints of webhooks that answer.")] = 200,
     dead: Annotated[int, typer.Option(min=0, metavar="N", help="Endpoints of webhooks that are dead.")] = 1_000,
     only: Annotated[str | None, typer.Option(metavar="ROW", help="Measure this row alone.")] = None,
+    soak: Annotated[
+        float | None,
+        typer.Option(metavar="MINUTES", help="Load it steadily for so long instead, and watch memory and disk."),
+    ] = None,
+    rate: Annotated[int | None, typer.Option(min=1, help="Of a soak: messages a second; 200 unless given.")] = None,
     folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the data lies for the time.")] = None,
     seed: SeedOption = 1,
     json_file: JsonFileOption = None,
@@ -42,6 +52,7 @@ def server(
     check_json(json_file)
     if only is not None and only not in NAMES:
         raise UsageMistake(f"--only {only}: there is no such row; choose from {', '.join(NAMES)}")
+    _check_soak(soak, rate, only)
     sizes = ServerSizes(
         subscriptions=subscriptions,
         subscribers=min(subscribers, subscriptions),
@@ -57,11 +68,42 @@ def server(
         f"--seconds {seconds:g} --batch {batch} --log-messages {log_messages} --endpoints {endpoints} --dead {dead} "
         f"--seed {seed}" + ("" if only is None else f" --only {only}")
     )
+    if soak is not None:
+        report = _soak(sizes, soak, rate or _RATE, seed, folder)
+        write_json(report, json_file)
+        return 0
     with StepProgress() as steps:
         report = run_server(sizes, seed=seed, command=command, only=only, folder=folder, begin=steps.begin)
     stdout().print(_table(report), f"{report['events_compared']:,} events compared first", command, sep="\n")
     write_json(report, json_file)
     return 0
+
+
+def _check_soak(soak: float | None, rate: int | None, only: str | None) -> None:
+    """Refuse a soak that cannot be, and options that do not go together."""
+    if soak is None:
+        if rate is not None:
+            raise UsageMistake("--rate is for a --soak")
+    elif not 0 < soak < float("inf"):
+        raise UsageMistake(f"--soak {soak}: give minutes, more than 0")
+    elif only is not None:
+        raise UsageMistake("a --soak has no rows; leave out --only")
+
+
+def _soak(sizes: ServerSizes, minutes: float, rate: int, seed: int, folder: Path | None) -> dict[str, Any]:
+    """Load a server steadily, printing what is seen; return the report."""
+    from nearcast.bench.report import machine
+    from nearcast.bench.server.soak import run_soak, summary
+
+    samples = run_soak(sizes, minutes * 60, rate, seed=seed, folder=folder, say=complain)
+    found = summary(samples)
+    typer.echo(f"Soak of {found.get('seconds', 0) / 60:,.1f} minutes: {found['verdict']}")
+    about = {"question": "Do memory and disk of a server stay as they are?", **sizes.to_json(), "seed": seed}
+    about["command"] = (
+        f"nearcast bench server --soak {minutes:g} --rate {rate} --subscriptions {sizes.subscriptions} "
+        f"--subscribers {sizes.subscribers} --batch {sizes.batch} --seed {seed}"
+    )
+    return {"workload": about, "machine": machine(), "results": found, "samples": samples}
 
 
 def _table(report: dict[str, Any]) -> Table:

@@ -18,6 +18,7 @@ JSON = ("application/json",)
 #: Seconds in which a body must be there.
 _BODY_SECONDS = 60.0
 _PLACE = re.compile(r" - at `\$(.*)`$")
+_LENGTH = re.compile(r"[0-9]{1,18}")
 _BYTE = re.compile(r"byte (\d+)")
 
 
@@ -27,7 +28,7 @@ async def body_of(request: Request, most: int) -> bytes:
     if encoding not in ("identity", "gzip"):
         raise Problem(415, "content-encoding", f"Content-Encoding is {encoding[:40]!r}; send gzip or none")
     length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > most:
+    if _LENGTH.fullmatch(length) and int(length) > most:
         raise _too_large(most)
     try:
         async with asyncio.timeout(_BODY_SECONDS):

@@ -36,6 +36,16 @@ class TenantMetrics:
         self.delivered = Gauge("delivered", "Deliveries of the hub since its folder was made", **made)
         self.inputs = Gauge("log_inputs", "Inputs in the log since its folder was made", **made)
         self.transactions = Gauge("log_transactions", "Transactions of the log, each with an fsync", **made)
+        self.outbox = {
+            name: Gauge(f"outbox_{name}", help_, **made)
+            for name, help_ in (
+                ("files", "Files with events that wait"),
+                ("bytes", "Bytes of these files"),
+                ("deliveries", "Deliveries that are kept"),
+                ("dropped", "Deliveries that the retention let go"),
+                ("dropped_unacknowledged", "Deliveries that the retention let go before they were acknowledged"),
+            )
+        }
         for reason in ("retention",):
             self.gaps.labels(reason)
 
@@ -52,6 +62,8 @@ class TenantMetrics:
         self.inputs.set(stats["log"]["inputs"])
         self.transactions.set(stats["log"]["transactions"])
         self.waiting.set(tenant.publisher.n_waiting)
+        for name, gauge in self.outbox.items():
+            gauge.set(stats["outbox"][name])
 
 
 async def metrics(request: Request) -> Response:

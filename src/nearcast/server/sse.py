@@ -24,7 +24,7 @@ from nearcast.server.tenants import Tenant
 #: Events of one page of a stream: what one client may hold in memory.
 STREAM_PAGE = 100
 #: A client that is too slow has this many times as long to read that it was.
-_LAST_STALLS = 10
+LAST_STALLS = 10
 _RETRY_MS = 2000
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -73,7 +73,7 @@ class SseConnection:
             raise Disconnected
         message = {"type": "http.response.body", "body": data, "more_body": not is_last}
         try:
-            async with asyncio.timeout(self._stall * (_LAST_STALLS if is_last else 1)):
+            async with asyncio.timeout(self._stall * (LAST_STALLS if is_last else 1)):
                 await self._send(message)
         except TimeoutError:
             raise TooSlow from None

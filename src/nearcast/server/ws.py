@@ -20,7 +20,7 @@ from nearcast.server.events import subscriber_caller
 from nearcast.server.feeds import encoded_gap
 from nearcast.server.locations import moved
 from nearcast.server.problems import Problem, problem_of
-from nearcast.server.sse import STREAM_PAGE, check_streams
+from nearcast.server.sse import LAST_STALLS, STREAM_PAGE, check_streams
 
 #: Codes of closes that the server makes: policy, going away.
 _POLICY, _GOING_AWAY = 1008, 1001
@@ -77,7 +77,7 @@ class EventSocket:
     async def _close(self, close: SocketClose) -> None:
         self._tenant.metrics.closed.labels(close.reason).inc()
         try:
-            async with asyncio.timeout(self._stall):
+            async with asyncio.timeout(self._stall * LAST_STALLS):
                 await self._socket.close(close.code, close.reason)
         except (TimeoutError, RuntimeError, OSError):  # it does not read, or has gone
             return

@@ -10,4 +10,6 @@ load_process     runs a job in a process of its own
 answers          events of a sample of subscribers beside those of a hub in memory
 rows             the rows of the report
 run              all of them in order
+soak             minutes of steady load: memory, disk, and what was dropped
+soak_load        the traffic of a soak
 """

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from nearcast.errors import NearcastError
@@ -17,13 +18,15 @@ _ANNOUNCED = "listens on"
 class ServerProcess:
     """A server over a data folder; `ready_s` is how long it took from the start to the first answer."""
 
-    def __init__(self, data: Path):
+    def __init__(self, data: Path, settings: Mapping[str, object] | None = None):
         _open_more_files()
         command = [sys.executable, "-m", "nearcast", "serve", "--port", "0", "--data", str(data)]
         began = time.perf_counter()
         self._log = (data / "server.log").open("w+")
-        # Endpoints of webhooks are on loopback; all else is as it is by default.
-        self._process = subprocess.Popen([*command, "--set", "webhooks.allow=127.0.0.1"], stderr=self._log)
+        # Endpoints of webhooks are on loopback; all else that is not given is as it is by default.
+        given = {"webhooks.allow": "127.0.0.1", **(settings or {})}
+        command += [f"--set={name}={value}" for name, value in given.items()]
+        self._process = subprocess.Popen(command, stderr=self._log)
         self.port = self._announced()
         self.ready_s = time.perf_counter() - began
 
@@ -60,6 +63,18 @@ def memory_bytes(pid: int) -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS")), None)
+
+
+def private_bytes(pid: int) -> int | None:
+    """Return the memory that a process shares with no file and no other process, None where the system does not tell.
+
+    Pages of mapped files, which the system takes back when it wants to, are not among it.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return None
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("Private_Dirty", "Private_Hugetlb")))
 
 
 def _open_more_files() -> None:
