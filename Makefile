@@ -19,7 +19,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo picture test test-faults browser vendor check bench
+.PHONY: help .venv demo picture frames test test-faults browser vendor check bench
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ demo: .venv/.ready ## stream a generated city through embedded Spark, then open 
 
 picture: .venv/.ready ## play the town and take the picture of its page for the README (needs Chromium: make browser)
 	$(BIN)/python tools/picture.py
+
+frames: .venv/.ready ## time the page's frames with 50,000 subscriptions and 10,000 messages (needs Chromium: make browser)
+	$(BIN)/python tools/page_frames.py $(FRAMES_ARGS)
 
 # Three runs: compiled; interpreted, where Python sees every mistake; with bounds checks, where a bad index raises.
 # Tests of the papers' indexes are run once: interpreted those that can be, the others compiled. With bounds checks

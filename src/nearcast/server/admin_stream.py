@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nearcast.errors import NearcastError
+from nearcast.json_forms import subscription_feature, subscription_json
 from nearcast.server.sse import Disconnected, SseConnection, SseResponse, check_streams
 from nearcast.server.tenants import Tenant
 
@@ -37,8 +40,7 @@ class AdminStream:
             while not self._stopped.done():
                 samples = activity.samples_after(last)
                 last = samples[-1][0] if samples else last
-                lines = [_event("counts", dict(activity.counts)), *(_event(kind, data) for _, kind, data in samples)]
-                await connection.write(b"".join(lines))
+                await connection.write(await self._tenant.call(_events, self._tenant, samples))
                 first = asyncio.FIRST_COMPLETED
                 await asyncio.wait([connection.gone, self._stopped], timeout=_EVERY_S, return_when=first)
                 if connection.gone.done():
@@ -46,6 +48,23 @@ class AdminStream:
         finally:
             activity.n_watchers -= 1
             self._tenant.n_streams -= 1
+
+
+def _events(tenant: Tenant, samples: list[tuple[int, str, dict[str, Any]]]) -> bytes:
+    """Return counts and samples as events; a delivery has its subscription, which a map may not show."""
+    lines = [_event("counts", dict(tenant.activity.counts))]
+    for _, kind, data in samples:
+        more = {"subscription": _subscription(tenant, data["subscription_id"])} if kind == "delivery" else {}
+        lines.append(_event(kind, {**data, **more}))
+    return b"".join(lines)
+
+
+def _subscription(tenant: Tenant, id_: Any) -> dict[str, Any] | None:
+    """Return a subscription as a Feature, None if it is gone."""
+    try:
+        return subscription_feature(subscription_json(tenant.hub.get(id_), tenant.hub.space))
+    except NearcastError:
+        return None
 
 
 def _event(kind: str, data: dict[str, object]) -> bytes:

@@ -17,10 +17,13 @@ export class AskPanel {
     );
   }
 
-  /** Tell who got a message, and who nearly did. */
-  async message(given) {
-    const out = this.#begin("Message", shown(given.properties?.text ?? given.properties?.terms ?? "", 1000));
+  /** Tell who got a message, and who nearly did; one of which only the id is known is fetched. */
+  async message(known) {
+    const what = element("p", {}, shown(textOf(known), 1000));
+    const out = this.#begin("Message", what);
     await this.#tell(out, async () => {
+      const given = known.geometry ? known : await call("GET", `/v1/messages/${encodeURIComponent(known.id)}`);
+      what.replaceChildren(shown(textOf(given), 1000));
       const found = await call("POST", "/v1/explain", { message: given });
       const count = `${found.reached.length}${found.more ? " and more" : ""}`;
       out.append(
@@ -82,7 +85,7 @@ export class AskPanel {
   /** Tell what a subscription is, what it got lately, and how much it would get. */
   async subscription(id) {
     const path = `/v1/subscriptions/${encodeURIComponent(id)}`;
-    const out = this.#begin("Subscription", shown(id));
+    const out = this.#begin("Subscription", element("p", {}, shown(id)));
     await this.#tell(out, async () => {
       const found = await call("GET", path);
       out.append(this.#facts(found), this.#actions(found, path));
@@ -167,7 +170,7 @@ export class AskPanel {
   }
 
   #begin(title, what) {
-    const out = element("div", {}, element("h2", {}, title), element("p", {}, what));
+    const out = element("div", {}, element("h2", {}, title), what);
     this.panel.replaceChildren(out);
     this.on.opened();
     return out;
@@ -180,6 +183,11 @@ export class AskPanel {
       out.append(element("p", { class: "error", role: "alert" }, error.message));
     }
   }
+}
+
+/** Return the words of a message, its id where they are not known. */
+function textOf({ id, properties }) {
+  return properties?.text ?? properties?.terms?.join(" ") ?? id;
 }
 
 /** Return a near miss as a row: whom, and what kept it out. */
