@@ -1,4 +1,4 @@
-"""The page with more than it can draw one by one: numbered squares, ten thousand dots, and what a click on them does."""
+"""The page with more than it can draw one by one: numbered squares, ten thousand dots, what a click on them does."""
 
 from __future__ import annotations
 

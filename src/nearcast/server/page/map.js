@@ -64,6 +64,7 @@ export class WorldMap {
       view: new ol.View({ center: fromLonLat([10, 30]), zoom: 2, minZoom: 1 }),
       controls: ol.control.defaults.defaults({ attribution: false, rotate: false }),
     });
+    for (const button of document.querySelectorAll(".ol-zoom button")) button.setAttribute("aria-label", button.title);
     this.map.on("moveend", () => on.moved());
     this.map.on("singleclick", (event) => this.#clicked(event));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#redraw());
