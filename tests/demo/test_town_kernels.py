@@ -14,22 +14,23 @@ def test_everything_happens_once(monkeypatch):
     """Each kind of subscription is made, messages reach some, and walkers move: what the town will do."""
     seen = {"kinds": set(), "deliveries": 0, "moves": 0}
 
-    def watched(name, note):
-        real = getattr(DurableHub, name)
+    def subscribe(hub, given, **options):
+        seen["kinds"].add(given.get("kind", "within"))
+        return real["subscribe"](hub, given, **options)
 
-        def call(self, *given, **options):
-            found = real(self, *given, **options)
-            note(self, given, found)
-            return found
+    def publish_many(hub, messages):
+        found = real["publish_many"](hub, messages)
+        seen["deliveries"] += len(found)
+        return found
 
+    def move_subscriber(hub, name, place):
+        seen["moves"] += 1
+        return real["move_subscriber"](hub, name, place)
+
+    watched = {"subscribe": subscribe, "publish_many": publish_many, "move_subscriber": move_subscriber}
+    real = {name: getattr(DurableHub, name) for name in watched}
+    for name, call in watched.items():
         monkeypatch.setattr(DurableHub, name, call)
-
-    def count(key, n):
-        seen[key] += n
-
-    watched("subscribe", lambda hub, given, id_: seen["kinds"].add(hub.get(id_).kind))
-    watched("publish_many", lambda hub, given, found: count("deliveries", len(found)))
-    watched("move_subscriber", lambda hub, given, found: count("moves", 1))
     town_kernels.main()
     assert {"within", "similar", "topk"} == seen["kinds"]
     assert seen["deliveries"] > 0
@@ -45,7 +46,7 @@ def test_the_process_ends_with_the_evening(monkeypatch, fails):
     real = subprocess.Popen
     patience = "60" if fails else "1"
 
-    def sleeper(command, **options):
+    def sleeper(_, **options):
         started.append(real(["sleep", patience], **options))
         return started[0]
 
