@@ -63,7 +63,8 @@ def test_admins_see_counts_and_samples(client, server):
         seen["delivery"]["subscription_id"],
         seen["move"]["subscriber"],
     )
-    assert {"messages", "deliveries", "moves"} == set(seen["counts"])
+    assert {"messages", "deliveries", "moves", "cursor"} == set(seen["counts"])
+    assert {"window": None, "lifetime": "expires", "max_distance": None} == seen["hub"]
     wait_until(lambda: server.tenant().activity.n_watchers == 0)
     with server.client(make_token(server.data, scopes=("subscribe",))) as other:
         assert [403, 403] == [other.get(path).status_code for path in ("/v1/stream", "/v1/map")]

@@ -37,6 +37,7 @@ class AdminStream:
         activity.n_watchers += 1
         self._tenant.n_streams += 1
         try:
+            await connection.write(_event("hub", _options(self._tenant)))
             while not self._stopped.done():
                 samples = activity.samples_after(last)
                 last = samples[-1][0] if samples else last
@@ -51,12 +52,24 @@ class AdminStream:
 
 
 def _events(tenant: Tenant, samples: list[tuple[int, str, dict[str, Any]]]) -> bytes:
-    """Return counts and samples as events; a delivery has its subscription, which a map may not show."""
-    lines = [_event("counts", dict(tenant.activity.counts))]
+    """Return counts and samples as events; a delivery has its subscription and message, which a map may not show."""
+    lines = [_event("counts", {**tenant.activity.counts, "cursor": str(tenant.hub.end)})]
+    messages = tenant.activity.newest.with_ids({data["message_id"] for _, kind, data in samples if kind == "delivery"})
     for _, kind, data in samples:
-        more = {"subscription": _subscription(tenant, data["subscription_id"])} if kind == "delivery" else {}
-        lines.append(_event(kind, {**data, **more}))
+        if kind == "delivery":
+            subscription = _subscription(tenant, data["subscription_id"])
+            lines.append(
+                _event(kind, {**data, "subscription": subscription, "message": messages.get(data["message_id"])})
+            )
+        else:
+            lines.append(_event(kind, data))
     return b"".join(lines)
+
+
+def _options(tenant: Tenant) -> dict[str, Any]:
+    """Return what of the hub a form must know."""
+    given = tenant.settings.hub
+    return {"window": given.window, "lifetime": given.lifetime, "max_distance": given.max_distance}
 
 
 def _subscription(tenant: Tenant, id_: Any) -> dict[str, Any] | None:

@@ -88,7 +88,7 @@ def _kept(tenant: Tenant, given: str) -> dict[str, Any] | None:
     ids: list[str | int] = [given, int(given)] if _NUMBER.fullmatch(given) else [given]
     for id_ in ids:
         message = tenant.hub.kept_message(id_)
-        feature = tenant.activity.newest.get(id_) if message is None else message_feature(message)
+        feature = tenant.activity.newest.with_ids({id_}).get(id_) if message is None else message_feature(message)
         if feature is not None:
             return feature
     return None

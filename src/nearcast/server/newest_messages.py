@@ -92,13 +92,13 @@ class NewestMessages:
                 self._columns = self._columns.and_then([self._read(*call) for call in calls])
             return self._columns
 
-    def get(self, message_id: str | int) -> dict[str, Any] | None:
-        """Return the newest message with an id as a Feature, None if none of these has it."""
+    def with_ids(self, message_ids: set[str | int]) -> dict[str | int, dict[str, Any] | None]:
+        """Return the newest message with each of these ids as a Feature, where one of them has it."""
+        if not message_ids:
+            return {}
         columns = self.columns()
-        for row in range(len(columns) - 1, -1, -1):
-            if columns.ids[row] == message_id:
-                return feature_of(columns.given[row], self._space)
-        return None
+        rows = {id_: row for row, id_ in enumerate(columns.ids) if id_ in message_ids}
+        return {id_: feature_of(columns.given[row], self._space) for id_, row in rows.items()}
 
     def _read(self, messages: Call, lost: set[int], received: int) -> NewestColumns:
         rows = [row for row in range(len(messages)) if row not in lost][-NEWEST:]

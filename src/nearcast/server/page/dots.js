@@ -19,7 +19,10 @@ const WORLD = 2 * PI * 6378137;
 
 export class MessageDots {
   constructor() {
+    /** In the order in which they came. */
     this.byId = new Map();
+    /** The same in the order in which they are drawn; null when that is to be made anew. */
+    this.order = null;
     this.sprites = new Map();
     this.canvas = document.createElement("canvas");
     this.canvas.className = "dots";
@@ -41,25 +44,44 @@ export class MessageDots {
       if (known) known.message ??= dot.message;
       else this.byId.set(String(dot.id), dot);
     }
-    const surplus = this.byId.size - MOST;
-    if (surplus > 0) {
-      const oldest = [...this.byId].sort(([, a], [, b]) => a.born - b.born).slice(0, surplus);
-      for (const [id] of oldest) this.byId.delete(id);
+    let surplus = this.byId.size - MOST;
+    for (const id of this.byId.keys()) {
+      if (surplus-- <= 0) break;
+      this.byId.delete(id);
     }
+    this.#changed();
+  }
+
+  /** Show messages in the columns of /v1/map beside those that are shown. */
+  addColumns(columns) {
+    this.add(dotsOf(columns, (id) => this.byId.has(String(id))));
+  }
+
+  #changed() {
+    this.order = null;
     this.layer.changed();
+  }
+
+  /** Return the dots as they are drawn: those that were delivered first, then the others, the newest before. */
+  #ordered() {
+    if (!this.order) {
+      const all = [...this.byId.values()].reverse();
+      this.order = [...all.filter((each) => each.lit), ...all.filter((each) => !each.lit)];
+    }
+    return this.order;
   }
 
   /** Show that a message was delivered. */
   light(dot) {
     dot.lit = true;
-    this.layer.changed();
+    this.#changed();
   }
 
   /** Forget messages that have died; the others grow paler. */
   fade() {
     const now = Date.now();
     for (const [id, dot] of this.byId) if (dot.expires <= now) this.byId.delete(id);
-    if (!document.hidden && this.size) this.layer.changed();
+    if (!document.hidden) this.#changed();
   }
 
   /** Draw all anew, in other colours. */
@@ -92,36 +114,31 @@ export class MessageDots {
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, width, height);
     let drawn = 0;
-    const worlds = ceil((width * resolution) / WORLD / 2);
-    for (let turn = -worlds; turn <= worlds; turn++) {
-      drawn += this.#draw(pen, width, height, center[0] + turn * WORLD, center[1], resolution, ratio);
+    const [west, east] = [-1, 1].map((side) => center[0] + (side * width * resolution) / 2);
+    for (let turn = round(west / WORLD); turn <= round(east / WORLD); turn++) {
+      drawn += this.#draw(pen, width, height, center[0] - turn * WORLD, center[1], resolution, ratio);
     }
     canvas.dataset.drawn = drawn;
     return canvas;
   }
 
-  /** Draw one world: those that were delivered first, then the newest, each where nothing is yet; return how many. */
+  /** Draw one world, each dot where nothing is yet; return how many. */
   #draw(pen, width, height, x0, y0, resolution, ratio) {
     const now = Date.now();
     let drawn = 0;
     const across = ceil(width / GRAIN);
     const taken = new Uint8Array(across * ceil(height / GRAIN));
-    const dots = [...this.byId.values()];
-    for (const lit of [true, false]) {
-      for (let at = dots.length - 1; at >= 0; at--) {
-        const dot = dots[at];
-        if (Boolean(dot.lit) !== lit) continue;
-        const x = (dot.x - x0) / resolution + width / 2;
-        const y = (y0 - dot.y) / resolution + height / 2;
-        if (dot.box) this.#outline(pen, dot, x, y, resolution);
-        if (x < 0 || y < 0 || x >= width || y >= height) continue;
-        const cell = floor(y / GRAIN) * across + floor(x / GRAIN);
-        if (taken[cell]) continue;
-        taken[cell] = 1;
-        const sprite = this.#sprite(lit ? "match" : "message", strengthOf(dot, now), now - dot.born < NEW_MS, ratio);
-        pen.drawImage(sprite.canvas, x - sprite.half, y - sprite.half, 2 * sprite.half, 2 * sprite.half);
-        drawn++;
-      }
+    for (const dot of this.#ordered()) {
+      const x = (dot.x - x0) / resolution + width / 2;
+      const y = (y0 - dot.y) / resolution + height / 2;
+      if (dot.box) this.#outline(pen, dot, x, y, resolution);
+      if (x < 0 || y < 0 || x >= width || y >= height) continue;
+      const cell = floor(y / GRAIN) * across + floor(x / GRAIN);
+      if (taken[cell]) continue;
+      taken[cell] = 1;
+      const { canvas, half } = this.#sprite(dot, now, ratio);
+      pen.drawImage(canvas, x - half, y - half, 2 * half, 2 * half);
+      drawn++;
     }
     return drawn;
   }
@@ -133,17 +150,22 @@ export class MessageDots {
   }
 
   /** Return the picture of a dot, made once for each look. */
-  #sprite(kind, strength, isNew, ratio) {
-    const key = `${kind}:${strength}:${isNew}:${ratio}`;
-    if (!this.sprites.has(key)) this.sprites.set(key, picture(kind, strength, isNew, ratio));
-    return this.sprites.get(key);
+  #sprite(dot, now, ratio) {
+    const isNew = now - dot.born < NEW_MS;
+    const step = stepOf(dot, now);
+    const key = step * 4 + (dot.lit ? 2 : 0) + (isNew ? 1 : 0) + ratio * 100;
+    let found = this.sprites.get(key);
+    if (!found) {
+      found = picture(dot.lit ? "match" : "message", 1 - (step / STEPS) * (1 - PALEST), isNew, ratio);
+      this.sprites.set(key, found);
+    }
+    return found;
   }
 }
 
-/** Return how strong a message is drawn, in steps from 1 when it is new to palest at its end. */
-function strengthOf(dot, now) {
-  const spent = min(max((now - dot.born) / (dot.expires - dot.born), 0), 1);
-  return 1 - (round(spent * STEPS) / STEPS) * (1 - PALEST);
+/** Return how far a message has faded: 0 when it is new, STEPS at its end. */
+function stepOf(dot, now) {
+  return round(STEPS * min(max((now - dot.born) / (dot.expires - dot.born), 0), 1));
 }
 
 function picture(kind, strength, isNew, ratio) {
@@ -172,18 +194,21 @@ export function dotOf(given) {
   return { ...placed(west, south, east, north), id: given.id, born: now, expires, message: given };
 }
 
-/** Return the dots of messages in the columns of /v1/map, the oldest first. */
-export function dotsOf(columns) {
+/** Return the dots of messages in the columns of /v1/map that are not known, the oldest first. */
+function dotsOf(columns, isKnown) {
   const now = Date.now();
   const boxes = new Map(columns.boxes.map(([row, ...box]) => [row, box]));
-  const made = columns.id.map((id, row) => {
+  const made = [];
+  for (let row = columns.id.length - 1; row >= 0; row--) {
+    const id = columns.id[row];
+    if (isKnown(id)) continue;
     const born = now - 1000 * columns.age_s[row];
     const left = columns.left_s[row];
     const [lon, lat] = [columns.lon[row], columns.lat[row]];
     const expires = left === null ? born + LIFE_MS : now + 1000 * left;
-    return { ...placed(...(boxes.get(row) ?? [lon, lat, lon, lat])), id, born, expires };
-  });
-  return made.reverse();
+    made.push({ ...placed(...(boxes.get(row) ?? [lon, lat, lon, lat])), id, born, expires });
+  }
+  return made;
 }
 
 /** Return where a rectangle is on the map, and how large unless it is a point. */

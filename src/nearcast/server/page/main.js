@@ -9,6 +9,8 @@ import { SubscribeForm } from "./subscribe.js";
 import { WatchPanel } from "./watch.js";
 
 const MAP_WAIT_MS = 250;
+/** Degrees within which subscriptions are near each other: a town. */
+const NEAR = 1;
 const byId = (id) => document.getElementById(id);
 const tabs = [...document.querySelectorAll('[role="tab"]')];
 
@@ -21,6 +23,7 @@ function open(name, { focus = false } = {}) {
     byId(tab.getAttribute("aria-controls")).hidden = !isOpen;
     if (isOpen && focus) tab.focus();
   }
+  if (name === "ask") ask.look();
 }
 
 for (const [at, tab] of tabs.entries()) {
@@ -31,8 +34,10 @@ for (const [at, tab] of tabs.entries()) {
   });
 }
 
+/** Say how it stands with the server. */
 const tell = (text) => {
   byId("status").textContent = text;
+  byId("status").classList.toggle("wrong", text !== "live");
 };
 
 const plural = (n, one) => `${n.toLocaleString()} ${one}${n === 1 ? "" : "s"}`;
@@ -85,9 +90,10 @@ new PublishForm(byId("publish"), map);
 new HealthPanel(byId("health"));
 const ask = new AskPanel(byId("ask"), {
   opened: () => open("ask"),
-  textOf: (id) => map.message(id)?.message?.properties.text ?? id,
+  textOf: (id) => map.message(id)?.message?.properties.text,
   changed: refresh,
   failed: (error) => tell(error.message),
+  end: () => watch.end,
   edit: (given) => {
     form.edit(given);
     open("subscribe", { focus: true });
@@ -96,6 +102,7 @@ const ask = new AskPanel(byId("ask"), {
 const watch = new WatchPanel(byId("watch"), map, {
   status: tell,
   changed: refresh,
+  hub: ({ window }) => form.useWindow(window),
   delivered: (id) => ask.delivered(id),
   message: (given) => ask.message(given),
   subscription: (id) => ask.subscription(id),
@@ -112,22 +119,26 @@ byId("token-form").addEventListener("submit", (event) => {
 async function begin() {
   const hasStreets = await map.drawLand();
   watch.start();
-  const place = hasStreets ? null : await busiest().catch(() => null);
-  if (place) map.goTo(...place, 12);
+  const bounds = hasStreets ? null : await busiest().catch(() => null);
+  if (bounds) map.lookAt(bounds);
   document.documentElement.dataset.ready = "true";
 }
 
-/** Return where the most subscriptions are: in the fullest cell of the fullest cell; null if none has a place. */
+/** Return where subscriptions are, as west, south, east, north: all of them where they are few and near each other, else
+ * the first; of many, the fullest cell of the fullest cell. Null if none has a place. */
 async function busiest() {
   for (let [bbox, zoom] = ["-180,-90,180,90", 1]; ; zoom += 4) {
     const found = await call("GET", `/v1/map?bbox=${bbox}&zoom=${zoom}`);
-    const first = found.features.find((each) => each.geometry);
-    if (first) return first.geometry.coordinates.flat(Infinity).slice(0, 2);
+    const all = found.features.filter((each) => each.geometry).map((each) => map.boundsOf(each));
+    const [west0, south0, east0, north0] = all.reduce(around, [180, 90, -180, -90]);
+    if (all.length) return Math.max(east0 - west0, north0 - south0) < NEAR ? [west0, south0, east0, north0] : all[0];
     if (!found.cells.length) return null;
     const [west, south, east, north] = found.cells.reduce((most, each) => (each[4] > most[4] ? each : most));
-    if (zoom >= 9) return [(west + east) / 2, (south + north) / 2];
+    if (zoom >= 9) return [west, south, east, north];
     bbox = [west, south, east, north].join(",");
   }
 }
+
+const around = (a, b) => a.map((each, at) => (at < 2 ? Math.min(each, b[at]) : Math.max(each, b[at])));
 
 begin().catch((error) => tell(error.message));

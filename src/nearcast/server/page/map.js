@@ -3,7 +3,7 @@
 
 import { CountCells } from "./cells.js";
 import { colour } from "./colours.js";
-import { MessageDots, dotOf, dotsOf } from "./dots.js";
+import { MessageDots, dotOf } from "./dots.js";
 import { landFeatures } from "./land.js";
 
 const { fromLonLat, toLonLat, transformExtent } = ol.proj;
@@ -97,10 +97,14 @@ export class WorldMap {
 
   /** Show what /v1/map answered: these subscriptions or cells and no others, and messages beside those that are shown. */
   show(found) {
-    this.subscriptions.clear(true);
-    this.subscriptions.addFeatures(found.features.filter((each) => each.geometry).map(subscriptionFeature));
-    this.cells.show(found.cells);
-    this.messages.add(dotsOf(found.messages));
+    const drawn = JSON.stringify([found.features, found.cells]);
+    if (drawn !== this.drawn) {
+      this.subscriptions.clear(true);
+      this.subscriptions.addFeatures(found.features.filter((each) => each.geometry).map(subscriptionFeature));
+      this.cells.show(found.cells);
+      this.drawn = drawn;
+    }
+    this.messages.addColumns(found.messages);
   }
 
   /** Show a message where it fell. */
@@ -156,10 +160,15 @@ export class WorldMap {
     return toLonLat(this.map.getView().getCenter()).map((each) => Number(each.toFixed(6)));
   }
 
-  /** Look at a place, near enough to see streets. */
-  goTo(lon, lat, zoom = 13) {
-    this.map.getView().setCenter(fromLonLat([lon, lat]));
-    if (this.map.getView().getZoom() < zoom) this.map.getView().setZoom(zoom);
+  /** Return west, south, east, north of a subscription's Feature. */
+  boundsOf(given) {
+    return transformExtent(subscriptionFeature(given).getGeometry().getExtent(), "EPSG:3857", "EPSG:4326");
+  }
+
+  /** Look at west, south, east, north, at most as near as streets are seen well. */
+  lookAt(bounds) {
+    const extent = transformExtent(bounds, "EPSG:4326", "EPSG:3857");
+    this.map.getView().fit(extent, { padding: [40, 40, 40, 40], maxZoom: 13 });
   }
 
   #clicked(event) {
