@@ -13,9 +13,14 @@ import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from nearcast.demo.streets import Place
+    from nearcast.durable import DurableHub
 
 _LINE = "  compiling kernels of the town for this machine: up to a minute, the first time only"
 _IS_OFF = "0"
@@ -53,19 +58,21 @@ def main() -> None:
         for person in people[:4]:
             for each in person.subscriptions:
                 hub.subscribe(each, subscriber=person.name)
-        lon, lat = streets.crossings[people[0].crossing]
-        expires = datetime.now(UTC) + timedelta(minutes=5)
-        texts = ("ramen", "free jazz concert tonight", "used lamp on sale, half the price")
-        posts = [
-            {"id": f"{n}", "text": text, "lon": lon, "lat": lat, "expires": expires} for n, text in enumerate(texts)
-        ]
-        for post in posts:
-            hub.publish_many([post])
-        for person in people[:4]:
-            if person.walks:
-                hub.move_subscriber(person.name, streets.crossings[person.crossing + 1])
+        walkers = [each for each in people[:4] if each.walks]
+        for step in range(3):  # whoever has moved is held by another structure, and leaves its lists with the next move
+            _publish(hub, streets.crossings[people[0].crossing + step], step)
+            for person in walkers:
+                hub.move_subscriber(person.name, streets.crossings[person.crossing + 1 + 3 * step])
         hub.beat()
         hub.close()
+
+
+def _publish(hub: DurableHub, place: Place, step: int) -> None:
+    """Publish a few messages at a crossing, each alone, as the server does."""
+    expires = datetime.now(UTC) + timedelta(minutes=5)
+    for n, text in enumerate(("ramen", "free jazz concert tonight", "used lamp on sale, half the price")):
+        post = {"id": f"{step}-{n}", "text": text, "lon": place[0], "lat": place[1], "expires": expires}
+        hub.publish_many([post])
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class TownLife:
         return sum(len(each.subscriptions) for each in self._people)
 
     async def move_in(self) -> None:
-        """Register everybody's subscriptions, and the webhook of one of them; then let something happen once.
+        """Register everybody's subscriptions, and the webhook of one of them; then let everything happen once.
 
         Whatever is compiled by that is waited for here, and not under the eyes of who watches.
         """
@@ -49,9 +49,10 @@ class TownLife:
                 await self._client.subscribe(each, subscriber=person.name)
         await self._client.put_subscriber(HOOKED, sink={"url": self._receiver.url})
         pick, topics = picker(self._rng), list(POSTS)
-        await self._post_one(pick, topics)
         walker = next(each for each in self._people if each.walks)
-        await self._client.move_subscriber(walker.name, self._streets.crossings[walker.crossing])
+        for step in range(3):  # a move, messages for who has moved, and a move of who has
+            await self._post_one(pick, topics)
+            await self._client.move_subscriber(walker.name, self._streets.crossings[walker.crossing + 3 * step])
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[asyncio.Future[Any]]:
