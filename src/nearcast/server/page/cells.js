@@ -9,7 +9,10 @@ export class CountCells {
   constructor() {
     this.source = new ol.source.Vector();
     this.most = 1;
-    this.layer = new ol.layer.VectorImage({ source: this.source, style: (each) => this.#style(each) });
+    const layer = (style) => new ol.layer.VectorImage({ source: this.source, style });
+    this.squares = layer((each) => this.#square(each));
+    /** Above the dots of messages, which would hide them. */
+    this.numbers = layer((each) => numberStyle(each));
   }
 
   /** Show these cells, each as west, south, east, north and its number, and no others. */
@@ -19,22 +22,25 @@ export class CountCells {
     this.source.addFeatures(cells.map(cellFeature));
   }
 
-  #style(cell) {
-    const count = cell.get("count");
-    const shade = Math.ceil((SHADES * Math.log1p(count)) / Math.log1p(this.most)) / SHADES;
+  #square(cell) {
+    const shade = Math.ceil((SHADES * Math.log1p(cell.get("count"))) / Math.log1p(this.most)) / SHADES;
     const [r, g, b] = ol.color.asArray(colour("within"));
     return new ol.style.Style({
       fill: new ol.style.Fill({ color: [r, g, b, 0.35 * shade] }),
       stroke: new ol.style.Stroke({ color: [r, g, b, 0.6], width: 1 }),
-      text: new ol.style.Text({
-        text: count.toLocaleString(),
-        font: '600 12px system-ui, "DejaVu Sans", sans-serif',
-        fill: new ol.style.Fill({ color: colour("text") }),
-        stroke: new ol.style.Stroke({ color: colour("ground"), width: 3 }),
-        overflow: true,
-      }),
     });
   }
+}
+
+function numberStyle(cell) {
+  const text = new ol.style.Text({
+    text: cell.get("count").toLocaleString(),
+    font: '600 12px system-ui, "DejaVu Sans", sans-serif',
+    fill: new ol.style.Fill({ color: colour("text") }),
+    stroke: new ol.style.Stroke({ color: colour("ground"), width: 4 }),
+    overflow: true,
+  });
+  return new ol.style.Style({ text });
 }
 
 function cellFeature([west, south, east, north, count]) {

@@ -14,6 +14,9 @@ const GRAIN = 3;
 const STEPS = 5;
 const PALEST = 0.35;
 const RADIUS = { message: 4, match: 6 };
+/** Where more than so many are in view, those that were not delivered are smaller. */
+const MANY = 2000;
+const SMALL = 2.5;
 const { PI, ceil, floor, hypot, max, min, round } = Math;
 const WORLD = 2 * PI * 6378137;
 
@@ -23,6 +26,8 @@ export class MessageDots {
     this.byId = new Map();
     /** The same in the order in which they are drawn; null when that is to be made anew. */
     this.order = null;
+    /** How many were drawn last. */
+    this.seen = 0;
     this.sprites = new Map();
     this.canvas = document.createElement("canvas");
     this.canvas.className = "dots";
@@ -119,6 +124,7 @@ export class MessageDots {
       drawn += this.#draw(pen, width, height, center[0] - turn * WORLD, center[1], resolution, ratio);
     }
     canvas.dataset.drawn = drawn;
+    this.seen = drawn;
     return canvas;
   }
 
@@ -153,10 +159,13 @@ export class MessageDots {
   #sprite(dot, now, ratio) {
     const isNew = now - dot.born < NEW_MS;
     const step = stepOf(dot, now);
-    const key = step * 4 + (dot.lit ? 2 : 0) + (isNew ? 1 : 0) + ratio * 100;
+    const isSmall = !dot.lit && this.seen > MANY;
+    const key = step * 8 + (isSmall ? 4 : 0) + (dot.lit ? 2 : 0) + (isNew ? 1 : 0) + ratio * 1000;
     let found = this.sprites.get(key);
     if (!found) {
-      found = picture(dot.lit ? "match" : "message", 1 - (step / STEPS) * (1 - PALEST), isNew, ratio);
+      const kind = dot.lit ? "match" : "message";
+      const radius = (isSmall ? SMALL : RADIUS[kind]) + (isNew ? 3 : 0);
+      found = picture(colour(kind), radius, 1 - (step / STEPS) * (1 - PALEST), ratio);
       this.sprites.set(key, found);
     }
     return found;
@@ -168,8 +177,7 @@ function stepOf(dot, now) {
   return round(STEPS * min(max((now - dot.born) / (dot.expires - dot.born), 0), 1));
 }
 
-function picture(kind, strength, isNew, ratio) {
-  const radius = RADIUS[kind] + (isNew ? 3 : 0);
+function picture(fill, radius, strength, ratio) {
   const half = radius + 2;
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = ceil(2 * half * ratio);
@@ -178,7 +186,7 @@ function picture(kind, strength, isNew, ratio) {
   pen.globalAlpha = strength;
   pen.beginPath();
   pen.arc(half, half, radius, 0, 2 * PI);
-  pen.fillStyle = colour(kind);
+  pen.fillStyle = fill;
   pen.fill();
   pen.lineWidth = 1;
   pen.strokeStyle = colour("ground");

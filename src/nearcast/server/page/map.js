@@ -56,8 +56,9 @@ export class WorldMap {
       layers: [
         this.land,
         layer(this.subscriptions, (each) => styleOf(each.get("kind")), ol.layer.VectorImage),
-        this.cells.layer,
+        this.cells.squares,
         this.messages.layer,
+        this.cells.numbers,
         layer(this.flashes, (each) => styleOf(each.get("kind") ?? "match")),
         layer(this.sketch, () => styleOf("match")),
       ],

@@ -148,6 +148,7 @@ export class SubscribeForm {
     this.weightField.firstChild.textContent = `Words against distance, 0 to 1: ${this.weight.value}`;
     this.thresholdField.firstChild.textContent = `Least score, 0 to 1: ${this.threshold.value}`;
     this.where.textContent = this.#placeText(isScored);
+    if (this.place.lon !== undefined) this.map.showSketch(isScored ? { ...this.place, radius_m: null } : this.place);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.#check(), WAIT_MS);
   }
