@@ -21,16 +21,16 @@ CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo picture test test-faults browser vendor check bench figures
+.PHONY: help .venv demo picture frames test test-faults browser vendor check bench figures
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv: .venv/.ready ## make the environment with everything in it
 
-# The stamp is removed first and written last: after a failed install the next make starts over instead of trusting the rest.
-.venv/.ready: requirements.lock pyproject.toml
-	@rm -f $@
+# A stamp is removed first and written last: after a failed install the next make starts over instead of trusting the rest.
+.venv/.made: requirements.lock pyproject.toml
+	@rm -f .venv/.made .venv/.demo .venv/.ready
 	@python=; for candidate in $(CANDIDATES); do \
 		if "$$candidate" -c '$(USABLE)' 2>/dev/null; then python=$$candidate; break; fi; \
 	done; \
@@ -42,18 +42,33 @@ help: ## show this list
 	if [ -e .venv ] && ! $(BIN)/python -c '$(USABLE)' 2>/dev/null; then rm -rf .venv; fi; \
 	echo "making .venv with $$("$$python" --version)"; \
 	$(if $(UV),uv venv --quiet --allow-existing --python "$$python" .venv,"$$python" -m venv .venv)
+	@touch $@
+
+.venv/.ready: .venv/.made
+	@rm -f $@
 	@echo "installing the pinned packages (Spark is large: a few minutes the first time)"
 	@$(INSTALL) -r requirements.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch .venv/.demo $@
+
+# Half of the packages are for work on the code: whoever wants to look at the demo first need not wait for them.
+.venv/.demo: .venv/.made
+	@rm -f $@
+	@echo "installing what the demo needs (Spark is large: a minute or two the first time)"
+	@$(INSTALL) --constraint requirements.lock '.[spark,server]' hatchling editables
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip --disable-pip-version-check install --quiet)
 
-demo: .venv/.ready ## stream a generated city through embedded Spark, then open a living town to watch on a map
+demo: .venv/.demo ## stream a generated city through embedded Spark, then open a living town to watch on a map
 	@$(BIN)/nearcast demo
 
 picture: .venv/.ready ## play the town and take the picture of its page for the README (needs Chromium: make browser)
 	$(BIN)/python tools/picture.py
+
+frames: .venv/.ready ## time the page's frames with 50,000 subscriptions and 10,000 messages (needs Chromium: make browser)
+	$(BIN)/python tools/page_frames.py $(FRAMES_ARGS)
 
 # Three runs: compiled; interpreted, where Python sees every mistake; with bounds checks, where a bad index raises.
 # Tests of the papers' indexes are run once: interpreted those that can be, the others compiled. With bounds checks

@@ -27,7 +27,7 @@ from nearcast.engine.life import relevant_now
 from nearcast.engine.lifetime import Lifetime
 from nearcast.engine.move_items import MoveItems, clock_item, untimely_reports
 from nearcast.engine.moves import KnownMove, place_at, point_of
-from nearcast.engine.rectangles import touching_rectangles
+from nearcast.engine.rectangles import centres_in_box, touching_rectangles
 from nearcast.engine.snapshot import open_state, save_state, take_state
 from nearcast.engine.stored_values import table_of, value_of
 from nearcast.engine.value_columns import message_columns, subscription_columns
@@ -72,7 +72,8 @@ from nearcast.window import Window
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast._ids import Id
+    from nearcast._ids import Id, IdSnapshot
+    from nearcast.geo import Regions
 
 #: Ids that are made at a time when they are iterated over.
 _BLOCK = 4096
@@ -662,19 +663,31 @@ class Hub:
         The box is x_min, y_min, x_max, y_max; on the earth x_min > x_max crosses the dateline. In order of
         registration; those that listen anywhere are left out. The lock is held for some of them at a time only.
         """
-        with self._lock:
-            slots = self._whole().ids.in_use()
         found: list[Id] = []
         total = 0
+        for block, regions, ids in self._region_blocks():
+            rows = touching_rectangles(regions, box)
+            total += len(rows)
+            found += ids.values(block[rows[: limit - len(found)]])
+        return found, total
+
+    def centres_in_box(self, box: tuple[float, float, float, float]) -> NDArray[np.float64]:
+        """Return x and y of the middle of the part inside a box, of every subscription that `in_box` counts.
+
+        In a box across the dateline x goes on beyond 180.
+        """
+        return np.concatenate([np.empty((0, 2)), *(centres_in_box(each, box) for _, each, _ in self._region_blocks())])
+
+    def _region_blocks(self) -> Iterator[tuple[NDArray[np.int32], Regions, IdSnapshot]]:
+        """Yield slots with their regions and ids, some at a time: the lock is held only between them."""
+        with self._lock:
+            slots = self._whole().ids.in_use()
         for first in range(0, len(slots), _NEAR_BLOCK):
             with self._lock:
                 state = self._whole()
                 block = self._still_used(slots[first : first + _NEAR_BLOCK])
                 regions, ids = state.index.subscriptions(block).regions, state.ids.snapshot()
-            rows = touching_rectangles(regions, box)
-            total += len(rows)
-            found += ids.values(block[rows[: limit - len(found)]])
-        return found, total
+            yield block, regions, ids
 
     def _still_used(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return those of these slots that have an id; the lock is held."""

@@ -66,9 +66,14 @@ def draw_box(page, size=150):
     page.mouse.click(x + size, y + size)
 
 
-def test_draw_subscribe_publish_see_the_match_and_why(chromium, server, client):
+def test_draw_subscribe_publish_see_the_match_and_why(chromium, tmp_path):
     """The whole way by mouse: a box, a query, a message, its match, who got it and who nearly did."""
-    client.put("/v1/subscriptions/near", json=circle("near", query="ramen AND vegan", subscriber="ben"))
+    with running(tmp_path) as server, server.client() as client:
+        client.put("/v1/subscriptions/near", json=circle("near", query="ramen AND vegan", subscriber="ben"))
+        draw_and_publish(chromium, server)
+
+
+def draw_and_publish(chromium, server):
     with opened(chromium, server.url) as page:
         expect(page.locator("#status")).to_have_text("live")
         assert colours(page) > 5

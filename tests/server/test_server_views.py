@@ -7,7 +7,7 @@ from support.waiting import wait_until
 
 
 def test_the_map_has_what_lies_in_the_rectangle(client):
-    """Subscriptions and messages of the box come, each in its layer; the box may cross the dateline."""
+    """Subscriptions and messages of the box come; the box may cross the dateline."""
     client.put("/v1/subscriptions/berlin", json=circle("berlin"))
     client.put("/v1/subscriptions/fiji", json=circle("fiji", lon=179.9, lat=-17.0))
     client.put("/v1/subscriptions/anywhere", json={"id": "anywhere", "query": "tea"})
@@ -18,10 +18,10 @@ def test_the_map_has_what_lies_in_the_rectangle(client):
         ("", ["berlin", "fiji"], ["b", "f"]),
     ]:
         found = client.get("/v1/map", params={"bbox": box} if box else {}).json()
-        layers = {"subscription": [], "message": []}
-        for each in found["features"]:
-            layers[each["properties"]["layer"]].append(each["id"])
-        assert (subscriptions, messages) == (layers["subscription"], sorted(layers["message"]))
+        assert (subscriptions, messages) == (
+            [each["id"] for each in found["features"]],
+            sorted(found["messages"]["id"]),
+        )
     for bad in ("1,2,3", "a,b,c,d", "0,10,10,0", "0,0,500,1", "nan,0,1,1"):
         assert 422 == client.get("/v1/map", params={"bbox": bad}).status_code, bad
 
@@ -49,7 +49,8 @@ def test_admins_see_counts_and_samples(client, server):
         seen["delivery"]["subscription_id"],
         seen["move"]["subscriber"],
     )
-    assert {"messages", "deliveries", "moves"} == set(seen["counts"])
+    assert {"messages", "deliveries", "moves", "cursor"} == set(seen["counts"])
+    assert {"window": None, "lifetime": "expires", "max_distance": None} == seen["hub"]
     wait_until(lambda: server.tenant().activity.n_watchers == 0)
     with server.client(make_token(server.data, scopes=("subscribe",))) as other:
         assert [403, 403] == [other.get(path).status_code for path in ("/v1/stream", "/v1/map")]

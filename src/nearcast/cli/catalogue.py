@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
 import typer
@@ -58,8 +59,17 @@ def demo(
     from nearcast.demo.stream import has_spark
 
     on_spark = engine is EngineName.SPARK or (engine is None and has_spark())
-    run(stdout(), subscriptions=subscriptions, messages=messages, seed=seed, on_spark=on_spark)
+    with _kernels_of_town(seconds):
+        run(stdout(), subscriptions=subscriptions, messages=messages, seed=seed, on_spark=on_spark)
     return _town(seconds, seed)
+
+
+def _kernels_of_town(seconds: float | None) -> AbstractContextManager[None]:
+    """Compile what the town needs meanwhile, if there will be one."""
+    from nearcast.demo.town import has_server
+    from nearcast.demo.town_kernels import compiling
+
+    return nullcontext() if seconds == 0 or not has_server() else compiling(stdout())
 
 
 def _town(seconds: float | None, seed: int) -> int:

@@ -1,7 +1,8 @@
 """`nearcast demo`: one evening in a made-up city, told for a person to read; then a town that lives.
 
 `city` and `stream` make the evening. `town` runs the living town: `streets` and `people` are what it is made of,
-`town_life` lets them `walk` and post, `flaky_receiver` takes webhooks, `event_tally` counts what came.
+`town_life` lets them `walk` and post, `flaky_receiver` takes webhooks, `event_tally` counts what came. `town_kernels`
+compiles what the town needs while the evening is told.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ def run(
     """Subscribe the people of a city, publish an evening of messages, and print what became of them."""
     city = _city.evening(subscriptions, messages, seed)
     _say(console, f"[bold]An evening in {_city.NAME}[/bold], a city that does not exist", gap=True)
-    streamed = _stream(console, city) if on_spark else None
-    with console.status("compiling, the first time only"), told_of_compiling(console):
-        _warm_up(city)
+    with told_of_compiling(console):
+        streamed = _stream(console, city) if on_spark else None
+        with console.status("compiling, the first time only"):
+            _warm_up(city)
 
     hub = Hub("earth")
     began = time.perf_counter()

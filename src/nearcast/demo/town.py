@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import signal
 import tempfile
 import threading
@@ -58,21 +59,23 @@ def play(
     ):
         overlay = Path(folder) / "streets.geojson"
         overlay.write_text(json.dumps(streets.geojson()))
-        with _server(_settings(Path(folder), overlay)) as url:
+        with _server(town_settings(Path(folder), overlay)) as url:
             life = _life(console, url, streets, seed, seconds, on_open, lambda: bool(noted) or is_over())
             return asyncio.run(life)
 
 
-def _settings(folder: Path, overlay: Path) -> Settings:
+def town_settings(folder: Path, overlay: Path | None = None) -> Settings:
     """Return settings of a server for a town: any port, any disk, webhooks to this machine."""
     from nearcast.server.settings import load_settings
 
     given: dict[str, dict[str, Any]] = {
-        "server": {"port": 0, "data": str(folder / "data"), "overlay": str(overlay), "grace_seconds": 1.0},
+        "server": {"port": 0, "data": str(folder / "data"), "grace_seconds": 1.0},
         "hub": {"window": "500", "max_distance": 3000.0},
         "limits": {"free_bytes": 0},
         "webhooks": {"allow": ("127.0.0.1",)},
     }
+    if overlay is not None:
+        given["server"]["overlay"] = str(overlay)
     return load_settings(environment={}, given=given)
 
 
@@ -92,6 +95,7 @@ def _server(settings: Settings) -> Iterator[str]:
                 raise server.app.state.failure or RuntimeError("the server of the town did not start")
         yield f"http://127.0.0.1:{socket.getsockname()[1]}"
     finally:
+        logging.getLogger("uvicorn.error").disabled = True  # streams that are cut off are no news to who ends the town
         server.should_exit = True
         thread.join()
         socket.close()

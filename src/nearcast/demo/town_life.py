@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nearcast.client import AsyncClient
-from nearcast.demo.city import POSTS, picker
+from nearcast.demo.city import POSTS, Pick, picker
 from nearcast.demo.event_tally import EventTally
 from nearcast.demo.flaky_receiver import FlakyReceiver
 from nearcast.demo.people import HOOKED, Townsperson, townspeople
@@ -40,11 +40,19 @@ class TownLife:
         return sum(len(each.subscriptions) for each in self._people)
 
     async def move_in(self) -> None:
-        """Register everybody's subscriptions, and the webhook of one of them."""
+        """Register everybody's subscriptions, and the webhook of one of them; then let everything happen once.
+
+        Whatever is compiled by that is waited for here, and not under the eyes of who watches.
+        """
         for person in self._people:
             for each in person.subscriptions:
                 await self._client.subscribe(each, subscriber=person.name)
         await self._client.put_subscriber(HOOKED, sink={"url": self._receiver.url})
+        pick, topics = picker(self._rng), list(POSTS)
+        walker = next(each for each in self._people if each.walks)
+        for step in range(3):  # a move, messages for who has moved, and a move of who has
+            await self._post_one(pick, topics)
+            await self._client.move_subscriber(walker.name, self._streets.crossings[walker.crossing + 3 * step])
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[asyncio.Future[Any]]:
@@ -61,12 +69,15 @@ class TownLife:
         """Publish messages at street corners, without end."""
         pick, topics = picker(self._rng), list(POSTS)
         while True:
-            self.tally.n_published += 1
-            lon, lat = StreetWalk(self._streets, self._corner(), self._rng).go(self._rng.uniform(0, 300))
-            life = _LIVES[0] + self._rng.random() * (_LIVES[1] - _LIVES[0])
-            post = {"id": f"post-{self.tally.n_published}", "text": POSTS[pick(topics)](pick), "lon": lon, "lat": lat}
-            await self._client.publish(post | {"expires": datetime.now(UTC) + life})
+            await self._post_one(pick, topics)
             await asyncio.sleep(_POST_S)
+
+    async def _post_one(self, pick: Pick, topics: list[str]) -> None:
+        self.tally.n_published += 1
+        lon, lat = StreetWalk(self._streets, self._corner(), self._rng).go(self._rng.uniform(0, 300))
+        life = _LIVES[0] + self._rng.random() * (_LIVES[1] - _LIVES[0])
+        post = {"id": f"post-{self.tally.n_published}", "text": POSTS[pick(topics)](pick), "lon": lon, "lat": lat}
+        await self._client.publish(post | {"expires": datetime.now(UTC) + life})
 
     async def _walk(self) -> None:
         """Let all walkers take a step at a time, without end."""

@@ -10,42 +10,41 @@ from collections import deque
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.deliveries import Deliveries
-from nearcast.errors import NearcastError
+from nearcast.engine.lifetime import Lifetime
 from nearcast.geo import Space
-from nearcast.json_forms import message_feature
-from nearcast.model import Delivery, message_from
+from nearcast.model import Delivery
+from nearcast.server.newest_messages import Call, NewestMessages, feature_of
+from nearcast.server.publisher import given_id
 
-_NEWEST, _SAMPLES, _PER_CALL = 1000, 200, 5
+_SAMPLES, _PER_CALL = 200, 5
 
 
 class TenantActivity:
     """Counts since the start, the newest messages, and numbered samples; written in threads, read in the loop."""
 
-    def __init__(self, space: Space):
+    def __init__(self, space: Space, lifetime: Lifetime | None = None):
         self._space = space
         self.counts = {"messages": 0, "deliveries": 0, "moves": 0}
-        #: Messages of the newest calls, with the rows of them that were rejected.
-        self._newest: deque[tuple[list[Any] | pa.Table, set[int]]] = deque()
-        self._n_newest = 0
+        self.newest = NewestMessages(space, lifetime)
         self._samples: deque[tuple[int, str, dict[str, Any]]] = deque(maxlen=_SAMPLES)
         self._numbers = itertools.count(1)
         #: Streams that want samples.
         self.n_watchers = 0
 
-    def published(self, messages: list[Any] | pa.Table, found: Deliveries) -> None:
+    def published(self, messages: Call, found: Deliveries) -> None:
         """Take note of a call that published messages."""
         self.counts["messages"] += len(messages) - len(found.rejected)
         self.counts["deliveries"] += len(found)
         lost = {row.row for row in found.rejected}
-        self._newest.append((messages, lost))
-        self._n_newest += len(messages)
-        while self._n_newest - len(self._newest[0][0]) >= _NEWEST:
-            self._n_newest -= len(self._newest.popleft()[0])
+        self.newest.add(messages, lost)
         if self.n_watchers:
-            for feature in self.newest(min(_PER_CALL, len(messages) - len(lost))):
-                self._add("message", feature)
+            for row in _sampled_rows(messages, lost, found[:_PER_CALL]):
+                feature = feature_of(_given(messages, row), self._space)
+                if feature is not None:
+                    self._add("message", feature)
             self._add_deliveries(found)
 
     def moved(self, moves: list[dict[str, Any]], found: Deliveries) -> None:
@@ -65,17 +64,6 @@ class TenantActivity:
     def _add(self, kind: str, data: dict[str, Any]) -> None:
         self._samples.append((next(self._numbers), kind, data))
 
-    def newest(self, n: int) -> list[dict[str, Any]]:
-        """Return the newest messages as Features, the newest first."""
-        features: list[dict[str, Any]] = []
-        for messages, lost in list(self._newest)[::-1]:
-            for value in _last_values(messages, lost, n - len(features)):
-                try:
-                    features.append(message_feature(message_from(value, self._space)))
-                except NearcastError:  # a table's row in another form, a geometry in WKB
-                    continue
-        return features
-
     def samples_after(self, number: int) -> list[tuple[int, str, dict[str, Any]]]:
         """Return the samples that came after one of them."""
         return [each for each in list(self._samples) if each[0] > number]
@@ -90,7 +78,21 @@ def _type_of(delivery: Delivery) -> str:
     return "enter" if delivery.change == "+" else "exit"
 
 
-def _last_values(messages: list[Any] | pa.Table, lost: set[int], n: int) -> list[Any]:
-    """Return the last messages of a call as values, the newest first."""
-    rows = [row for row in range(len(messages) - 1, -1, -1) if row not in lost][:n]
-    return messages.take(rows).to_pylist() if isinstance(messages, pa.Table) else [messages[row] for row in rows]
+def _given(messages: Call, row: int) -> Any:
+    return (messages, row) if isinstance(messages, pa.Table) else messages[row]
+
+
+def _sampled_rows(messages: Call, lost: set[int], deliveries: list[Delivery]) -> list[int]:
+    """Return rows of a few messages: those that the sampled deliveries are about, then the newest."""
+    wanted = {each.message_id for each in deliveries}
+    last = (row for row in range(len(messages) - 1, -1, -1) if row not in lost)
+    rows = dict.fromkeys([*_rows_of(messages, lost, wanted), *itertools.islice(last, _PER_CALL)])
+    return list(rows)[:_PER_CALL]
+
+
+def _rows_of(messages: Call, lost: set[int], wanted: set[Any]) -> list[int]:
+    """Return the rows of the messages with these ids."""
+    if isinstance(messages, pa.Table):
+        found = pc.index_in(pa.array(list(wanted), messages["id"].type), messages["id"]) if wanted else pa.array([])
+        return [row for row in found.to_pylist() if row is not None and row not in lost]
+    return [row for row, each in enumerate(messages) if row not in lost and given_id(each) in wanted]

@@ -16,6 +16,7 @@ from nearcast.server.bodies import body_of, check_type
 from nearcast.server.idempotency import key_of
 from nearcast.server.message_bodies import ARROW, LINES, OBJECTS, GivenMessages, messages_of
 from nearcast.server.problems import Problem, at, pointer_to
+from nearcast.server.tenants import Tenant
 from nearcast.tables.rejected_rows import RejectedRow
 
 #: Bytes of a body that is read in a thread.
@@ -76,16 +77,18 @@ async def get_message(request: Request) -> Response:
     caller = await request.app.state.access.caller(request, "subscribe", "publish")
     caller.check_unbound()
     given = request.path_params["id"]
-    message = await caller.tenant.call(_kept, caller.tenant.hub, given)
-    if message is None:
+    feature = await caller.tenant.call(_kept, caller.tenant, given)
+    if feature is None:
         raise Problem(404, "unknown-message", "no message with that id is kept")
-    feature = message_feature(message)
     return Response(msgspec.json.encode(feature), media_type="application/geo+json")
 
 
-def _kept(hub: Any, given: str) -> Any:
-    """Return the kept message of an id in a path, which may be text or a number."""
-    found = hub.kept_message(given)
-    if found is None and _NUMBER.fullmatch(given):
-        found = hub.kept_message(int(given))
-    return found
+def _kept(tenant: Tenant, given: str) -> dict[str, Any] | None:
+    """Return the kept message of an id in a path, which may be text or a number; without subscribers, of the newest."""
+    ids: list[str | int] = [given, int(given)] if _NUMBER.fullmatch(given) else [given]
+    for id_ in ids:
+        message = tenant.hub.kept_message(id_)
+        feature = tenant.activity.newest.with_ids({id_}).get(id_) if message is None else message_feature(message)
+        if feature is not None:
+            return feature
+    return None

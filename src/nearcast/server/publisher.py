@@ -139,13 +139,18 @@ def _joined(given: list[Any]) -> Any:
 
 def _id_type(message: Any) -> type | None:
     """Return the type of a message's id, None where it is not plain to see."""
+    given = given_id(message)
+    return type(given) if isinstance(given, str | int) else None
+
+
+def given_id(message: Any) -> Any:
+    """Return the id of a message as it was given, without any check; None where it is not plain to see."""
     if not isinstance(message, dict):
         return None
     properties = message.get("properties")
-    given = message.get("id")
     if isinstance(properties, dict) and properties.get("id") is not None:
-        given = properties["id"]
-    return type(given) if isinstance(given, str | int) else None
+        return properties["id"]
+    return message.get("id")
 
 
 def _tell(answer: asyncio.Future[PublishAnswer], found: PublishAnswer | BaseException) -> None:

@@ -66,7 +66,7 @@ class Tenant:
         attempts = AttemptStore(folder / "webhooks.db")
         make_erasures_again(self.db, attempts.erase, self.hub.erase)
         self.rows.make_again(self.hold, self.release)
-        self.activity = TenantActivity(self.hub.space)
+        self.activity = TenantActivity(self.hub.space, self.hub.lifetime)
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
         self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self._on_published)

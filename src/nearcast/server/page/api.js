@@ -39,7 +39,7 @@ export async function call(method, path, body) {
 /** Return the text of an answer, of /metrics for instance. */
 export async function textOf(path) {
   const answer = await fetch(path, { headers: headersOf(), cache: "no-store" });
-  if (!answer.ok) throw new Problem(answer.status, {});
+  if (!answer.ok) throw new Problem(answer.status, await answer.json().catch(() => ({})));
   return answer.text();
 }
 

@@ -1,26 +1,43 @@
 // Answers about one message or one subscription: who got it and why, who nearly did, what was delivered.
 
 import { call } from "./api.js";
+import { DeliveryLog, attemptList } from "./log.js";
 import { estimateText } from "./subscribe.js";
 import { badge, element, moment, shown } from "./text.js";
+
+/** Events that are shown of a subscription, and how many steps of the hub are looked back for them. */
+const MOST_EVENTS = 20;
+const STEPS_BACK = [1000, 30000, Infinity];
 
 export class AskPanel {
   constructor(panel, on) {
     this.panel = panel;
     this.on = on;
+    this.log = new DeliveryLog(on);
     this.clear();
   }
 
+  /** Show what to do, and what webhooks were sent. */
   clear() {
+    this.shownTopk = null;
     this.panel.replaceChildren(
       element("p", { class: "quiet" }, "Click a message or a subscription on the map, or in the list of matches."),
+      this.log.element,
     );
   }
 
-  /** Tell who got a message, and who nearly did. */
-  async message(given) {
-    const out = this.#begin("Message", shown(given.properties?.text ?? given.properties?.terms ?? "", 1000));
+  /** Bring what is shown up to date, now that the panel is looked at. */
+  look() {
+    if (this.log.element.isConnected) this.log.look();
+  }
+
+  /** Tell who got a message, and who nearly did; one of which only the id is known is fetched. */
+  async message(known) {
+    const what = element("p", {}, shown(textOf(known), 1000));
+    const out = this.#begin("Message", what);
     await this.#tell(out, async () => {
+      const given = known.geometry ? known : await call("GET", `/v1/messages/${encodeURIComponent(known.id)}`);
+      what.replaceChildren(shown(textOf(given), 1000));
       const found = await call("POST", "/v1/explain", { message: given });
       const count = `${found.reached.length}${found.more ? " and more" : ""}`;
       out.append(
@@ -35,7 +52,7 @@ export class AskPanel {
         this.#people(found.nearly.map(nearMiss), "Nobody that one thing alone keeps out."),
       );
       const attempts = await call("GET", `/v1/deliveries?message=${encodeURIComponent(given.id)}&limit=20`);
-      out.append(element("h2", {}, "Attempts of webhooks"), this.#attempts(attempts.items));
+      out.append(element("h2", {}, "Attempts of webhooks"), attemptList(attempts.items, this.on));
     });
   }
 
@@ -49,29 +66,6 @@ export class AskPanel {
     return list;
   }
 
-  #attempts(items) {
-    if (!items.length) return element("p", { class: "quiet" }, "None.");
-    const rows = items.map((each) =>
-      element(
-        "tr",
-        {},
-        element("td", {}, moment(each.at)),
-        element("td", {}, shown(each.subscriber)),
-        element("td", {}, shown(each.reason)),
-        element("td", {}, element("button", { onclick: () => this.#resend(each) }, "Resend")),
-      ),
-    );
-    const heads = ["when", "whom", "what came", ""].map((each) => element("th", { scope: "col" }, each));
-    return element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows));
-  }
-
-  async #resend(attempt) {
-    await call("POST", "/v1/deliveries:resend", {
-      subscriber: attempt.subscriber,
-      delivery_id: attempt.delivery_id,
-    }).catch((error) => this.on.failed(error));
-  }
-
   /** Bring the list of a top-k up to date that is shown, when something was delivered to it. */
   delivered(id) {
     if (this.shownTopk !== id || this.panel.hidden) return;
@@ -82,7 +76,7 @@ export class AskPanel {
   /** Tell what a subscription is, what it got lately, and how much it would get. */
   async subscription(id) {
     const path = `/v1/subscriptions/${encodeURIComponent(id)}`;
-    const out = this.#begin("Subscription", shown(id));
+    const out = this.#begin("Subscription", element("p", {}, shown(id)));
     await this.#tell(out, async () => {
       const found = await call("GET", path);
       out.append(this.#facts(found), this.#actions(found, path));
@@ -123,6 +117,7 @@ export class AskPanel {
         await call("DELETE", path);
         this.on.changed();
         this.clear();
+        this.look();
       }),
     );
   }
@@ -130,27 +125,28 @@ export class AskPanel {
   /** Show the list of a top-k as it stands. */
   async #list(out, path) {
     const { items } = await call("GET", `${path}/current`);
-    const rows = items.map((each) =>
+    const texts = await Promise.all(items.map((each, at) => (at < MOST_EVENTS ? this.#text(each.message_id) : null)));
+    const rows = items.map((each, at) =>
       element(
         "li",
         {},
         element("span", { class: "badge" }, String(each.rank ?? "")),
-        shown(this.on.textOf(each.message_id)),
+        shown(texts[at] ?? each.message_id),
         element("span", { class: "quiet" }, ` ${Number(each.score).toFixed(3)}`),
       ),
     );
     out.append(element("h2", {}, "The list now"), element("ol", { class: "list", id: "topk-list" }, ...rows));
   }
 
+  /** Return the text of a message, from the server if the page does not have it; null if it is not kept. */
+  async #text(id) {
+    const known = this.on.textOf(id);
+    if (known) return known;
+    return call("GET", `/v1/messages/${encodeURIComponent(id)}`).then(textOf, () => null);
+  }
+
   async #recent(out, found) {
-    const page = await call(
-      "GET",
-      `/v1/subscribers/${encodeURIComponent(found.subscriber)}/events?cursor=0-0&limit=1000`,
-    );
-    const own = page.events
-      .filter((each) => each.data?.subscription_id === found.id)
-      .slice(-20)
-      .reverse();
+    const own = (await this.#events(found)).slice(-MOST_EVENTS).reverse();
     const rows = own.map((each) =>
       element(
         "li",
@@ -166,11 +162,31 @@ export class AskPanel {
     );
   }
 
+  /** Return events of a subscription, the newest last: of the last steps of the hub, or of more if those are few. */
+  async #events({ id, subscriber }) {
+    const last = Number(this.on.end()?.split("-")[0] ?? 0);
+    for (const back of STEPS_BACK) {
+      const first = Math.max(0, last - back);
+      const path = `/v1/subscribers/${encodeURIComponent(subscriber)}/events?cursor=${first}-0&limit=1000`;
+      const { events } = await call("GET", path);
+      const own = events.filter((each) => each.data?.subscription_id === id);
+      if (own.length >= MOST_EVENTS || first === 0) return own;
+    }
+    return [];
+  }
+
   #begin(title, what) {
-    const out = element("div", {}, element("h2", {}, title), element("p", {}, what));
+    const back = element("button", { type: "button", onclick: () => this.#back() }, "Delivery log");
+    const out = element("div", {}, element("div", { class: "beside" }, element("h2", {}, title), back), what);
     this.panel.replaceChildren(out);
     this.on.opened();
     return out;
+  }
+
+  #back() {
+    this.clear();
+    this.look();
+    this.panel.focus();
   }
 
   async #tell(out, work) {
@@ -180,6 +196,11 @@ export class AskPanel {
       out.append(element("p", { class: "error", role: "alert" }, error.message));
     }
   }
+}
+
+/** Return the words of a message, its id where they are not known. */
+function textOf({ id, properties }) {
+  return properties?.text ?? properties?.terms?.join(" ") ?? id;
 }
 
 /** Return a near miss as a row: whom, and what kept it out. */

@@ -38,7 +38,8 @@ export class HealthPanel {
     this.#chart("Events handed over a second", rate("nearcast_events_total"));
     this.#chart("Webhook requests a second", rate("nearcast_webhook_attempts_total"));
     for (const share of [0.5, 0.99]) {
-      this.#chart(`Publishing, p${share * 100} in ms`, quantile(now, before.metrics, "post_messages", share) * 1000);
+      const within = quantile(now, before.metrics, "post_messages", share) * 1000;
+      this.#chart(`Time to publish, p${share * 100}, at most ms`, within);
     }
   }
 
@@ -53,7 +54,7 @@ export class HealthPanel {
     if (Number.isFinite(value)) chart.values.push(value);
     chart.values = chart.values.slice(-POINTS);
     const last = chart.values.at(-1);
-    const text = last === undefined ? "none yet" : last >= 100 ? Math.round(last).toLocaleString() : last.toFixed(1);
+    const text = last === undefined ? "none yet" : Number(last.toFixed(last < 100 ? 1 : 0)).toLocaleString();
     chart.label.textContent = `${title}: ${text}`;
     chart.canvas.setAttribute("aria-label", chart.label.textContent);
     drawLine(chart.canvas, chart.values);
@@ -67,10 +68,16 @@ function drawLine(canvas, values) {
   pen.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent");
   pen.lineWidth = 2;
   pen.beginPath();
-  values.forEach((value, at) =>
-    pen.lineTo((at / (POINTS - 1)) * canvas.width, canvas.height - 4 - (value / most) * (canvas.height - 8)),
-  );
+  const place = (value, at) => [
+    4 + (at / (POINTS - 1)) * (canvas.width - 8),
+    canvas.height - 4 - (value / most) * (canvas.height - 8),
+  ];
+  values.forEach((value, at) => pen.lineTo(...place(value, at)));
   pen.stroke();
+  if (!values.length) return;
+  const [x, y] = place(values.at(-1), values.length - 1);
+  pen.fillStyle = pen.strokeStyle;
+  pen.fillRect(x - 2, y - 2, 4, 4);
 }
 
 /** Read the text format of Prometheus. */

@@ -1,36 +1,35 @@
-// The map: land from a file, subscriptions and messages as vector layers, drawing, and what was clicked.
+// The map: land from a file, subscriptions one by one or counted by cell, messages as dots, and what was clicked.
 /* global ol */
 
+import { CountCells } from "./cells.js";
+import { colour } from "./colours.js";
+import { MessageDots, dotOf } from "./dots.js";
 import { landFeatures } from "./land.js";
 
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const { fromLonLat, toLonLat, transformExtent } = ol.proj;
 const KINDS = { within: [], similar: [8, 5], topk: [2, 4] };
-const FADE_MS = 20000;
 const LINE_MS = 2500;
-const MOST_MESSAGES = 10000;
 const quiet = matchMedia("(prefers-reduced-motion: reduce)");
 
 const styles = new Map();
 
 /** Return the style of a kind of feature, made once for each colour scheme. */
-function styleOf(kind, strength = 1) {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const key = `${kind}:${dark}:${strength}`;
-  if (!styles.has(key)) styles.set(key, makeStyle(kind, strength));
-  return styles.get(key);
+function styleOf(kind) {
+  if (!styles.has(kind)) styles.set(kind, makeStyle(kind));
+  return styles.get(kind);
 }
 
-function makeStyle(kind, strength) {
-  const [r, g, b] = ol.color.asArray(css(kind));
-  const stroke = (width, lineDash) => new ol.style.Stroke({ color: [r, g, b, strength], width, lineDash });
-  const fill = (share) => new ol.style.Fill({ color: [r, g, b, share * strength] });
+function makeStyle(kind) {
+  const [r, g, b] = ol.color.asArray(colour(kind));
+  const stroke = new ol.style.Stroke({ color: [r, g, b, 1], width: 2, lineDash: KINDS[kind] });
+  const fill = (share) => new ol.style.Fill({ color: [r, g, b, share] });
   if (kind in KINDS) {
-    const image = new ol.style.RegularShape({ points: 4, radius: 7, fill: fill(0.5), stroke: stroke(2) });
-    return new ol.style.Style({ stroke: stroke(2, KINDS[kind]), fill: fill(0.08), image });
+    const border = new ol.style.Stroke({ color: [r, g, b, 1], width: 2 });
+    const image = new ol.style.RegularShape({ points: 4, radius: 7, fill: fill(0.5), stroke: border });
+    return new ol.style.Style({ stroke, fill: fill(0.08), image });
   }
-  const image = new ol.style.Circle({ radius: kind === "match" ? 7 : 4, fill: fill(0.7), stroke: stroke(2) });
-  return new ol.style.Style({ image, stroke: stroke(2), fill: fill(0.2) });
+  const image = new ol.style.Circle({ radius: 7, fill: fill(0.7), stroke });
+  return new ol.style.Style({ image, stroke, fill: fill(0.2) });
 }
 
 /** Return the shape of a GeoJSON geometry in the map's projection; a point with a radius is a circle on the sphere. */
@@ -44,7 +43,8 @@ function shapeOf(geometry, radius) {
 export class WorldMap {
   constructor(target, on) {
     this.on = on;
-    this.messages = new ol.source.Vector();
+    this.messages = new MessageDots();
+    this.cells = new CountCells();
     this.subscriptions = new ol.source.Vector();
     this.flashes = new ol.source.Vector();
     this.sketch = new ol.source.Vector();
@@ -56,17 +56,20 @@ export class WorldMap {
       layers: [
         this.land,
         layer(this.subscriptions, (each) => styleOf(each.get("kind")), ol.layer.VectorImage),
-        layer(this.messages, (each) => styleOf(each.get("lit") ? "match" : "message", strengthOf(each))),
-        layer(this.flashes, () => styleOf("match")),
+        this.cells.squares,
+        this.messages.layer,
+        this.cells.numbers,
+        layer(this.flashes, (each) => styleOf(each.get("kind") ?? "match")),
         layer(this.sketch, () => styleOf("match")),
       ],
       view: new ol.View({ center: fromLonLat([10, 30]), zoom: 2, minZoom: 1 }),
       controls: ol.control.defaults.defaults({ attribution: false, rotate: false }),
     });
+    for (const button of document.querySelectorAll(".ol-zoom button")) button.setAttribute("aria-label", button.title);
     this.map.on("moveend", () => on.moved());
     this.map.on("singleclick", (event) => this.#clicked(event));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#redraw());
-    setInterval(() => this.#fade(), 1000);
+    setInterval(() => this.messages.fade(), 1000);
   }
 
   /** Draw the land of a TopoJSON file; look at the streets of a GeoJSON file if the server has one, and tell so. */
@@ -93,55 +96,38 @@ export class WorldMap {
     return { bbox: bbox.map((each) => each.toFixed(5)).join(","), zoom: Math.round(this.map.getView().getZoom()) };
   }
 
-  /** Show these subscriptions, and no others. */
-  showSubscriptions(features) {
-    this.subscriptions.clear(true);
-    this.subscriptions.addFeatures(features.filter((each) => each.geometry).map((each) => this.#subscription(each)));
+  /** Show what /v1/map answered: these subscriptions or cells and no others, and messages beside those that are shown. */
+  show(found) {
+    const drawn = JSON.stringify([found.features, found.cells]);
+    if (drawn !== this.drawn) {
+      this.subscriptions.clear(true);
+      this.subscriptions.addFeatures(found.features.filter((each) => each.geometry).map(subscriptionFeature));
+      this.cells.show(found.cells);
+      this.drawn = drawn;
+    }
+    this.messages.addColumns(found.messages);
   }
 
-  #subscription(given) {
-    const { kind = "within", radius_m: radius } = given.properties;
-    const made = new ol.Feature({
-      geometry: shapeOf(given.geometry, radius),
-      kind,
-      what: "subscription",
-      id: given.id,
-    });
-    return made;
-  }
-
-  /** Show a message where it fell; the oldest go when there are too many. */
+  /** Show a message where it fell. */
   addMessage(given) {
-    const known = this.message(given.id);
-    if (known) return known;
-    const born = Date.now();
-    const expires = Date.parse(given.properties?.expires ?? "") || born + 3600e3;
-    const made = new ol.Feature({ geometry: shapeOf(given.geometry), what: "message", message: given, born, expires });
-    made.setId(`m:${given.id}`);
-    this.messages.addFeature(made);
-    const all = this.messages.getFeatures();
-    if (all.length > MOST_MESSAGES) this.messages.removeFeatures(all.slice(0, all.length - MOST_MESSAGES));
-    return made;
+    this.messages.add([dotOf(given)]);
   }
 
-  /** Return the feature of a message, null if it is not shown. */
+  /** Return a message that is shown: `message` is its Feature, where that is known. */
   message(id) {
-    return this.messages.getFeatureById(`m:${id}`);
+    return this.messages.get(id);
   }
 
-  /** Show that a message was delivered. */
-  light(message) {
-    message.set("lit", true);
-  }
-
-  /** Draw a line from a message to a subscription for a moment. */
-  flash(message, subscriptionId) {
-    const target = this.subscriptions.getFeatures().find((each) => each.get("id") === subscriptionId);
-    if (!target || quiet.matches) return;
-    const ends = [message, target].map((each) => ol.extent.getCenter(each.getGeometry().getExtent()));
-    const line = new ol.Feature(new ol.geom.LineString(ends));
-    this.flashes.addFeature(line);
-    setTimeout(() => this.flashes.removeFeature(line), LINE_MS);
+  /** Draw a line from a message to a subscription for a moment, with the subscription if it is not shown. */
+  flash(dot, given) {
+    if (!given?.geometry || quiet.matches) return;
+    const isShown = this.subscriptions.getFeatures().some((each) => each.get("id") === given.id);
+    const target = subscriptionFeature(given);
+    const end = ol.extent.getCenter(target.getGeometry().getExtent());
+    const line = new ol.Feature(new ol.geom.LineString([[dot.x, dot.y], end]));
+    const made = isShown ? [line] : [target, line];
+    this.flashes.addFeatures(made);
+    setTimeout(() => this.flashes.removeFeatures(made), LINE_MS);
   }
 
   /** Let the user draw: "Box", "Circle", "Polygon" or "Point"; the region is given in columns of a subscription. */
@@ -175,44 +161,51 @@ export class WorldMap {
     return toLonLat(this.map.getView().getCenter()).map((each) => Number(each.toFixed(6)));
   }
 
-  /** Look at a place, near enough to see streets. */
-  goTo(lon, lat, zoom = 13) {
-    this.map.getView().setCenter(fromLonLat([lon, lat]));
-    if (this.map.getView().getZoom() < zoom) this.map.getView().setZoom(zoom);
+  /** Return west, south, east, north of a subscription's Feature. */
+  boundsOf(given) {
+    return transformExtent(subscriptionFeature(given).getGeometry().getExtent(), "EPSG:3857", "EPSG:4326");
+  }
+
+  /** Look at west, south, east, north, at most as near as streets are seen well. */
+  lookAt(bounds) {
+    const extent = transformExtent(bounds, "EPSG:4326", "EPSG:3857");
+    this.map.getView().fit(extent, { padding: [40, 40, 40, 40], maxZoom: 13 });
   }
 
   #clicked(event) {
     if (this.drawing) return;
-    const found = this.map.forEachFeatureAtPixel(event.pixel, (each) => (each.get("what") ? each : undefined), {
-      hitTolerance: 4,
-    });
-    if (!found) return;
-    if (found.get("what") === "message") this.on.message(found.get("message"));
-    else this.on.subscription(found.get("id"));
+    const dot = this.messages.at(event.coordinate, this.map.getView().getResolution());
+    if (dot) {
+      this.on.message(dot.message ?? { id: dot.id });
+      return;
+    }
+    const options = { hitTolerance: 4 };
+    const found = this.map.forEachFeatureAtPixel(event.pixel, (each) => (each.get("what") ? each : undefined), options);
+    if (found?.get("what") === "cell") this.#enter(found.getGeometry().getExtent());
+    else if (found) this.on.subscription(found.get("id"));
   }
 
-  /** Take away messages that have died; the others grow paler. */
-  #fade() {
-    const now = Date.now();
-    const dead = this.messages.getFeatures().filter((each) => each.get("expires") <= now);
-    if (dead.length) this.messages.removeFeatures(dead);
-    if (!document.hidden && this.messages.getFeatures().length) this.messages.changed();
+  /** Zoom into a cell, so that it fills the map. */
+  #enter(extent) {
+    this.map.getView().fit(extent, { duration: quiet.matches ? 0 : 250 });
   }
 
   #redraw() {
     styles.clear();
+    this.messages.recolour();
     for (const layer of this.map.getLayers().getArray()) layer.changed();
   }
 }
 
 function landStyle() {
-  const stroke = new ol.style.Stroke({ color: css("shore"), width: 1 });
-  return new ol.style.Style({ fill: new ol.style.Fill({ color: css("land") }), stroke });
+  const stroke = new ol.style.Stroke({ color: colour("shore"), width: 1 });
+  return new ol.style.Style({ fill: new ol.style.Fill({ color: colour("land") }), stroke });
 }
 
-function strengthOf(feature) {
-  const age = Date.now() - feature.get("born");
-  return age > FADE_MS ? 0.4 : age > FADE_MS / 2 ? 0.7 : 1;
+/** Return the feature of a subscription. */
+function subscriptionFeature(given) {
+  const { kind = "within", radius_m: radius } = given.properties;
+  return new ol.Feature({ geometry: shapeOf(given.geometry, radius), kind, what: "subscription", id: given.id });
 }
 
 const wrapped = (lon) => ((((lon + 180) % 360) + 360) % 360) - 180;

@@ -25,10 +25,13 @@ export class SubscribeForm {
     this.k = element("input", { type: "number", min: 1, max: 1000, value: 10 });
     this.where = element("p", { class: "quiet" });
     this.estimate = element("p", { id: "estimate", role: "status" });
-    this.weightField = field("Words against distance (0 = nearest, 1 = words alone)", this.weight);
+    this.weightField = field("Words against distance, 0 to 1", this.weight);
+    this.weightField.append(element("p", { class: "quiet" }, "0: only nearness counts; 1: only words do."));
     this.thresholdField = field("Least score", this.threshold);
     this.distanceField = field("Nearness ends at, in metres", this.distance);
-    this.kField = field("How many (k), of the server's window", this.k);
+    this.kField = field("How many (k)", this.k);
+    this.window = element("p", { class: "quiet", id: "window" });
+    this.kField.append(this.window);
     this.coordinates = this.#coordinates();
     panel.append(this.#form());
     this.#changed();
@@ -69,6 +72,14 @@ export class SubscribeForm {
       each.addEventListener("input", () => this.#changed());
     }
     return form;
+  }
+
+  /** Say of which messages a top-k is the best: the server has one window for all. */
+  useWindow(window) {
+    const counted = /^\d+$/.test(window ?? "") ? `${Number(window).toLocaleString()} messages` : window;
+    this.window.textContent = window
+      ? `The best of the last ${counted}: the window of this server.`
+      : "This server has no window, which top-k needs. Start it with: --set hub.window=1000";
   }
 
   /** Fields for a circle or a point, so that a place can be given without a mouse. */
@@ -128,16 +139,24 @@ export class SubscribeForm {
 
   #changed() {
     const kind = this.kind.value;
-    for (const each of [this.weightField, this.distanceField]) each.hidden = kind === "within";
+    const isScored = kind !== "within";
+    for (const each of [this.weightField, this.distanceField]) each.hidden = !isScored;
     this.thresholdField.hidden = kind !== "similar";
     this.kField.hidden = kind !== "topk";
-    this.where.textContent = Object.keys(this.place).length
-      ? described(this.place)
-      : kind === "within"
-        ? "Anywhere."
-        : "Draw a point.";
+    for (const each of this.drawButtons.children) each.hidden = isScored && each.textContent !== "Point";
+    this.written.radius_m.parentElement.hidden = isScored;
+    this.weightField.firstChild.textContent = `Words against distance, 0 to 1: ${this.weight.value}`;
+    this.thresholdField.firstChild.textContent = `Least score, 0 to 1: ${this.threshold.value}`;
+    this.where.textContent = this.#placeText(isScored);
+    if (this.place.lon !== undefined) this.map.showSketch(isScored ? { ...this.place, radius_m: null } : this.place);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.#check(), WAIT_MS);
+  }
+
+  #placeText(isScored) {
+    if (!Object.keys(this.place).length) return isScored ? "Draw a point." : "Anywhere.";
+    if (isScored && this.place.lon === undefined) return "Draw a point: this kind listens around one.";
+    return described(isScored ? { ...this.place, radius_m: null } : this.place);
   }
 
   /** Ask the server whether the subscription can be stored, and how much it would get. */
@@ -149,16 +168,26 @@ export class SubscribeForm {
     }
     const asked = (this.asked = Symbol("asked"));
     try {
-      const found = await call("POST", "/v1/estimate", { subscription: { id: "estimate", ...this.columns() } });
+      const text = await this.#estimated();
       if (this.asked !== asked) return;
       this.#tell(null);
-      this.estimate.textContent = estimateText(found);
+      this.estimate.textContent = text;
     } catch (error) {
       if (this.asked !== asked) return;
       const fresh = error.errors?.some((each) => each.pointer === "/sample");
       this.#tell(fresh ? null : error);
       this.estimate.textContent = fresh ? estimateText({ messages: 0 }) : "";
     }
+  }
+
+  /** Return what the subscription would get, in words; one that cannot be stored is an error. */
+  async #estimated() {
+    const columns = this.columns();
+    if (columns.kind !== "topk") {
+      return estimateText(await call("POST", "/v1/estimate", { subscription: { id: "estimate", ...columns } }));
+    }
+    await call("POST", "/v1/subscriptions?validateOnly=true", columns);
+    return `It always has the best ${columns.k}, whatever comes.`;
   }
 
   #tell(error) {
@@ -222,8 +251,7 @@ function described(place) {
 export function estimateText(found) {
   if (!found.messages) return "No messages yet to estimate from.";
   const share = `${found.matches} of the last ${found.messages} messages`;
-  const perDay = found.matches_per_day ?? found.per_day;
-  return perDay === null || perDay === undefined
-    ? `Estimate: ${share}.`
-    : `Estimate: about ${Math.round(perDay)} a day (${share}).`;
+  if (found.per_day === null) return `Estimate: ${share}.`;
+  const perDay = found.per_day < 10 ? Number(found.per_day.toFixed(1)) : Math.round(found.per_day);
+  return `Estimate: about ${perDay.toLocaleString()} a day (${share}).`;
 }

@@ -4,6 +4,9 @@ import { follow } from "./api.js";
 import { badge, element, moment, shown } from "./text.js";
 
 const MOST_ROWS = 100;
+const HINT =
+  "Nothing was delivered since this page was opened. To see something happen, draw a region under Subscribe, then " +
+  "publish a message in it under Publish.";
 
 export class WatchPanel {
   constructor(panel, map, on) {
@@ -11,9 +14,11 @@ export class WatchPanel {
     this.on = on;
     this.counts = element("p", { class: "quiet", id: "counts" });
     this.list = element("ol", { class: "list", id: "matches", "aria-label": "Matches, the newest first" });
-    this.empty = element("p", { class: "quiet" }, "Nothing was delivered since this page was opened.");
+    this.empty = element("p", { class: "quiet" }, HINT);
     panel.append(this.counts, this.empty, this.list);
     this.stop = () => {};
+    /** Messages that were counted last, and samples of them that came since. */
+    [this.messages, this.samples] = [0, 0];
   }
 
   /** Follow the stream of the tenant, from now on. */
@@ -28,28 +33,38 @@ export class WatchPanel {
   }
 
   #take(type, data) {
-    if (type === "message") this.map.addMessage(data);
-    else if (type === "delivery") this.#delivery(data);
-    else if (type === "move") this.on.moved(data);
-    else if (type === "counts")
-      this.counts.textContent = `${data.messages} messages, ${data.deliveries} deliveries, ${data.moves} moves`;
+    if (type === "message") {
+      this.samples++;
+      this.map.addMessage(data);
+    } else if (type === "delivery") this.#delivery(data);
+    else if (type === "move") this.on.changed();
+    else if (type === "hub") this.on.hub(data);
+    else if (type === "counts") this.#count(data);
+  }
+
+  /** Show the counts; messages of which no sample came are fetched with the rest of the map. */
+  #count(now) {
+    if (now.messages - this.messages > this.samples) this.on.changed();
+    [this.messages, this.samples, this.end] = [now.messages, 0, now.cursor];
+    const shown = ["messages", "deliveries", "moves"].map((each) => `${now[each].toLocaleString()} ${each}`);
+    this.counts.textContent = `Since the server started: ${shown.join(", ")}.`;
   }
 
   #delivery(given) {
     const { type, subscription_id: id, message_id: messageId } = given;
     const known = this.map.message(messageId);
-    const message = known?.get("message") ?? { id: messageId, properties: {} };
+    const message = known?.message ?? given.message ?? { id: messageId };
     this.empty.hidden = true;
     if (known) {
-      if (given.change === "+") this.map.light(known);
-      this.map.flash(known, id);
+      if (given.change === "+") this.map.messages.light(known);
+      this.map.flash(known, given.subscription);
     }
     this.on.delivered(id);
     const open = element(
       "button",
       { class: "link", onclick: () => this.on.message(message) },
       badge(type),
-      shown(message.properties.text ?? messageId),
+      shown(message.properties?.text ?? messageId),
     );
     const now = new Date().toISOString();
     const whom = element(
