@@ -11,6 +11,7 @@ from test_window import SPACES, World, same
 from nearcast import Hub, TopK, Vocabulary
 from nearcast.topk.window import answers
 from nearcast.topk.window.blocks import BlockIndex, group_search, join
+from support.torn import Tracer, look, rows
 
 pytestmark = pytest.mark.modes
 
@@ -66,6 +67,27 @@ def hub_of(rng, index):
         for i in range(30)
     ]
     return hub, wanted
+
+
+def test_a_join_interrupted_anywhere_changes_nothing():
+    """`subscribe_many` cut short in a join, in two threads, was not made; made again it finds the same."""
+    twin, wanted = hub_of(random.Random(8), "trigger")
+    counted = Tracer()
+    counted.run(lambda: twin.subscribe_many(wanted, threads=2))
+    before, expected = look(hub_of(random.Random(8), "trigger")[0], range(30)), rows(twin.poll())
+    after, n, undone = look(twin, range(30)), counted.n_events, 0
+    for at in range(n // 6, n, n // 6):
+        hub, _ = hub_of(random.Random(8), "trigger")
+        Tracer(at).run(lambda hub=hub: hub.subscribe_many(wanted, threads=2))
+        found = look(hub, range(30))
+        if found["ids"]:
+            assert after == found
+            continue
+        undone += 1
+        assert before == found
+        hub.subscribe_many(wanted)
+        assert [each | {"step": 0} for each in expected] == [each | {"step": 0} for each in rows(hub.poll())]
+    assert undone > 1
 
 
 def test_subscribing_and_a_new_vocabulary_join(monkeypatch, tmp_path):

@@ -8,6 +8,9 @@ A message stands in the lists of all its words and is scored only in that of the
 where the bound may leave out the words before. A posting has a bit for each word of its message, so that most are
 ruled out without a look at the message itself.
 
+Many queries at once are joined with the window (`join`): those that share a word and are neighbours go through its
+lists as a group (`group_search`), and a message that one of them looks at is read once for all.
+
 Time: for each word and segment a binary search; then what the bounds cannot rule out. Space: 16 bytes for each word of
 a message, 8 more for its word and count, 68 for each block, and 96 for the message itself; arrays grow by doubling.
 """
