@@ -495,7 +495,8 @@ class Hub:
 
         Takes a table in interchange columns, or values as `publish` takes them. An attribute that looks like a misspelt
         column is a line of `rejected.warnings`; `strict` refuses the table. Messages too late for the window are
-        another such line: they reach all subscriptions but those of kind `topk`.
+        another such line: they reach all subscriptions but those of kind `topk`. `threads` match, and search the
+        window for top-k that have run dry; how many there are changes no delivery.
         """
         if not isinstance(threads, int) or threads < 1:
             raise ValueError(f"threads is {threads!r}; expected 1 or more")

@@ -34,7 +34,7 @@ def publish(state: State, item: Publish) -> list[Piece]:
     if state.live is not None and len(messages):
         store(state, messages, _clock(state, messages), _steps_of(state, messages))
     if state.topk is not None:
-        return _publish_to_window(state, state.topk, messages, match)
+        return _publish_to_window(state, state.topk, messages, match, item.threads)
     # The ids are taken before those of what expires go.
     piece = deliveries_of(state, messages, match(messages, 0))
     pieces = _count_published(state, [piece], messages, int(piece.times[-1]) if len(messages) else state.now)
@@ -67,7 +67,9 @@ def _count_published(state: State, pieces: list[Piece], messages: Messages, now:
     return pieces
 
 
-def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: MatchFunction) -> list[Piece]:
+def _publish_to_window(
+    state: State, topk: Keeper, messages: Messages, match: MatchFunction, threads: int
+) -> list[Piece]:
     """Publish messages to the window in portions; the index gets new thresholds after each portion."""
     from nearcast.topk.keeper import BATCH
 
@@ -87,7 +89,7 @@ def _publish_to_window(state: State, topk: Keeper, messages: Messages, match: Ma
         if clock[-1] >= state.next_expiry:
             matches = without_expired(state, matches, clock)
         state.torn = ArrivalUndo(before)
-        pieces.append(_publish_portion(state, topk, part, clock, steps[first:last], matches))
+        pieces.append(_publish_portion(state, topk, part, clock, steps[first:last], matches, threads))
         now = int(clock[-1])
     pieces = _count_published(state, pieces, messages, now)
     topk.forget()
@@ -116,9 +118,11 @@ def _publish_portion(
     clock: NDArray[np.int64],
     numbers: NDArray[np.int64],
     matches: Matches,
+    threads: int,
 ) -> Piece:
     ids = messages.ids.to_pylist() if isinstance(messages.ids, pa.Array) else list(messages.ids)
-    events, named = _before_expiry(state, *_arrive(state, topk, messages, clock, numbers, matches, ids), clock)
+    arrived = _arrive(state, topk, messages, clock, numbers, matches, ids, threads)
+    events, named = _before_expiry(state, *arrived, clock)
     snapshot, version = state.ids.snapshot(), state.vocabulary.version
     delivered = MatchDeliveries(topk.without_topk(matches), messages.ids, clock, numbers, snapshot, version)
     if not len(events):
@@ -149,11 +153,12 @@ def _arrive(
     numbers: NDArray[np.int64],
     matches: Matches,
     ids: list[Any],
+    threads: int,
 ) -> tuple[Events, Named]:
     """Let messages arrive in the window, late ones apart: these take no part in any top-k."""
     late = topk.window.is_late(messages.time, clock)
     if not late.any():
-        return topk.publish(messages, matches, numbers, clock, ids, state.weights)
+        return topk.publish(messages, matches, numbers, clock, ids, state.weights, threads)
     from nearcast.topk.events import Events
 
     kept = np.flatnonzero(~late)
@@ -162,7 +167,8 @@ def _arrive(
     start, at = gathered(matches.start, kept)
     on_time = Matches(start, matches.slots[at], matches.score[at], matches.candidates, matches.verified)
     names = [ids[row] for row in kept.tolist()]
-    events, named = topk.publish(messages.take(kept), on_time, numbers[kept], clock[kept], names, state.weights)
+    timely = messages.take(kept)
+    events, named = topk.publish(timely, on_time, numbers[kept], clock[kept], names, state.weights, threads)
     return events.at_steps(kept[events.step]), named
 
 

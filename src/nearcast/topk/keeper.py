@@ -344,6 +344,7 @@ class Keeper:
         clock: NDArray[np.int64],
         ids: list[Any],
         weights: TermWeights,
+        threads: int = 1,
     ) -> tuple[Events, Named]:
         """Add messages to the window, one step each, at these times of the clock; `matches` are the slots they concern.
 
@@ -357,7 +358,7 @@ class Keeper:
         self.messages.append(WindowBatch(start, word, count, messages.box, lengths, messages.time))
         rows = self.sliding.append(ids, messages.time, numbers)
         holder = self.holding.of_slots(matches.slots)
-        return self._walk(rows, clock, numbers, matches.start, holder, matches.score)
+        return self._walk(rows, clock, numbers, matches.start, holder, matches.score, threads)
 
     def advance(self, clock: int, number: int) -> tuple[Events, Named]:
         """Let the clock alone move on."""
@@ -381,6 +382,7 @@ class Keeper:
         start: NDArray[np.int64],
         holder: NDArray[np.int32],
         score: NDArray[np.float64],
+        threads: int = 1,
     ) -> tuple[Events, Named]:
         """Take all buffers through these steps."""
         self.sliding.now = int(clock[-1])
@@ -396,7 +398,7 @@ class Keeper:
             if code == DONE:
                 break
             if code == SEARCH:
-                steps = self._search_for_short(steps, progress, clock)
+                steps = self._search_for_short(steps, progress, clock, threads)
             elif code == MORE_SLABS:
                 self.slabs = grown(self.slabs, 2 * int(progress.at[NEEDED]))
             else:
@@ -491,7 +493,9 @@ class Keeper:
     def _queries(self, held: Subscriptions) -> WindowQueries:
         return window_queries(scored_of(held, self.index.weights), self.words)
 
-    def _search_for_short(self, steps: WalkSteps, progress: WalkProgress, clock: NDArray[np.int64]) -> WalkSteps:
+    def _search_for_short(
+        self, steps: WalkSteps, progress: WalkProgress, clock: NDArray[np.int64], threads: int
+    ) -> WalkSteps:
         """Search for the holders of this step whose buffer is too short, and for what of the batch concerns them."""
         step = int(progress.at[STEP])
         touched = progress.touched[: progress.at[N_TOUCHED]]
@@ -501,11 +505,11 @@ class Keeper:
         last = int(steps.row.max())
         if row < 0:
             row = last = self.sliding.next_row - 1
-        asked = self._search(short, self._alive(row, int(clock[step])))
+        asked = self._search(short, self._alive(row, int(clock[step])), threads)
         self._note_untold(progress, short)
         if row == last:
             return steps
-        coming = self.messages.at_least(asked, self.holders.theta[short], LiveRows(row + 1, last + 1, NO_TIME))
+        coming = self.messages.at_least(asked, self.holders.theta[short], LiveRows(row + 1, last + 1, NO_TIME), threads)
         owner = np.repeat(np.arange(len(short)), np.diff(coming.start))
         # From this score on the index, or an earlier search in this batch, has found whatever comes.
         covered = np.array([self._covered.get(h, self.holders.told[h]) for h in short.tolist()])

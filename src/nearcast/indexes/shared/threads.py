@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
+def chunk_for(n: int, most: int, least: int, n_threads: int) -> int:
+    """Return how many of n a thread takes at a time: `most`, or so few that all threads have some, but `least`."""
+    return most if n_threads == 1 else max(min(most, -(-n // n_threads)), min(least, most))
+
+
 def in_threads(run: Callable[[int], Result], starts: Iterable[int], n_threads: int, undo: UndoLog) -> list[Result]:
     """Return what `run` gives for each start, in their order; the calling thread is one of `n_threads`.
 

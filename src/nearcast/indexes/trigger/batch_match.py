@@ -16,7 +16,7 @@ from nearcast.indexes.shared.gather import (
     place_scores_in_message_order,
     sort_distinct,
 )
-from nearcast.indexes.shared.threads import in_threads
+from nearcast.indexes.shared.threads import chunk_for, in_threads
 from nearcast.indexes.trigger.components import Component, DeltaComponent
 from nearcast.indexes.trigger.mobile.component import MobileComponent
 from nearcast.indexes.trigger.places import cells_of_boxes
@@ -89,7 +89,7 @@ class TriggerMatcher:
         if n == 1:
             return self._match_one(held, messages, totals)
         order = _search_order(held.components, messages)
-        size = SCORED_CHUNK if held.is_scored else _CHUNK
+        size = chunk_for(n, SCORED_CHUNK if held.is_scored else _CHUNK, _WORTH_ORDERING, threads)
         search = _search_scored_chunk if held.is_scored else _search_chunk
 
         def run(first: int) -> _ChunkMatches:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from nearcast._jit import hot_kernel
 from nearcast.geo.hilbert import hilbert_keys
+from nearcast.indexes.shared.threads import chunk_for, in_threads
 from nearcast.topk.window.contract import WindowAnswers, WindowQueries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geo import Space
+    from nearcast.indexes.shared.undo import UndoLog
 
-#: Queries that one thread answers in one go, and the least room for what they find.
-_SLICE = 256
+#: Queries that one thread answers in one go, one by one or joined with the window.
+SLICE, JOIN_SLICE = 256, 1 << 13
+#: The fewest queries that a thread is worth starting for, and the least room for answers.
+_FEWEST = 4
 _LEAST_ROOM = 1 << 12
 
 
@@ -43,19 +46,26 @@ def answers(
     work: NDArray[np.int64],
     answer: SliceSearch,
     threads: int,
+    undo: UndoLog,
+    size: int = SLICE,
 ) -> WindowAnswers:
-    """Return what `answer` finds for all queries; `most` is how much to make room for at first."""
-    order = _neighbours(space, queries) if len(queries.own) > 1 else np.zeros(len(queries.own), np.int64)
-    slices = [order[i : i + _SLICE] for i in range(0, len(order), _SLICE)]
+    """Return what `answer` finds for all queries; `most` is how much to make room for at first.
 
-    def run(which: NDArray[np.int64]) -> SliceAnswers:
+    Each thread answers slices of `size` neighbours. `undo` is told of the threads, as `in_threads` says: whoever
+    changes what they read rolls it back first.
+    """
+    order = _neighbours(space, queries) if len(queries.own) > 1 else np.zeros(len(queries.own), np.int64)
+    size = chunk_for(len(order), size, _FEWEST, threads)
+    starts = range(0, len(order), size)
+
+    def run(first: int) -> SliceAnswers:
+        which = order[first : first + size]
         return _answered(which, int(most[which].sum()), answer)
 
-    if threads > 1 and len(slices) > 1:
-        with ThreadPoolExecutor(threads) as pool:
-            rooms = list(pool.map(run, slices))
+    if threads > 1 and len(starts) > 1:
+        rooms = in_threads(run, starts, threads, undo)
     else:
-        rooms = [run(which) for which in slices]
+        rooms = [run(first) for first in starts]
     return _in_order(order, rooms, work)
 
 

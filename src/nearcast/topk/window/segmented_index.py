@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from nearcast._jit import hot_kernel
-from nearcast.topk.window.answers import SliceAnswers, SliceSearch, answers
+from nearcast.indexes.shared.undo import UndoLog
+from nearcast.topk.window.answers import JOIN_SLICE, SLICE, SliceAnswers, SliceSearch, answers
 from nearcast.topk.window.contract import LiveRows
 from nearcast.topk.window.scores import N_WORDS, ROW, WORD_FIRST, first_word, n_words_of
 from nearcast.topk.window.scratch import ScratchLender
@@ -36,6 +37,9 @@ class SegmentedMessages(StoredMessages):
     #: Rows that are looked at one by one before they make a segment, and the most in a segment.
     TAIL: ClassVar[int] = 256
     MOST: ClassVar[int] = 1 << 17
+    #: So many queries, for no more messages each, are joined with the window instead of searched one by one.
+    JOINED_FROM: ClassVar[int] = 64
+    JOINED_KEEP: ClassVar[int] = 1024
 
     def __init__(self, space: Space, by_time: bool, columns: Any):
         #: What segments are made of: a NamedTuple of `ColumnQueue`s.
@@ -50,6 +54,8 @@ class SegmentedMessages(StoredMessages):
         #: All arrays as kernels read them, until something changes.
         self._view: tuple[Any, ...] | None = None
         self._lender = ScratchLender()
+        #: Threads of a search whose end was not waited for, because the wait was interrupted.
+        self._unfinished = UndoLog()
         super().__init__(space, by_time)
 
     @abstractmethod
@@ -78,6 +84,7 @@ class SegmentedMessages(StoredMessages):
 
     def append(self, batch: WindowBatch) -> None:
         """Add messages; the weights of their words have been set."""
+        self._unfinished.roll_back()
         self._view = None
         super().append(batch)
         while self.next_row - self._tail_row >= self.TAIL:
@@ -164,11 +171,13 @@ class SegmentedMessages(StoredMessages):
 
     def rolled_back(self, first_row: int, next_row: int, dropped: list[WindowBatch]) -> Self:
         """Return an index of the rows `first_row` to `next_row`, the first of which are in `dropped`."""
+        self._unfinished.roll_back()
         self._write_arranged()
         return super().rolled_back(first_row, next_row, dropped)
 
     def _forget_before(self, position: int) -> None:
         """Drop the segments below `position`, or all positions below it if it is in no segment."""
+        self._unfinished.roll_back()
         self._view = None
         gone = 0
         while gone < len(self._segments) and self._segments[gone][1] <= position:
@@ -190,11 +199,13 @@ class SegmentedMessages(StoredMessages):
 
     def relength(self, first_row: int, length: NDArray[np.float64]) -> None:
         """Replace the squared lengths of the rows from `first_row` on; rows no longer held are passed over."""
+        self._unfinished.roll_back()
         self._is_stale = True
         super().relength(first_row, length)
 
     def refresh(self) -> None:
         """Build all segments anew if words or lengths have changed since; a search does it by itself."""
+        self._unfinished.roll_back()
         if self._is_stale:
             self._view, self._begins = None, []
             for columns in self._columns:
@@ -241,23 +252,18 @@ class SegmentedMessages(StoredMessages):
         self.refresh()
         queries = queries.for_kernels()
         alive = LiveRows(max(int(alive.first), self._floor), min(int(alive.last), self.next_row), int(alive.after))
-        work = np.zeros(len(keep), np.int64)
-        return answers(self.space, queries, most, work, self._answer(queries, keep, floor, alive, work), threads)
+        work, request = np.zeros(len(keep), np.int64), self._request(queries, keep, floor, alive)
+        is_join = len(keep) >= self.JOINED_FROM and int(keep.max()) <= min(int(most.max()), self.JOINED_KEEP)
+        answer = self._joined(request, work) if is_join else self._one_by_one(request, work)
+        size = JOIN_SLICE if is_join else SLICE
+        return answers(self.space, queries, most, work, answer, threads, self._unfinished, size)
 
-    def _answer(
-        self,
-        queries: WindowQueries,
-        keep: NDArray[np.int64],
-        floor: NDArray[np.float64],
-        alive: LiveRows,
-        work: NDArray[np.int64],
-    ) -> SliceSearch:
-        """Return the search for up to `keep` messages of a score of `floor` or more."""
-        if self._view is None:
-            tail = np.array([self._tail_row, self.next_row], np.int64) - self._rows.base
-            self._view = (self._held(), tail, self._arrays())
-        held, tail, segments = self._view
-        request = SearchRequest(
+    def _request(
+        self, queries: WindowQueries, keep: NDArray[np.int64], floor: NDArray[np.float64], alive: LiveRows
+    ) -> SearchRequest:
+        """Return the request for up to `keep` messages of a score of `floor` or more."""
+        held, tail, _ = self._as_read()
+        return SearchRequest(
             queries=queries,
             keep=keep,
             floor=floor,
@@ -267,7 +273,23 @@ class SegmentedMessages(StoredMessages):
             by_time=self.by_time,
             is_earth=self.space.is_earth,
         )
-        n_words, n_kept = int(np.diff(queries.word_start).max(initial=0)), int(keep.max(initial=0))
+
+    def _as_read(self) -> tuple[Any, ...]:
+        """Return messages, tail and segments as kernels read them."""
+        if self._view is None:
+            tail = np.array([self._tail_row, self.next_row], np.int64) - self._rows.base
+            self._view = (self._held(), tail, self._arrays())
+        return self._view
+
+    def _joined(self, request: SearchRequest, work: NDArray[np.int64]) -> SliceSearch:
+        """Return the search for many queries, which an index may do together."""
+        return self._one_by_one(request, work)
+
+    def _one_by_one(self, request: SearchRequest, work: NDArray[np.int64]) -> SliceSearch:
+        """Return the search for query after query."""
+        segments = self._as_read()[2]
+        n_words = int(np.diff(request.queries.word_start).max(initial=0))
+        n_kept = int(request.keep.max(initial=0))
 
         def answer(which: NDArray[np.int64], room: SliceAnswers) -> int:
             with self._lender.lent(n_words, self._n_groups(), n_kept) as scratch:

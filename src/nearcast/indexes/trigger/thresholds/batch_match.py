@@ -10,7 +10,7 @@ import numpy as np
 from nearcast._jit import hot_kernel
 from nearcast.indexes import Matches
 from nearcast.indexes.shared.gather import merge_hits
-from nearcast.indexes.shared.threads import in_threads
+from nearcast.indexes.shared.threads import chunk_for, in_threads
 from nearcast.indexes.trigger.thresholds.components import Component
 from nearcast.indexes.trigger.thresholds.search import (
     HITS,
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from nearcast.indexes.shared.undo import UndoLog
 
-#: Messages searched at a time.
+#: Messages searched at a time, and the fewest that a thread is worth starting for.
 _CHUNK = 512
+_FEWEST = 16
 _FIRST_ROOM = 1 << 14
 _NO_FOUND = np.empty(0, np.int32)
 
@@ -55,14 +56,15 @@ class ThresholdMatcher:
         """Return the rows that each message concerns, slots ascending."""
         n = len(batch.box)
         longest = int(np.diff(batch.term_start).max(initial=0))
+        size = chunk_for(n, _CHUNK, _FEWEST, threads)
 
         def run(first: int) -> _ChunkScores:
             scratch = self._borrow(n_terms, longest)
-            scratch, done = _search_chunk(components, batch, first, min(first + _CHUNK, n), scratch, n_slots)
+            scratch, done = _search_chunk(components, batch, first, min(first + size, n), scratch, n_slots)
             self._idle.append(scratch)
             return done
 
-        starts = range(0, n, _CHUNK)
+        starts = range(0, n, size)
         if threads > 1 and len(starts) > 1:
             chunks = in_threads(run, starts, threads, self._undo)
         else:

@@ -8,6 +8,9 @@ A message stands in the lists of all its words and is scored only in that of the
 where the bound may leave out the words before. A posting has a bit for each word of its message, so that most are
 ruled out without a look at the message itself.
 
+Many queries at once are joined with the window (`join`): those that share a word and are neighbours go through its
+lists as a group (`group_search`), and a message that one of them looks at is read once for all.
+
 Time: for each word and segment a binary search; then what the bounds cannot rule out. Space: 16 bytes for each word of
 a message, 8 more for its word and count, 68 for each block, and 96 for the message itself; arrays grow by doubling.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nearcast.topk.window.blocks.join import WindowJoin
 from nearcast.topk.window.blocks.lists import BlockLists, add_lists, new_lists
 from nearcast.topk.window.blocks.search import search_lists
 from nearcast.topk.window.segmented_index import SegmentedMessages
@@ -23,7 +27,12 @@ from nearcast.topk.window.segmented_index import SegmentedMessages
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from nearcast.geo import Space
+    from nearcast.topk.window.answers import SliceSearch
+    from nearcast.topk.window.segment_search import SearchRequest
 
 __all__ = ["BlockIndex"]
 
@@ -43,6 +52,10 @@ class BlockIndex(SegmentedMessages):
     def _n_groups(self) -> int:
         _, runs, blocks, _ = self._columns
         return int(runs.end - runs.first + blocks.end - blocks.first)
+
+    def _joined(self, request: SearchRequest, work: NDArray[np.int64]) -> SliceSearch:
+        n_words = max(self._n_words, int(request.queries.word.max(initial=-1)) + 1)
+        return WindowJoin(request, self._as_read()[2], work, self._lender, self._n_groups(), n_words).answer
 
     @property
     def _kernel(self) -> Callable[..., int]:

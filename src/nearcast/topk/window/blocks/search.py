@@ -48,7 +48,7 @@ def _look_at_lists(request, lists, which, n_words, n_kept, scratch, work):
             first_block = lists.segment[g, BLOCKS]
             run = lists.segment[g, RUNS] + number
             for b in range(int(lists.run_block[run]), int(lists.run_block[run + 1])):
-                bound = _bound(
+                bound = bound_of(
                     lists.block_summary,
                     first_block + b,
                     own,
@@ -95,17 +95,17 @@ def _open_lists(lists, plan, n_words, x, y, cosine, w, max_distance, is_earth, a
     """Put the runs of all lists into the frontier, a block in place of a run of one; return how many."""
     n_open = 0
     n_segments = lists.segment.shape[0] - 1
-    _fill_greatest(lists, plan, n_words)
+    fill_greatest(lists, plan, n_words)
     for g in range(n_segments):
         if lists.segment[g + 1, ROWS] <= alive.first or lists.segment[g, ROWS] >= alive.last:
             continue
         first_run = lists.segment[g, RUNS]
         for i in range(n_words):
-            at = _find_list(lists, g, plan.word[i])
+            at = find_list(lists, g, plan.word[i])
             if at < 0:
                 continue
             for run in range(int(lists.run[at]), int(lists.run[at + 1])):
-                bound = _bound(
+                bound = bound_of(
                     lists.run_summary,
                     first_run + run,
                     plan.unit[i],
@@ -131,13 +131,13 @@ def _open_lists(lists, plan, n_words, x, y, cosine, w, max_distance, is_earth, a
 
 
 @inlined
-def _fill_greatest(lists, plan, n_words):
+def fill_greatest(lists, plan, n_words):
     """Fill in the greatest component that a message has of each word, and a bound on what the words after it add."""
     most = 0.0
     for i in range(n_words - 1, -1, -1):
         greatest = 0.0
         for g in range(lists.segment.shape[0] - 1):
-            at = _find_list(lists, g, plan.word[i])
+            at = find_list(lists, g, plan.word[i])
             if at >= 0:
                 greatest = max(greatest, lists.list_u[at])
         plan.greatest[i], plan.most[i] = greatest, most
@@ -145,7 +145,7 @@ def _fill_greatest(lists, plan, n_words):
 
 
 @inlined
-def _find_list(lists, g, word):
+def find_list(lists, g, word):
     """Return where the list of a word stands in a segment, -1 if it has none."""
     low, high = lists.segment[g, LISTS], lists.segment[g + 1, LISTS] - 1
     while low < high:
@@ -158,7 +158,7 @@ def _find_list(lists, g, word):
 
 
 @inlined
-def _bound(summary, group, own, others, most, x, y, cosine, w, max_distance, is_earth, alive):
+def bound_of(summary, group, own, others, most, x, y, cosine, w, max_distance, is_earth, alive):
     """Return the best score that a message of a group can have, -inf if none is alive."""
     if summary[group, LAST_ROW] < alive.first:
         return -math.inf

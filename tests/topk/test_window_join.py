@@ -1,0 +1,110 @@
+"""Joining many queries with the window: groups that share a word find what each query finds by itself."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_window import SPACES, World, same
+
+from nearcast import Hub, TopK, Vocabulary
+from nearcast.topk.window import answers
+from nearcast.topk.window.blocks import BlockIndex, group_search, join
+from support.torn import Tracer, look, rows
+
+pytestmark = pytest.mark.modes
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Join even a few queries, in several slices, and call kernels for a few groups."""
+    monkeypatch.setattr(BlockIndex, "JOINED_FROM", 2)
+    monkeypatch.setattr(answers, "JOIN_SLICE", 8)
+    monkeypatch.setattr(join, "_GROUPS", 3)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), space=st.sampled_from(sorted(SPACES)), by_time=st.booleans())
+def test_a_join_is_a_search_for_each(seed, space, by_time):
+    """Whatever happened to the window before, and from whatever score on: the same rows, scores and order as `scan`."""
+    world = World(seed, SPACES[space], by_time=by_time, names=("scan", "blocks"))
+    world.append()
+    for _ in range(3):
+        happens = world.random.choice(["append", "append", "drop", "reweigh", "add_words", "renumber", "roll_back"])
+        getattr(world, happens)()
+    asked, alive, n = world.asked(20), world.alive(), world.random.integers(0, 12, 20).astype(np.int32)
+    expected = world.indexes["scan"].best(asked, n, alive)
+    same(expected, *(world.indexes["blocks"].best(asked, n, alive, threads) for threads in (1, 3)))
+    floor = world.random.choice([-1.0, 0.2, 0.5, 1.0], 20)
+    found = world.indexes["blocks"].best_above(asked, n, floor, alive)
+    for i in range(20):
+        rows = slice(expected.start[i], expected.start[i + 1])
+        enough = expected.score[rows] >= floor[i]
+        assert expected.row[rows][enough].tolist() == found.row[found.start[i] : found.start[i + 1]].tolist()
+
+
+def test_more_queries_of_one_word_than_lanes(monkeypatch):
+    """Those that do not fit into a group make the next; none is left out."""
+    monkeypatch.setattr(group_search, "LANES", 4)
+    monkeypatch.setattr(join, "LANES", 4)
+    monkeypatch.setattr(answers, "JOIN_SLICE", 64)
+    world = World(5, SPACES["plane"], names=("scan", "blocks"))
+    for _ in range(6):
+        world.append()
+    asked, n = world.asked(50), np.full(50, 7, np.int32)
+    same(*world.each("best", asked, n, world.alive()))
+
+
+def hub_of(rng, index):
+    hub = Hub("plane", index=index, window=40, max_distance=10)
+    words = ["tea", "ramen", "beer", "soup", "jazz", "rain"]
+    for i in range(60):
+        text = " ".join(rng.choices(words, k=rng.randint(1, 4)))
+        hub.publish({"id": i, "text": text, "x": float(rng.randint(-3, 3)), "y": float(rng.randint(-3, 3))})
+    wanted = [
+        TopK(i, " ".join(rng.sample(words, 3)), (rng.randint(-3, 3), 0), k=3, text_weight=rng.choice([0.0, 0.4, 1.0]))
+        for i in range(30)
+    ]
+    return hub, wanted
+
+
+def test_a_join_interrupted_anywhere_changes_nothing():
+    """`subscribe_many` cut short in a join, in two threads, was not made; made again it finds the same."""
+    twin, wanted = hub_of(random.Random(8), "trigger")
+    counted = Tracer()
+    counted.run(lambda: twin.subscribe_many(wanted, threads=2))
+    before, expected = look(hub_of(random.Random(8), "trigger")[0], range(30)), rows(twin.poll())
+    after, n, undone = look(twin, range(30)), counted.n_events, 0
+    for at in range(n // 6, n, n // 6):
+        hub, _ = hub_of(random.Random(8), "trigger")
+        Tracer(at).run(lambda hub=hub: hub.subscribe_many(wanted, threads=2))
+        found = look(hub, range(30))
+        if found["ids"]:
+            assert after == found
+            continue
+        undone += 1
+        assert before == found
+        hub.subscribe_many(wanted)
+        assert [each | {"step": 0} for each in expected] == [each | {"step": 0} for each in rows(hub.poll())]
+    assert undone > 1
+
+
+def test_subscribing_and_a_new_vocabulary_join(monkeypatch, tmp_path):
+    """`subscribe_many`, a new vocabulary and a hub that was saved and opened deliver by a join what `scan` finds."""
+    joined = []
+    answer = join.WindowJoin.answer
+    monkeypatch.setattr(join.WindowJoin, "answer", lambda self, *rest: joined.append(1) or answer(self, *rest))
+    told = []
+    for index in ("scan:messages=scan", "trigger"):
+        hub, wanted = hub_of(random.Random(7), index)
+        hub.subscribe_many(wanted)
+        told.append([list(hub.poll())])
+        n_joined = len(joined)
+        vocabulary = Vocabulary()
+        vocabulary.learn_tokens([["tea"], ["tea", "soup"], ["jazz"], ["rain", "tea"]])
+        hub.save(tmp_path / index[:5])
+        hub = Hub.open(tmp_path / index[:5])
+        told[-1] += [list(hub.use_vocabulary(vocabulary)), [list(hub.current(i)) for i in range(30)]]
+    assert told[0] == told[1]
+    assert 0 < n_joined < len(joined)
