@@ -8,9 +8,9 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, inlined
 from nearcast.columns import NO_TIME
-from nearcast.topk.buffers.entries import DOMINATOR_BITS, is_newer, put
+from nearcast.topk.buffers.entries import is_newer, write
 from nearcast.topk.buffers.holders import KMAX, relink, unlink
-from nearcast.topk.buffers.pool import array_of, class_for, give_slab, place_of, room_left, take_slab
+from nearcast.topk.buffers.pool import class_for, entries_at, give_slab, room_left, take_slab, words_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,7 @@ def fill(holders, slabs, rows, filling, first, policy):
         found = filling.start[i + 1] - filling.start[i]
         kept = _mark_kept(rows, filling, i, holders.k[holder], policy)
         size_class = class_for(slabs, max(kept + 1, 4))
-        if slabs.sizes[size_class] > room_left(slabs):
+        if words_of(slabs, size_class) > room_left(slabs):
             return i
         unlink(holders, holder, rows)
         if holders.slab[holder] < 0 or holders.size_class[holder] != size_class:
@@ -101,19 +101,18 @@ def _mark_kept(rows, filling, i, k, policy):
 @inlined
 def _write(holders, slabs, filling, i, holder):
     """Write the entries, without those that k before them dominate."""
-    slab = holders.slab[holder]
-    score, tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
+    entries = entries_at(slabs, holders.slab[holder], holders.size_class[holder])
     size = 0
     for f in range(filling.start[i], filling.start[i + 1]):
         if filling.dominators[f] < holders.k[holder]:
-            new_tag = (filling.row[f] << DOMINATOR_BITS) | filling.dominators[f]
-            size = put(score, tag, first, size, size, filling.score[f], new_tag)
+            write(entries, size, filling.score[f], filling.row[f], filling.dominators[f])
+            size += 1
     holders.size[holder] = size
 
 
 @hot_kernel
 def release(holders, slabs, rows, which):
-    """Give back the slabs of holders and clear their columns."""
+    """Give back the slabs of holders and clear their numbers."""
     for i in range(which.size):
         holder = which[i]
         unlink(holders, holder, rows)
