@@ -50,7 +50,7 @@ def test_rows_may_pass_what_an_entry_has_bits_for(window, buffer):
 
 def test_a_buffer_that_became_short_moves_to_a_short_slab():
     """Messages that score less and less are all kept; then each is better than all before."""
-    hub = Hub("plane", window=40, max_distance=100, index="scan")
+    hub = Hub("plane", window=40, max_distance=100, index="scan:buffer=skyband")
     hub.subscribe(TopK("s", "tea", (0, 0), k=1, text_weight=0.0))
     keeper = hub._state.topk
     hub.publish_many([Message(i, "tea", (i, 0)) for i in range(39)])
@@ -58,6 +58,19 @@ def test_a_buffer_that_became_short_moves_to_a_short_slab():
     hub.publish_many([Message(100 + i, "tea", (90 - i, 0)) for i in range(91)])
     assert [190] == [d.message_id for d in hub.current("s")]
     assert SLAB_SIZES[keeper.holders.size_class[0]] < long
+
+
+def test_a_buffer_is_cut_before_it_outgrows_its_slab():
+    """However many messages are welcome, a buffer that was filled once stays in the slab it got then."""
+    hub = Hub("plane", window=400, max_distance=100, index="scan")
+    hub.publish_many([Message(i, "tea", (i * 37 % 400 / 10, 0)) for i in range(400)])
+    hub.subscribe(TopK("s", "tea", (0, 0), k=5, text_weight=0.0))
+    keeper = hub._state.topk
+    slab, cut = keeper.holders.slab[0], keeper.slabs.at.tolist()
+    hub.publish_many([Message(400 + i, "tea", (i * 53 % 300 / 10, 0)) for i in range(300)])
+    assert slab == keeper.holders.slab[0]
+    assert cut == keeper.slabs.at.tolist()
+    assert keeper.holders.limit[0] < SLAB_SIZES[keeper.holders.size_class[0]]
 
 
 def test_subscriptions_are_adopted_any_number_of_times():

@@ -20,6 +20,7 @@ from nearcast.saved_files.arrays import SavedArrays
 from nearcast.saved_files.contents import damaged, is_signed, read_signed, signed
 from nearcast.text.words import WordTable
 from nearcast.topk.buffers.entries import write
+from nearcast.topk.buffers.fill import AROUND
 from nearcast.topk.buffers.holders import HOLDER_TYPES, NOBODY, Holders, relink
 from nearcast.topk.buffers.pool import SLAB_SIZES, class_for, entries_at, grown, has_room, take_slab
 from nearcast.topk.events import entries_of
@@ -150,7 +151,8 @@ def _check_entries(
 def _give_buffers(keeper: Keeper, holders: NDArray[np.int32], entries: dict[str, NDArray[Any]]) -> None:
     """Give holders buffers with these entries."""
     size = keeper.holders.size[holders]
-    words = 4 * (int(size.sum(dtype=np.int64)) + 8 * len(size)) + 1024
+    room = _room_for(keeper, holders)
+    words = 4 * (int(room.sum(dtype=np.int64)) + 8 * len(size)) + 1024
     if not has_room(keeper.slabs, words):
         keeper.slabs = grown(keeper.slabs, words)
     _unpack(
@@ -159,9 +161,19 @@ def _give_buffers(keeper: Keeper, holders: NDArray[np.int32], entries: dict[str,
         keeper.sliding.rows,
         holders,
         size,
+        room,
         entries["entry_score"],
         entries["entry_tag"],
     )
+
+
+def _room_for(keeper: Keeper, holders: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return for how many entries buffers get room: as `fill` does, around the target where there is more to come."""
+    size, target = keeper.holders.size[holders], keeper.holders.target[holders]
+    is_whole = keeper.holders.is_whole[holders] != 0
+    # A file may say anything of a target; that of a buffer that is not whole is not far from its size.
+    around = np.minimum(target + AROUND, 2 * size + 64)
+    return np.where(is_whole, size + 1, np.maximum(size + 1, around)).astype(np.int32)
 
 
 def open_window(keeper: Keeper, folder: Path, weights: TermWeights) -> None:
@@ -202,12 +214,12 @@ def _check_window(
 
 
 @hot_kernel
-def _unpack(holders, slabs, rows, which, size, score, tag):
+def _unpack(holders, slabs, rows, which, size, room, score, tag):
     """Give each of these holders its entries back, and link it with its oldest message."""
     n = 0
     for i in range(which.size):
         holder = which[i]
-        size_class = class_for(slabs, max(size[i] + 1, 4))
+        size_class = class_for(slabs, room[i])
         slab = take_slab(slabs, size_class)
         holders.slab[holder], holders.size_class[holder] = slab, size_class
         entries = entries_at(slabs, slab, size_class)
