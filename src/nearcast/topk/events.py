@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import kernel
-from nearcast.topk.buffers.entries import DOMINATOR_BITS
-from nearcast.topk.buffers.pool import array_of, place_of
+from nearcast._jit import hot_kernel
+from nearcast.topk.buffers.entries import row_at
+from nearcast.topk.buffers.pool import entries_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.topk.buffers.holders import Holders
+    from nearcast.topk.buffers.holders import Holders, WindowRows
     from nearcast.topk.buffers.pool import Slabs
 
 
@@ -70,32 +70,42 @@ class Tops(NamedTuple):
     score: NDArray[np.float64]
 
 
-def tops_of(holders: Holders, slabs: Slabs, which: NDArray[np.int32]) -> Tops:
+def tops_of(holders: Holders, slabs: Slabs, rows: WindowRows, which: NDArray[np.int32]) -> Tops:
     """Return the first k of these buffers."""
-    start, score, tag = entries_of(holders, slabs, which, np.minimum(holders.size[which], holders.k[which]))
-    return Tops(start, tag >> DOMINATOR_BITS, score)
+    held = entries_of(holders, slabs, rows, which, np.minimum(holders.size[which], holders.k[which]))
+    return Tops(held.start, held.row, held.score)
+
+
+class HeldEntries(NamedTuple):
+    """Entries of some buffers, one buffer after the other: those of holder i from `start[i]` on."""
+
+    start: NDArray[np.int64]
+    score: NDArray[np.float64]
+    row: NDArray[np.int64]
+    dominators: NDArray[np.int64]
 
 
 def entries_of(
-    holders: Holders, slabs: Slabs, which: NDArray[np.int32], n: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return (start, score, tag): the first `n` entries of each of these buffers, one buffer after the other."""
+    holders: Holders, slabs: Slabs, rows: WindowRows, which: NDArray[np.int32], n: NDArray[np.int32]
+) -> HeldEntries:
+    """Return the first `n` entries of each of these buffers."""
     start = np.zeros(len(which) + 1, np.int64)
     np.cumsum(n, out=start[1:])
-    score, tag = np.empty(start[-1]), np.empty(start[-1], np.int64)
-    _copy_entries(holders, slabs, which, start, score, tag)
-    return start, score, tag
+    held = HeldEntries(start, np.empty(start[-1]), np.empty(start[-1], np.int64), np.empty(start[-1], np.int64))
+    _copy_entries(holders, slabs, rows, which, held)
+    return held
 
 
-@kernel
-def _copy_entries(holders, slabs, which, start, score, tag):
+@hot_kernel
+def _copy_entries(holders, slabs, rows, which, held):
     for i in range(which.size):
         slab = holders.slab[which[i]]
         if slab < 0:
             continue
-        from_score, from_tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
-        for j in range(start[i + 1] - start[i]):
-            score[start[i] + j], tag[start[i] + j] = from_score[first + j], from_tag[first + j]
+        entries, first = entries_at(slabs, slab, holders.size_class[which[i]]), held.start[i]
+        for j in range(held.start[i + 1] - first):
+            held.score[first + j], held.row[first + j] = entries.score[j], row_at(rows, entries, j)
+            held.dominators[first + j] = entries.dominators[j]
 
 
 def difference(old: Tops, new: Tops, slots: NDArray[np.int32]) -> Events:

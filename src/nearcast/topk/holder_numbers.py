@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.topk.buffers.fill import release
-from nearcast.topk.buffers.holders import NOBODY, Holders, WindowRows, grown_holders, new_holders
+from nearcast.topk.buffers.holders import (
+    BYTES_A_HOLDER,
+    FEWEST,
+    NOBODY,
+    Holders,
+    WindowRows,
+    grown_holders,
+    new_holders,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,8 +27,8 @@ class HolderTable:
     """The columns of all holders, and the holder of every slot that is of kind `topk`."""
 
     def __init__(self) -> None:
-        self.columns: Holders = new_holders(0)
-        self._free: list[int] = []
+        self.columns: Holders = new_holders(FEWEST)
+        self._free: list[int] = [*range(FEWEST - 1, -1, -1)]
         self._of_slot = np.full(1024, NOBODY, np.int32)
 
     def __len__(self) -> int:
@@ -29,7 +37,7 @@ class HolderTable:
     @property
     def nbytes(self) -> int:
         """Return the memory taken by the numbers, that of the buffers apart."""
-        return sum(column.nbytes for column in self.columns) + self._of_slot.nbytes
+        return BYTES_A_HOLDER * len(self.columns.slot) + self._of_slot.nbytes
 
     def slots(self) -> NDArray[np.int32]:
         """Return the slots that have a holder, in the order of registration."""
@@ -61,7 +69,7 @@ class HolderTable:
             return
         n = len(self.columns.slot)
         # Many at once are likely all there will be; a few are likely to be followed by more.
-        room = max(n + lacking, n + n // 8 if n else 64)
+        room = max(n + lacking, n + n // 8, 64)
         self.columns = grown_holders(self.columns, room)
         self._free = [*range(room - 1, n - 1, -1), *self._free]
 
@@ -96,8 +104,9 @@ class HolderTable:
     def restore(self, columns: dict[str, NDArray[Any]]) -> None:
         """Take in holders by their columns, where there are none yet; their buffers are still to be made."""
         n = len(columns["slot"])
-        self.columns = new_holders(n)
+        self.columns = new_holders(max(n, FEWEST))
+        self._free = [*range(len(self.columns.slot) - 1, n - 1, -1)]
         for name, column in columns.items():
-            getattr(self.columns, name)[:] = column
-        self._of_slot = np.full(int(self.columns.slot.max(initial=-1)) + 1025, NOBODY, np.int32)
-        self._of_slot[self.columns.slot] = np.arange(n)
+            getattr(self.columns, name)[:n] = column
+        self._of_slot = np.full(int(columns["slot"].max(initial=-1)) + 1025, NOBODY, np.int32)
+        self._of_slot[columns["slot"]] = np.arange(n)

@@ -12,11 +12,11 @@ from nearcast.indexes.shared.scores import scored_of
 from nearcast.indexes.topk_options import TopKOptions
 from nearcast.text.message_words import MessageWords, distinct_words
 from nearcast.text.weights import squared_lengths
-from nearcast.topk.buffers.entries import DOMINATOR_BITS
 from nearcast.topk.buffers.fill import BufferFill, fill
 from nearcast.topk.buffers.holders import NOBODY, Holders, relink_all
 from nearcast.topk.buffers.pool import Slabs, bytes_cut, grown, new_slabs
-from nearcast.topk.buffers.walk import (
+from nearcast.topk.buffers.walk import walk
+from nearcast.topk.buffers.walk_state import (
     DONE,
     MORE_SLABS,
     N_TOUCHED,
@@ -27,9 +27,8 @@ from nearcast.topk.buffers.walk import (
     WalkProgress,
     WalkSteps,
     new_progress,
-    walk,
 )
-from nearcast.topk.events import Events, difference, entries_of, tops_of
+from nearcast.topk.events import Events, Tops, difference, entries_of, tops_of
 from nearcast.topk.holder_numbers import HolderTable
 from nearcast.topk.progress import events_of, with_more, with_room
 from nearcast.topk.refill import BufferSearcher, KnownRows, window_queries
@@ -93,7 +92,7 @@ class Keeper:
 
     @property
     def holders(self) -> Holders:
-        """Return the columns of all holders."""
+        """Return the numbers of all holders."""
         return self.holding.columns
 
     @property
@@ -189,20 +188,23 @@ class Keeper:
         for first in range(0, len(slots), _SLICE):
             part = slots[first : first + _SLICE]
             holders = self.holding.of_slots(part)
-            old = tops_of(self.holders, self.slabs, holders)
+            old = self._tops_of(holders)
             known = self._known(holders) if have_moved else None
             if k is not None:
                 self.holders.k[holders] = k[first : first + _SLICE]
             self._search(holders, self._alive(self.sliding.next_row - 1), threads, known)
             self.tell_index(holders)
-            found = difference(old, tops_of(self.holders, self.slabs, holders), part)
+            found = difference(old, self._tops_of(holders), part)
             events.append(found.at_steps(found.step + first))
         return Events.concat(events)
 
     def _known(self, holders: NDArray[np.int32]) -> KnownRows:
         """Return the messages of the buffers of these holders."""
-        start, _, tag = entries_of(self.holders, self.slabs, holders, self.holders.size[holders])
-        return KnownRows(start, tag >> DOMINATOR_BITS)
+        held = entries_of(self.holders, self.slabs, self.sliding.rows, holders, self.holders.size[holders])
+        return KnownRows(held.start, held.row)
+
+    def _tops_of(self, holders: NDArray[np.int32]) -> Tops:
+        return tops_of(self.holders, self.slabs, self.sliding.rows, holders)
 
     def look_again_at_all(self, weights: TermWeights, threads: int = 1) -> Events:
         """Reweigh all messages and search the window for every holder, in the order of registration, in one step."""
@@ -277,7 +279,7 @@ class Keeper:
 
     def current(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows and scores of the top-k of a subscription, best first."""
-        tops = tops_of(self.holders, self.slabs, self._holders_of(slot))
+        tops = self._tops_of(self._holders_of(slot))
         return tops.row, tops.score
 
     def names(self, rows: NDArray[np.int64]) -> Named:
@@ -433,8 +435,7 @@ class Keeper:
             messages=self.messages.rolled_back(mark.first_row, mark.next_row, [each.batch for each in dropped]),
         )
         holders = self.holders
-        is_touched = (holders.step >= before.number) | (holders.step < NOBODY)
-        touched = np.flatnonzero(is_touched & (holders.slot != NOBODY)).astype(np.int32)
+        touched = np.flatnonzero((holders.step >= before.number) & (holders.slot != NOBODY)).astype(np.int32)
         holders.size[touched] = 0
         holders.is_untold[:] = 0
         relink_all(holders, self.sliding.rows, self.slabs)

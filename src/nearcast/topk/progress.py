@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.topk.buffers.walk import (
+from nearcast.topk.buffers.walk_state import (
+    BY_TOUCHED,
     MORE_EVENTS,
     MORE_OLD,
     N_EVENTS,
@@ -39,13 +40,12 @@ def with_room(progress: WalkProgress, code: int) -> WalkProgress:
     """Return the same progress with twice the room for what there was too little of."""
     needed = 2 * int(progress.at[NEEDED])
     if code == MORE_OLD:
-        return progress._replace(old_score=np.empty(needed), old_tag=np.empty(needed, np.int64))
+        return progress._replace(old_score=np.empty(needed), old_row=np.empty(needed, np.int64))
     if code == MORE_EVENTS:
         names = [name for name in WalkProgress._fields if name.startswith("event_")]
         n = int(progress.at[N_EVENTS])
         return progress._replace(**{name: _lengthened(getattr(progress, name), n, needed) for name in names})
-    names = ["touched", "order", "spare", "old_start"]
-    return progress._replace(**{name: np.empty(needed + 1, getattr(progress, name).dtype) for name in names})
+    return progress._replace(**{name: np.empty(needed + 1, getattr(progress, name).dtype) for name in BY_TOUCHED})
 
 
 def _lengthened(column: NDArray[Any], n: int, length: int) -> NDArray[Any]:

@@ -12,16 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearcast._ids import id_of, key_of
-from nearcast._jit import kernel
+from nearcast._jit import hot_kernel
 from nearcast._saved import save_array, save_later, save_text
 from nearcast.columns import MAX_K
 from nearcast.errors import unreadable_store
 from nearcast.saved_files.arrays import SavedArrays
 from nearcast.saved_files.contents import damaged, is_signed, read_signed, signed
 from nearcast.text.words import WordTable
-from nearcast.topk.buffers.entries import DOMINATOR_BITS
+from nearcast.topk.buffers.entries import write
+from nearcast.topk.buffers.fill import AROUND
 from nearcast.topk.buffers.holders import HOLDER_TYPES, NOBODY, Holders, relink
-from nearcast.topk.buffers.pool import SLAB_SIZES, array_of, class_for, grown, place_of, take_slab
+from nearcast.topk.buffers.pool import SLAB_SIZES, class_for, entries_at, grown, has_room, take_slab
 from nearcast.topk.events import entries_of
 from nearcast.topk.window.registry import open_message_index
 
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     from nearcast.topk.keeper import Keeper
 
 #: Columns that are made anew: where a buffer is and who it is linked with.
-_MADE_ANEW = ("slab", "size_class", "oldest", "previous", "next", "step", "is_untold")
+_MADE_ANEW = ("slab", "size_class", "oldest", "previous", "next", "step", "nth", "is_untold")
+#: In a file an entry's tag is (row << DOMINATOR_BITS) | dominators.
+DOMINATOR_BITS = 16
+_DOMINATORS = (1 << DOMINATOR_BITS) - 1
 
 
 def save_keeper(keeper: Keeper, folder: Path) -> None:
@@ -48,8 +52,9 @@ def _columns_of(keeper: Keeper, holders: NDArray[np.int32]) -> dict[str, NDArray
     columns = {
         f"holder_{name}": getattr(keeper.holders, name)[holders] for name in Holders._fields if name not in _MADE_ANEW
     }
-    _, score, tag = entries_of(keeper.holders, keeper.slabs, holders, keeper.holders.size[holders])
-    return columns | {"entry_score": score, "entry_tag": tag}
+    size = keeper.holders.size[holders]
+    held = entries_of(keeper.holders, keeper.slabs, keeper.sliding.rows, holders, size)
+    return columns | {"entry_score": held.score, "entry_tag": (held.row << DOMINATOR_BITS) | held.dominators}
 
 
 def taken_out(keeper: Keeper, slots: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
@@ -146,16 +151,29 @@ def _check_entries(
 def _give_buffers(keeper: Keeper, holders: NDArray[np.int32], entries: dict[str, NDArray[Any]]) -> None:
     """Give holders buffers with these entries."""
     size = keeper.holders.size[holders]
-    keeper.slabs = grown(keeper.slabs, 4 * (int(size.sum()) + 8 * len(size)) + 1024)
+    room = _room_for(keeper, holders)
+    words = 4 * (int(room.sum(dtype=np.int64)) + 8 * len(size)) + 1024
+    if not has_room(keeper.slabs, words):
+        keeper.slabs = grown(keeper.slabs, words)
     _unpack(
         keeper.holders,
         keeper.slabs,
         keeper.sliding.rows,
         holders,
         size,
+        room,
         entries["entry_score"],
         entries["entry_tag"],
     )
+
+
+def _room_for(keeper: Keeper, holders: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return for how many entries buffers get room: as `fill` does, around the target where there is more to come."""
+    size, target = keeper.holders.size[holders], keeper.holders.target[holders]
+    is_whole = keeper.holders.is_whole[holders] != 0
+    # A file may say anything of a target; that of a buffer that is not whole is not far from its size.
+    around = np.minimum(target + AROUND, 2 * size + 64)
+    return np.where(is_whole, size + 1, np.maximum(size + 1, around)).astype(np.int32)
 
 
 def open_window(keeper: Keeper, folder: Path, weights: TermWeights) -> None:
@@ -195,17 +213,17 @@ def _check_window(
     arrays.check("heap", len(np.unique(heap)) == len(heap), "a message stands on it twice")
 
 
-@kernel
-def _unpack(holders, slabs, rows, which, size, score, tag):
+@hot_kernel
+def _unpack(holders, slabs, rows, which, size, room, score, tag):
     """Give each of these holders its entries back, and link it with its oldest message."""
     n = 0
     for i in range(which.size):
         holder = which[i]
-        size_class = class_for(slabs, max(size[i] + 1, 4))
+        size_class = class_for(slabs, room[i])
         slab = take_slab(slabs, size_class)
         holders.slab[holder], holders.size_class[holder] = slab, size_class
-        to_score, to_tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
+        entries = entries_at(slabs, slab, size_class)
         for j in range(size[i]):
-            to_score[first + j], to_tag[first + j] = score[n + j], tag[n + j]
+            write(entries, j, score[n + j], tag[n + j] >> DOMINATOR_BITS, tag[n + j] & _DOMINATORS)
         n += size[i]
         relink(holders, holder, rows, slabs)

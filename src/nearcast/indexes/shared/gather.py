@@ -58,6 +58,21 @@ def sort_slots(values, first, n, n_bits, spare, digits):
 
 
 @inlined
+def sort_by_low_bits(values, n, n_bits, spare, digits):
+    """Sort the first n values by their low bits, which differ; the others go along."""
+    if n >= _SHORT:
+        _sort_by_digits(values, 0, n, n_bits, spare, digits)
+        return
+    mask = (1 << n_bits) - 1
+    for i in range(1, n):
+        value, j = values[i], i
+        while j > 0 and values[j - 1] & mask > value & mask:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = value
+
+
+@inlined
 def _drop_repeats(values, first, last):
     """Move the distinct ones of sorted `values[first:last]` to its front; return where they end."""
     kept = first

@@ -14,6 +14,7 @@ by k that are. So the first k of a buffer of at least k are the top-k (the paper
 something lies beyond the bound, the window is searched again. A buffer with nothing beyond its bound is *whole* and
 needs no search however short it gets.
 
-`pool` keeps the entries of all buffers, `holders` a row of numbers for each subscription, `entries` changes one buffer,
-`walk` takes all buffers through the steps of a batch of messages, `fill` makes a buffer from what a search found.
+`pool` keeps the entries of all buffers, `holders` a record of numbers for each subscription, `entries` changes one
+buffer. `walk` takes all buffers through the steps of a batch of messages (`walk_state`): `touch` collects who changes
+in a step and fetches their memory ahead, `tell` writes the events. `fill` makes a buffer from what a search found.
 """

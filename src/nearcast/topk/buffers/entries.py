@@ -1,18 +1,33 @@
-"""Changes of one buffer: a slab of entries in rank order, with the number of dominators of each."""
+"""Changes of one buffer: entries in rank order, with the number of dominators of each."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
 from nearcast._jit import inlined
 
-#: How many bits of a tag count dominators; the rest is the row of the message.
-DOMINATOR_BITS = 16
-DOMINATORS = (1 << DOMINATOR_BITS) - 1
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: The bits of a row that an entry has; `WindowRows.first` tells the others.
+ROW_BITS = 32
+LOW_ROW = (1 << ROW_BITS) - 1
+
+
+class Entries(NamedTuple):
+    """The entries of one buffer: scores, the low bits of rows, and by how many others each is dominated."""
+
+    score: NDArray[np.float64]
+    row: NDArray[np.uint32]
+    dominators: NDArray[np.uint16]
 
 
 @inlined
-def row_of(tag):
+def row_at(rows, entries, i):
     """Return the message of an entry."""
-    return tag >> DOMINATOR_BITS
+    return rows.first + ((np.int64(entries.row[i]) - rows.first) & LOW_ROW)
 
 
 @inlined
@@ -34,72 +49,128 @@ def ranks_before(rows, score, row, other_score, other):
 
 
 @inlined
-def position_in(rows, score, tag, first, size, new_score, new_row):
+def position_in(rows, entries, size, score, row):
     """Return at which position a message belongs."""
-    position = size
-    while position > 0 and ranks_before(
-        rows, new_score, new_row, score[first + position - 1], row_of(tag[first + position - 1])
-    ):
-        position -= 1
-    return position
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) >> 1
+        if entries.score[middle] > score:
+            low = middle + 1
+        else:
+            high = middle
+    while low < size and entries.score[low] == score and not is_newer(rows, row, row_at(rows, entries, low)):
+        low += 1
+    return low
 
 
 @inlined
-def put(score, tag, first, size, position, new_score, new_tag):
-    """Insert an entry at its position; return the new size."""
-    for i in range(first + size, first + position, -1):
-        score[i], tag[i] = score[i - 1], tag[i - 1]
-    score[first + position], tag[first + position] = new_score, new_tag
-    return size + 1
+def write(entries, position, score, row, dominators):
+    """Write an entry over what is at a position."""
+    entries.score[position] = score
+    entries.row[position] = row & LOW_ROW
+    entries.dominators[position] = dominators
 
 
 @inlined
-def dominators_before(rows, tag, first, position, row):
+def copy(entries, position, others, other):
+    """Copy an entry."""
+    entries.score[position] = others.score[other]
+    entries.row[position] = others.row[other]
+    entries.dominators[position] = others.dominators[other]
+
+
+@inlined
+def open_gap(entries, position, last):
+    """Move the entries from `position` to before `last` one further; what was at `last` is lost."""
+    for i in range(last, position, -1):
+        entries.score[i] = entries.score[i - 1]
+    for i in range(last, position, -1):
+        entries.row[i] = entries.row[i - 1]
+    for i in range(last, position, -1):
+        entries.dominators[i] = entries.dominators[i - 1]
+
+
+@inlined
+def drop_at(entries, size, position):
+    """Remove the entry at a position; return the new size.
+
+    An expiring message is older than all others and dominates none: no count changes.
+    """
+    for i in range(position, size - 1):
+        entries.score[i] = entries.score[i + 1]
+    for i in range(position, size - 1):
+        entries.row[i] = entries.row[i + 1]
+    for i in range(position, size - 1):
+        entries.dominators[i] = entries.dominators[i + 1]
+    return size - 1
+
+
+@inlined
+def find_row(entries, size, row):
+    """Return at which position a message is, `size` if it is not there."""
+    low = np.uint32(row & LOW_ROW)
+    for i in range(size):
+        if entries.row[i] == low:
+            return i
+    return size
+
+
+@inlined
+def dominators_before(rows, entries, position, row):
     """Return how many of the entries before `position` are newer than a message, and so dominate it."""
     count = 0
-    for i in range(first, first + position):
-        if is_newer(rows, row_of(tag[i]), row):
+    for i in range(position):
+        if is_newer(rows, row_at(rows, entries, i), row):
             count += 1
     return count
 
 
 @inlined
-def dominate(rows, score, tag, first, position, size, row, k):
-    """Count a message at `position` as a dominator of the older entries from there on; drop those that have k now.
+def dominate(rows, entries, position, size, row, k):
+    """Count a message at `position` as a dominator of the older entries from there on.
 
-    Returns the new size.
+    Returns the position of the first that has k now, `size` if there is none.
     """
-    kept = first + position
-    for i in range(first + position, first + size):
-        held = tag[i]
-        if is_newer(rows, row, row_of(held)):
-            held += 1
-        if held & DOMINATORS < k:
-            score[kept], tag[kept] = score[i], held
+    first = size
+    if rows.by_time:
+        for i in range(position, size):
+            if is_newer(rows, row, row_at(rows, entries, i)):
+                entries.dominators[i] += 1
+    else:  # nothing is newer than what arrives
+        for i in range(position, size):
+            entries.dominators[i] += 1
+    for i in range(position, size):
+        if entries.dominators[i] >= k:
+            first = i
+            break
+    return first
+
+
+@inlined
+def drop_dominated(entries, first, size, k):
+    """Remove the entries from `first` on that k others dominate; return the new size."""
+    kept = first
+    for i in range(first, size):
+        if entries.dominators[i] < k:
+            if kept < i:
+                copy(entries, kept, entries, i)
             kept += 1
-    return kept - first
+    return kept
 
 
 @inlined
-def drop_row(score, tag, first, size, row):
-    """Remove the entry of a message, if there is one; return the new size.
-
-    An expiring message is older than all others and dominates none: no count changes.
-    """
-    for i in range(first, first + size):
-        if row_of(tag[i]) == row:
-            for j in range(i, first + size - 1):
-                score[j], tag[j] = score[j + 1], tag[j + 1]
-            return size - 1
-    return size
-
-
-@inlined
-def oldest_of(rows, tag, first, size):
+def oldest_of(rows, entries, size):
     """Return the oldest message of a buffer, -1 if it is empty."""
-    oldest = -1
-    for i in range(first, first + size):
-        row = row_of(tag[i])
-        if oldest < 0 or is_newer(rows, oldest, row):
+    if size == 0:
+        return -1
+    if not rows.by_time:
+        least = np.int64(LOW_ROW)
+        for i in range(size):
+            least = min(least, (np.int64(entries.row[i]) - rows.first) & LOW_ROW)
+        return rows.first + least
+    oldest = row_at(rows, entries, 0)
+    for i in range(1, size):
+        row = row_at(rows, entries, i)
+        if is_newer(rows, oldest, row):
             oldest = row
     return oldest

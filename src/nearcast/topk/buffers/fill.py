@@ -8,13 +8,15 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, inlined
 from nearcast.columns import NO_TIME
-from nearcast.topk.buffers.entries import DOMINATOR_BITS, is_newer, put
-from nearcast.topk.buffers.holders import KMAX, relink, unlink
-from nearcast.topk.buffers.pool import array_of, class_for, give_slab, place_of, room_left, take_slab
+from nearcast.topk.buffers.entries import is_newer, write
+from nearcast.topk.buffers.holders import CSKYBAND, KMAX, relink, unlink
+from nearcast.topk.buffers.pool import class_for, entries_at, give_slab, room_left, take_slab, words_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+#: How many entries more than its target a buffer may have at least.
+AROUND = 3
 #: No message is at or beyond this bound.
 NO_BOUND = -1
 
@@ -45,8 +47,8 @@ def fill(holders, slabs, rows, filling, first, policy):
         holder = filling.holder[i]
         found = filling.start[i + 1] - filling.start[i]
         kept = _mark_kept(rows, filling, i, holders.k[holder], policy)
-        size_class = class_for(slabs, max(kept + 1, 4))
-        if slabs.sizes[size_class] > room_left(slabs):
+        size_class = class_for(slabs, _room_for(filling, i, found, kept, policy))
+        if words_of(slabs, size_class) > room_left(slabs):
             return i
         unlink(holders, holder, rows)
         if holders.slab[holder] < 0 or holders.size_class[holder] != size_class:
@@ -54,11 +56,31 @@ def fill(holders, slabs, rows, filling, first, policy):
                 give_slab(slabs, holders.slab[holder], holders.size_class[holder])
             holders.slab[holder] = take_slab(slabs, size_class)
             holders.size_class[holder] = size_class
-        holders.limit[holder], holders.target[holder] = filling.limit[i], filling.target[i]
+        holders.limit[holder], holders.target[holder] = _limit(slabs, filling, i, policy), filling.target[i]
         _set_bound(holders, rows, filling, i, holder, found)
         _write(holders, slabs, filling, i, holder)
         relink(holders, holder, rows, slabs)
     return filling.holder.size
+
+
+@inlined
+def _room_for(filling, i, found, kept, policy):
+    """Return how many entries a buffer needs room for: as it is, or around its target if there is more to come."""
+    if policy == CSKYBAND and found == filling.wanted[i]:
+        return max(kept + 1, filling.target[i] + AROUND)
+    return max(kept + 1, 4)
+
+
+@inlined
+def _limit(slabs, filling, i, policy):
+    """Return from which length on a buffer is cut: before it outgrows the slab that suits its target.
+
+    Where buffers that come and go around their target moved to longer slabs, each left one behind that few others could
+    use. To cut earlier costs some searches more, and saves arrivals that would not have come to matter.
+    """
+    if policy != CSKYBAND:
+        return filling.limit[i]
+    return min(filling.limit[i], slabs.sizes[class_for(slabs, filling.target[i] + AROUND)] - 1)
 
 
 @inlined
@@ -101,19 +123,18 @@ def _mark_kept(rows, filling, i, k, policy):
 @inlined
 def _write(holders, slabs, filling, i, holder):
     """Write the entries, without those that k before them dominate."""
-    slab = holders.slab[holder]
-    score, tag, first = slabs.score[array_of(slab)], slabs.tag[array_of(slab)], place_of(slab)
+    entries = entries_at(slabs, holders.slab[holder], holders.size_class[holder])
     size = 0
     for f in range(filling.start[i], filling.start[i + 1]):
         if filling.dominators[f] < holders.k[holder]:
-            new_tag = (filling.row[f] << DOMINATOR_BITS) | filling.dominators[f]
-            size = put(score, tag, first, size, size, filling.score[f], new_tag)
+            write(entries, size, filling.score[f], filling.row[f], filling.dominators[f])
+            size += 1
     holders.size[holder] = size
 
 
 @hot_kernel
 def release(holders, slabs, rows, which):
-    """Give back the slabs of holders and clear their columns."""
+    """Give back the slabs of holders and clear their numbers."""
     for i in range(which.size):
         holder = which[i]
         unlink(holders, holder, rows)

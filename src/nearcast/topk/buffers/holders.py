@@ -1,4 +1,4 @@
-"""The columns of holders: k, bound and buffer of each top-k subscription, and the lists by oldest message."""
+"""The numbers of holders: k, bound and buffer of each top-k subscription, and the lists by oldest message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.topk_options import POLICIES
 from nearcast.topk.buffers.entries import is_newer, oldest_of
-from nearcast.topk.buffers.pool import array_of, place_of
+from nearcast.topk.buffers.pool import entries_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,22 +23,27 @@ NOBODY = -1
 class WindowRows(NamedTuple):
     """The messages of a window as buffers see them, in rings addressed by `row & mask`.
 
-    `head` begins the list of the holders whose oldest message this is. `time` plays a part only if `by_time`.
+    `head` begins the list of the holders whose oldest message this is. `time` plays a part only if `by_time`. No buffer
+    has a row before `first`.
     """
 
     mask: int
     by_time: bool
     time: NDArray[np.int64]
     head: NDArray[np.int32]
+    first: int
 
 
 class Holders(NamedTuple):
-    """The columns of all holders, one row for each top-k subscription.
+    """The numbers of all holders, one row for each top-k subscription.
 
     A message is kept if it ranks before the bound: it scores more than `theta`, or as much and is newer than the
     message (`bound_time`, `bound_row`). `is_whole`: nothing lies beyond the bound. A skyband longer than `limit` is cut
     to `target`. `told` is the threshold that the index knows. `previous` and `next` link the holders with the same
-    `oldest` message. `step` is when it last changed.
+    `oldest` message. `step` is when it last changed, `nth` its place among those that change together.
+
+    What every change reads or writes is a record in one line of a processor's cache (`_RECORD`); the columns are views
+    of it, so they have gaps. The others are columns of their own.
     """
 
     slot: NDArray[np.int32]
@@ -58,42 +63,66 @@ class Holders(NamedTuple):
     previous: NDArray[np.int32]
     next: NDArray[np.int32]
     step: NDArray[np.int64]
+    nth: NDArray[np.int32]
     work: NDArray[np.int32]
 
 
 _FIRST = {"slot": NOBODY, "oldest": NOBODY, "previous": NOBODY, "next": NOBODY, "step": NOBODY, "slab": NOBODY}
-HOLDER_TYPES: dict[str, Any] = {
-    "slot": np.int32,
-    "k": np.int32,
-    "theta": np.float64,
-    "bound_time": np.int64,
-    "bound_row": np.int64,
-    "is_whole": np.uint8,
-    "limit": np.int32,
-    "target": np.int32,
-    "told": np.float64,
-    "is_untold": np.uint8,
-    "slab": np.int64,
-    "size_class": np.uint8,
-    "size": np.int32,
-    "oldest": np.int64,
-    "previous": np.int32,
-    "next": np.int32,
-    "step": np.int64,
-    "work": np.int32,
+_LINE = 64
+_RECORD = np.dtype(
+    {
+        "names": [
+            "theta",
+            "bound_row",
+            "slab",
+            "oldest",
+            "step",
+            "k",
+            "size",
+            "limit",
+            "target",
+            "nth",
+            "size_class",
+            "is_whole",
+            "is_untold",
+        ],
+        "formats": ["f8", "i8", "i8", "i8", "i8", "i4", "i4", "i4", "i4", "i4", "u1", "u1", "u1"],
+        "itemsize": _LINE,
+    }
+)
+HOLDER_TYPES: dict[str, np.dtype[Any]] = {name: _RECORD[name] for name in _RECORD.names or ()} | {
+    "slot": np.dtype(np.int32),
+    "bound_time": np.dtype(np.int64),
+    "told": np.dtype(np.float64),
+    "previous": np.dtype(np.int32),
+    "next": np.dtype(np.int32),
+    "work": np.dtype(np.int32),
 }
+_OWN_COLUMNS = tuple(name for name in HOLDER_TYPES if name not in (_RECORD.names or ()))
+BYTES_A_HOLDER = _LINE + sum(HOLDER_TYPES[name].itemsize for name in _OWN_COLUMNS)
+#: One row of a record has no gaps: NumPy calls its columns contiguous, and kernels would be compiled once more.
+FEWEST = 2
 
 
 def new_holders(n: int) -> Holders:
-    """Return the columns of n holders without a slot and with empty buffers."""
-    return Holders(**{name: np.full(n, _FIRST.get(name, 0), HOLDER_TYPES[name]) for name in Holders._fields})
+    """Return the numbers of n holders, `FEWEST` at least, without a slot and with empty buffers."""
+    memory = np.zeros((n + 1) * _LINE, np.uint8)
+    begin = -memory.ctypes.data % _LINE
+    records = memory[begin : begin + n * _LINE].view(_RECORD)
+    columns: dict[str, Any] = {name: records[name] for name in _RECORD.names or ()}
+    columns |= {name: np.zeros(n, HOLDER_TYPES[name]) for name in _OWN_COLUMNS}
+    for name, value in _FIRST.items():
+        columns[name][:] = value
+    return Holders(**columns)
 
 
 def grown_holders(holders: Holders, n: int) -> Holders:
-    """Return the columns with room for n."""
-    more = new_holders(n - len(holders.slot))
-    pairs: Any = zip(holders, more, strict=True)
-    return Holders(*map(np.concatenate, pairs))
+    """Return the numbers with room for n."""
+    grown = new_holders(n)
+    pairs: Any = zip(grown, holders, strict=True)
+    for longer, column in pairs:
+        longer[: len(column)] = column
+    return grown
 
 
 @inlined
@@ -141,9 +170,8 @@ def link(holders, holder, rows, oldest):
 def relink(holders, holder, rows, slabs):
     """Put a holder into the list of what is its oldest message now."""
     unlink(holders, holder, rows)
-    slab = holders.slab[holder]
-    tag = slabs.tag[array_of(slab)]
-    link(holders, holder, rows, oldest_of(rows, tag, place_of(slab), holders.size[holder]))
+    entries = entries_at(slabs, holders.slab[holder], holders.size_class[holder])
+    link(holders, holder, rows, oldest_of(rows, entries, holders.size[holder]))
 
 
 @hot_kernel

@@ -80,7 +80,7 @@ class SlidingWindow:
     @property
     def rows(self) -> WindowRows:
         """Return the rows as buffers see them."""
-        return WindowRows(len(self.time) - 1, self.window.is_by_time, self.time, self.head)
+        return WindowRows(len(self.time) - 1, self.window.is_by_time, self.time, self.head, self.first_row)
 
     @property
     def n_live(self) -> int:

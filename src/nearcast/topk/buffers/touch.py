@@ -1,0 +1,153 @@
+"""Collects the holders that a step of a walk changes, and fetches their numbers and entries ahead of the changes.
+
+Buffers lie all over the memory, and reading one waits for it. To read those of a step one after the other, with nothing
+to do in between, lets the processor wait for many at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearcast._jit import inlined
+from nearcast.topk.buffers.entries import row_at
+from nearcast.topk.buffers.holders import is_kept
+from nearcast.topk.buffers.pool import entries_at, fetched, longer_class, room_left, words_of
+from nearcast.topk.buffers.walk_state import (
+    DONE,
+    FETCHED,
+    MORE_OLD,
+    MORE_SLABS,
+    MORE_TOUCHED,
+    N_OLD,
+    N_TOUCHED,
+    NEEDED,
+    STEP,
+)
+
+
+@inlined
+def touch(holders, slabs, rows, steps, progress):
+    """Note all holders that this step changes, before anything changes; return DONE, or what there is too little of."""
+    at = progress.at
+    step_ = at[STEP]
+    n_expiring = _collect(holders, rows, steps, progress)
+    if at[N_TOUCHED] > progress.touched.size:
+        at[NEEDED] = at[N_TOUCHED]
+        return MORE_TOUCHED
+    _fetch_numbers(holders, progress)
+    for t in range(n_expiring):
+        holders.nth[progress.touched[t]] = t
+    at[N_TOUCHED], words = n_expiring, 0
+    for c in range(steps.start[step_], steps.start[step_ + 1]):
+        words += _touch_one(holders, slabs, rows, progress, steps.holder[c], steps.score[c], steps.row[step_])
+    c = steps.more[step_]
+    while c >= 0:
+        words += _touch_one(holders, slabs, rows, progress, steps.more_holder[c], steps.more_score[c], steps.row[step_])
+        c = steps.more_next[c]
+    if words > room_left(slabs):
+        at[NEEDED] = words
+        return MORE_SLABS
+    # Of several messages that expire in one step any number may leave a top-k.
+    has_several = steps.expired_start[step_ + 1] - steps.expired_start[step_] > 1
+    at[NEEDED] = _old_entries(holders, slabs, progress, has_several)
+    if at[NEEDED] > progress.old_row.size:
+        return MORE_OLD
+    _begin(holders, slabs, rows, progress, steps.number[step_], has_several)
+    return DONE
+
+
+@inlined
+def _collect(holders, rows, steps, progress):
+    """Write whom the step may concern, as far as there is room; return how many have a message that expires."""
+    step_ = progress.at[STEP]
+    touched, n = progress.touched, 0
+    for e in range(steps.expired_start[step_], steps.expired_start[step_ + 1]):
+        holder = rows.head[steps.expired[e] & rows.mask]
+        while holder >= 0:
+            if n < touched.size:
+                touched[n] = holder
+            n += 1
+            holder = holders.next[holder]
+    n_expiring = n
+    for c in range(steps.start[step_], steps.start[step_ + 1]):
+        if steps.holder[c] >= 0:
+            if n < touched.size:
+                touched[n] = steps.holder[c]
+            n += 1
+    c = steps.more[step_]
+    while c >= 0:
+        if n < touched.size:
+            touched[n] = steps.more_holder[c]
+        n += 1
+        c = steps.more_next[c]
+    progress.at[N_TOUCHED] = n
+    return n_expiring
+
+
+@inlined
+def _fetch_numbers(holders, progress):
+    some = np.int64(0)
+    for t in range(progress.at[N_TOUCHED]):
+        holder = progress.touched[t]
+        some ^= holders.slab[holder] ^ np.int64(holders.slot[holder])
+    progress.at[FETCHED] ^= some
+
+
+@inlined
+def is_touched(holders, progress, holder):
+    """Tell whether a holder is among those of the step; its `nth` may be that of an earlier one."""
+    nth = holders.nth[holder]
+    return nth < progress.at[N_TOUCHED] and progress.touched[nth] == holder
+
+
+@inlined
+def _touch_one(holders, slabs, rows, progress, holder, score, row):
+    """Note a holder that wants what arrives; return how many words of a longer slab it may need."""
+    if holder < 0 or holders.slab[holder] < 0 or not is_kept(holders, holder, rows, score, row):
+        return 0
+    if not is_touched(holders, progress, holder):
+        n = progress.at[N_TOUCHED]
+        progress.touched[n] = holder
+        holders.nth[holder] = n
+        progress.at[N_TOUCHED] = n + 1
+    if holders.size[holder] < slabs.sizes[holders.size_class[holder]]:
+        return 0
+    return words_of(slabs, longer_class(slabs, holders.size_class[holder], holders.target[holder]))
+
+
+@inlined
+def _is_old_needed(holders, holder, has_several):
+    """Tell whether more than one message may leave or enter a top-k: also if it may become too short for certainty."""
+    return has_several or (holders.size[holder] <= holders.k[holder] and holders.is_whole[holder] == 0)
+
+
+@inlined
+def _old_entries(holders, slabs, progress, has_several):
+    """Fetch the entries of all touched; return how many are to be copied."""
+    some, n_old = np.int64(0), 0
+    for t in range(progress.at[N_TOUCHED]):
+        holder = progress.touched[t]
+        some ^= fetched(slabs, holders.slab[holder], holders.size_class[holder])
+        if _is_old_needed(holders, holder, has_several):
+            n_old += min(holders.size[holder], holders.k[holder])
+    progress.at[FETCHED] ^= some
+    return n_old
+
+
+@inlined
+def _begin(holders, slabs, rows, progress, number, has_several):
+    """Mark all touched with the number of the step, and copy the first k of those that need it."""
+    at = progress.at
+    at[N_OLD] = 0
+    for t in range(at[N_TOUCHED]):
+        holder = progress.touched[t]
+        holders.step[holder] = number
+        progress.left_rank[t], progress.entered_rank[t] = 0, 0
+        progress.old_start[t] = at[N_OLD]
+        if _is_old_needed(holders, holder, has_several):
+            entries = entries_at(slabs, holders.slab[holder], holders.size_class[holder])
+            for i in range(min(holders.size[holder], holders.k[holder])):
+                progress.old_score[at[N_OLD]] = entries.score[i]
+                progress.old_row[at[N_OLD]] = row_at(rows, entries, i)
+                at[N_OLD] += 1
+    progress.old_start[at[N_TOUCHED]] = at[N_OLD]
