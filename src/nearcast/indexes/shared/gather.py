@@ -8,6 +8,10 @@ from nearcast._jit import hot_kernel, inlined
 
 #: Below this many, an insertion sort beats counting digits.
 _SHORT = 32
+#: Counters that let scores be sorted in two passes while slots are below 2^24.
+TWO_PASSES = 2 << 12
+#: Two passes pay from this many slots on for a thousand counters, which have to be cleared.
+_WORTH_CLEARING = 250
 
 
 @inlined
@@ -161,6 +165,32 @@ def _scatter_scored(from_slots, from_scores, from_first, to_slots, to_scores, to
 
 
 @inlined
+def _sort_in_two_passes(slots, scores, first, n, bits, spare_slots, spare_scores, digits):
+    """Sort pairs by the low `bits` of their slots and then by the others, both counted in one go."""
+    size = 1 << bits
+    for d in range(2 * size):
+        digits[d] = 0
+    for i in range(n):
+        slot = slots[first + i]
+        digits[slot & (size - 1)] += 1
+        digits[size + (slot >> bits)] += 1
+    low = high = 0
+    for d in range(size):
+        low, digits[d] = low + digits[d], low
+        high, digits[size + d] = high + digits[size + d], high
+    for i in range(n):
+        slot = slots[first + i]
+        d = slot & (size - 1)
+        spare_slots[digits[d]], spare_scores[digits[d]] = slot, scores[first + i]
+        digits[d] += 1
+    for i in range(n):
+        slot = spare_slots[i]
+        d = size + (slot >> bits)
+        slots[first + digits[d]], scores[first + digits[d]] = slot, spare_scores[i]
+        digits[d] += 1
+
+
+@inlined
 def search_each(search_one, index, most, batch, scratch, found, n_bits, first, counts):
     """Search for the messages from `first` on, as long as `most` answers fit; return the first not searched for.
 
@@ -181,9 +211,13 @@ def search_each(search_one, index, most, batch, scratch, found, n_bits, first, c
 
 @inlined
 def sort_scored(slots, scores, first, n, n_bits, spare_slots, spare_scores, digits):
-    """Sort `slots[first:first + n]` and their scores along; the spare arrays hold n, `digits` 256."""
+    """Sort `slots[first:first + n]` and their scores along; the spare arrays hold n, `digits` 256 or `TWO_PASSES`."""
     if n < _SHORT:
         _sort_short_scored(slots, scores, first, n)
+        return
+    half = (n_bits + 1) // 2
+    if (2 << half) <= digits.size and n * 1000 >= _WORTH_CLEARING << half:
+        _sort_in_two_passes(slots, scores, first, n, half, spare_slots, spare_scores, digits)
         return
     shift = 0
     while shift < n_bits:

@@ -8,6 +8,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.filters import term_bit
+from nearcast.indexes.shared.gather import TWO_PASSES
 from nearcast.indexes.trigger.places import empty_stack
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def new_scratch(n_terms: int, n_cells: int, room: int) -> TriggerScratch:
         tally=np.zeros(6, np.int64),
         spare=np.empty(1024, np.int32),
         spare_score=np.empty(1024),
-        digits=np.empty(256, np.int64),
+        digits=np.empty(TWO_PASSES, np.int64),
     )
 
 
