@@ -38,6 +38,7 @@ from nearcast.cli.bench_cluster import cluster
 from nearcast.cli.bench_durable import durable
 from nearcast.cli.bench_first_use import first_use
 from nearcast.cli.bench_moving import moving
+from nearcast.cli.bench_peers import peers
 from nearcast.cli.bench_server import server
 from nearcast.cli.bench_spark import spark
 
@@ -236,6 +237,7 @@ app.command("moving")(moving)
 app.command("calls")(calls)
 app.command("durable")(durable)
 app.command("server")(server)
+app.command("peers")(peers)
 app.command("spark")(spark)
 app.command("cluster")(cluster)
 app.command("first-use")(first_use)
