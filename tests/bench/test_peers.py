@@ -219,4 +219,4 @@ def test_the_command_lists_peers(nearcast):
     """A line for each, with what it is."""
     result = nearcast("bench", "peers", "--only", "list")
 
-    assert [peer.name for peer in PEERS] == [line.partition(":")[0] for line in result.out.splitlines()]
+    assert [*(peer.name for peer in PEERS), "topk"] == [line.partition(":")[0] for line in result.out.splitlines()]

@@ -19,3 +19,6 @@ PEERS: tuple[type[Peer], ...] = (
     LucenePeer,
     LuceneCellsPeer,
 )
+#: The race of top-k answers, beside the names of the peers.
+TOPK = "topk"
+TOPK_ABOUT = "a hub over top-k subscriptions, beside DuckDB that computes all answers again every second"

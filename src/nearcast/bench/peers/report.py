@@ -26,26 +26,50 @@ _COLUMNS = {
 }
 
 
+_TOPK_COLUMNS = {
+    "peer": ("top-k", "{}"),
+    "state": ("", "{}"),
+    "s_each_second": ("s of work each second", "{:,.3f}"),
+    "us_per_message": ("µs/message", "{:,.1f}"),
+    "changes_per_message": ("changes", "{:,.1f}"),
+}
+
+
 def print_peers(report: dict[str, Any], console: Console) -> None:
     """Print the question, the data, the versions, the tables, and a line for each peer that was not timed."""
     for line in (*_head(report), *_versions(report["results"])):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print()
     if report["results"]:
+        console.print()
         print_rows(console, report["results"], _COLUMNS)
     for line in _untimed(report["results"]):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if "topk" in report:
+        _print_topk(report["topk"], console)
+
+
+def _print_topk(report: dict[str, Any], console: Console) -> None:
+    about, rows = report["workload"], report["results"]
+    counts = f"{about['subscriptions']:,} subscriptions, k = {about['k']}, a window of {about['window']:,} messages"
+    for line in ("", about["question"], f"Data: {counts}, {about['rate']:,} messages a second."):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    print_rows(console, rows, _TOPK_COLUMNS)
+    for row in rows:
+        if row["note"]:
+            line = f"{row['peer']}: {row['state']}: {row['note']}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _head(report: dict[str, Any]) -> list[str]:
     about, on = report["workload"], report["machine"]
-    return [
-        about["question"],
-        f"Data: {about['messages']:,} messages, {about['source']} ({about['distribution']}).",
-        f"Answers: {about['checked']}.",
+    lines = [
         f"Machine: {on['cpu']}, {on['cores']} cores; Python {on['python']}, Numba {on['numba']}.",
         f"Command: {about['command']}",
     ]
+    if not report["results"]:
+        return lines
+    data = f"{about['messages']:,} messages, {about['source']} ({about['distribution']})"
+    return [about["question"], f"Data: {data}.", f"Answers: {about['checked']}.", *lines]
 
 
 def _versions(results: Sequence[dict[str, Any]]) -> list[str]:
