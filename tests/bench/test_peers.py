@@ -35,16 +35,18 @@ def found_peer(kind):
 
 
 def borders():
-    """Return messages on the corners of boxes and next to them, by one bit: float32 cannot tell these apart."""
+    """Return messages on the corners of boxes and next to them, by one bit: float32 cannot tell these apart.
+
+    The last one has no word that any subscription has.
+    """
     low, high = 1 / 3, 2 / 3
     outside = [np.nextafter(low, 0), np.nextafter(high, 1)]
     at = [(x, y) for x in (low, 0.5, high, *outside) for y in (low, 0.5, high, *outside)]
-    x, y = np.array(at).T
+    x, y = np.array([*at, (0.5, 0.5)]).T
+    said = [["cake", "tea"]] * len(at) + [["water"]]
     boxes = {"x_min": [low, 0.5], "y_min": [low, 0.5], "x_max": [high, high], "y_max": [high, high]}
     subscriptions = pa.table({"id": ["a", "b"], "kind": ["within"] * 2, "query": ["tea", "cake AND tea"], **boxes})
-    messages = pa.table(
-        {"id": [str(row) for row in range(len(at))], "terms": [["cake", "tea"]] * len(at), "x": x, "y": y}
-    )
+    messages = pa.table({"id": [str(row) for row in range(len(said))], "terms": said, "x": x, "y": y})
     return Workload({"source": "by hand"}, subscriptions, messages)
 
 

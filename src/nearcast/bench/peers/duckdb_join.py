@@ -19,6 +19,12 @@ SELECT m.id AS message, s.id AS subscription
 FROM (SELECT id, x, y, words, unnest(words) AS word FROM messages) m JOIN subscriptions s ON s.rarest = m.word
 WHERE m.x BETWEEN s.x_min AND s.x_max AND m.y BETWEEN s.y_min AND s.y_max AND list_has_all(m.words, s.words)
 """
+#: A single message goes in as parameters, which took a third of the time that a table of one row and a join took.
+_MATCH_ONE = """
+SELECT id FROM subscriptions
+WHERE $x BETWEEN x_min AND x_max AND $y BETWEEN y_min AND y_max
+AND rarest IN (SELECT unnest($words)) AND list_has_all($words, words)
+"""
 
 
 class DuckDbPeer(Peer):
@@ -56,8 +62,8 @@ class DuckDbPeer(Peer):
         return time.perf_counter() - began
 
     def match(self, messages: PointMessages, *, singly: bool) -> TimedPairs:
-        """Join a table of messages with the subscriptions."""
-        return timed_singly(messages, self._found) if singly else timed(lambda: self._found(messages))
+        """Join a table of messages with the subscriptions, or filter these for each message."""
+        return timed_singly(messages, self._found_one) if singly else timed(lambda: self._found(messages))
 
     def close(self) -> None:
         """Close the database."""
@@ -73,6 +79,13 @@ class DuckDbPeer(Peer):
         self._connection.register("messages", pa.table(columns))
         found = self._connection.execute(_MATCH).fetchnumpy()
         return Pairs(found["message"], found["subscription"])
+
+    def _found_one(self, message: PointMessages) -> Pairs:
+        assert self._numbers is not None
+        (words,) = self._numbers.of_messages(message.words).lists()
+        (x, y), *_ = message.place.tolist()
+        found = self._connection.execute(_MATCH_ONE, {"x": x, "y": y, "words": words}).fetchnumpy()["id"]
+        return Pairs(np.zeros(len(found), np.int64), found)
 
 
 def why_no_duckdb() -> str | None:
