@@ -96,6 +96,7 @@ public final class MonitorPeer {
   }
 
   private long load(List<Row> rows) throws IOException {
+    if (monitor != null) monitor.close();
     long began = System.nanoTime();
     setBounds(rows);
     Set<String> filters = hasCells ? Set.of(CELL) : Set.of();

@@ -50,8 +50,8 @@ _JARS = (
     ),
 )
 _SOURCE = Path(__file__).with_name("MonitorPeer.java")
-#: So many messages are matched before a clock runs.
-_REHEARSED = 500
+#: So many subscriptions are loaded and sent a message before a clock runs.
+_REHEARSED = 1_000
 #: Heap where nobody knows how much memory is free.
 _USUAL_HEAP = 4 << 30
 
@@ -95,14 +95,17 @@ class LucenePeer(Peer):
     def load(self, subscriptions: BoxSubscriptions) -> float:
         """Register a query for each subscription."""
         with tempfile.TemporaryDirectory(prefix="nearcast-lucene-") as folder:
-            rows = Path(folder) / "subscriptions"
-            _write_rows(rows, subscriptions.box, subscriptions.words)
-            taken = self._process().ask("load", str(rows)) / 1e9
             self._rehearse(subscriptions.first(_REHEARSED), Path(folder))
-            return taken
+            return self._load(subscriptions, Path(folder))
+
+    def _load(self, subscriptions: BoxSubscriptions, folder: Path) -> float:
+        rows = folder / "subscriptions"
+        _write_rows(rows, subscriptions.box, subscriptions.words)
+        return self._process().ask("load", str(rows)) / 1e9
 
     def _rehearse(self, few: BoxSubscriptions, folder: Path) -> None:
-        """Send some subscriptions the message that they ask for: Java compiles what was called often."""
+        """Load some subscriptions and send each the message that it asks for: Java compiles what was called often."""
+        self._load(few, folder)
         rows, out = folder / "rehearsal", folder / "rehearsed"
         _write_rows(rows, few.box[:, :2], few.words)
         for batch in sorted({1, self.at_once}):
