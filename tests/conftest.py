@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from nearcast.cli import _console, main
-from support.maven import NOT_FETCHED
+from support.maven import NOT_TESTED
 from support.spark_session import spark
 from support.work_units import WorkUnits, place_in_line
 
@@ -60,12 +60,12 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say in one line each what could not be tested for want of jars: nobody reads the reasons of skipped tests."""
+    """Say in one line each what could not be tested for want of jars or programs: nobody reads reasons of skips."""
     skipped = {
         str(each.longrepr[2]) for each in terminalreporter.getreports("skipped") if isinstance(each.longrepr, tuple)
     }
     for reason in sorted(skipped):
-        if NOT_FETCHED in reason:
+        if NOT_TESTED in reason:
             terminalreporter.write_line(reason.removeprefix("Skipped: "), red=True, bold=True)
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from support.waiting import run
 
-#: What the summary of a run repeats.
-NOT_FETCHED = "KAFKA IS NOT TESTED, the jars cannot be fetched"
+#: What the summary of a run repeats: reasons with these words.
+NOT_TESTED = "IS NOT TESTED"
+NOT_FETCHED = f"KAFKA {NOT_TESTED}, the jars cannot be fetched"
 #: Seconds in which Maven Central answers, or is out of reach.
 _ANSWERS_S = 30.0
 

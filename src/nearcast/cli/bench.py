@@ -42,6 +42,7 @@ from nearcast.cli.bench_durable import durable
 from nearcast.cli.bench_figures import figures
 from nearcast.cli.bench_first_use import first_use
 from nearcast.cli.bench_moving import moving
+from nearcast.cli.bench_peers import peers
 from nearcast.cli.bench_server import server
 from nearcast.cli.bench_spark import spark
 
@@ -245,6 +246,7 @@ app.command("moving")(moving)
 app.command("calls")(calls)
 app.command("durable")(durable)
 app.command("server")(server)
+app.command("peers")(peers)
 app.command("spark")(spark)
 app.command("cluster")(cluster)
 app.command("figures")(figures)
