@@ -45,7 +45,7 @@ def test_the_way_through_the_server_can_be_pasted(tmp_path, capsys, monkeypatch)
                 assert 0 == done.returncode, done.stderr
                 assert "anna" in done.stdout
             elif language == "python":
-                is_unfinished = [session.push(line) for line in text.splitlines()][-1]
+                is_unfinished = [session.push(line) for line in (*text.splitlines(), "")][-1]
                 printed = capsys.readouterr()
                 assert (False, "") == (is_unfinished, printed.err)
             else:

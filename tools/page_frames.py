@@ -222,7 +222,7 @@ def _told(found: dict[str, Any]) -> bool:
         f"{len(found['at']):,} frames, {len(intervals):,} of them drawn",
         f"messages drawn as dots: {min(found['drawn']):,} to {max(found['drawn']):,}",
         f"the page says: {found['note']}",
-        f"interval before a frame that was drawn: median {median:.1f} ms, p95 {np.percentile(intervals, 95):.1f} ms",
+        f"interval after a frame that was drawn: median {median:.1f} ms, p95 {np.percentile(intervals, 95):.1f} ms",
         f"the page's own work in a frame: median {np.median(work):.1f} ms, p95 {np.percentile(work, 95):.1f} ms",
         f"processor time of the page's thread: {found['cpu_s']:.1f} s, {each_ms:.1f} ms for each frame drawn",
         f"tasks of more than 50 ms: {len(found['long'])}, the longest {max(found['long'], default=0):.0f} ms",
@@ -234,8 +234,8 @@ def _told(found: dict[str, Any]) -> bool:
 
 
 def _is_drawn(at: list[float], times: list[float]) -> Any:
-    """Tell of each interval whether the page drew something at its end: else it costs nothing."""
-    return np.isin(np.array(at[1:]), np.array(times))
+    """Tell of each interval whether the page drew something at its beginning: that work is what makes it long."""
+    return np.isin(np.array(at[:-1]), np.array(times))
 
 
 def _say(line: str) -> None:
