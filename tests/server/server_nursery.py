@@ -26,7 +26,7 @@ class ServerNursery:
     """The process that starts servers; their kernels are interpreted, so that nothing waits for a compiler."""
 
     def __init__(self):
-        env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+        env = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._process = subprocess.Popen([sys.executable, __file__], env=env, **pipes)
 

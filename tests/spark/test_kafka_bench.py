@@ -27,7 +27,8 @@ def test_a_topic_is_timed_beside_files(broker, topics, connector, tmp_path):
     results = json.loads(report.read_text())["results"]
     topic = results["topic"]
     assert topics.count("bench") == 240
-    assert (2, 120) == (topic["batches"], topic["messages"])
+    assert topic["batches"] >= 2
+    assert 120 <= topic["messages"] < 240  # a batch may be shorter: partitions of a topic need not be equally long
     assert topic["messages_per_s_without_broker"] > topic["messages_per_s"] > 0
     assert topic["broker_s"] > 0
     assert "stream from a topic" in done.stdout

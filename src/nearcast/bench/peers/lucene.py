@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from nearcast._jit import cache_root
+from nearcast import _jit
 from nearcast.bench.limits import free_memory
 from nearcast.bench.peers.contract import Pairs, Peer, PeerFailed, PeerSettings, TimedPairs
 from nearcast.bench.peers.java_program import JavaProgram, compiled
@@ -75,7 +75,7 @@ class LucenePeer(Peer):
 
     def why_missing(self) -> str | None:
         """Return why there is no Java, no jar or no compiler; fetches and compiles what is not there yet."""
-        folder = cache_root() / "peers" / f"lucene-{_VERSION}"
+        folder = _jit.cache_root() / "peers" / f"lucene-{_VERSION}"
         try:
             jars = fetched(_JARS, folder, self.settings.maven)
             self._class_path = [compiled(_SOURCE, jars, folder, self.settings.maven).absolute()]
