@@ -171,10 +171,11 @@ async def streams(job: LoadJob) -> dict[str, Any]:
     found["bytes"] = memory_bytes(job.pid)
     async with HttpClient(job.port) as client:
         await client.call("POST", "/v1/subscriptions", msgspec.json.encode([every_word("stalled")]))
-        stalled = await open_stalled(job.port, "stalled", end)
-        times.clear()
-        found["beside_stalled"] = await _paced(job, maker, times)
-        stalled.close()
+    stalled = await open_stalled(job.port, "stalled", end)
+    times.clear()
+    found["beside_stalled"] = await _paced(job, maker, times)
+    stalled.close()
+    async with HttpClient(job.port) as client:  # the server closes a connection that was idle for some seconds
         await client.call("DELETE", "/v1/subscriptions/stalled")
     _close(opened)
     return found

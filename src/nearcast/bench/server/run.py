@@ -15,6 +15,7 @@ from nearcast.bench.server.load_process import LoadProcess
 from nearcast.bench.server.rows import LOADS, LOG_ALONE, NAMES, READY, ServerFigure, figure_of_start
 from nearcast.bench.server.server_process import ServerProcess
 from nearcast.bench.server.workload import ServerSizes
+from nearcast.errors import NearcastError
 
 
 def run_server(
@@ -82,7 +83,10 @@ def _loaded(
     for name in LOADS:
         if name in names:
             begin(f"measuring {name}")
-            figures += LOADS[name](load.run(name, server))
+            try:
+                figures += LOADS[name](load.run(name, server))
+            except NearcastError as error:  # the other rows are worth their time
+                figures.append(ServerFigure(name, f"failed: {error}", None, ""))
     return figures
 
 
