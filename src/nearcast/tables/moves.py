@@ -116,12 +116,16 @@ def moves_table(values: Iterable[Any], space: Space, *, source: str, rejected: R
     return pa.table({"id": ids_column(ids, kinds_of(ids)), **columns, ROW_COLUMN: pa.array(numbers, pa.int64())})
 
 
+_PLACE_NAMES = {True: frozenset({*EARTH_BOX, *EARTH_CIRCLE}), False: frozenset({*PLANE_BOX, *PLANE_CIRCLE})}
+_OTHER_NAMES = frozenset({"id", "time", "region"})
+
+
 def _plain_row(value: Any, space: Space) -> dict[str, Any]:
     """Return a move as a row that a table can hold."""
     if not isinstance(value, Mapping):
         raise InvalidInput(f"a move is {shorten(value)}; expected a dict with id, a place and maybe time")
-    names = {*(EARTH_BOX if space.is_earth else PLANE_BOX), *(EARTH_CIRCLE if space.is_earth else PLANE_CIRCLE)}
-    unknown = [name for name in value if name not in {"id", "time", "region", *names}]
+    names = _PLACE_NAMES[space.is_earth]
+    unknown = [name for name in value if name not in names and name not in _OTHER_NAMES]
     if unknown:
         raise InvalidInput(f"a move has no {unknown[0]}; expected id, a place and maybe time", field=str(unknown[0]))
     if not is_id(value.get("id")):

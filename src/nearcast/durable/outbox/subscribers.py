@@ -136,7 +136,8 @@ class Subscribers:
             slots = np.argsort(column, kind="stable").astype(np.int32)
             self._slots_by_number = column, column[slots], slots
         _, numbers, slots = self._slots_by_number
-        first, last = np.searchsorted(numbers, [number, number + 1]).tolist()
+        # Numbers of another type than those searched would have all of these converted first.
+        first, last = np.searchsorted(numbers, np.array([number, number + 1], numbers.dtype)).tolist()
         return [*slots[first:last].tolist(), *self._changed.get(number, [])]
 
     def _forget_order(self) -> None:
