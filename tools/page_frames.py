@@ -167,7 +167,7 @@ def _watched(chromium: str, url: str, given: argparse.Namespace) -> dict[str, An
         page.add_init_script(_RECORDER)
         page.goto(url)
         page.wait_for_selector("html[data-ready]")
-        page.wait_for_function("document.querySelector('canvas.dots')?.dataset.drawn > 0")
+        page.wait_for_function("() => document.querySelector('canvas.dots')?.dataset.drawn > 0")
         bytes_ = len(httpx2.get(f"{url}/v1/map?zoom=12", timeout=600.0, trust_env=False).content)
         drawn: list[int] = []
         clock = page.context.new_cdp_session(page)
