@@ -55,7 +55,8 @@ def _erased_beside(server, client, subscriber, requests):
         erased = pool.submit(client.delete, f"/v1/subscribers/{subscriber}")
         assert began.wait(PATIENCE_S)
         answers = [pool.submit(each) for each in requests]
-        wait_until(lambda: len(server.server.server_state.tasks) > len(requests))
+        tasks = server.server.server_state.tasks  # a move waits for nothing, and may be over before the others came
+        wait_until(lambda: len(tasks) + sum(each.done() for each in answers) > len(requests))
         go_on.set()
         assert 204 == erased.result(PATIENCE_S).status_code
         return [each.result(PATIENCE_S) for each in answers]
