@@ -60,6 +60,7 @@ def test_questions(client):
     client.subscribe(circle("why"))
     assert client.explain(feature(1), "why")["matched"]
     assert not client.explain(feature(1, text="coffee"), "why")["matched"]
+    client.publish(feature("judged"))
     assert "matches" in client.estimate(circle("new"))
     assert client.health()
 
