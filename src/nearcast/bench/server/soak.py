@@ -17,16 +17,15 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-import numpy as np
-
+from nearcast.bench.growth import growth_of
 from nearcast.bench.server.data_folders import make_folder
 from nearcast.bench.server.server_process import ServerProcess, memory_bytes, private_bytes
 from nearcast.bench.server.soak_load import SoakLoad
 from nearcast.bench.server.workload import ServerSizes
 from nearcast.errors import NearcastError
 
-#: The share of the soak that says nothing about growth; less growth than this share of the mean is flat.
-WARM_SHARE, FLAT = 1 / 2, 0.05
+#: The share of the soak that says nothing about growth.
+WARM_SHARE = 1 / 2
 #: What must not grow.
 SIZES = ("private_mb", "disk_mb")
 #: Samples of a soak, and seconds between two at least; the part of it for which events are kept, and seconds at most.
@@ -131,21 +130,11 @@ def _disk_bytes(folder: Path) -> int:
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     """Return how memory and disk grew in the second half, in MB an hour, and whether that is flat and none dropped."""
     found: dict[str, Any] = {"samples": len(samples), **(samples[-1] if samples else {})}
-    late = list(samples)[int(len(samples) * WARM_SHARE) :]
-    if len(late) < 3:
+    growth = growth_of(samples, SIZES, WARM_SHARE)
+    if growth is None:
         return found | {"is_flat": None, "verdict": "too short to tell"}
-    at = np.array([each["seconds"] for each in late])
-    grown = []
-    for name in SIZES:
-        if any(each[name] is None for each in late):
-            continue
-        size = np.array([each[name] for each in late])
-        slope = float(np.polyfit(at, size, 1)[0])
-        found[f"{name}_per_hour"] = round(slope * 3600, 2)
-        if slope * (at[-1] - at[0]) > FLAT * float(size.mean()):
-            grown.append(name.removesuffix("_mb"))
-    found["is_flat"] = not grown
-    return found | {"verdict": _verdict(found, grown)}
+    found |= {**growth.per_hour, "is_flat": not growth.grown}
+    return found | {"verdict": _verdict(found, [name.removesuffix("_mb") for name in growth.grown])}
 
 
 def _verdict(found: dict[str, Any], grown: list[str]) -> str:

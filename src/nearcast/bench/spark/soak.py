@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from nearcast import _arrow
 from nearcast._saved import replace_file
 from nearcast.bench.encoding import learned
+from nearcast.bench.growth import growth_of
 from nearcast.bench.spark.processes import ROLES, resident
 from nearcast.tables import space_of
 from nearcast.text import Analyzer
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 #: Messages and changes that arrive each second, half of these new subscriptions and half taken back.
 MESSAGES_PER_S, CHANGES_PER_S = 500, 50
 SAMPLE_EVERY_S = 2.0
-#: The share of the soak that warms up and says nothing about growth; less growth than this share of the mean is flat.
-WARM_SHARE, FLAT = 1 / 3, 0.05
+#: The share of the soak that warms up and says nothing about growth.
+WARM_SHARE = 1 / 3
 _POINTS = 12
 
 Sample = dict[str, Any]
@@ -133,18 +134,11 @@ def _part(table: pa.Table, first: int, rows: int) -> pa.Table:
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     """Return the growth of each role's memory in MB an hour after the warm-up, and whether that is flat."""
     found: dict[str, Any] = {"samples": len(samples), **(samples[-1] if samples else {})}
-    late = list(samples)[int(len(samples) * WARM_SHARE) :]
-    if len(late) < 3:
+    growth = growth_of(samples, [f"{role}_mb" for role in ROLES], WARM_SHARE)
+    if growth is None:
         return found | {"is_flat": None, "verdict": "too short to tell"}
-    at = np.array([each["seconds"] for each in late])
-    grown = []
-    for role in ROLES:
-        size = np.array([each[f"{role}_mb"] for each in late])
-        slope = float(np.polyfit(at, size, 1)[0])
-        found[f"{role}_mb_per_hour"] = round(slope * 3600, 2)
-        if slope * (at[-1] - at[0]) > FLAT * float(size.mean()):
-            grown.append(role)
-    found["is_flat"] = not grown
+    grown = [name.removesuffix("_mb") for name in growth.grown]
+    found |= {**growth.per_hour, "is_flat": not grown}
     rates = ", ".join(f"{role} {found[f'{role}_mb_per_hour']:+,.0f} MB/h" for role in ROLES)
     verdict = f"memory grew in {', '.join(grown)}" if grown else "memory is flat"
     return found | {"verdict": f"{verdict} ({rates} after the first third)"}

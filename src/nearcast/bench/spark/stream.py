@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nearcast.pipeline.driver.batch_report import Report
     from nearcast.pipeline.driver.pipeline import Pipeline
     from nearcast.spark.batch_progress import BatchProgress
+    from nearcast.spark.stream import Stream
 
 
 @dataclass
@@ -73,18 +74,22 @@ def run_stream(
         spark=spark,
         on_batch=on_batch,
     )
-    running.wait()
-    if running.hook_error is not None:
-        raise running.hook_error
-    assert running.query is not None
-    for progress in running.query.recentProgress:
-        if "addBatch" in progress["durationMs"]:
-            recording.triggers[progress["batchId"]] = progress["durationMs"]["triggerExecution"] / 1e3
+    recording.triggers = trigger_seconds(running)
     recording.replication = replication(running.pipeline)
     manifest = running.pipeline.state.manifest
     recording.snapshot_bytes = sum(manifest.sizes[entry.snapshot] for entry in manifest.partitions)
     recording.delivery_bytes = sum(path.stat().st_size for path in (folder / "out").glob("part-*"))
     return recording
+
+
+def trigger_seconds(running: Stream) -> dict[int, float]:
+    """Wait for the end of a stream; return the seconds of each batch's trigger, and raise what a hook raised."""
+    running.wait()
+    if running.hook_error is not None:
+        raise running.hook_error
+    assert running.query is not None
+    progresses = [each for each in running.query.recentProgress if "addBatch" in each["durationMs"]]
+    return {each["batchId"]: each["durationMs"]["triggerExecution"] / 1e3 for each in progresses}
 
 
 def _segment_bytes(pipeline: Pipeline) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearcast.bench.answers import AnswersDiffer
+from nearcast.bench.spark.stream import trigger_seconds
 from nearcast.errors import InvalidInput
 from nearcast.pipeline.kafka_topics import KafkaOptions, KafkaTopic, without_connector
 from nearcast.spark.failures import in_one_line
@@ -139,7 +140,4 @@ def _stream(
         spark=spark,
         on_batch=lambda progress: reports.append(progress.report),
     )
-    running.wait()
-    assert running.query is not None
-    progresses = [each for each in running.query.recentProgress if "addBatch" in each["durationMs"]]
-    return reports, {each["batchId"]: each["durationMs"]["triggerExecution"] / 1e3 for each in progresses}
+    return reports, trigger_seconds(running)
