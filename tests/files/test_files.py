@@ -3,7 +3,9 @@
 import csv
 import gzip
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -611,6 +613,20 @@ def test_an_interrupt_leaves_the_old_file_and_no_other(tmp_path, name, error):
         interrupted()
     assert [name] == names_in(tmp_path)
     assert "old" == (tmp_path / name).read_text()
+
+
+def test_an_interrupt_before_the_first_row_leaves_nothing(tmp_path, monkeypatch):
+    """The hidden file is removed also when the interrupt strikes between making it and entering the block."""
+    touch = Path.touch
+
+    def interrupted(path, **options):
+        touch(path, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "touch", interrupted)
+    with suppress(KeyboardInterrupt), DeliveryWriter(tmp_path / "d.csv"):
+        pytest.fail("the block was entered")
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_paths_that_cannot_be_written_are_told_before_the_work(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -67,6 +68,8 @@ class DeliveryWriter:
         # What cannot be written is found out before the work, not after it.
         if self.path.is_dir():
             raise InvalidColumns(f"{self.path} cannot be written: it is a folder")
+        # An interrupt may strike once the file is there and before `__exit__` is sure to be called.
+        self._remove = weakref.finalize(self, self._temporary.unlink, missing_ok=True)
         with self._explained():
             self._temporary.touch(exist_ok=False)
         return self
@@ -118,7 +121,7 @@ class DeliveryWriter:
                 self._close()
                 os.replace(self._temporary, self.path)
         finally:
-            self._temporary.unlink(missing_ok=True)
+            self._remove()
 
     def _close(self) -> None:
         if self._sink is not None:
