@@ -25,8 +25,9 @@ from nearcast.bench.figures.measurement import FigureData
 from nearcast.bench.request import BenchRequest
 from nearcast.bench.run import measure, run_boolean, run_similar
 from nearcast.cli import _console
+from nearcast.cli._bench_options import split_indexes
 from nearcast.cli._console import UsageMistake
-from nearcast.cli.bench import SIMILAR_INDEXES, split_indexes
+from nearcast.cli.bench_similar import INDEXES as SIMILAR_INDEXES
 from nearcast.errors import InvalidColumns, UnknownIndex
 from nearcast.geo import Space
 from nearcast.indexes import Matches, available, create, register

@@ -23,8 +23,8 @@ from nearcast.bench.stopwatch import PHASES, Stopwatch
 from nearcast.bench.streams import stream_of, usual_warm_up, usual_window
 from nearcast.bench.topk import run_topk
 from nearcast.cli import _console
+from nearcast.cli._bench_options import split_indexes
 from nearcast.cli._console import UsageMistake
-from nearcast.cli.bench import split_indexes
 from nearcast.engine import Publish, step
 from nearcast.errors import InvalidColumns, InvalidInput
 from nearcast.geo import Space

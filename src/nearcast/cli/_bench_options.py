@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -139,3 +140,24 @@ def write_json(report: dict[str, Any], path: Path | None) -> None:
     if path is not None:
         text = json.dumps(report, indent=2) + "\n"
         replace_file(path, lambda temporary: temporary.write_text(text))
+
+
+def with_indexes(given: BenchArguments, usual: str) -> tuple[BenchArguments, list[str] | None]:
+    """Return the arguments with all indexes that are measured, and these as a list; None for those of a figure."""
+    if given.indexes is None and given.figure is not None:
+        return given, None
+    specs = split_indexes(given.indexes or usual, given.kind)
+    return replace(given, indexes=",".join(specs)), specs
+
+
+def check_figure_options(given: BenchArguments) -> None:
+    """Refuse options that do not go together with a figure, or without one."""
+    check_limit(given.limit_s)
+    if given.figure is None:
+        if given.scale is not None or given.out is not None or given.limit_s is not None or given.resume:
+            raise UsageMistake("--scale, --out, --limit-s and --resume are for a --figure; --figure list shows them")
+    elif given.kind == "topk":
+        if given.workload is not None:
+            raise UsageMistake("a --figure makes its own data; leave out --workload")
+    elif given.workload is not None or given.churn:
+        raise UsageMistake("a --figure makes its own data and has no churn; leave out --workload and --churn")
