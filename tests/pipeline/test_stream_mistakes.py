@@ -1,11 +1,11 @@
-"""What a newcomer gets wrong with prepared stores: told in the words of a store, and before Spark is started."""
+"""What a newcomer gets wrong with stores and streams: told in their own words, and before Spark is started."""
 
 import pytest
 
 from nearcast.cli import main
 from nearcast.cli.inspect import inspect
 from nearcast.cli.stream import _BatchDisplay
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import IncompatibleStore, InvalidInput
 from nearcast.geo import Space
 from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.preparation.prepared_store import prepare
@@ -13,6 +13,7 @@ from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.store import Store
+from nearcast.spark import stream
 from nearcast.window import Window
 
 WISHES = "id,query,lon,lat,radius_m\na,ipad,13.4,52.5,800\n"
@@ -58,3 +59,16 @@ def test_labels_of_inspect_do_not_touch_their_values(prepared, capsys):
     """The longest label has a space after it."""
     inspect(str(prepared / "store"))
     assert "rules of words " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("out", [5, None, ["out"]])
+def test_an_output_of_another_type(out, tmp_path):
+    """A number does not become the name of a folder."""
+    with pytest.raises(InvalidInput, match=r"out is .*; expected a folder, kafka://"):
+        sink_of(out, Store(str(tmp_path / "K")))
+
+
+def test_a_hook_that_cannot_be_called(tmp_path):
+    """It is refused before the stream begins, not counted in every batch."""
+    with pytest.raises(InvalidInput, match="on_batch is 'print'; expected a function of a BatchProgress"):
+        stream(str(tmp_path), str(tmp_path), out=str(tmp_path / "o"), checkpoint=str(tmp_path / "K"), on_batch="print")
