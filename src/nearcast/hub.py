@@ -23,6 +23,7 @@ from nearcast.columns import NO_TIME, Subscriptions, datetime_of, microseconds_o
 from nearcast.deliveries import Deliveries, Published
 from nearcast.delivery_ids import delivery_id
 from nearcast.engine import Advance, Move, Publish, Subscribe, Unsubscribe, UseVocabulary, step
+from nearcast.engine.items import check_vocabulary
 from nearcast.engine.life import relevant_now
 from nearcast.engine.lifetime import Lifetime
 from nearcast.engine.move_items import MoveItems, clock_item, untimely_reports
@@ -46,7 +47,7 @@ from nearcast.explain import CurrentTopK, ExplainRequest, Explanation, Step, exp
 from nearcast.explain.nearly import NearMiss, near_misses
 from nearcast.fork_locks import watch
 from nearcast.geo import Space
-from nearcast.geo.shapes import is_number, shorten
+from nearcast.geo.shapes import Box, is_number, shorten
 from nearcast.indexes import DEFAULT_INDEX, create
 from nearcast.indexes.shared.slot_checks import only_kinds
 from nearcast.model import (
@@ -133,6 +134,10 @@ class Hub:
     ):
         if tell_expiry and lifetime is None:
             raise InvalidInput("tell_expiry needs a lifetime: without one no message expires", field="tell_expiry")
+        if analyzer is not None and not isinstance(analyzer, Analyzer):
+            raise InvalidInput(f"analyzer is {shorten(analyzer)}; expected an Analyzer", field="analyzer")
+        if vocabulary is not None:
+            check_vocabulary(vocabulary)
         self.space = _space(space)
         self.max_distance = _checked_distance(max_distance)
         self.max_ahead = MaxAhead.of(max_ahead)
@@ -658,26 +663,28 @@ class Hub:
         named = ids.values(slots[[miss.row for miss in misses]]) if misses else []
         return list(zip(misses, named, strict=True))
 
-    def in_box(self, box: tuple[float, float, float, float], *, limit: int = 1000) -> tuple[list[Id], int]:
+    def in_box(self, box: Box | tuple[float, float, float, float], *, limit: int = 1000) -> tuple[list[Id], int]:
         """Return subscriptions whose rectangle, or point, touches a box, at most `limit`, and how many there are.
 
-        The box is x_min, y_min, x_max, y_max; on the earth x_min > x_max crosses the dateline. In order of
+        The box is a `Box` or x_min, y_min, x_max, y_max; on the earth x_min > x_max crosses the dateline. In order of
         registration; those that listen anywhere are left out. The lock is held for some of them at a time only.
         """
         found: list[Id] = []
-        total = 0
+        total, bounds = 0, _bounds(box)
         for block, regions, ids in self._region_blocks():
-            rows = touching_rectangles(regions, box)
+            rows = touching_rectangles(regions, bounds)
             total += len(rows)
             found += ids.values(block[rows[: limit - len(found)]])
         return found, total
 
-    def centres_in_box(self, box: tuple[float, float, float, float]) -> NDArray[np.float64]:
+    def centres_in_box(self, box: Box | tuple[float, float, float, float]) -> NDArray[np.float64]:
         """Return x and y of the middle of the part inside a box, of every subscription that `in_box` counts.
 
         In a box across the dateline x goes on beyond 180.
         """
-        return np.concatenate([np.empty((0, 2)), *(centres_in_box(each, box) for _, each, _ in self._region_blocks())])
+        bounds = _bounds(box)
+        found = [centres_in_box(each, bounds) for _, each, _ in self._region_blocks()]
+        return np.concatenate([np.empty((0, 2)), *found])
 
     def _region_blocks(self) -> Iterator[tuple[NDArray[np.int32], Regions, IdSnapshot]]:
         """Yield slots with their regions and ids, some at a time: the lock is held only between them."""
@@ -862,12 +869,24 @@ def _no_such(subscription_id: Id) -> str:
     return f"there is no subscription {subscription_id!r}, or it is named twice; leave it out"
 
 
+def _bounds(box: Any) -> tuple[float, float, float, float]:
+    """Return x_min, y_min, x_max, y_max of a box."""
+    corners = (box.x_min, box.y_min, box.x_max, box.y_max) if isinstance(box, Box) else box
+    try:
+        x_min, y_min, x_max, y_max = (float(each) for each in corners)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"box is {shorten(box)}; expected a Box or (x_min, y_min, x_max, y_max)", field="box"
+        ) from None
+    return x_min, y_min, x_max, y_max
+
+
 def _space(space: str | Space) -> Space:
     if isinstance(space, Space):
         return space
     known = {"earth": Space.earth, "plane": Space.plane}
-    if space not in known:
-        raise ValueError(f"there is no space {space!r}; choose 'earth', 'plane' or a Space")
+    if not isinstance(space, str) or space not in known:
+        raise InvalidInput(f"there is no space {space!r}; choose 'earth', 'plane' or a Space", field="space")
     return known[space]()
 
 

@@ -45,12 +45,23 @@ def _copy(source: str, target: str, *, is_back: bool) -> None:
     folders, durable = _folders(), _durable()
     if not Path(source).is_dir():
         raise UsageMistake(f"there is no folder {source}")
+    _check_kind(source)
+    if Path(target).exists() and not Path(target).is_dir():
+        raise UsageMistake(f"{target} is a file; give a new folder")
     if Path(target).exists() and any(Path(target).iterdir()):
         raise UsageMistake(f"{target} is not empty; give a new folder")
     if (Path(source) / "tenants").is_dir():
         (folders.restore_data if is_back else folders.backup_data)(Path(source), Path(target))
     else:
         (durable.restore if is_back else durable.backup)(source, target)
+
+
+def _check_kind(folder: str) -> None:
+    """Raise if a folder is neither of those that are copied and looked at."""
+    from nearcast.hub import DURABLE_HEAD
+
+    if not any((Path(folder) / name).exists() for name in ("tenants", DURABLE_HEAD)):
+        raise UsageMistake(f"{folder} holds neither the data of a server nor a durable hub; name the folder of one")
 
 
 def doctor(
@@ -62,6 +73,7 @@ def doctor(
         return 0
     if not Path(folder).is_dir():
         raise UsageMistake(f"there is no folder {folder}")
+    _check_kind(folder)
     problems = _folders().check_data(Path(folder))
     for each in problems:
         typer.echo(each)

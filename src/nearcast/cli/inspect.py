@@ -38,7 +38,7 @@ def inspect(
         return 0
     console = stdout()
     for name, value in _facts(found):
-        console.print(f"{name:<14}{value}", soft_wrap=True, markup=False, highlight=False)
+        console.print(f"{name:<13} {value}", soft_wrap=True, markup=False, highlight=False)
     console.print()
     if console.is_terminal:
         console.print(_table(found))

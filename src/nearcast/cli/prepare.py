@@ -37,8 +37,8 @@ def prepare(
 ) -> int:
     """Check raw data, learn words and a plan, and build the partitions, as Spark jobs; exit 3 if rows were rejected."""
     from nearcast.files import read_batches
+    from nearcast.pipeline.preparation.prepared_store import new_store, raw_files
     from nearcast.pipeline.preparation.prepared_store import prepare as run
-    from nearcast.pipeline.preparation.prepared_store import raw_files
     from nearcast.pipeline.settings import PipelineSettings
     from nearcast.pipeline.worker.source_reader import fetched
     from nearcast.plans import parse_spec
@@ -61,6 +61,7 @@ def prepare(
         names += rename_known(first, renames).column_names
     where = space_of(names, None if space is None else space.value)
     words = None if vocabulary is None else Vocabulary.from_parquet(vocabulary)
+    new_store(out)
     with StepProgress() as steps:
         steps.begin("starting Spark")
         spark = session(master)

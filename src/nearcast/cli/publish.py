@@ -30,38 +30,46 @@ def publish(
     with connect(url, retry_for=60.0) as client:
         lines = _lines(file)
         for number, some in enumerate(iter(lambda: list(islice(lines, batch)), [])):
-            found = client.publish_many(some, key=None if key is None else f"{key}:{number}")
-            accepted += found.accepted
-            for row in found.rejected[: max(0, _MOST_COMPLAINTS - n_rejected)]:
-                complain(f"{file}, row {first_row + row['row']}: {row['reason']}")
-            n_rejected += len(found.rejected)
+            rejected = [(row, each) for row, each in enumerate(some) if isinstance(each, str)]
+            rows = [row for row, each in enumerate(some) if not isinstance(each, str)]
+            if rows:
+                found = client.publish_many((some[row] for row in rows), key=None if key is None else f"{key}:{number}")
+                accepted += found.accepted
+                rejected += [(rows[each["row"]], each["reason"]) for each in found.rejected]
+            for row, reason in sorted(rejected)[: max(0, _MOST_COMPLAINTS - n_rejected)]:
+                complain(f"{file}, row {first_row + row}: {reason}")
+            n_rejected += len(rejected)
             first_row += len(some)
     print_json({"accepted": accepted, "rejected": n_rejected})
     return _EXIT_PARTIAL if n_rejected else 0
 
 
-def _lines(file: str) -> Iterator[Any]:
-    """Yield the objects of a file of JSON lines."""
-    import json
-
+def _lines(file: str) -> Iterator[dict[str, Any] | str]:
+    """Yield the objects of a file of JSON lines; of a line that is none, the reason."""
     if file == "-":
-        source = sys.stdin
+        source = sys.stdin.buffer
     else:
         try:
-            source = Path(file).open(encoding="utf-8")  # noqa: SIM115  closed below
+            source = Path(file).open("rb")  # noqa: SIM115  closed below
         except OSError as error:
             raise UsageMistake(f"{file} cannot be read: {error.strerror}") from None
     with source:
-        for number, line in enumerate(source):
-            if not line.strip():
-                continue
-            try:
-                found = json.loads(line)
-            except ValueError as error:
-                raise UsageMistake(f"{file}, line {number + 1} is not JSON: {error}") from None
-            if not isinstance(found, dict):
-                raise UsageMistake(f"{file}, line {number + 1} is no object")
-            yield found
+        for line in source:
+            if line.strip():
+                yield _object(line)
+
+
+def _object(line: bytes) -> dict[str, Any] | str:
+    """Return the object of a line, or why it is none."""
+    import json
+
+    try:
+        found = json.loads(line.decode())
+    except UnicodeDecodeError:
+        return "the line is not UTF-8; encode the file so"
+    except (ValueError, RecursionError) as error:
+        return f"the line is not JSON: {error}"
+    return found if isinstance(found, dict) else "the line is no JSON object; expected a message or a Feature"
 
 
 def tail(

@@ -152,7 +152,7 @@ def stream(
         _until_stopped(running)
     is_folder = out != "console" and not out.startswith("kafka://")
     show_rejected(running.rejected, f"they are in {out if is_folder else checkpoint}/_rejected")
-    typer.echo(show.summary(out))
+    typer.echo(show.summary(out, f"{(out if is_folder else checkpoint).rstrip('/')}/_rejected"))
     return EXIT_REJECTED if show.rejected + len(running.rejected) else 0
 
 
@@ -417,13 +417,13 @@ class _BatchDisplay:
             )
         return Group(table)
 
-    def summary(self, out: str) -> str:
-        """Return what the stream did, as a sentence or as JSON."""
+    def summary(self, out: str, why: str) -> str:
+        """Return what the stream did, as a sentence or as JSON; `why` is where rejected rows are."""
         seconds = time.perf_counter() - self._began
         if self._as_json:
             keys = ("batches", "messages", "deliveries", "rejected")
             return json.dumps({**{key: getattr(self, key) for key in keys}, "seconds": round(seconds, 3)})
-        rejected = f", {self.rejected:,} rows rejected" if self.rejected else ""
+        rejected = f", {self.rejected:,} rows rejected, why is in {why}" if self.rejected else ""
         return (
             f"{self.messages:,} messages in {self.batches:,} batches: {self.deliveries:,} deliveries in"
             f" {out}{rejected}; {seconds:.1f} s"

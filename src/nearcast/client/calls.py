@@ -243,6 +243,9 @@ def _key(key: str | None) -> dict[str, str]:
 
 
 def _path(kind: str, name: Any) -> str:
+    """Return the path of a subscription or a subscriber; which other ids there can be, the server says."""
+    if name is None or name == "":
+        raise InvalidInput(f"the id of a {kind[:-1]} is {name!r}; expected text", field="id")
     return f"/v1/{kind}/{quote(str(name), safe='')}"
 
 

@@ -120,6 +120,11 @@ class DurableHub(SubscriberHub):
             raise InvalidInput(f"clock is {shorten(clock)}; expected 'event' or 'wall'", field="clock")
         if durability not in DURABILITIES:
             raise InvalidInput(f"durability is {shorten(durability)}; expected 'full' or 'relaxed'", field="durability")
+        if retention is not None and not isinstance(retention, Retention):
+            raise InvalidInput(
+                f'retention is {shorten(retention)}; expected a Retention, such as Retention(age="7d")',
+                field="retention",
+            )
         self._is_wall, self._durability, self._keeps_log = clock == "wall", durability, keep_log
         self._limit = MaxAhead.of(_MAX_AHEAD if self._is_wall and max_ahead is None else max_ahead)
         options = {

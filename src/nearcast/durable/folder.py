@@ -50,6 +50,8 @@ class DurableFolder:
         self.path = Path(path)
         if (self.path / "hub.json").exists():
             raise IncompatibleStore(f"{path} holds a saved hub; open it with Hub.open, or give another folder")
+        if self.path.is_dir():
+            _ = self.is_new  # a folder of something else is refused before there is a lock in it
         make_folder(self.path)
         self._lock = _locked(self.path / _LOCK)
 
@@ -58,6 +60,8 @@ class DurableFolder:
         """Return a folder that holds a durable hub; `IncompatibleStore` if there is none."""
         if not Path(path).is_dir():
             raise IncompatibleStore(f"there is no folder {path}; make a durable hub with DurableHub")
+        if not any((Path(path) / name).exists() for name in (DURABLE_HEAD, "hub.json")):  # no lock is left there
+            raise IncompatibleStore(f"{path} holds no durable hub; make one with DurableHub")
         held = cls(path)
         try:
             if held.is_new:

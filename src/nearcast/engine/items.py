@@ -15,6 +15,10 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from nearcast.errors import InvalidInput
+from nearcast.geo.shapes import shorten
+from nearcast.text import Vocabulary
+
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
     from nearcast.engine.moves import KnownMove
     from nearcast.geo import Regions
     from nearcast.indexes import Matches
-    from nearcast.text import Vocabulary
 
 #: Returns the matches of some messages, given the row of the first of them in what is published.
 MatchFunction = Callable[["Messages", int], "Matches"]
@@ -105,7 +108,17 @@ class UseVocabulary:
     threads: int = field(default=1, repr=False, metadata=_HINT)
 
     def __post_init__(self) -> None:
+        check_vocabulary(self.vocabulary)
         object.__setattr__(self, "vocabulary", self.vocabulary.snapshot())
+
+
+def check_vocabulary(given: Any) -> None:
+    """Raise for what is no vocabulary, such as the path of one."""
+    if not isinstance(given, Vocabulary):
+        raise InvalidInput(
+            f"vocabulary is {shorten(given)}; expected a Vocabulary, Vocabulary.from_parquet(path) for a file",
+            field="vocabulary",
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -245,6 +245,16 @@ def has_two_ids(value: Any) -> bool:
     return isinstance(properties, Mapping) and properties.get("id") not in (None, value["id"])
 
 
+def _forms(value: Any, error: type[InvalidInput]) -> str:
+    """Say what is taken in place of a value that is none of it."""
+    is_message = error is InvalidMessage
+    values = "a Message" if is_message else "Within, Similar, TopK"
+    forms = f"expected a dict, {values}, a GeoJSON Feature or an object with __geo_interface__"
+    if isinstance(value, list | tuple):
+        forms += f"; {'publish_many' if is_message else 'subscribe_many'} takes a list"
+    return forms
+
+
 def _row_and_feature(
     value: Any, names: tuple[str, ...], error: type[InvalidInput]
 ) -> tuple[dict[str, Any], Mapping[str, Any] | None]:
@@ -252,7 +262,7 @@ def _row_and_feature(
     attributes: dict[str, Any] = {}
     if not isinstance(value, Mapping):
         if not hasattr(value, "__geo_interface__"):
-            raise error(f"got {shorten(value)}; expected a dict, a GeoJSON Feature or an object with __geo_interface__")
+            raise error(f"got {shorten(value)}; {_forms(value, error)}")
         attributes = {name: getattr(value, name) for name in names if getattr(value, name, None) is not None}
         value = value.__geo_interface__
         if value.get("type") != "Feature":

@@ -71,6 +71,8 @@ def _coordinate(value: Any, error: type[InvalidInput]) -> float:
 
 def _from_geometry(geometry: Mapping[str, Any], error: type[InvalidInput], space: Space) -> Any:
     kind, coordinates = geometry.get("type"), geometry.get("coordinates")
+    if kind is None:
+        raise error(f"place is {shorten(geometry)}; {_FORMS}", field="place")
     if kind == "Feature":
         return place_of_feature(geometry, error, space)
     try:

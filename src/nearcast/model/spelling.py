@@ -37,6 +37,13 @@ def one_edit_away(name: str, known: Iterable[str]) -> str | None:
     return next((each for each in near if edits(name.lower(), each) == 1), None)
 
 
+def other_spelling(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that differs in case alone, or the coordinate that others call so; else None."""
+    lower = name.strip().lower()
+    meant = {"lng": "lon", "long": "lon", "longitude": "lon", "latitude": "lat"}.get(lower, lower)
+    return meant if meant in known else None
+
+
 @lru_cache(4096)  # the same columns come with every batch
 def edits(one: str, other: str) -> int:
     """Return the edit distance: letters added, removed, replaced, and neighbours swapped."""

@@ -112,7 +112,7 @@ def _add_handlers(app: FastAPI) -> None:
 
     async def bad_parameter(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        found = [at(_where(each["loc"]), each["msg"]) for each in error.errors()]
+        found = [at(_where(each["loc"]), f"{each['loc'][-1]}: {each['msg']}") for each in error.errors()]
         return Problem(422, "invalid-parameter", found[0]["message"], found).response(request.url.path)
 
     async def gone(_: Request, __: Exception) -> Response:

@@ -129,4 +129,5 @@ def only(given: dict[str, Any], *names: str) -> None:
 
     for name in given:
         if name not in names:
-            raise InvalidInput(f"{name!r} means nothing here{did_you_mean(name, names)}", field=name)
+            instead = did_you_mean(name, names) or f"; expected {', '.join(names)}"
+            raise InvalidInput(f"{name!r} means nothing here{instead}", field=name)

@@ -6,6 +6,9 @@ A tenant of a running server is copied by the server itself (`/v1/backup`); a fo
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -18,19 +21,35 @@ _DATABASES = ("server.db", "webhooks.db")
 
 
 def backup_data(source: Path, target: Path) -> None:
-    """Copy a data folder that no server has open into a new folder."""
+    """Copy a data folder that no server has open into a new or empty folder."""
     tenants = sorted(each for each in (source / "tenants").iterdir() if each.is_dir())
-    for tenant in tenants:
-        backup_tenant(tenant / "hub", tenant, target / "tenants" / tenant.name)
-    copy_database(source / "tokens.db", target / "tokens.db")
+    with _removed_on_failure(target / "tenants", target / "tokens.db"):
+        for tenant in tenants:
+            backup_tenant(tenant / "hub", tenant, target / "tenants" / tenant.name)
+        copy_database(source / "tokens.db", target / "tokens.db")
 
 
 def backup_tenant(hub: DurableHub | Path, folder: Path, target: Path) -> None:
     """Copy a tenant: its databases first, so that what the copy of the hub has beyond them is only more."""
-    target.mkdir(parents=True)
-    for name in _DATABASES:
-        copy_database(folder / name, target / name)
-    durable.backup(hub, target / "hub")
+    target.mkdir(parents=True)  # before all else: what is there already is another backup
+    with _removed_on_failure(target):
+        for name in _DATABASES:
+            copy_database(folder / name, target / name)
+        durable.backup(hub, target / "hub")
+
+
+@contextmanager
+def _removed_on_failure(*made: Path) -> Iterator[None]:
+    """Take half a copy away, so that nobody takes it for a whole one and its place can be given again."""
+    try:
+        yield
+    except BaseException:
+        for each in made:
+            if each.is_dir():
+                shutil.rmtree(each, ignore_errors=True)
+            else:
+                each.unlink(missing_ok=True)
+        raise
 
 
 def copy_database(source: Path, target: Path) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nearcast.geo.shapes import shorten
 from nearcast.server.access import Caller
 from nearcast.server.bodies import object_of, only
 from nearcast.server.feeds import EventPage, encoded_gap
@@ -72,6 +73,7 @@ async def post_ack(request: Request) -> Response:
     given = await object_of(request, request.app.state.settings.limits.body_bytes)
     only(given, "cursor")
     if not isinstance(given.get("cursor"), str):
-        raise invalid("/cursor", "cursor is missing; expected the cursor of an event, as text")
+        message = f"cursor is {shorten(given['cursor'])}" if "cursor" in given else "cursor is missing"
+        raise invalid("/cursor", f"{message}; expected the cursor of an event, as text")
     await caller.tenant.call(caller.tenant.hub.ack, subscriber, given["cursor"])
     return Response(status_code=204)

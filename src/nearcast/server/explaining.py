@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from nearcast.errors import InvalidInput
+from nearcast.geo.shapes import shorten
 from nearcast.server.bodies import object_of, only
 from nearcast.server.problems import Problem, at, problem_of
 from nearcast.server.subscription_bodies import read_row
@@ -82,7 +83,9 @@ async def estimate(request: Request) -> Response:
 def _estimated(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
     subscription, per_day = given.get("subscription"), given.get("messages_per_day")
     if not isinstance(subscription, dict):
-        raise Problem(422, "invalid-content", "there is no subscription", [at("/subscription", "expected an object")])
+        message = "subscription is missing" if subscription is None else f"subscription is {shorten(subscription)}"
+        message += "; expected an object in the columns of a subscription"
+        raise Problem(422, "invalid-content", message, [at("/subscription", message)])
     if per_day is not None and (isinstance(per_day, bool) or not isinstance(per_day, int | float) or per_day < 0):
         message = "messages_per_day is no number, 0 or more"
         raise Problem(422, "invalid-content", message, [at("/messages_per_day", message)])

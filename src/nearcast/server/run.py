@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from nearcast.errors import FileUnavailable, InvalidInput
+from nearcast.hub import DURABLE_HEAD
 from nearcast.server.app import create_app
 from nearcast.server.settings import Settings
 from nearcast.server.tokens import TokenStore
@@ -55,6 +56,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 def make_server(settings: Settings) -> HttpServer:
     """Return a server that is not started yet."""
+    _check_data(settings)
     _check_tokens(settings)
     _check_overlay(settings.server.overlay)
     app = create_app(settings)
@@ -73,6 +75,17 @@ def make_server(settings: Settings) -> HttpServer:
         backlog=4096,
     )
     return HttpServer(config, app)
+
+
+def _check_data(settings: Settings) -> None:
+    """Raise if the data cannot lie where they shall, or the hub is of no space: before anything is made there."""
+    folder = Path(settings.server.data)
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"data is {folder}, which is a file; give a folder")
+    if any((folder / name).exists() for name in (DURABLE_HEAD, "hub.json")):
+        raise InvalidInput(f"data is {folder}, which holds a hub of its own; give a new folder, or that of a server")
+    if settings.hub.space not in ("earth", "plane"):
+        raise InvalidInput(f"hub.space is {settings.hub.space!r}; expected earth or plane")
 
 
 def _check_tokens(settings: Settings) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from nearcast.errors import UnknownSubscription
+from nearcast.geo.shapes import shorten
 from nearcast.json_forms import subscription_feature, subscription_json
 from nearcast.model import message_from
 from nearcast.server.access import Caller
 from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
 from nearcast.server.explaining import explained
 from nearcast.server.message_bodies import LINES
+from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, at, invalid
 from nearcast.server.subscription_batches import items_of, post_many
 from nearcast.server.subscription_bodies import merged
@@ -23,7 +25,7 @@ from nearcast.server.subscription_checks import checked_for
 from nearcast.server.subscription_rows import SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
 
-router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
+router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"], dependencies=[Depends(only_known_parameters)])
 _TYPES = ("application/json", "application/geo+json")
 _MOST_ROWS = 1000
 
@@ -92,7 +94,10 @@ async def list_subscriptions(
         raise Problem(422, "invalid-parameter", "label has no ':'", [at("?label", "expected name:value")])
     if not (cursor or "0").isdecimal() or len(cursor) > 18:
         raise Problem(422, "invalid-parameter", "cursor is none of this list", [at("?cursor", "expected `next`")])
-    limit = max(1, min(limit, _MOST_ROWS))
+    if limit < 1:
+        message = f"limit is {limit}; expected 1 or more"
+        raise Problem(422, "invalid-parameter", message, [at("?limit", message)])
+    limit = min(limit, _MOST_ROWS)
     rows = await caller.tenant.call(
         caller.tenant.rows.page,
         int(cursor or 0),
@@ -207,7 +212,8 @@ async def put_subscription(request: Request, id: str) -> Response:  # noqa: A002
     caller = await _caller(request)
     given = await object_of(request, request.app.state.settings.limits.body_bytes, *_TYPES)
     if given.get("id", id) != id:
-        raise Problem(422, "invalid-subscription", "id is not that of the path", [at("/id", f"expected {id}")])
+        message = f"id is {shorten(given['id'])}, which is not that of the path; expected {id!r}, as text"
+        raise Problem(422, "invalid-subscription", message, [at("/id", message)])
     return await _replaced(request, caller, id, lambda _: {**given, "id": id}, may_make=True)
 
 

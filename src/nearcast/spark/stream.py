@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nearcast.errors import IncompatibleStore, NearcastError
+from nearcast.errors import IncompatibleStore, InvalidInput, NearcastError
+from nearcast.geo.shapes import shorten
 from nearcast.pipeline.driver.background_snapshots import BackgroundSnapshots
 from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.kafka_topics import KafkaOptions
@@ -296,6 +297,8 @@ def stream(
     partition holds all messages that live.
     """
     refuse_connect(messages, subscriptions, changes, spark)
+    if on_batch is not None and not callable(on_batch):
+        raise InvalidInput(f"on_batch is {shorten(on_batch)}; expected a function of a BatchProgress", field="on_batch")
     options = StreamOptions(
         messages=messages,
         subscriptions=subscriptions,

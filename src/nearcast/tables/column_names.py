@@ -1,4 +1,4 @@
-"""Columns that look like a mistake: names one edit away from a known one, and values that a row's kind does not use.
+"""Columns that look like a mistake: names that are nearly a known one, and values that a row's kind does not use.
 
 They are no fault of a row, so they are warnings in `Rejected.warnings`; `strict` refuses the table, or the row.
 """
@@ -11,7 +11,7 @@ from nearcast.columns import KIND_NAMES
 from nearcast.errors import InvalidColumns
 from nearcast.geo.space import Space
 from nearcast.model.dicts import KINDS_OF
-from nearcast.model.spelling import one_edit_away
+from nearcast.model.spelling import one_edit_away, other_spelling
 from nearcast.tables.cells import TableRows, as_mask
 from nearcast.tables.names import EARTH_NAMES, EARTH_PLACE, PLANE_NAMES, PLANE_PLACE
 from nearcast.tables.rejected_rows import Mask, Rejected
@@ -51,8 +51,13 @@ def _warn(
     strict: bool,
     becomes: str,
 ) -> None:
+    missing = wanted - set(columns)
+    if not {"region", "geometry", "west"}.isdisjoint(columns):
+        missing -= {"lon", "lat"}  # the place is told by others
     for name in columns:
-        meant = None if name in known or name.startswith("nearcast.") else one_edit_away(name, sorted(wanted))
+        meant = None
+        if name not in known and not name.startswith("nearcast."):
+            meant = one_edit_away(name, sorted(wanted)) or other_spelling(name, missing)
         if meant is not None:
             if strict:
                 raise InvalidColumns(

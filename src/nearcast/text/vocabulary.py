@@ -136,15 +136,15 @@ class Vocabulary:
     def learn_tokens(self, documents: Iterable[Iterable[str]]) -> None:
         """Count documents given as tokens; new words are added."""
         self._must_learn()
-        tokens = [list(document) for document in documents]
+        tokens = [_tokens(document) for document in ([documents] if isinstance(documents, str) else documents)]
         start = np.zeros(len(tokens) + 1, np.int64)
         np.cumsum([len(document) for document in tokens], out=start[1:])
         self.learn(start, self.table.ids_of([token for document in tokens for token in document], add=True))
 
-    def learn_texts(self, texts: pa.Array | pa.ChunkedArray, analyzer: "Analyzer") -> None:
-        """Count the documents of a text column; new words are added."""
+    def learn_texts(self, texts: pa.Array | pa.ChunkedArray | Iterable[str], analyzer: "Analyzer") -> None:
+        """Count the documents of a text column, or of a list of texts; new words are added."""
         self._must_learn()
-        self.learn(*analyzer.encode(texts, self.table, add=True))
+        self.learn(*analyzer.encode(_text_column(texts), self.table, add=True))
 
     def _must_learn(self) -> None:
         if self.is_snapshot:
@@ -242,6 +242,27 @@ class Vocabulary:
     def from_table(cls, table: pa.Table) -> "Vocabulary":
         """Return the vocabulary of a table as `to_table` returns it; InvalidColumns says what is wrong with another."""
         return _VocabularyTable("vocabulary").read(table)
+
+
+def _tokens(document: Iterable[str]) -> list[str]:
+    """Return the words of a document; a text would be taken apart into letters, without a word."""
+    if isinstance(document, str):
+        raise InvalidInput(
+            f"a document is {document[:40]!r}; expected a list of words, or use learn_texts", field="documents"
+        )
+    return list(document)
+
+
+def _text_column(texts: Any) -> pa.Array | pa.ChunkedArray:
+    """Return texts as a column."""
+    if isinstance(texts, pa.Array | pa.ChunkedArray):
+        return texts
+    try:
+        return pa.array(None if isinstance(texts, str) else list(texts), pa.string())
+    except (TypeError, pa.ArrowException):
+        raise InvalidInput(
+            f"texts is {repr(texts)[:40]}; expected a list of str or an Arrow column of text", field="texts"
+        ) from None
 
 
 def _read_about(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast.columns import Messages
-from nearcast.errors import InvalidColumns, InvalidInput
+from nearcast.errors import IncompatibleStore, InvalidColumns, InvalidInput
 from nearcast.pipeline.batch.partition_deliveries import id_type
 from nearcast.pipeline.driver.building import FEW, BuiltPartitions, built, learned_plan, runner_for, sample_step
 from nearcast.pipeline.driver.directory import Directory
@@ -27,7 +27,7 @@ from nearcast.pipeline.driver.placing import (
 )
 from nearcast.pipeline.driver.state import DriverState, plan_entry
 from nearcast.pipeline.store.local_place import CONTENTS
-from nearcast.pipeline.store.manifest import Manifest, Manifests
+from nearcast.pipeline.store.manifest import Manifest, Manifests, difference
 from nearcast.pipeline.store.manifest_entries import PartitionEntry, VocabularyEntry
 from nearcast.pipeline.store.store import with_epoch
 from nearcast.pipeline.worker.tasks import BuildTask
@@ -187,7 +187,12 @@ def begin_from(prepared: Store, store: Store, settings: PipelineSettings) -> Dri
     if manifest is None:
         raise InvalidInput(f"{prepared.root} holds no partitions; prepare subscriptions along with the messages")
     told = {"tell_expiry": manifest.fingerprint.get("tell_expiry")}  # which makes no difference to what was built
-    manifests.check(manifest, {**settings.fingerprint(), **told})
+    different = difference(manifest, {**settings.fingerprint(), **told})
+    if different is not None:
+        raise IncompatibleStore(
+            f"the store {prepared.root.removesuffix('/nearcast')} was prepared with {different}; give the stream what"
+            " nearcast prepare was given, or prepare again"
+        )
     manifests.verify(manifest)
     # Under the epoch of this driver: another one may be about to begin with the same files.
     names = {name: with_epoch(name, store.epoch) for name in sorted(manifests.files_in_use(manifest))}

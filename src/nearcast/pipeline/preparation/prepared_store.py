@@ -190,8 +190,7 @@ def prepare(
     on_step: OnProgress | None = None,
 ) -> dict[str, Any]:
     """Prepare raw files into a new folder, on a path or in an object store; return what `prepared.json` says."""
-    files, store = raw_files(raw), Store(out)
-    _check_new(store, str(out))
+    files, store = raw_files(raw), new_store(out)
     on_step = on_step or _say_nothing
     on_step("reading raw files", len(files))
     names = [path.rpartition("/")[2] for path in files]
@@ -227,13 +226,18 @@ def prepare(
     return about
 
 
-def _check_new(store: Store, given: str) -> None:
-    """Refuse, before raw files are read, a place that holds something, cannot be opened, or has no exclusive commit."""
+def new_store(out: str | Path) -> Store:
+    """Return the store of a new folder; refuse one that holds something, cannot be opened, or has no exclusive commit.
+
+    Before raw files are read, and by the command before Spark is started.
+    """
+    store = Store(out)
     if store.exists(PREPARED):
-        raise InvalidInput(f"{given} is prepared already; choose another folder, or remove it")
+        raise InvalidInput(f"{out} is prepared already; choose another folder, or remove it")
     if store.sizes(with_hidden=True):
-        raise InvalidInput(f"{given} is not empty and was not finished; remove it and prepare again")
+        raise InvalidInput(f"{out} is not empty and was not finished; remove it and prepare again")
     store.check_commits()
+    return store
 
 
 def _say_nothing(title: str, total: int) -> None:

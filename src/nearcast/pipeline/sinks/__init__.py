@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nearcast.errors import InvalidInput
+from nearcast.geo.shapes import shorten
 from nearcast.pipeline.kafka_topics import KafkaOptions, KafkaTopic, is_topic
 from nearcast.pipeline.sinks.after_commit import AfterCommitSink, CallableSink, ConsoleSink, MemorySink
 from nearcast.pipeline.sinks.base import Output, Sink, Stager
@@ -51,6 +52,11 @@ def sink_of(
         return spec
     if callable(spec):
         return CallableSink(spec, store)
+    if not isinstance(spec, str | Path):
+        raise InvalidInput(
+            f'out is {shorten(spec)}; expected a folder, kafka://host:port/topic, "console", "memory" or a function',
+            field="out",
+        )
     given = str(spec)
     if given == "console":
         return ConsoleSink(store)

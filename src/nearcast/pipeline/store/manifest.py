@@ -315,14 +315,12 @@ class Manifests:
                 f"{place} belongs to query {manifest.query_id}, not {query_id}: the states of Spark and of nearcast are"
                 " of two runs; bring back the one that is missing, or begin anew with another checkpoint"
             )
-        now = json.loads(json.dumps(dict(fingerprint)))  # as it would come back: tuples as lists
-        for name in dict.fromkeys([*now, *manifest.fingerprint]):
-            begun, given = manifest.fingerprint.get(name), now.get(name)
-            if begun != given:
-                raise IncompatibleStore(
-                    f"{place} was begun with {_difference(name, begun, given)}; go on with the settings it was begun"
-                    " with, or choose another checkpoint"
-                )
+        different = difference(manifest, fingerprint)
+        if different is not None:
+            raise IncompatibleStore(
+                f"{place} was begun with {different}; go on with the settings it was begun with, or choose another"
+                " checkpoint"
+            )
 
     def files_in_use(self, manifest: Manifest) -> set[str]:
         """Return the names of all files and folders of the store that a manifest needs."""
@@ -407,6 +405,16 @@ def _texts(value: Any) -> Iterator[str]:
 def _with_parents(name: str) -> list[str]:
     parts = name.split("/")
     return ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
+
+
+def difference(manifest: Manifest, fingerprint: Mapping[str, Any]) -> str | None:
+    """Return the first setting that is another than that of a manifest, such as "window 1000, not 2000"; else None."""
+    now = json.loads(json.dumps(dict(fingerprint)))  # as it would come back: tuples as lists
+    for name in dict.fromkeys([*now, *manifest.fingerprint]):
+        begun, given = manifest.fingerprint.get(name), now.get(name)
+        if begun != given:
+            return _difference(name, begun, given)
+    return None
 
 
 def _difference(name: str, begun: Any, given: Any) -> str:

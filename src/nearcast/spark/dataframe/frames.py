@@ -10,12 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import _arrow
-from nearcast.errors import InvalidColumns, NotSupported, Remedy, with_remedy
+from nearcast.errors import InvalidColumns, InvalidInput, NotSupported, Remedy, with_remedy
 from nearcast.geo import Space
+from nearcast.geo.shapes import shorten
 from nearcast.spark.dataframe.matcher import STEP
 from nearcast.spark.gc_freeze import freeze_once
 from nearcast.tables import Rejected, first_topk, read_messages, read_subscriptions, space_of
-from nearcast.tables.names import EARTH_PLACE, PLANE_PLACE
+from nearcast.tables.column_names import MESSAGE_NAMES, SUBSCRIPTION_NAMES
+from nearcast.tables.names import EARTH_NAMES, EARTH_PLACE, PLANE_NAMES, PLANE_PLACE
 from nearcast.tables.scored_rows import subscription_names
 from nearcast.text import Analyzer, Vocabulary
 from nearcast.text.words import WordTable
@@ -44,14 +46,26 @@ def space_of_frames(messages: DataFrame, subscriptions: DataFrame | None, given:
     return given if isinstance(given, Space) else resolved
 
 
-def message_columns(messages: DataFrame, space: Space) -> DataFrame:
-    """Return the columns of messages that matching reads, checked: their names and their types."""
+def check_frame(given: Any, name: str) -> None:
+    """Raise for what is no DataFrame of Spark, such as a path or a table."""
+    if not hasattr(given, "sparkSession"):
+        raise InvalidInput(
+            f"{name} is {shorten(given)}; expected a DataFrame of Spark, such as spark.read.parquet(path)", field=name
+        )
+
+
+def message_columns(messages: DataFrame, space: Space, *, rejected: Rejected | None = None) -> DataFrame:
+    """Return the columns of messages that matching reads, checked: their names and their types.
+
+    Names that are nearly right are warnings of `rejected`.
+    """
     place = EARTH_PLACE if space.is_earth else PLANE_PLACE
-    read = _selected(messages, (*_MESSAGE_FIELDS, *place))
+    read, asked = _selected(messages, (*_MESSAGE_FIELDS, *place)), Rejected()
     try:
-        read_messages(one_row_of_nulls(read), space, WordTable(), Analyzer(), rejected=Rejected())
+        read_messages(_with_names(read, messages), space, WordTable(), Analyzer(), rejected=asked)
     except InvalidColumns as error:
         raise _with_hint(error) from None
+    _pass_on(asked, rejected)
     return _selected(messages, read.columns, _steps(messages).alias(STEP))
 
 
@@ -70,14 +84,32 @@ def _steps(messages: DataFrame) -> Column:
     return F.coalesce(messages[STEP].cast("long"), F.lit(-1))
 
 
-def subscription_columns(subscriptions: DataFrame, space: Space) -> DataFrame:
-    """Return the columns of subscriptions that matching reads, checked: their names and their types."""
-    read = _selected(subscriptions, (*subscription_names(space), "expires"))
+def subscription_columns(subscriptions: DataFrame, space: Space, *, rejected: Rejected | None = None) -> DataFrame:
+    """Return the columns of subscriptions that matching reads, as `message_columns` does those of messages."""
+    read, asked = _selected(subscriptions, (*subscription_names(space), "expires")), Rejected()
     try:
-        read_subscriptions(one_row_of_nulls(read), space, WordTable(), Analyzer(), rejected=Rejected())
+        read_subscriptions(_with_names(read, subscriptions), space, WordTable(), Analyzer(), rejected=asked)
     except InvalidColumns as error:
         raise _with_hint(error) from None
+    _pass_on(asked, rejected)
     return read
+
+
+def _pass_on(asked: Rejected, rejected: Rejected | None) -> None:
+    """Pass on the warnings about columns; that the row of nulls is rejected means nothing."""
+    if rejected is not None:
+        for line in asked.warnings:
+            rejected.warn(line)
+
+
+def _with_names(read: DataFrame, frame: DataFrame) -> pa.Table:
+    """Return a row of nulls with the columns that are read and, for errors and warnings, the names of the others."""
+    table = one_row_of_nulls(read)
+    known = {*MESSAGE_NAMES, *SUBSCRIPTION_NAMES, *EARTH_NAMES, *PLANE_NAMES, *EARTH_PLACE, *PLANE_PLACE, STEP}
+    for name in dict.fromkeys(frame.columns):
+        if name not in known:
+            table = table.append_column(name, pa.nulls(1))
+    return table
 
 
 def id_type(frame: DataFrame) -> str:

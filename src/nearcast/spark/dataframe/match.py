@@ -63,7 +63,8 @@ def match(
     on the order of messages, and a DataFrame has none. They are collected and indexed here and now; workers map the
     indexes from a folder, one of this machine that is removed when this process ends, or `store`, a new folder that all
     machines of a cluster see, or the URI of one in an object store. Those that cannot be used are added to `rejected`;
-    without it a warning counts them. Messages that cannot be used deliver nothing; `rejected_messages` returns them.
+    without it a warning counts them. So it is with columns whose names are nearly right. Messages that cannot be used
+    deliver nothing; `rejected_messages` returns them.
 
     Every worker sees all subscriptions, and messages stay where they are. With a `plan` ("hash", "location", "keyword",
     "prefix", "space-first", "keyword-first", "trigger") subscriptions are spread over `partitions`, as many as there
@@ -75,9 +76,15 @@ def match(
     message. A subscription that `expires` gets messages with an earlier `time` and those without.
     """
     refuse_connect(messages, subscriptions)
+    for name, frame in (("messages", messages), ("subscriptions", subscriptions)):
+        frames.check_frame(frame, name)
     resolved = frames.space_of_frames(messages, subscriptions, space)
-    read = frames.message_columns(messages, resolved)
-    columns = frames.subscription_columns(subscriptions, resolved)
+    named = Rejected() if rejected is None else rejected
+    read = frames.message_columns(messages, resolved, rejected=named)
+    columns = frames.subscription_columns(subscriptions, resolved, rejected=named)
+    if rejected is None:
+        for line in named.warnings:
+            warnings.warn(line, stacklevel=2)
     _check_options(max_distance, partitions, plan)
     folder = _folder(messages, store)
     encoding = TermEncoding(
