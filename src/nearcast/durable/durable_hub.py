@@ -37,6 +37,7 @@ from nearcast.geo.shapes import shorten
 from nearcast.hub import Hub
 from nearcast.indexes import DEFAULT_INDEX
 from nearcast.model import TopK
+from nearcast.nesting import is_encodable
 from nearcast.tables import Rejected
 from nearcast.tables.inputs import table_or_values
 from nearcast.tables.scored_rows import NO_WINDOW
@@ -267,7 +268,7 @@ class DurableHub(SubscriberHub):
         Rows that come from the future of the wall clock are not logged, and added to `refused`.
         """
         self._check_open()
-        if key is not None and (not isinstance(key, str) or not key or "\0" in key):
+        if key is not None and (not isinstance(key, str) or not key or "\0" in key or not is_encodable(key)):
             raise InvalidInput(f"key is {shorten(key)}; expected text", field="key")
         logged, identity = given, None
         if self._log.clock is not None:

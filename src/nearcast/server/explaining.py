@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from nearcast.errors import InvalidInput
+from nearcast.geo.shapes import as_float, is_number
 from nearcast.server.bodies import object_of, only
 from nearcast.server.problems import Problem, at, problem_of
 from nearcast.server.subscription_bodies import read_row
@@ -83,7 +85,7 @@ def _estimated(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
     subscription, per_day = given.get("subscription"), given.get("messages_per_day")
     if not isinstance(subscription, dict):
         raise Problem(422, "invalid-content", "there is no subscription", [at("/subscription", "expected an object")])
-    if per_day is not None and (isinstance(per_day, bool) or not isinstance(per_day, int | float) or per_day < 0):
+    if per_day is not None and not (is_number(per_day) and 0 <= as_float(per_day) < math.inf):
         message = "messages_per_day is no number, 0 or more"
         raise Problem(422, "invalid-content", message, [at("/messages_per_day", message)])
     sample = given.get("sample")

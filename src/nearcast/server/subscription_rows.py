@@ -111,9 +111,9 @@ class SubscriptionRows:
         return lambda connection: connection.execute(_UPSERT, values) and None
 
     def forget(self, row: SubscriptionRow) -> Callable[[Any], None]:
-        """Return the writing that takes away a row that the hub holds no more, unless it is being made anew."""
-        statement = "DELETE FROM subscriptions WHERE number = ? AND intent IS NULL"
-        return lambda connection: connection.execute(statement, (row.number,)) and None
+        """Return the writing that takes away a row that the hub holds no more, unless it has changed since."""
+        statement = "DELETE FROM subscriptions WHERE number = ? AND version = ? AND intent IS NULL"
+        return lambda connection: connection.execute(statement, (row.number, row.version)) and None
 
     def make_again(self, hold: Callable[[SubscriptionRow], Any], release: Callable[[str], Any]) -> int:
         """Let the hub make what a crash cut off; return how many changes that were."""
