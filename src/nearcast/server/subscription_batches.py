@@ -5,8 +5,9 @@ A known id is replaced, as in `Hub.subscribe_many`. What cannot be stored is rej
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -38,10 +39,14 @@ def items_of(body: bytes, *, is_lines: bool, most: int) -> list[Any] | None:
     return items
 
 
-async def post_many(caller: Caller, items: list[Any]) -> Response:
+#: Makes the id of an item that has none, by its row.
+MakeId = Callable[[int], str]
+
+
+async def post_many(caller: Caller, items: list[Any], make_id: MakeId) -> Response:
     """Store subscriptions; answer how many were, and which were not."""
     rejected: list[dict[str, Any]] = []
-    rows = await caller.tenant.call(_read, caller, items, rejected)
+    rows = await caller.tenant.call(_read, caller, items, rejected, make_id)
     if rows:
         rejected += await _stored(caller, rows)
     rejected.sort(key=lambda each: each["row"])
@@ -50,7 +55,9 @@ async def post_many(caller: Caller, items: list[Any]) -> Response:
     return Response(msgspec.json.encode(answer), 200, media_type="application/json")
 
 
-def _read(caller: Caller, items: list[Any], rejected: list[dict[str, Any]]) -> dict[int, SubscriptionRow]:
+def _read(
+    caller: Caller, items: list[Any], rejected: list[dict[str, Any]], make_id: MakeId
+) -> dict[int, SubscriptionRow]:
     """Return the rows of the items that can be used, by their number; in a thread."""
     found: dict[int, SubscriptionRow] = {}
     ids: set[str] = set()
@@ -58,7 +65,7 @@ def _read(caller: Caller, items: list[Any], rejected: list[dict[str, Any]]) -> d
         try:
             if not isinstance(item, dict):
                 raise InvalidInput("a subscription must be an object")
-            row = checked_for(caller, item)
+            row = checked_for(caller, item, partial(make_id, number))
             if row.id in ids:
                 raise InvalidInput("another subscription of the request has the id; leave one out", field="id")
             if row.is_paused:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from nearcast.server.access import Caller
+from nearcast.server.ids import new_id
 from nearcast.server.problems import Problem, at
 from nearcast.server.subscription_bodies import read_row
 from nearcast.server.subscription_rows import SubscriptionRow
 
 
-def checked_for(caller: Caller, given: dict[str, Any]) -> SubscriptionRow:
+def checked_for(caller: Caller, given: dict[str, Any], make_id: Callable[[], str] = new_id) -> SubscriptionRow:
     """Return the row of a body; whoever is bound to a subscriber makes subscriptions of that one."""
     tenant = caller.tenant
     tenant.check_disk()
-    row, _ = read_row(given, tenant.hub.space, tenant.settings.limits)
+    row, _ = read_row(given, tenant.hub.space, tenant.settings.limits, make_id)
     if row.subscriber is None and caller.token.subscriber is not None:
         row = replace(row, subscriber=caller.token.subscriber)
     caller.check_subscriber(row.subscriber)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ from nearcast.model import message_from
 from nearcast.server.access import Caller
 from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
 from nearcast.server.explaining import explained
+from nearcast.server.idempotency import key_of
+from nearcast.server.ids import id_under, new_id
 from nearcast.server.message_bodies import LINES
 from nearcast.server.problems import Problem, at, invalid
 from nearcast.server.subscription_batches import items_of, post_many
@@ -152,19 +155,23 @@ async def post_subscription(request: Request, validateOnly: bool = False, initia
     limits = request.app.state.settings.limits
     content_type = check_type(request, *_TYPES, *LINES)
     body = await body_of(request, limits.body_bytes)
+    key = key_of(request, caller.token.id)
+
+    def make_id(row: int) -> str:
+        return new_id() if key is None else id_under(key, body, row)
 
     async def make() -> Response:
         items = items_of(body, is_lines=content_type in LINES, most=limits.batch)
         if items is not None:
-            return await post_many(caller, items)
+            return await post_many(caller, items, make_id)
         given = decoded(body)
         if not isinstance(given, dict):
             raise Problem(422, "invalid-content", "the body is not an object", [at("", "expected a JSON object")])
-        row = checked_for(caller, given)
+        row = checked_for(caller, given, partial(make_id, 0))
         if validateOnly:
             await caller.tenant.call(_tried, caller.tenant, row)
             return _answer({**row.body, "valid": True})
-        return await _posted(caller, row, with_current=initialEvent)
+        return await _posted(caller, row, with_current=initialEvent, may_be_made=key is not None)
 
     return await caller.tenant.answers.once(request, body, make, caller.token.id)
 
@@ -174,13 +181,15 @@ def _tried(tenant: Tenant, row: SubscriptionRow) -> None:
         hub.subscribe(row.body)
 
 
-async def _posted(caller: Caller, row: SubscriptionRow, *, with_current: bool) -> Response:
+async def _posted(caller: Caller, row: SubscriptionRow, *, with_current: bool, may_be_made: bool) -> Response:
+    """Make a subscription; where it `may_be_made` already, since a crash took the answer, the same one is as good."""
     tenant = caller.tenant
     async with tenant.lock(row.id):
         known = tenant.rows.get(row.id)
-        if known is not None and await tenant.call(_resource, tenant, known) is not None:
+        if known is None or await tenant.call(_resource, tenant, known) is None:
+            await make_change(tenant, row, None, intent_of(row))
+        elif not may_be_made or known.values() != row.values():
             raise Problem(409, "known-subscription", "there is a subscription with that id; replace it with PUT")
-        await make_change(tenant, row, None, intent_of(row))
     resource = await tenant.call(_resource, tenant, row) or {}
     if with_current and not row.is_paused and (tenant.hub.lifetime is not None or row.body["kind"] == "topk"):
         resource["current"] = await tenant.call(_current, tenant, row.id)
