@@ -414,6 +414,25 @@ class DurableHub(SubscriberHub):
         self._check_open()
         self._snapshots.take()
 
+    def forget_erased(self, before: float) -> bool:
+        """Write two snapshots if a subscriber was erased before a time, in seconds since 1970; tell whether it was.
+
+        Log and snapshots then have nothing of it. Else it is so when inputs came for two snapshots, which may be long.
+        """
+        self._check_open()
+        oldest: int | None = self._writer.run_alone(self._log.oldest_erasure)
+        if oldest is None or oldest > before * 1e6 or self._keeps_log:
+            return False
+        self.snapshot()
+        self.beat()  # there is one snapshot after an input
+        self.snapshot()
+        return True
+
+    @property
+    def has_events(self) -> bool:
+        """Tell whether events or messages are kept, which come past the retention as time passes."""
+        return not self._outbox.is_empty
+
     def backup(self, target: str | Path) -> None:
         """Copy the hub into a new or empty folder, beside its calls; what was answered before is in the copy."""
         self._check_open()

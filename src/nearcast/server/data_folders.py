@@ -14,7 +14,7 @@ from nearcast import durable
 from nearcast.durable import DurableHub
 from nearcast.errors import IncompatibleStore
 
-_DATABASES = ("server.db", "webhooks.db")
+DATABASES = ("server.db", "webhooks.db")
 
 
 def backup_data(source: Path, target: Path) -> None:
@@ -28,7 +28,7 @@ def backup_data(source: Path, target: Path) -> None:
 def backup_tenant(hub: DurableHub | Path, folder: Path, target: Path) -> None:
     """Copy a tenant: its databases first, so that what the copy of the hub has beyond them is only more."""
     target.mkdir(parents=True)
-    for name in _DATABASES:
+    for name in DATABASES:
         copy_database(folder / name, target / name)
     durable.backup(hub, target / "hub")
 
@@ -54,7 +54,7 @@ def check_data(folder: Path) -> list[str]:
     problems = []
     for tenant in sorted(each for each in (folder / "tenants").iterdir() if each.is_dir()):
         problems += durable.check(tenant / "hub").problems
-        for name in _DATABASES:
+        for name in DATABASES:
             problems += _faults_of_database(tenant / name)
     return problems
 

@@ -19,7 +19,9 @@ import pyarrow as pa
 from nearcast.deliveries import Deliveries
 from nearcast.durable import DurableHub, Retention
 from nearcast.errors import NearcastError, StoreUnavailable, UnknownSubscription
+from nearcast.saved_files.folder import make_folder
 from nearcast.server.activity import TenantActivity
+from nearcast.server.data_folders import DATABASES
 from nearcast.server.erasure import make_erasures_again
 from nearcast.server.event_limits import EventLimits
 from nearcast.server.feeds import EventFeeds
@@ -31,6 +33,7 @@ from nearcast.server.publisher import Publisher
 from nearcast.server.server_db import ServerDb
 from nearcast.server.settings import Settings
 from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows
+from nearcast.server.upkeep import TenantUpkeep
 from nearcast.server.webhooks import AttemptStore
 
 T = TypeVar("T")
@@ -50,7 +53,7 @@ class Tenant:
         self, name: str, folder: Path, settings: Settings, executor: Executor, loop: asyncio.AbstractEventLoop
     ):
         self.name, self.folder, self.settings, self._executor = name, folder, settings, executor
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self.hub = opened_hub(folder / "hub", settings)
         try:
             self._open_rest(loop)
@@ -79,11 +82,14 @@ class Tenant:
         self.hooks = TenantHooks(
             self.hub, attempts, self.db, settings.webhooks, self.metrics, self.limits, _retention(settings)
         )
+        #: Subscribers whose erasure failed half way, because the disk was full.
+        self.half_erased: set[str] = set()
         #: Streams that are open.
         self.n_streams = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
         self._disk = (0.0, 0)
-        self._beats: asyncio.Task[None] | None = None
+        self.upkeep = TenantUpkeep(self.hub, [folder / name for name in DATABASES], _retention(settings))
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def call(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Call a function that may wait, for the hub's lock or for the disk, in a thread."""
@@ -109,6 +115,12 @@ class Tenant:
             for lock in self._locks:
                 await stack.enter_async_context(lock)
             yield
+
+    def check_not_half_erased(self, subscriber: str | None) -> None:
+        """Raise if the erasure of a subscriber is not over: what is stored of it now would go with it."""
+        if subscriber in self.half_erased:
+            detail = "the erasure of the subscriber failed half way; make it again (DELETE), then this"
+            raise Problem(409, "half-erased", detail)
 
     def _on_published(self, messages: list[Any] | pa.Table, found: Deliveries) -> None:
         self.metrics.count_published(len(messages) - len(found.rejected), len(found.rejected))
@@ -144,10 +156,15 @@ class Tenant:
                 headers={"Retry-After": "10"},
             )
 
-    def begin_beats(self) -> None:
-        """Move event time to the wall clock now and then, so that what expires does so while nothing comes in."""
+    def begin_tasks(self) -> None:
+        """Move event time to the wall clock now and then, so that what expires does so while nothing comes in.
+
+        Also see to it that what was erased is forgotten.
+        """
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self.upkeep.run())]
         if self.settings.hub.beat_seconds > 0:
-            self._beats = asyncio.get_running_loop().create_task(self._beat())
+            self._tasks.append(loop.create_task(self._beat()))
 
     async def _beat(self) -> None:
         last, n_idle = self.hub.end, 0
@@ -156,16 +173,16 @@ class Tenant:
             n_idle = n_idle + 1 if self.hub.end == last else 0
             last = self.hub.end
             try:
-                if len(self.hub) and n_idle % _IDLE_BEATS == 0:
+                if (len(self.hub) or self.hub.has_events) and n_idle % _IDLE_BEATS == 0:
                     await self.call(self.hub.beat)
             except NearcastError as error:  # a full disk passes; of a hub that stopped `/readyz` tells
                 _log.warning("no beat: %s", type(error).__name__)
 
     async def close(self) -> None:
         """Publish what waits, and close all files."""
-        if self._beats is not None:
-            self._beats.cancel()
-            await asyncio.wait([self._beats])
+        for task in self._tasks:
+            task.cancel()
+            await asyncio.wait([task])
         await self.publisher.close()
         await self.hooks.close()
         self.feeds.close()
@@ -217,7 +234,7 @@ class Tenants:
 
     async def start(self) -> None:
         """Open the tenants that there are, and the default one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         for name in sorted({"default", *(each.name for each in self.folder.iterdir() if each.is_dir())}):
             await self.get(name)
         self.is_ready = True
@@ -239,7 +256,7 @@ class Tenants:
                     ) from None
                 self.on_open(made)
                 await made.hooks.start()
-                made.begin_beats()
+                made.begin_tasks()
                 self._open[name] = made
             return self._open[name]
 

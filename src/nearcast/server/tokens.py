@@ -15,6 +15,7 @@ import apsw
 
 from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import shorten
+from nearcast.saved_files.folder import make_folder
 from nearcast.server.transactions import transaction
 
 SCOPES = ("publish", "subscribe", "location", "admin")
@@ -60,11 +61,12 @@ class TokenStore:
 
     def __init__(self, path: Path):
         self._lock, self._path = threading.Lock(), path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self._connection = apsw.Connection(str(path))
         self._connection.set_busy_timeout(10_000)
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("PRAGMA secure_delete = ON")  # of a token that was revoked nothing stays in free pages
         with self._connection:
             self._connection.execute(_SCHEMA)
         path.chmod(0o600)
