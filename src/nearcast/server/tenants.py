@@ -19,6 +19,7 @@ import pyarrow as pa
 from nearcast.deliveries import Deliveries
 from nearcast.durable import DurableHub, Retention
 from nearcast.errors import NearcastError, StoreUnavailable, UnknownSubscription
+from nearcast.json_forms import subscription_json
 from nearcast.saved_files.folder import make_folder
 from nearcast.server.activity import TenantActivity
 from nearcast.server.data_folders import DATABASES
@@ -32,7 +33,7 @@ from nearcast.server.problems import Problem
 from nearcast.server.publisher import Publisher
 from nearcast.server.server_db import ServerDb
 from nearcast.server.settings import Settings
-from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows
+from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows, is_made_of
 from nearcast.server.upkeep import TenantUpkeep
 from nearcast.server.webhooks import AttemptStore
 
@@ -68,7 +69,7 @@ class Tenant:
         self.rows = SubscriptionRows(self.db)
         attempts = AttemptStore(folder / "webhooks.db")
         make_erasures_again(self.db, attempts.erase, self.hub.erase)
-        self.rows.make_again(self.hold, self.release)
+        self.rows.make_again(self._hold_again, self.release)
         self.activity = TenantActivity(self.hub.space, self.hub.lifetime)
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
@@ -129,6 +130,16 @@ class Tenant:
     def hold(self, row: SubscriptionRow) -> None:
         """Let the hub hold a subscription as its row says."""
         self.hub.subscribe(row.body, subscriber=row.subscriber)
+
+    def _hold_again(self, row: SubscriptionRow, before: SubscriptionRow | None) -> None:
+        """Make a change that a crash cut off, unless the hub has it: it may have moved the subscription since."""
+        try:
+            held = subscription_json(self.hub.get(row.id), self.hub.space)
+            is_made = is_made_of(row, before, held, self.hub.subscriber_of(row.id))
+        except UnknownSubscription:
+            is_made = False
+        if not is_made:
+            self.hold(row)
 
     def release(self, subscription_id: str) -> None:
         """Let the hub hold no subscription of this id."""

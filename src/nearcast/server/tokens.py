@@ -107,6 +107,10 @@ class TokenStore:
         found = self._select("WHERE digest = ? AND (expires IS NULL OR expires > ?)", (_digest(secret), time.time()))
         return found[0] if found else None
 
+    def is_valid(self, token_id: str) -> bool:
+        """Tell whether there is a token of an id that has not expired."""
+        return bool(self._select("WHERE id = ? AND (expires IS NULL OR expires > ?)", (token_id, time.time())))
+
     def of_tenant(self, tenant: str | None) -> list[Token]:
         """Return the tokens of a tenant, or of all of them, oldest first."""
         where, values = ("", ()) if tenant is None else ("WHERE tenant = ?", (tenant,))
