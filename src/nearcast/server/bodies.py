@@ -110,6 +110,18 @@ def decoded(body: bytes, kind: Any = Any) -> Any:
     return found
 
 
+def decoded_lines(body: bytes) -> list[Any]:
+    """Return the JSON of each line of a body, or the problem with it: one bad line stops no other."""
+    found: list[Any] = []
+    for line in body.replace(b"\x1e", b"").split(b"\n"):
+        if line.strip():
+            try:
+                found.append(decoded(line))
+            except Problem as problem:
+                found.append(problem)
+    return found
+
+
 def _not_json(body: bytes, error: Exception) -> Problem:
     if not body:
         return Problem(400, "no-content", "the body is empty; expected JSON")

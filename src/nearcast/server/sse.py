@@ -96,7 +96,11 @@ class SseResponse(Response):
         self._run, self._stall, self._metrics = run, stall_seconds, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the stream."""
+        """Run the stream; of HEAD, only the head is sent."""
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await send({"type": "http.response.body"})
+            return
         connection = SseConnection(receive, send, self._stall)
         reason: str | None = None
         self._metrics.clients.labels("sse").inc()

@@ -11,6 +11,7 @@ from nearcast.server.ids import new_id
 from nearcast.server.problems import Problem, at
 from nearcast.server.subscription_bodies import read_row
 from nearcast.server.subscription_rows import SubscriptionRow
+from nearcast.server.tenants import Tenant
 
 
 def checked_for(caller: Caller, given: dict[str, Any], make_id: Callable[[], str] = new_id) -> SubscriptionRow:
@@ -25,6 +26,15 @@ def checked_for(caller: Caller, given: dict[str, Any], make_id: Callable[[], str
         raise Problem(
             422, "invalid-subscription", "max_events needs a subscriber", [at("/max_events", "needs a subscriber")]
         )
-    if len(tenant.hub) >= tenant.settings.limits.subscriptions:
-        raise Problem(403, "too-many-subscriptions", "the tenant has as many subscriptions as it may; delete some")
     return row
+
+
+def check_room(tenant: Tenant) -> None:
+    """Raise if the tenant has as many subscriptions as it may."""
+    if room_in(tenant) <= 0:
+        raise Problem(403, "too-many-subscriptions", "the tenant has as many subscriptions as it may; delete some")
+
+
+def room_in(tenant: Tenant) -> int:
+    """Return how many subscriptions a tenant may still have."""
+    return tenant.settings.limits.subscriptions - len(tenant.hub)

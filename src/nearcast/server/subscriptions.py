@@ -22,7 +22,7 @@ from nearcast.server.problems import Problem, at, invalid
 from nearcast.server.subscription_batches import items_of, post_many
 from nearcast.server.subscription_bodies import merged
 from nearcast.server.subscription_changes import intent_of, make_change
-from nearcast.server.subscription_checks import checked_for
+from nearcast.server.subscription_checks import check_room, checked_for
 from nearcast.server.subscription_rows import SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
 
@@ -187,6 +187,7 @@ async def _posted(caller: Caller, row: SubscriptionRow, *, with_current: bool, m
     async with tenant.lock(row.id):
         known = tenant.rows.get(row.id)
         if known is None or await tenant.call(_resource, tenant, known) is None:
+            check_room(tenant)
             await make_change(tenant, row, None, intent_of(row))
         elif not may_be_made or known.values() != row.values():
             raise Problem(409, "known-subscription", "there is a subscription with that id; replace it with PUT")
@@ -241,6 +242,8 @@ async def _replaced(
         if before is None and not may_make:
             raise Problem(404, "unknown-subscription", "there is no subscription with that id")
         row = with_next_version(checked_for(caller, change(resource)), before)
+        if before is None or (before.is_paused and not row.is_paused):  # else it takes no room that it has not
+            check_room(tenant)
         await make_change(tenant, row, before, intent_of(row))
     found = await tenant.call(_resource, tenant, row) or {}
     return _answer(found, 200 if before is not None else 201, row.version)
@@ -288,6 +291,8 @@ async def _set_paused(request: Request, subscription_id: str, *, is_paused: bool
         row, resource = await _found(caller, subscription_id)
         _check_match(request, row)
         if row.is_paused != is_paused:
+            if not is_paused:
+                check_room(tenant)
             body = {name: value for name, value in resource.items() if name not in _BESIDE}
             before, row = row, with_next_version(row, row, is_paused=is_paused, body=body)
             await make_change(tenant, row, before, intent_of(row))
