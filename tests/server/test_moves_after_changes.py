@@ -3,7 +3,7 @@
 import pytest
 
 from nearcast.errors import FileUnavailable
-from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows, is_made_of
+from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows
 from support.http_server import circle, running
 
 PLACE = {"lon": 13.0, "lat": 52.0}
@@ -41,10 +41,10 @@ def test_what_the_hub_holds_is_told_from_what_it_should_hold():
         return SubscriptionRow("a", "anna", body={"id": "a", "query": query, "lon": lon, "lat": 2.0}, **more)
 
     moved = row(lon=9.0).body
-    assert is_made_of(row(), None, moved, "anna")
-    assert is_made_of(row(), row("coffee"), moved, "anna")
-    assert is_made_of(row(), row(is_paused=True), moved, "anna")
-    assert is_made_of(row(), row(lon=3.0), row().body, "anna")
-    assert not is_made_of(row(), row(lon=9.0), moved, "anna")
-    assert not is_made_of(row(), None, row("coffee").body, "anna")
-    assert not is_made_of(row(), None, moved, "ben")
+    assert row().has_made(moved, "anna", None)
+    assert row().has_made(moved, "anna", row("coffee"))
+    assert row().has_made(moved, "anna", row(is_paused=True))
+    assert row().has_made(row().body, "anna", row(lon=3.0))
+    assert not row().has_made(moved, "anna", row(lon=9.0))
+    assert not row().has_made(row("coffee").body, "anna", None)
+    assert not row().has_made(moved, "ben", None)

@@ -82,13 +82,14 @@ class Access:
         token = self._token(connection)
         self.take(token)
         found = Caller(token, await self._tenants.get(token.tenant))
-        connection.scope.setdefault("state", {})["metrics"] = found.tenant.metrics
+        state = connection.scope.setdefault("state", {})
+        state["metrics"], state["watch"] = found.tenant.metrics, self._watch(token)
         if scopes:
             found.check_scope(*scopes)
         return found
 
-    def watch(self, token: Token) -> TokenWatch:
-        """Return what looks after the token of a stream."""
+    def _watch(self, token: Token) -> TokenWatch:
+        """Return what looks after the token, should the request become a stream."""
         return TokenWatch(self.tokens, token, self._settings.limits.keep_alive_seconds)
 
     def take(self, token: Token) -> None:

@@ -12,7 +12,7 @@ from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import check_position
 from nearcast.model import checked_time
 from nearcast.server.access import Caller
-from nearcast.server.bodies import body_of, check_type, decoded, decoded_lines, object_of, only
+from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
 from nearcast.server.events import subscriber_caller
 from nearcast.server.message_bodies import LINES
 from nearcast.server.problems import Problem, at
@@ -56,13 +56,25 @@ async def post_locations(request: Request) -> Response:
     content_type = check_type(request, "application/json", *LINES)
     body = await body_of(request, limits.body_bytes)
     caller.tenant.check_disk()
-    given = decoded_lines(body) if content_type in LINES else decoded(body)
+    given = _lines(body) if content_type in LINES else decoded(body)
     if not isinstance(given, list):
         raise Problem(422, "invalid-content", "the body is not a list", [at("", "expected a list of locations")])
     if len(given) > limits.batch:
         raise Problem(413, "too-many-items", f"{len(given):,} locations in one request; send at most {limits.batch:,}")
     found = await caller.tenant.call(_moved_many, caller, given)
     return Response(msgspec.json.encode(found), 202, media_type="application/json")
+
+
+def _lines(body: bytes) -> list[Any]:
+    return [_line(line) for line in body.replace(b"\x1e", b"").split(b"\n") if line.strip()]
+
+
+def _line(line: bytes) -> Any:
+    """Return the JSON of a line, or the problem with it: one bad line stops no other."""
+    try:
+        return decoded(line)
+    except Problem as problem:
+        return problem
 
 
 def _moved_many(caller: Caller, given: list[Any]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nearcast.errors import NearcastError
-from nearcast.server.access import TokenWatch
 from nearcast.server.events import subscriber_caller
 from nearcast.server.feeds import EncodedEvent, EventPage, encoded_gap
 from nearcast.server.metrics import TenantMetrics
@@ -96,11 +95,7 @@ class SseResponse(Response):
         self._run, self._stall, self._metrics = run, stall_seconds, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the stream; of HEAD, only the head is sent."""
-        if scope["method"] == "HEAD":
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await send({"type": "http.response.body"})
-            return
+        """Run the stream."""
         connection = SseConnection(receive, send, self._stall)
         reason: str | None = None
         self._metrics.clients.labels("sse").inc()
@@ -113,7 +108,7 @@ class SseResponse(Response):
         except Disconnected:
             connection.gone.cancel()
             return
-        except NearcastError as error:  # the hub stopped, or the token ended
+        except NearcastError as error:  # the hub stopped
             reason = type(error).__name__
             self._metrics.closed.labels(reason).inc()
         finally:
@@ -130,22 +125,21 @@ def check_streams(tenant: Tenant) -> None:
 async def get_stream(request: Request) -> Response:
     """Stream the events of a subscriber from a cursor on, unless given from its last acknowledgement."""
     caller, subscriber = await subscriber_caller(request, "subscribe")
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream")
     check_streams(caller.tenant)
     settings = request.app.state.settings
     cursor = request.headers.get("last-event-id") or request.query_params.get("cursor") or None
     first = await caller.tenant.feeds.page(subscriber, cursor, STREAM_PAGE)  # a bad cursor is a problem, not a stream
-    watch = request.app.state.access.watch(caller.token)
-    stream = EventStream(caller.tenant, subscriber, first, request.app.state.stopped, watch)
+    stream = EventStream(caller.tenant, subscriber, first, request.app.state.stopped)
     return SseResponse(stream.run, settings.limits.stall_seconds, caller.tenant.metrics)
 
 
 class EventStream:
     """The events of one subscriber, page by page."""
 
-    def __init__(
-        self, tenant: Tenant, subscriber: str, page: EventPage, stopped: asyncio.Future[None], watch: TokenWatch
-    ):
-        self._tenant, self._subscriber, self._stopped, self._watch = tenant, subscriber, stopped, watch
+    def __init__(self, tenant: Tenant, subscriber: str, page: EventPage, stopped: asyncio.Future[None]):
+        self._tenant, self._subscriber, self._stopped = tenant, subscriber, stopped
         self._after, self._first = page.begin, page
 
     async def run(self, connection: SseConnection) -> None:
@@ -154,7 +148,6 @@ class EventStream:
         try:
             await self._write(connection, self._first)
             while not self._stopped.done():
-                self._watch.check()
                 with self._tenant.feeds.waiting(self._subscriber) as woken:  # before looking, so that none is missed
                     page = await self._tenant.feeds.page(self._subscriber, self._after, STREAM_PAGE)
                     await self._write(connection, page)
@@ -174,7 +167,6 @@ class EventStream:
         """Wait for an event; a comment now and then keeps proxies from closing the stream."""
         wait, first = self._tenant.settings.limits.keep_alive_seconds, asyncio.FIRST_COMPLETED
         while not (await asyncio.wait([woken, connection.gone, self._stopped], timeout=wait, return_when=first))[0]:
-            self._watch.check()
             await connection.write(b": keep-alive\n\n")
         if connection.gone.done():
             raise Disconnected

@@ -60,6 +60,17 @@ class SubscriptionRow:
         labels, body = _text(self.labels), _text(self.body)
         return (self.id, self.subscriber, labels, self.max_events, int(self.is_paused), body, self.version)
 
+    def has_made(self, held: dict[str, Any], subscriber: str | None, before: SubscriptionRow | None) -> bool:
+        """Tell whether what the hub holds, of a subscriber, was made by this row, wherever it is now.
+
+        Where the row before differs in nothing but the place it cannot be told, unless the place is that of this row.
+        """
+        if subscriber != self.subscriber or _placeless(held) != _placeless(self.body):
+            return False
+        if before is None or before.is_paused or held == self.body:
+            return True
+        return before.subscriber != self.subscriber or _placeless(before.body) != _placeless(self.body)
+
 
 class SubscriptionRows:
     """The rows of one tenant."""
@@ -163,20 +174,6 @@ def put_limit(connection: Any, subscription_id: str, values: Iterable[Any] | Non
         connection.execute("DELETE FROM event_limits WHERE id = ?", (subscription_id,))
     else:
         connection.execute("INSERT OR REPLACE INTO event_limits VALUES (?, ?, ?, ?, ?, ?, ?, ?)", tuple(values))
-
-
-def is_made_of(
-    row: SubscriptionRow, before: SubscriptionRow | None, held: dict[str, Any], subscriber: str | None
-) -> bool:
-    """Tell whether a subscription that the hub holds, of a subscriber, is one that a row made, wherever it is now.
-
-    Where the row before differs in nothing but the place it cannot be told, unless the place is that of the row.
-    """
-    if subscriber != row.subscriber or _placeless(held) != _placeless(row.body):
-        return False
-    if before is None or before.is_paused or held == row.body:
-        return True
-    return before.subscriber != row.subscriber or _placeless(before.body) != _placeless(row.body)
 
 
 _PLACE = {*EARTH_BOX, *EARTH_CIRCLE[:2], *PLANE_BOX, *PLANE_CIRCLE[:2], "region"}

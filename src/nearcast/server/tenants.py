@@ -33,7 +33,7 @@ from nearcast.server.problems import Problem
 from nearcast.server.publisher import Publisher
 from nearcast.server.server_db import ServerDb
 from nearcast.server.settings import Settings
-from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows, is_made_of
+from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows
 from nearcast.server.upkeep import TenantUpkeep
 from nearcast.server.webhooks import AttemptStore
 
@@ -83,12 +83,12 @@ class Tenant:
         self.hooks = TenantHooks(
             self.hub, attempts, self.db, settings.webhooks, self.metrics, self.limits, _retention(settings)
         )
-        #: Subscribers whose erasure failed half way, because the disk was full.
-        self.half_erased: set[str] = set()
         #: Streams that are open.
         self.n_streams = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
         self._disk = (0.0, 0)
+        #: Subscribers whose erasure failed half way, because the disk was full.
+        self.half_erased: set[str] = set()
         self.upkeep = TenantUpkeep(self.hub, [folder / name for name in DATABASES], _retention(settings))
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -135,7 +135,7 @@ class Tenant:
         """Make a change that a crash cut off, unless the hub has it: it may have moved the subscription since."""
         try:
             held = subscription_json(self.hub.get(row.id), self.hub.space)
-            is_made = is_made_of(row, before, held, self.hub.subscriber_of(row.id))
+            is_made = row.has_made(held, self.hub.subscriber_of(row.id), before)
         except UnknownSubscription:
             is_made = False
         if not is_made:

@@ -14,7 +14,7 @@ import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from nearcast.errors import FutureCursor, HubStopped, NearcastError
-from nearcast.server.access import Access, Caller, TokenEnded
+from nearcast.server.access import Access, Caller
 from nearcast.server.bodies import decoded
 from nearcast.server.events import subscriber_caller
 from nearcast.server.feeds import encoded_gap
@@ -61,7 +61,6 @@ class EventSocket:
         self._access: Access = socket.app.state.access
         self._stopped: asyncio.Future[None] = socket.app.state.stopped
         self._sending = asyncio.Lock()
-        self._watch = self._access.watch(caller.token)
 
     async def run(self) -> None:
         """Send and receive until one of them ends, and close by name."""
@@ -100,7 +99,6 @@ class EventSocket:
         after = self._socket.query_params.get("cursor") or None
         feeds = self._tenant.feeds
         while not self._stopped.done():
-            self._check_token()
             with feeds.waiting(self._subscriber) as woken:
                 try:
                     page = await feeds.page(self._subscriber, after, STREAM_PAGE)
@@ -115,20 +113,8 @@ class EventSocket:
                 self._tenant.metrics.events.labels("ws").inc(len(page.events))
                 after = page.cursor
                 if not page.is_full:
-                    await self._wait(woken)
+                    await asyncio.wait([woken, self._stopped], return_when=asyncio.FIRST_COMPLETED)
         raise SocketClose(_GOING_AWAY, "ServerStopping")
-
-    async def _wait(self, woken: asyncio.Future[None]) -> None:
-        """Wait for an event, and look at the token now and then."""
-        wait, first = self._tenant.settings.limits.keep_alive_seconds, asyncio.FIRST_COMPLETED
-        while not (await asyncio.wait([woken, self._stopped], timeout=wait, return_when=first))[0]:
-            self._check_token()
-
-    def _check_token(self) -> None:
-        try:
-            self._watch.check()
-        except TokenEnded as error:
-            raise SocketClose(_POLICY, type(error).__name__) from None
 
     async def _receive(self) -> None:
         while True:
