@@ -93,6 +93,34 @@ def plain(column: Any) -> Any:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a table as values; one that Python cannot hold, such as a time in the year 20,000, as text."""
+    try:
+        found: list[dict[str, Any]] = table.to_pylist()
+    except Exception:  # noqa: BLE001  whatever the type of a column raises: one value must not take the others along
+        columns = [_readable(column) for column in table.itercolumns()]
+        return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return found
+
+
+def _readable(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column, as text where they cannot be had otherwise."""
+    try:
+        found: list[Any] = column.to_pylist()
+    except Exception:  # noqa: BLE001  as above
+        if len(column) > 1:
+            return [value for at in range(len(column)) for value in _readable(column.slice(at, 1))]
+        return [_text_of(column)]
+    return found
+
+
+def _text_of(column: pa.ChunkedArray) -> str:
+    try:
+        return str(column.cast(pa.string())[0].as_py())
+    except pa.ArrowException:  # a nested value, or one in a time zone that nobody knows
+        return " ".join(column.combine_chunks().to_string().split())
+
+
 def array_of(column: pa.Array | pa.ChunkedArray, null: float = 0) -> NDArray[Any]:
     """Return a column of numbers or booleans as an array of our own, with `null` where nothing is given."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]

@@ -1,35 +1,14 @@
 """An erasure beside requests of the same subscriber: whatever comes in between, nothing of it stays."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
+from support.held_calls import held_up
 from support.http_server import circle, feature
 from support.waiting import PATIENCE_S, wait_until
 
 SERVER = {"webhooks": {"allow": ("127.0.0.0/8",)}}
 #: Nobody listens there: webhooks fail, and wait to be sent again.
 SINK = {"sink": {"url": "http://127.0.0.1:9/hook"}}
-
-
-@contextmanager
-def held_up(owner, name, *, is_after=False):
-    """Hold up the next call of a method, before or after it; give what tells that it is, and what lets it go on."""
-    method, began, go_on = getattr(owner, name), threading.Event(), threading.Event()
-
-    def call(*given, **options):
-        setattr(owner, name, method)
-        found = method(*given, **options) if is_after else None
-        began.set()
-        assert go_on.wait(PATIENCE_S)
-        return found if is_after else method(*given, **options)
-
-    setattr(owner, name, call)
-    try:
-        yield began, go_on
-    finally:
-        go_on.set()
-        setattr(owner, name, method)
 
 
 def _left_of(server, subscriber):

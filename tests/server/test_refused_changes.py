@@ -161,7 +161,7 @@ def test_a_count_comes_back_with_an_intent_that_is_refused_at_the_start(tmp_path
         assert [(0,)] == tenant.db.read("SELECT counted FROM event_limits")
     db = ServerDb(tmp_path / "tenants" / "default" / "server.db")
 
-    def refuse(_):
+    def refuse(*_):
         raise FileUnavailable("the disk is full")
 
     assert 1 == SubscriptionRows(db).make_again(refuse, refuse)

@@ -12,10 +12,11 @@ import httpx2
 
 from nearcast.client import calls
 from nearcast.client.calls import PublishResult, ServerCall
-from nearcast.client.connection import OpenStream, client_options, is_done, read_answer, request_options
+from nearcast.client.connection import OpenStream, checked_space, client_options, is_done, read_answer, request_options
 from nearcast.client.events import RemoteEvent, RemotePage
 from nearcast.client.problems import ServerProblem, ServerUnavailable, unavailable
 from nearcast.client.retries import Retrying
+from nearcast.geo import Space
 
 if TYPE_CHECKING:
     from typing import Self
@@ -33,7 +34,16 @@ class AsyncClient:
             await client.ack("anna", event.cursor)
     """
 
-    def __init__(self, url: str, token: str | None = None, *, timeout: float = 30.0, retry_for: float = 60.0):
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        space: str | Space = "earth",
+        timeout: float = 30.0,
+        retry_for: float = 60.0,
+    ):
+        self._space = checked_space(space)
         self._http = httpx2.AsyncClient(**client_options(url, token, timeout))
         self._timeout, self._retry_for = timeout, retry_for
 
@@ -60,7 +70,7 @@ class AsyncClient:
         max_events: int | None = None,
     ) -> str:
         """Store a subscription and return its id; a known id is replaced. Its events are those of `subscriber`."""
-        return await self._run(calls.subscribe(subscription, subscriber, labels, max_events))
+        return await self._run(calls.subscribe(subscription, self._space, subscriber, labels, max_events))
 
     async def get(self, subscription_id: str) -> dict[str, Any]:
         """Return a subscription with what the server knows of it."""
@@ -107,7 +117,7 @@ class AsyncClient:
 
     async def move_subscriber(self, subscriber: str, place: Any, time: datetime | str | None = None) -> dict[str, Any]:
         """Tell where a subscriber is: all its subscriptions that can follow a point move there."""
-        return await self._run(calls.move_subscriber(subscriber, place, time))
+        return await self._run(calls.move_subscriber(subscriber, place, time, self._space))
 
     async def put_subscriber(self, subscriber: str, **settings: Any) -> dict[str, Any]:
         """Set a subscriber's `sink`, `cooldown`, `digest`, `once_per_message`, `debounce`; return it as it is now."""
@@ -159,11 +169,11 @@ class AsyncClient:
 
     async def explain(self, message: Any, subscription: Any = None, *, place: Any = None) -> dict[str, Any]:
         """Return why a message reaches a subscription or not; without one, whom it reaches, and who nearly got it."""
-        return await self._run(calls.explain(message, subscription, place))
+        return await self._run(calls.explain(message, subscription, place, self._space))
 
     async def estimate(self, subscription: Any) -> dict[str, Any]:
         """Return about how many messages a day a subscription would get, judged by recent ones."""
-        return await self._run(calls.estimate(subscription))
+        return await self._run(calls.estimate(subscription, self._space))
 
     async def backup(self, name: str) -> None:
         """Have the server copy the tenant into `backups/NAME` of its data folder, while it goes on."""

@@ -20,7 +20,6 @@ from nearcast.json_forms import message_feature, rfc_3339, subscription_json
 from nearcast.model import Message, Similar, TopK, Within
 
 Answer = TypeVar("Answer")
-_EARTH = Space("earth")
 _MOST_KEY_CHARS = 255
 
 
@@ -56,10 +55,10 @@ class PublishResult:
 
 
 def subscribe(
-    given: Any, subscriber: str | None, labels: dict[str, str] | None, max_events: int | None
+    given: Any, space: Space, subscriber: str | None, labels: dict[str, str] | None, max_events: int | None
 ) -> ServerCall[str]:
     """Store a subscription, or replace the one that has its id; the id is read from the answer."""
-    body, id_ = _subscription(given), None
+    body, id_ = _subscription(given, space), None
     own = _given(subscriber=subscriber, labels=labels, max_events=max_events)
     if body.get("type") == "Feature":  # its own fields are properties
         properties = body.get("properties") or {}
@@ -121,14 +120,17 @@ def publish_many(given: pa.Table | Iterable[Any], key: str | None) -> ServerCall
 # Subscribers
 
 
-def move_subscriber(subscriber: str, place: Any, time: datetime | str | None) -> ServerCall[dict[str, Any]]:
+def move_subscriber(
+    subscriber: str, place: Any, time: datetime | str | None, space: Space
+) -> ServerCall[dict[str, Any]]:
     """Tell where a subscriber is."""
+    names = ("lon", "lat") if space.is_earth else ("x", "y")
     try:
-        lon, lat = (float(each) for each in place)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"place is {shorten(place)}; expected (lon, lat)", field="place") from None
+        x, y = (float(each) for each in place)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"place is {shorten(place)}; expected ({', '.join(names)})", field="place") from None
     moment = rfc_3339(time) if isinstance(time, datetime) else time
-    body = {"lon": lon, "lat": lat} | _given(time=moment)
+    body = dict(zip(names, (x, y), strict=True)) | _given(time=moment)
     return ServerCall("PUT", f"{_path('subscribers', subscriber)}/location", dict, _json(body))
 
 
@@ -162,20 +164,20 @@ def stream_path(subscriber: str) -> str:
 # Questions
 
 
-def explain(message: Any, subscription_: Any, place: Any) -> ServerCall[dict[str, Any]]:
+def explain(message: Any, subscription_: Any, place: Any, space: Space) -> ServerCall[dict[str, Any]]:
     """Ask why a message reaches a subscription or not; without one, whom it reached and who nearly got it."""
     asked = (
         subscription_
         if subscription_ is None or isinstance(subscription_, (str, int))
-        else _subscription(subscription_)
+        else _subscription(subscription_, space)
     )
     body = {"message": _message(message)} | _given(subscription=asked, place=None if place is None else list(place))
     return ServerCall("POST", "/v1/explain", dict, _json(body))
 
 
-def estimate(given: Any) -> ServerCall[dict[str, Any]]:
+def estimate(given: Any, space: Space) -> ServerCall[dict[str, Any]]:
     """Ask how many messages a day a subscription would get."""
-    return ServerCall("POST", "/v1/estimate", dict, _json({"subscription": _subscription(given)}))
+    return ServerCall("POST", "/v1/estimate", dict, _json({"subscription": _subscription(given, space)}))
 
 
 def backup(name: str) -> ServerCall[None]:
@@ -191,9 +193,9 @@ def health() -> ServerCall[dict[str, Any]]:
 # Bodies
 
 
-def _subscription(given: Any) -> dict[str, Any]:
+def _subscription(given: Any, space: Space) -> dict[str, Any]:
     if isinstance(given, (Within, Similar, TopK)):
-        return subscription_json(given, _EARTH)
+        return subscription_json(given, space)
     if isinstance(given, dict):
         return dict(given)
     raise InvalidInput(f"subscription is {shorten(given)}; expected a dict, Within, Similar or TopK")

@@ -12,6 +12,7 @@ from nearcast.client.events import EventStreamParser, RemoteEvent
 from nearcast.client.problems import ServerProblem, ServerUnavailable, check_response, unreadable
 from nearcast.client.retries import Retrying
 from nearcast.errors import InvalidInput
+from nearcast.geo import Space
 from nearcast.geo.shapes import shorten
 
 Answer = TypeVar("Answer")
@@ -32,6 +33,15 @@ def client_options(url: str, token: str | None, timeout: float) -> dict[str, Any
         return {"base_url": httpx2.URL(url), "headers": headers, "timeout": timeout, "trust_env": False}
     except httpx2.InvalidURL as error:
         raise InvalidInput(f"url is {shorten(url)}: {error}", field="url") from None
+
+
+def checked_space(given: str | Space) -> Space:
+    """Return the space of a server's hub, given by name or as itself."""
+    if isinstance(given, Space):
+        return given
+    if given not in ("earth", "plane"):
+        raise InvalidInput(f"space is {shorten(given)}; expected 'earth', 'plane' or a Space", field="space")
+    return Space.earth() if given == "earth" else Space.plane()
 
 
 def request_options(call: ServerCall[Answer], timeout: float) -> dict[str, Any]:

@@ -12,10 +12,11 @@ import httpx2
 
 from nearcast.client import calls
 from nearcast.client.calls import PublishResult, ServerCall
-from nearcast.client.connection import OpenStream, client_options, is_done, read_answer, request_options
+from nearcast.client.connection import OpenStream, checked_space, client_options, is_done, read_answer, request_options
 from nearcast.client.events import RemoteEvent, RemotePage
 from nearcast.client.problems import ServerProblem, ServerUnavailable, unavailable
 from nearcast.client.retries import Retrying
+from nearcast.geo import Space
 
 if TYPE_CHECKING:
     from typing import Self
@@ -29,7 +30,8 @@ class Client:
     """A connection to `nearcast serve`; its methods are those of a hub.
 
     A call that fails because the server is away or busy is made again for up to `retry_for` seconds. None of them
-    does anything twice: messages go under a key, made up unless one is given. `timeout` bounds one request.
+    does anything twice: messages go under a key, made up unless one is given. `timeout` bounds one request. `space` is
+    that of the server's hub: on a plane, places are (x, y).
 
         with Client("http://127.0.0.1:8080") as client:
             tea = {"id": "tea", "query": "tea", "lon": 13.4, "lat": 52.5, "radius_m": 800}
@@ -40,7 +42,16 @@ class Client:
                 client.ack("anna", event.cursor)
     """
 
-    def __init__(self, url: str, token: str | None = None, *, timeout: float = 30.0, retry_for: float = 60.0):
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        space: str | Space = "earth",
+        timeout: float = 30.0,
+        retry_for: float = 60.0,
+    ):
+        self._space = checked_space(space)
         self._http = httpx2.Client(**client_options(url, token, timeout))
         self._timeout, self._retry_for = timeout, retry_for
 
@@ -67,7 +78,7 @@ class Client:
         max_events: int | None = None,
     ) -> str:
         """Store a subscription and return its id; a known id is replaced. Its events are those of `subscriber`."""
-        return self._run(calls.subscribe(subscription, subscriber, labels, max_events))
+        return self._run(calls.subscribe(subscription, self._space, subscriber, labels, max_events))
 
     def get(self, subscription_id: str) -> dict[str, Any]:
         """Return a subscription with what the server knows of it."""
@@ -113,7 +124,7 @@ class Client:
 
     def move_subscriber(self, subscriber: str, place: Any, time: datetime | str | None = None) -> dict[str, Any]:
         """Tell where a subscriber is: all its subscriptions that can follow a point move there."""
-        return self._run(calls.move_subscriber(subscriber, place, time))
+        return self._run(calls.move_subscriber(subscriber, place, time, self._space))
 
     def put_subscriber(self, subscriber: str, **settings: Any) -> dict[str, Any]:
         """Set a subscriber's `sink`, `cooldown`, `digest`, `once_per_message`, `debounce`; return it as it is now."""
@@ -162,11 +173,11 @@ class Client:
 
     def explain(self, message: Any, subscription: Any = None, *, place: Any = None) -> dict[str, Any]:
         """Return why a message reaches a subscription or not; without one, whom it reaches, and who nearly got it."""
-        return self._run(calls.explain(message, subscription, place))
+        return self._run(calls.explain(message, subscription, place, self._space))
 
     def estimate(self, subscription: Any) -> dict[str, Any]:
         """Return about how many messages a day a subscription would get, judged by recent ones."""
-        return self._run(calls.estimate(subscription))
+        return self._run(calls.estimate(subscription, self._space))
 
     def backup(self, name: str) -> None:
         """Have the server copy the tenant into `backups/NAME` of its data folder, while it goes on."""

@@ -143,7 +143,7 @@ def _called(hub: Hub, given: Input, source: str) -> Any:
 
 def _row(table: pa.Table) -> dict[str, Any]:
     """Return the one row of a table, without nulls and without its number."""
-    (row,) = table.to_pylist()
+    (row,) = _arrow.rows_of(table)
     return {name: value for name, value in row.items() if value is not None and name != ROW_COLUMN}
 
 

@@ -37,6 +37,7 @@ from nearcast.geo.shapes import shorten
 from nearcast.hub import Hub
 from nearcast.indexes import DEFAULT_INDEX
 from nearcast.model import TopK
+from nearcast.nesting import is_encodable
 from nearcast.tables import Rejected
 from nearcast.tables.inputs import table_or_values
 from nearcast.tables.scored_rows import NO_WINDOW
@@ -272,7 +273,7 @@ class DurableHub(SubscriberHub):
         Rows that come from the future of the wall clock are not logged, and added to `refused`.
         """
         self._check_open()
-        if key is not None and (not isinstance(key, str) or not key or "\0" in key):
+        if key is not None and (not isinstance(key, str) or not key or "\0" in key or not is_encodable(key)):
             raise InvalidInput(f"key is {shorten(key)}; expected text", field="key")
         logged, identity = given, None
         if self._log.clock is not None:
@@ -417,6 +418,25 @@ class DurableHub(SubscriberHub):
         """Write a snapshot now, so that the next start need not replay what came before."""
         self._check_open()
         self._snapshots.take()
+
+    def forget_erased(self, before: float) -> bool:
+        """Write two snapshots if a subscriber was erased before a time, in seconds since 1970; tell whether it was.
+
+        Log and snapshots then have nothing of it. Else it is so when inputs came for two snapshots, which may be long.
+        """
+        self._check_open()
+        oldest: int | None = self._writer.run_alone(self._log.oldest_erasure)
+        if oldest is None or oldest > before * 1e6 or self._keeps_log:
+            return False
+        self.snapshot()
+        self.beat()  # there is one snapshot after an input
+        self.snapshot()
+        return True
+
+    @property
+    def has_events(self) -> bool:
+        """Tell whether events or messages are kept, which come past the retention as time passes."""
+        return not self._outbox.is_empty
 
     def backup(self, target: str | Path) -> None:
         """Copy the hub into a new or empty folder, beside its calls; what was answered before is in the copy."""

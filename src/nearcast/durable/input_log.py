@@ -251,6 +251,11 @@ class InputLog:
                 self._connection.execute("DELETE FROM erasures WHERE number <= ?", (number,))
         return False
 
+    def oldest_erasure(self) -> int | None:
+        """Return the time of receipt of the oldest erasure that is in the log, None if there is none."""
+        statement = "SELECT min(received) FROM inputs WHERE number IN (SELECT number FROM erasures)"
+        return self._connection.execute(statement).get  # type: ignore[no-any-return]
+
     def _end_of_portion(self, number: int) -> int:
         """Return the last input to be trimmed at once."""
         found: list[tuple[Any, ...]] = self._connection.execute(

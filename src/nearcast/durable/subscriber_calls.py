@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nearcast.deliveries import Deliveries
 from nearcast.durable import subscriber_inputs
 from nearcast.durable.input_applier import InputApplier, SubscriberMove
 from nearcast.durable.input_log import LogEntry
@@ -30,6 +31,7 @@ from nearcast.engine import purge
 from nearcast.errors import FutureCursor, IncompatibleStore, InvalidInput, NearcastError
 from nearcast.geo.shapes import shorten
 from nearcast.hub import Hub
+from nearcast.tables import Rejected
 
 if TYPE_CHECKING:
     from nearcast._ids import Id
@@ -171,6 +173,9 @@ class SubscriberHub(Hub):
         A subscription that cannot go there stays: one that listens anywhere, one whose last report is newer.
         """
         given = subscriber_inputs.move_subscriber(checked_name(subscriber), place, time, self.space)
+        if self._number(subscriber) < 0:  # it moves nothing: of who is not there, or was erased, no place is logged
+            self._check_open()
+            return SubscriberMove(Deliveries([], Rejected()), {})
         found: SubscriberMove = self._change(given)
         return found
 

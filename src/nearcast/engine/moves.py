@@ -14,7 +14,7 @@ import numpy as np
 from nearcast.columns import WITHIN
 from nearcast.errors import InvalidRegion, InvalidSubscription
 from nearcast.geo import BOX, Area, Box, Circle, Regions, Shape, Space, shape_from
-from nearcast.geo.shapes import check_position, finite_number, is_number, shorten
+from nearcast.geo.shapes import as_float, check_position, finite_number, is_number, shorten
 from nearcast.tables.requests import is_cut
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def point_of(place: Any) -> tuple[float, float] | None:
     if isinstance(geometry, Mapping):
         geometry = geometry.get("coordinates") if geometry.get("type") == "Point" else None
     if isinstance(geometry, (Sequence, np.ndarray)) and len(geometry) == 2 and all(map(is_number, geometry)):
-        return float(geometry[0]), float(geometry[1])
+        return as_float(geometry[0]), as_float(geometry[1])
     return None
 
 

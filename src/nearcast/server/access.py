@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
+from nearcast.errors import NearcastError
 from nearcast.server.hosts import check_host
 from nearcast.server.problems import Problem
 from nearcast.server.rates import TokenRates
@@ -45,6 +47,27 @@ class Caller:
             raise Problem(403, "bound-token", "a token that is bound to a subscriber sees its own things only")
 
 
+class TokenEnded(NearcastError):
+    """The token of a stream has expired, or was revoked, since the stream was opened."""
+
+
+class TokenWatch:
+    """Looks now and then whether the token of a stream is still valid."""
+
+    def __init__(self, tokens: TokenStore, token: Token, every_s: float):
+        self._tokens, self._token, self._every_s = tokens, token, every_s
+        self._next = time.monotonic() + every_s
+
+    def check(self) -> None:
+        """Raise if the token has ended; quick where it was looked at a moment ago."""
+        now = time.monotonic()
+        if now < self._next or self._token is _ANYBODY:
+            return
+        self._next = now + self._every_s
+        if not self._tokens.is_valid(self._token.id):
+            raise TokenEnded("the token has expired or was revoked")
+
+
 class Access:
     """Finds the caller of a request."""
 
@@ -59,10 +82,15 @@ class Access:
         token = self._token(connection)
         self.take(token)
         found = Caller(token, await self._tenants.get(token.tenant))
-        connection.scope.setdefault("state", {})["metrics"] = found.tenant.metrics
+        state = connection.scope.setdefault("state", {})
+        state["metrics"], state["watch"] = found.tenant.metrics, self._watch(token)
         if scopes:
             found.check_scope(*scopes)
         return found
+
+    def _watch(self, token: Token) -> TokenWatch:
+        """Return what looks after the token, should the request become a stream."""
+        return TokenWatch(self.tokens, token, self._settings.limits.keep_alive_seconds)
 
     def take(self, token: Token) -> None:
         """Count a request, or what a client sends over a socket; raise if the token makes too many."""

@@ -20,6 +20,8 @@ _EVERY_S = 1.0
 async def get_admin_stream(request: Request) -> Response:
     """Stream counts of messages, deliveries and moves, and a sample of each, once a second."""
     caller = await request.app.state.access.caller(request, "admin")
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream")
     check_streams(caller.tenant)
     stream = AdminStream(caller.tenant, request.app.state.stopped)
     return SseResponse(stream.run, request.app.state.settings.limits.stall_seconds, caller.tenant.metrics)

@@ -17,6 +17,8 @@ from nearcast.server.problems import Problem, at, pointer_to
 JSON = ("application/json",)
 #: Seconds in which a body must be there.
 _BODY_SECONDS = 60.0
+#: Files put end to end are one gzip file; each costs a copy of what follows.
+_MOST_MEMBERS = 1000
 _PLACE = re.compile(r" - at `\$(.*)`$")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _BYTE = re.compile(r"byte (\d+)")
@@ -50,17 +52,29 @@ async def _read(request: Request, most: int) -> bytes:
 
 
 def _unpacked(body: bytes, most: int) -> bytes:
-    """Return what gzip packed, without ever holding more than `most` bytes of it."""
+    """Return what gzip packed, in one member or several, without ever holding more than `most` bytes of it."""
+    found, left, n_members = bytearray(), body, 0
+    while left or not n_members:
+        n_members += 1
+        if n_members > _MOST_MEMBERS:
+            raise Problem(400, "invalid-gzip", f"the body has more than {_MOST_MEMBERS:,} gzip members; join them")
+        part, left = _member(left, most - len(found), most)
+        found += part
+    return bytes(found)
+
+
+def _member(body: bytes, room: int, most: int) -> tuple[bytes, bytes]:
+    """Return what the first member of a gzip file packed, and the members after it."""
     unpacker = zlib.decompressobj(wbits=31)
     try:
-        found = unpacker.decompress(body, most + 1)
+        found = unpacker.decompress(body, room + 1)
     except zlib.error as error:
         raise Problem(400, "invalid-gzip", f"the body is not gzip: {error}") from None
-    if len(found) > most or unpacker.unconsumed_tail:
+    if len(found) > room or unpacker.unconsumed_tail:
         raise _too_large(most)
     if not unpacker.eof:
         raise Problem(400, "invalid-gzip", "the gzip stream is cut off; send all of it")
-    return found
+    return found, unpacker.unused_data.lstrip(b"\0")  # some writers fill up a block
 
 
 def _too_large(most: int) -> Problem:
@@ -93,6 +107,18 @@ def decoded(body: bytes, kind: Any = Any) -> Any:
         raise _not_json(body, error) from None
     if kind is Any and is_deep(found):
         raise Problem(422, "too-deep", "the JSON is nested more than 100 deep; make it flatter", [at("", "too deep")])
+    return found
+
+
+def decoded_lines(body: bytes) -> list[Any]:
+    """Return the JSON of each line of a body, or the problem with it: one bad line stops no other."""
+    found: list[Any] = []
+    for line in body.replace(b"\x1e", b"").split(b"\n"):
+        if line.strip():
+            try:
+                found.append(decoded(line))
+            except Problem as problem:
+                found.append(problem)
     return found
 
 

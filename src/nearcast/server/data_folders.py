@@ -14,10 +14,13 @@ from pathlib import Path
 import apsw
 
 from nearcast import durable
+from nearcast._saved import sync
 from nearcast.durable import DurableHub
 from nearcast.errors import IncompatibleStore
+from nearcast.saved_files.folder import make_folder
 
-_DATABASES = ("server.db", "webhooks.db")
+SERVER_DB = "server.db"
+DATABASES = (SERVER_DB, "webhooks.db")
 
 
 def backup_data(source: Path, target: Path) -> None:
@@ -31,11 +34,15 @@ def backup_data(source: Path, target: Path) -> None:
 
 def backup_tenant(hub: DurableHub | Path, folder: Path, target: Path) -> None:
     """Copy a tenant: its databases first, so that what the copy of the hub has beyond them is only more."""
-    target.mkdir(parents=True)  # before all else: what is there already is another backup
+    if target.exists():
+        raise FileExistsError(f"{target} exists; give a new folder")
+    make_folder(target)
     with _removed_on_failure(target):
-        for name in _DATABASES:
+        for name in DATABASES:
             copy_database(folder / name, target / name)
         durable.backup(hub, target / "hub")
+        if isinstance(hub, DurableHub):
+            _note_changes(folder / SERVER_DB, target / SERVER_DB)
 
 
 @contextmanager
@@ -52,6 +59,39 @@ def _removed_on_failure(*made: Path) -> Iterator[None]:
         raise
 
 
+def _note_changes(source: Path, target: Path) -> None:
+    """Note in a copy, as intents, which subscriptions were changed while the hub was copied: it may have them or not.
+
+    The hub is opened with those that were there when the copy began, as they were after it; without others.
+    """
+    later = target.with_name("later.db")
+    copy_database(source, later)
+    connection = apsw.Connection(str(target))
+    try:
+        connection.execute("ATTACH ? AS later", (str(later),))
+        with connection:
+            connection.execute(_NOTE_CHANGES)
+    finally:
+        connection.close()
+        later.unlink()
+    sync(target)
+    sync(target.parent)
+
+
+#: Of what was made meanwhile and of what was deleted the hub may hold something, and then lets it go.
+_NOTE_CHANGES = """
+    UPDATE subscriptions SET intent = 'forget', before = NULL
+    WHERE number NOT IN (SELECT number FROM later.subscriptions);
+    UPDATE subscriptions SET subscriber = new.subscriber, labels = new.labels, max_events = new.max_events,
+        is_paused = new.is_paused, body = new.body, version = new.version, before = NULL,
+        intent = coalesce(new.intent, CASE WHEN new.is_paused THEN 'release' ELSE 'hold' END)
+    FROM later.subscriptions AS new WHERE new.number = subscriptions.number AND new.version <> subscriptions.version;
+    INSERT INTO subscriptions (id, subscriber, labels, max_events, is_paused, body, version, intent)
+    SELECT id, subscriber, labels, max_events, is_paused, body, version, 'forget' FROM later.subscriptions
+    WHERE id NOT IN (SELECT id FROM main.subscriptions);
+"""
+
+
 def copy_database(source: Path, target: Path) -> None:
     """Copy an SQLite database into a new file, also while others write to it."""
     if not source.exists():
@@ -64,6 +104,8 @@ def copy_database(source: Path, target: Path) -> None:
         read.execute("VACUUM INTO ?", (str(target),))
     finally:
         read.close()
+    sync(target)
+    sync(target.parent)
 
 
 def check_data(folder: Path) -> list[str]:
@@ -73,7 +115,7 @@ def check_data(folder: Path) -> list[str]:
     problems = []
     for tenant in sorted(each for each in (folder / "tenants").iterdir() if each.is_dir()):
         problems += durable.check(tenant / "hub").problems
-        for name in _DATABASES:
+        for name in DATABASES:
             problems += _faults_of_database(tenant / name)
     return problems
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from nearcast.errors import InvalidInput
-from nearcast.geo.shapes import shorten
+from nearcast.geo.shapes import as_float, is_number, shorten
 from nearcast.server.bodies import object_of, only
 from nearcast.server.problems import Problem, at, problem_of
 from nearcast.server.subscription_bodies import read_row
@@ -86,7 +87,7 @@ def _estimated(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
         message = "subscription is missing" if subscription is None else f"subscription is {shorten(subscription)}"
         message += "; expected an object in the columns of a subscription"
         raise Problem(422, "invalid-content", message, [at("/subscription", message)])
-    if per_day is not None and (isinstance(per_day, bool) or not isinstance(per_day, int | float) or per_day < 0):
+    if per_day is not None and not (is_number(per_day) and 0 <= as_float(per_day) < math.inf):
         message = "messages_per_day is no number, 0 or more"
         raise Problem(422, "invalid-content", message, [at("/messages_per_day", message)])
     sample = given.get("sample")

@@ -66,7 +66,15 @@ async def post_locations(request: Request) -> Response:
 
 
 def _lines(body: bytes) -> list[Any]:
-    return [decoded(line) for line in body.replace(b"\x1e", b"").split(b"\n") if line.strip()]
+    return [_line(line) for line in body.replace(b"\x1e", b"").split(b"\n") if line.strip()]
+
+
+def _line(line: bytes) -> Any:
+    """Return the JSON of a line, or the problem with it: one bad line stops no other."""
+    try:
+        return decoded(line)
+    except Problem as problem:
+        return problem
 
 
 def _moved_many(caller: Caller, given: list[Any]) -> dict[str, Any]:
@@ -97,6 +105,8 @@ def _moved_many(caller: Caller, given: list[Any]) -> dict[str, Any]:
 
 def _rows_of(caller: Caller, given: Any) -> list[dict[str, Any]]:
     """Return the moves of one item: of a subscription, or of all those of a subscriber."""
+    if isinstance(given, Problem):  # a line that is no JSON
+        raise given
     if not isinstance(given, dict):
         raise InvalidInput("a location must be an object with subscriber or id, and a place")
     place = {name: value for name, value in given.items() if name not in ("subscriber", "id")}

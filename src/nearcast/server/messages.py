@@ -80,7 +80,7 @@ async def get_message(request: Request) -> Response:
     feature = await caller.tenant.call(_kept, caller.tenant, given)
     if feature is None:
         raise Problem(404, "unknown-message", "no message with that id is kept")
-    return Response(msgspec.json.encode(feature), media_type="application/geo+json")
+    return Response(msgspec.json.encode(feature, enc_hook=str), media_type="application/geo+json")
 
 
 def _kept(tenant: Tenant, given: str) -> dict[str, Any] | None:

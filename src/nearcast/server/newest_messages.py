@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from nearcast import _arrow
 from nearcast.columns import microseconds_of
 from nearcast.engine.lifetime import Lifetime
 from nearcast.errors import NearcastError
@@ -115,7 +116,7 @@ def feature_of(given: Any, space: Space) -> dict[str, Any] | None:
     """Return a message as a Feature: a value, or a table and a row; None for a row in another form."""
     if isinstance(given, tuple):
         table, row = given
-        given = table.slice(row, 1).to_pylist()[0]
+        (given,) = _arrow.rows_of(table.slice(row, 1))
     try:
         return message_feature(message_from(given, space))
     except NearcastError:  # a geometry in WKB

@@ -29,6 +29,9 @@ class RequestWatch:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; count it by route and status in the metrics of the caller's tenant."""
+        if scope["type"] == "websocket":
+            await self._app(scope, *_watched_socket(scope, receive, send))
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -40,6 +43,8 @@ class RequestWatch:
                 status = message["status"]
                 given = {name for name, _ in message.get("headers", ())}
                 message["headers"] = [*message.get("headers", ()), *(h for h in _SAFE_HEADERS if h[0] not in given)]
+            elif message.get("more_body"):
+                _check_token(scope)
             await send(message)
 
         try:
@@ -51,6 +56,30 @@ class RequestWatch:
                 await Problem(500, "defect", detail).response(scope["path"])(scope, receive, watched)
         finally:
             _count(scope, status, time.perf_counter() - begin)
+
+
+def _watched_socket(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
+    """Return the two ends of a socket that pass nothing on when its token has ended."""
+
+    async def received() -> Message:
+        message = await receive()
+        if message["type"] == "websocket.receive":
+            _check_token(scope)
+        return message
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "websocket.send":
+            _check_token(scope)
+        await send(message)
+
+    return received, sent
+
+
+def _check_token(scope: Scope) -> None:
+    """Raise if the token of a stream has expired, or was revoked, since it was opened: whoever runs it ends it."""
+    watch = scope.get("state", {}).get("watch")
+    if watch is not None:
+        watch.check()
 
 
 def _log_defect(error: BaseException) -> None:

@@ -125,6 +125,8 @@ def check_streams(tenant: Tenant) -> None:
 async def get_stream(request: Request) -> Response:
     """Stream the events of a subscriber from a cursor on, unless given from its last acknowledgement."""
     caller, subscriber = await subscriber_caller(request, "subscribe")
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream")
     check_streams(caller.tenant)
     settings = request.app.state.settings
     cursor = request.headers.get("last-event-id") or request.query_params.get("cursor") or None

@@ -56,6 +56,7 @@ async def _changed(request: Request, change: Any, *types: str) -> Response:
     tenant = caller.tenant
     given = await object_of(request, request.app.state.settings.limits.body_bytes, *types)
     async with tenant.lock(subscriber):
+        tenant.check_not_half_erased(subscriber)
         before = _body(tenant, subscriber)
         body = _checked(change(before, given), subscriber, before, tenant.hooks.policy)
         await _store(tenant, subscriber, body)
@@ -102,12 +103,14 @@ async def delete_subscriber(request: Request, id: str) -> Response:  # noqa: A00
     caller, subscriber = await subscriber_caller(request, "subscribe")
     tenant = caller.tenant
     async with tenant.erasing():
+        tenant.half_erased.add(subscriber)  # until the end: should something fail, the next start erases all it finds
         await tenant.write(begin_erasure(subscriber))
         await tenant.hooks.dispatcher.erase(subscriber)
         await tenant.call(tenant.hub.erase, subscriber)
         tenant.limits.forget(subscriber)
         tenant.answers.forget(subscriber)
         await tenant.write(end_erasure(subscriber))
+        tenant.half_erased.discard(subscriber)
     return Response(status_code=204)
 
 
@@ -117,7 +120,8 @@ def _no_sink() -> Problem:
 
 def _body(tenant: Tenant, subscriber: str) -> dict[str, Any]:
     rows = tenant.db.read("SELECT body FROM subscribers WHERE id = ?", (subscriber,))
-    return {**_DEFAULTS, **(msgspec.json.decode(rows[0][0]) if rows else {})}
+    stored = msgspec.json.decode(rows[0][0]) if rows else {}  # or the note of an erasure
+    return {name: stored.get(name, default) for name, default in _DEFAULTS.items()}
 
 
 def _resource(

@@ -5,8 +5,9 @@ A known id is replaced, as in `Hub.subscribe_many`. What cannot be stored is rej
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,10 +15,10 @@ from starlette.responses import Response
 
 from nearcast.errors import InvalidInput, NearcastError
 from nearcast.server.access import Caller
-from nearcast.server.bodies import decoded
+from nearcast.server.bodies import decoded, decoded_lines
 from nearcast.server.problems import Problem, problem_of
-from nearcast.server.subscription_changes import hold_rows
-from nearcast.server.subscription_checks import checked_for
+from nearcast.server.subscription_changes import RowsBefore, hold_rows
+from nearcast.server.subscription_checks import checked_for, room_in
 from nearcast.server.subscription_rows import SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
 
@@ -25,7 +26,7 @@ from nearcast.server.tenants import Tenant
 def items_of(body: bytes, *, is_lines: bool, most: int) -> list[Any] | None:
     """Return the subscriptions of a body that has several, None if it is one."""
     if is_lines:
-        items = [decoded(line) for line in body.replace(b"\x1e", b"").split(b"\n") if line.strip()]
+        items = decoded_lines(body)
     else:
         given = decoded(body)
         if isinstance(given, dict) and given.get("type") == "FeatureCollection":
@@ -38,10 +39,15 @@ def items_of(body: bytes, *, is_lines: bool, most: int) -> list[Any] | None:
     return items
 
 
-async def post_many(caller: Caller, items: list[Any]) -> Response:
+_NO_ROOM = "the tenant has as many subscriptions as it may; delete some"
+#: Makes the id of an item that has none, by its row.
+MakeId = Callable[[int], str]
+
+
+async def post_many(caller: Caller, items: list[Any], make_id: MakeId) -> Response:
     """Store subscriptions; answer how many were, and which were not."""
     rejected: list[dict[str, Any]] = []
-    rows = await caller.tenant.call(_read, caller, items, rejected)
+    rows = await caller.tenant.call(_read, caller, items, rejected, make_id)
     if rows:
         rejected += await _stored(caller, rows)
     rejected.sort(key=lambda each: each["row"])
@@ -50,15 +56,19 @@ async def post_many(caller: Caller, items: list[Any]) -> Response:
     return Response(msgspec.json.encode(answer), 200, media_type="application/json")
 
 
-def _read(caller: Caller, items: list[Any], rejected: list[dict[str, Any]]) -> dict[int, SubscriptionRow]:
+def _read(
+    caller: Caller, items: list[Any], rejected: list[dict[str, Any]], make_id: MakeId
+) -> dict[int, SubscriptionRow]:
     """Return the rows of the items that can be used, by their number; in a thread."""
     found: dict[int, SubscriptionRow] = {}
     ids: set[str] = set()
     for number, item in enumerate(items):
         try:
+            if isinstance(item, Problem):
+                raise item
             if not isinstance(item, dict):
                 raise InvalidInput("a subscription must be an object")
-            row = checked_for(caller, item)
+            row = checked_for(caller, item, partial(make_id, number))
             if row.id in ids:
                 raise InvalidInput("another subscription of the request has the id; leave one out", field="id")
             if row.is_paused:
@@ -97,14 +107,32 @@ async def _stored(caller: Caller, given: dict[int, SubscriptionRow]) -> list[dic
             if known is not None:
                 caller.check_subscriber(known.subscriber)
         rows = {number: with_next_version(row, before[row.id]) for number, row in given.items()}
-        refused: dict[int, dict[str, Any]] = {}
+        refused = _without_room(tenant, rows, before)
+        if not rows:
+            return list(refused.values())
 
         async def hold() -> Collection[str]:
-            refused.update(await tenant.call(_subscribed, tenant, rows))
-            return {rows[number].id for number in refused}
+            found = await tenant.call(_subscribed, tenant, rows)
+            refused.update(found)
+            return {rows[number].id for number in found}
 
         await hold_rows(tenant, list(rows.values()), before, hold)
     return list(refused.values())
+
+
+def _without_room(tenant: Tenant, rows: dict[int, SubscriptionRow], before: RowsBefore) -> dict[int, dict[str, Any]]:
+    """Take away rows for which the tenant has no room, the last first; return them as rejected, by their number."""
+    held = (before[row.id] for row in rows.values())
+    n_new = sum(row is None or row.is_paused for row in held)
+    refused: dict[int, dict[str, Any]] = {}
+    for number in sorted(rows, reverse=True):
+        known = before[rows[number].id]
+        if n_new <= room_in(tenant):
+            break
+        if known is None or known.is_paused:
+            n_new -= 1
+            refused[number] = _rejected(number, {"id": rows.pop(number).id}, InvalidInput(_NO_ROOM))
+    return refused
 
 
 def _subscribed(tenant: Tenant, rows: dict[int, SubscriptionRow]) -> dict[int, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from nearcast.errors import InvalidSubscription
@@ -19,13 +20,18 @@ OWN_FIELDS = ("subscriber", "labels", "max_events", "paused", "version")
 _MOST_LABELS, _MOST_LABEL_CHARS = 32, 200
 
 
-def read_row(given: dict[str, Any], space: Space, limits: LimitSettings) -> tuple[SubscriptionRow, Subscription]:
-    """Return the row of a body, and the subscription in it, checked but for what only the hub knows."""
+def read_row(
+    given: dict[str, Any], space: Space, limits: LimitSettings, make_id: Callable[[], str] = new_id
+) -> tuple[SubscriptionRow, Subscription]:
+    """Return the row of a body, and the subscription in it, checked but for what only the hub knows.
+
+    `make_id` is called where the body has no id.
+    """
     columns, own = _parted(given)
     if columns.get("id") is None and columns.get("type") != "Feature":
-        columns["id"] = new_id()
+        columns["id"] = make_id()
     elif columns.get("type") == "Feature" and columns.get("id") is None:
-        columns = {**columns, "id": (columns.get("properties") or {}).get("id") or new_id()}
+        columns = {**columns, "id": (columns.get("properties") or {}).get("id") or make_id()}
     _check_query(columns, limits)
     value = subscription_from(columns, space)
     checked_name(value.id, "id")

@@ -28,6 +28,8 @@ async def make_change(tenant: Tenant, row: SubscriptionRow, before: Subscription
 
         await hold_rows(tenant, [row], {row.id: before}, hold)
         return
+    if intent != "forget":
+        tenant.check_not_half_erased(row.subscriber)
     await tenant.write(tenant.rows.intend(row, intent, before))
     try:
         await tenant.call(tenant.release, row.id)
@@ -49,6 +51,8 @@ async def hold_rows(
 
     `hold` returns the ids that the hub refused: of these, and of all if it raises, row and count are as before.
     """
+    for row in rows:
+        tenant.check_not_half_erased(row.subscriber)
     changes = {row.id: tenant.limits.begin(row) for row in rows}
     refused: Collection[str] = set(changes)
 

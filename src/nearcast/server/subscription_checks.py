@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from nearcast.server.access import Caller
+from nearcast.server.ids import new_id
 from nearcast.server.problems import Problem, at
 from nearcast.server.subscription_bodies import read_row
 from nearcast.server.subscription_rows import SubscriptionRow
+from nearcast.server.tenants import Tenant
 
 
-def checked_for(caller: Caller, given: dict[str, Any]) -> SubscriptionRow:
+def checked_for(caller: Caller, given: dict[str, Any], make_id: Callable[[], str] = new_id) -> SubscriptionRow:
     """Return the row of a body; whoever is bound to a subscriber makes subscriptions of that one."""
     tenant = caller.tenant
     tenant.check_disk()
-    row, _ = read_row(given, tenant.hub.space, tenant.settings.limits)
+    row, _ = read_row(given, tenant.hub.space, tenant.settings.limits, make_id)
     if row.subscriber is None and caller.token.subscriber is not None:
         row = replace(row, subscriber=caller.token.subscriber)
     caller.check_subscriber(row.subscriber)
@@ -23,6 +26,15 @@ def checked_for(caller: Caller, given: dict[str, Any]) -> SubscriptionRow:
         raise Problem(
             422, "invalid-subscription", "max_events needs a subscriber", [at("/max_events", "needs a subscriber")]
         )
-    if len(tenant.hub) >= tenant.settings.limits.subscriptions:
-        raise Problem(403, "too-many-subscriptions", "the tenant has as many subscriptions as it may; delete some")
     return row
+
+
+def check_room(tenant: Tenant) -> None:
+    """Raise if the tenant has as many subscriptions as it may."""
+    if room_in(tenant) <= 0:
+        raise Problem(403, "too-many-subscriptions", "the tenant has as many subscriptions as it may; delete some")
+
+
+def room_in(tenant: Tenant) -> int:
+    """Return how many subscriptions a tenant may still have."""
+    return tenant.settings.limits.subscriptions - len(tenant.hub)

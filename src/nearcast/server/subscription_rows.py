@@ -16,6 +16,7 @@ import msgspec
 
 from nearcast.errors import NearcastError
 from nearcast.server.server_db import ServerDb
+from nearcast.tables.names import EARTH_BOX, EARTH_CIRCLE, PLANE_BOX, PLANE_CIRCLE
 
 #: The hub holds the subscription; it does not, for it is paused; it does not, and the row goes, too.
 Intent = Literal["hold", "release", "forget"]
@@ -58,6 +59,17 @@ class SubscriptionRow:
         """Return the columns, without the number."""
         labels, body = _text(self.labels), _text(self.body)
         return (self.id, self.subscriber, labels, self.max_events, int(self.is_paused), body, self.version)
+
+    def has_made(self, held: dict[str, Any], subscriber: str | None, before: SubscriptionRow | None) -> bool:
+        """Tell whether what the hub holds, of a subscriber, was made by this row, wherever it is now.
+
+        Where the row before differs in nothing but the place it cannot be told, unless the place is that of this row.
+        """
+        if subscriber != self.subscriber or _placeless(held) != _placeless(self.body):
+            return False
+        if before is None or before.is_paused or held == self.body:
+            return True
+        return before.subscriber != self.subscriber or _placeless(before.body) != _placeless(self.body)
 
 
 class SubscriptionRows:
@@ -111,32 +123,36 @@ class SubscriptionRows:
         return lambda connection: connection.execute(_UPSERT, values) and None
 
     def forget(self, row: SubscriptionRow) -> Callable[[Any], None]:
-        """Return the writing that takes away a row that the hub holds no more, unless it is being made anew."""
-        statement = "DELETE FROM subscriptions WHERE number = ? AND intent IS NULL"
-        return lambda connection: connection.execute(statement, (row.number,)) and None
+        """Return the writing that takes away a row that the hub holds no more, unless it has changed since."""
+        statement = "DELETE FROM subscriptions WHERE number = ? AND version = ? AND intent IS NULL"
+        return lambda connection: connection.execute(statement, (row.number, row.version)) and None
 
-    def make_again(self, hold: Callable[[SubscriptionRow], Any], release: Callable[[str], Any]) -> int:
-        """Let the hub make what a crash cut off; return how many changes that were."""
+    def make_again(
+        self, hold: Callable[[SubscriptionRow, SubscriptionRow | None], Any], release: Callable[[str], Any]
+    ) -> int:
+        """Let the hub make what a crash cut off; return how many changes that were.
+
+        `hold` is called with a row and the row before it.
+        """
         found = self._db.read(f"SELECT {_COLUMNS}, intent, before FROM subscriptions WHERE intent IS NOT NULL")
         for *values, intent, before in found:
-            row = SubscriptionRow.of(tuple(values))
+            row, kept = SubscriptionRow.of(tuple(values)), _kept(before)
+            earlier = None if kept["row"] is None else SubscriptionRow.of((*kept["row"], 0, 1))
             try:
                 if intent == "hold":
-                    hold(row)
+                    hold(row, earlier)
                 else:
                     release(row.id)
                 writing = self.settle(row, intent)
             except NearcastError:  # nobody was told that it was made
-                writing = self._undoing(row, before)
+                writing = self._undoing(row, earlier, kept)
             self._db.write(writing).result()
         return len(found)
 
-    def _undoing(self, row: SubscriptionRow, before: str | None) -> Callable[[Any], None]:
+    def _undoing(
+        self, row: SubscriptionRow, earlier: SubscriptionRow | None, kept: dict[str, Any]
+    ) -> Callable[[Any], None]:
         """Return the writing of all that an intent keeps of what was before it."""
-        kept = {"row": None} if before is None else msgspec.json.decode(before)
-        if isinstance(kept, list):  # as written by earlier versions
-            kept = {"row": kept}
-        earlier = None if kept["row"] is None else SubscriptionRow.of((*kept["row"], 0, 1))
 
         def write(connection: Any) -> None:
             self.bring_back(row, earlier)(connection)
@@ -146,12 +162,25 @@ class SubscriptionRows:
         return write
 
 
+def _kept(before: str | None) -> dict[str, Any]:
+    """Return what an intent keeps of what was before it."""
+    found = {"row": None} if before is None else msgspec.json.decode(before)
+    return {"row": found} if isinstance(found, list) else found  # as written by earlier versions
+
+
 def put_limit(connection: Any, subscription_id: str, values: Iterable[Any] | None) -> None:
     """Write the row of a subscription's `max_events`, None for none."""
     if values is None:
         connection.execute("DELETE FROM event_limits WHERE id = ?", (subscription_id,))
     else:
         connection.execute("INSERT OR REPLACE INTO event_limits VALUES (?, ?, ?, ?, ?, ?, ?, ?)", tuple(values))
+
+
+_PLACE = {*EARTH_BOX, *EARTH_CIRCLE[:2], *PLANE_BOX, *PLANE_CIRCLE[:2], "region"}
+
+
+def _placeless(columns: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in columns.items() if name not in _PLACE}
 
 
 def _text(value: Any) -> str:

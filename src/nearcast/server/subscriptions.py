@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,13 +16,15 @@ from nearcast.model import message_from
 from nearcast.server.access import Caller
 from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
 from nearcast.server.explaining import explained
+from nearcast.server.idempotency import key_of
+from nearcast.server.ids import id_under, new_id
 from nearcast.server.message_bodies import LINES
 from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, at, invalid
 from nearcast.server.subscription_batches import items_of, post_many
 from nearcast.server.subscription_bodies import merged
 from nearcast.server.subscription_changes import intent_of, make_change
-from nearcast.server.subscription_checks import checked_for
+from nearcast.server.subscription_checks import check_room, checked_for
 from nearcast.server.subscription_rows import SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
 
@@ -157,19 +160,23 @@ async def post_subscription(request: Request, validateOnly: bool = False, initia
     limits = request.app.state.settings.limits
     content_type = check_type(request, *_TYPES, *LINES)
     body = await body_of(request, limits.body_bytes)
+    key = key_of(request, caller.token.id)
+
+    def make_id(row: int) -> str:
+        return new_id() if key is None else id_under(key, body, row)
 
     async def make() -> Response:
         items = items_of(body, is_lines=content_type in LINES, most=limits.batch)
         if items is not None:
-            return await post_many(caller, items)
+            return await post_many(caller, items, make_id)
         given = decoded(body)
         if not isinstance(given, dict):
             raise Problem(422, "invalid-content", "the body is not an object", [at("", "expected a JSON object")])
-        row = checked_for(caller, given)
+        row = checked_for(caller, given, partial(make_id, 0))
         if validateOnly:
             await caller.tenant.call(_tried, caller.tenant, row)
             return _answer({**row.body, "valid": True})
-        return await _posted(caller, row, with_current=initialEvent)
+        return await _posted(caller, row, with_current=initialEvent, may_be_made=key is not None)
 
     return await caller.tenant.answers.once(request, body, make, caller.token.id)
 
@@ -179,13 +186,16 @@ def _tried(tenant: Tenant, row: SubscriptionRow) -> None:
         hub.subscribe(row.body)
 
 
-async def _posted(caller: Caller, row: SubscriptionRow, *, with_current: bool) -> Response:
+async def _posted(caller: Caller, row: SubscriptionRow, *, with_current: bool, may_be_made: bool) -> Response:
+    """Make a subscription; where it `may_be_made` already, since a crash took the answer, the same one is as good."""
     tenant = caller.tenant
     async with tenant.lock(row.id):
         known = tenant.rows.get(row.id)
-        if known is not None and await tenant.call(_resource, tenant, known) is not None:
+        if known is None or await tenant.call(_resource, tenant, known) is None:
+            check_room(tenant)
+            await make_change(tenant, row, None, intent_of(row))
+        elif not may_be_made or known.values() != row.values():
             raise Problem(409, "known-subscription", "there is a subscription with that id; replace it with PUT")
-        await make_change(tenant, row, None, intent_of(row))
     resource = await tenant.call(_resource, tenant, row) or {}
     if with_current and not row.is_paused and (tenant.hub.lifetime is not None or row.body["kind"] == "topk"):
         resource["current"] = await tenant.call(_current, tenant, row.id)
@@ -238,6 +248,8 @@ async def _replaced(
         if before is None and not may_make:
             raise Problem(404, "unknown-subscription", "there is no subscription with that id")
         row = with_next_version(checked_for(caller, change(resource)), before)
+        if before is None or (before.is_paused and not row.is_paused):  # else it takes no room that it has not
+            check_room(tenant)
         await make_change(tenant, row, before, intent_of(row))
     found = await tenant.call(_resource, tenant, row) or {}
     return _answer(found, 200 if before is not None else 201, row.version)
@@ -285,6 +297,8 @@ async def _set_paused(request: Request, subscription_id: str, *, is_paused: bool
         row, resource = await _found(caller, subscription_id)
         _check_match(request, row)
         if row.is_paused != is_paused:
+            if not is_paused:
+                check_room(tenant)
             body = {name: value for name, value in resource.items() if name not in _BESIDE}
             before, row = row, with_next_version(row, row, is_paused=is_paused, body=body)
             await make_change(tenant, row, before, intent_of(row))

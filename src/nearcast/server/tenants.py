@@ -19,7 +19,10 @@ import pyarrow as pa
 from nearcast.deliveries import Deliveries
 from nearcast.durable import DurableHub, Retention
 from nearcast.errors import NearcastError, StoreUnavailable, UnknownSubscription
+from nearcast.json_forms import subscription_json
+from nearcast.saved_files.folder import make_folder
 from nearcast.server.activity import TenantActivity
+from nearcast.server.data_folders import DATABASES
 from nearcast.server.erasure import make_erasures_again
 from nearcast.server.event_limits import EventLimits
 from nearcast.server.feeds import EventFeeds
@@ -31,6 +34,7 @@ from nearcast.server.publisher import Publisher
 from nearcast.server.server_db import ServerDb
 from nearcast.server.settings import Settings
 from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows
+from nearcast.server.upkeep import TenantUpkeep
 from nearcast.server.webhooks import AttemptStore
 
 T = TypeVar("T")
@@ -50,7 +54,7 @@ class Tenant:
         self, name: str, folder: Path, settings: Settings, executor: Executor, loop: asyncio.AbstractEventLoop
     ):
         self.name, self.folder, self.settings, self._executor = name, folder, settings, executor
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self.hub = opened_hub(folder / "hub", settings)
         try:
             self._open_rest(loop)
@@ -65,7 +69,7 @@ class Tenant:
         self.rows = SubscriptionRows(self.db)
         attempts = AttemptStore(folder / "webhooks.db")
         make_erasures_again(self.db, attempts.erase, self.hub.erase)
-        self.rows.make_again(self.hold, self.release)
+        self.rows.make_again(self._hold_again, self.release)
         self.activity = TenantActivity(self.hub.space, self.hub.lifetime)
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
@@ -83,7 +87,10 @@ class Tenant:
         self.n_streams = 0
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
         self._disk = (0.0, 0)
-        self._beats: asyncio.Task[None] | None = None
+        #: Subscribers whose erasure failed half way, because the disk was full.
+        self.half_erased: set[str] = set()
+        self.upkeep = TenantUpkeep(self.hub, [folder / name for name in DATABASES], _retention(settings))
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def call(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Call a function that may wait, for the hub's lock or for the disk, in a thread."""
@@ -110,6 +117,12 @@ class Tenant:
                 await stack.enter_async_context(lock)
             yield
 
+    def check_not_half_erased(self, subscriber: str | None) -> None:
+        """Raise if the erasure of a subscriber is not over: what is stored of it now would go with it."""
+        if subscriber in self.half_erased:
+            detail = "the erasure of the subscriber failed half way; make it again (DELETE), then this"
+            raise Problem(409, "half-erased", detail)
+
     def _on_published(self, messages: list[Any] | pa.Table, found: Deliveries) -> None:
         self.metrics.count_published(len(messages) - len(found.rejected), len(found.rejected))
         self.activity.published(messages, found)
@@ -117,6 +130,16 @@ class Tenant:
     def hold(self, row: SubscriptionRow) -> None:
         """Let the hub hold a subscription as its row says."""
         self.hub.subscribe(row.body, subscriber=row.subscriber)
+
+    def _hold_again(self, row: SubscriptionRow, before: SubscriptionRow | None) -> None:
+        """Make a change that a crash cut off, unless the hub has it: it may have moved the subscription since."""
+        try:
+            held = subscription_json(self.hub.get(row.id), self.hub.space)
+            is_made = row.has_made(held, self.hub.subscriber_of(row.id), before)
+        except UnknownSubscription:
+            is_made = False
+        if not is_made:
+            self.hold(row)
 
     def release(self, subscription_id: str) -> None:
         """Let the hub hold no subscription of this id."""
@@ -144,10 +167,15 @@ class Tenant:
                 headers={"Retry-After": "10"},
             )
 
-    def begin_beats(self) -> None:
-        """Move event time to the wall clock now and then, so that what expires does so while nothing comes in."""
+    def begin_tasks(self) -> None:
+        """Move event time to the wall clock now and then, so that what expires does so while nothing comes in.
+
+        Also see to it that what was erased is forgotten.
+        """
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self.upkeep.run())]
         if self.settings.hub.beat_seconds > 0:
-            self._beats = asyncio.get_running_loop().create_task(self._beat())
+            self._tasks.append(loop.create_task(self._beat()))
 
     async def _beat(self) -> None:
         last, n_idle = self.hub.end, 0
@@ -156,16 +184,16 @@ class Tenant:
             n_idle = n_idle + 1 if self.hub.end == last else 0
             last = self.hub.end
             try:
-                if len(self.hub) and n_idle % _IDLE_BEATS == 0:
+                if (len(self.hub) or self.hub.has_events) and n_idle % _IDLE_BEATS == 0:
                     await self.call(self.hub.beat)
             except NearcastError as error:  # a full disk passes; of a hub that stopped `/readyz` tells
                 _log.warning("no beat: %s", type(error).__name__)
 
     async def close(self) -> None:
         """Publish what waits, and close all files."""
-        if self._beats is not None:
-            self._beats.cancel()
-            await asyncio.wait([self._beats])
+        for task in self._tasks:
+            task.cancel()
+            await asyncio.wait([task])
         await self.publisher.close()
         await self.hooks.close()
         self.feeds.close()
@@ -217,7 +245,7 @@ class Tenants:
 
     async def start(self) -> None:
         """Open the tenants that there are, and the default one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         for name in sorted({"default", *(each.name for each in self.folder.iterdir() if each.is_dir())}):
             await self.get(name)
         self.is_ready = True
@@ -239,7 +267,7 @@ class Tenants:
                     ) from None
                 self.on_open(made)
                 await made.hooks.start()
-                made.begin_beats()
+                made.begin_tasks()
                 self._open[name] = made
             return self._open[name]
 

@@ -15,6 +15,7 @@ import apsw
 
 from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import shorten
+from nearcast.saved_files.folder import make_folder
 from nearcast.server.transactions import transaction
 
 SCOPES = ("publish", "subscribe", "location", "admin")
@@ -60,11 +61,12 @@ class TokenStore:
 
     def __init__(self, path: Path):
         self._lock, self._path = threading.Lock(), path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self._connection = apsw.Connection(str(path))
         self._connection.set_busy_timeout(10_000)
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("PRAGMA secure_delete = ON")  # of a token that was revoked nothing stays in free pages
         with self._connection:
             self._connection.execute(_SCHEMA)
         path.chmod(0o600)
@@ -104,6 +106,10 @@ class TokenStore:
         """Return the token of a secret, None if there is none or it has expired."""
         found = self._select("WHERE digest = ? AND (expires IS NULL OR expires > ?)", (_digest(secret), time.time()))
         return found[0] if found else None
+
+    def is_valid(self, token_id: str) -> bool:
+        """Tell whether there is a token of an id that has not expired."""
+        return bool(self._select("WHERE id = ? AND (expires IS NULL OR expires > ?)", (token_id, time.time())))
 
     def of_tenant(self, tenant: str | None) -> list[Token]:
         """Return the tokens of a tenant, or of all of them, oldest first."""

@@ -26,3 +26,14 @@ def transaction(connection: Any, path: str | Path) -> Iterator[None]:
             message = f"the disk of {path} is full; nothing was stored; make room and try again"
             raise FileUnavailable(message) from None
         raise
+
+
+def empty_wal(path: Path) -> None:
+    """Copy the write-ahead log of a database into it and cut it off: rows that were deleted still stand there."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.set_busy_timeout(10_000)
+        connection.execute("SELECT count(*) FROM sqlite_schema")  # until it reads, it knows of no write-ahead log
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    finally:
+        connection.close()

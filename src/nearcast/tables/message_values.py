@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from nearcast import _arrow
 from nearcast.columns import datetime_of
 from nearcast.geo.space import Space
 from nearcast.model import Message
@@ -26,7 +27,7 @@ def message_values(table: pa.Table, space: Space) -> list[Message]:
     rows = TableRows(table, "messages", 0)
     texts = rows.texts("text").to_pylist() if rows.has("text") else [None] * len(table)
     terms = _lists(rows) if rows.has("terms") else [None] * len(table)
-    attributes = [{}] * len(table) if columns.attributes is None else columns.attributes.to_pylist()
+    attributes = [{}] * len(table) if columns.attributes is None else _arrow.rows_of(columns.attributes)
     return [
         Message(
             id_,

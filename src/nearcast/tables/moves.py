@@ -11,9 +11,10 @@ import pyarrow as pa
 from nearcast._ids import ids_column, kinds_of
 from nearcast.errors import InvalidInput
 from nearcast.geo import Box, Circle, Regions, Shape, shape_from
-from nearcast.geo.shapes import is_number, shorten
+from nearcast.geo.shapes import as_float, is_number, shorten
 from nearcast.geo.space import Space
 from nearcast.model import checked_time
+from nearcast.nesting import is_encodable
 from nearcast.tables.cells import Floats, TableRows, Times, as_mask, is_id
 from nearcast.tables.column_names import check_subscription_names
 from nearcast.tables.geometries import with_places
@@ -128,13 +129,13 @@ def _plain_row(value: Any, space: Space) -> dict[str, Any]:
     unknown = [name for name in value if name not in names and name not in _OTHER_NAMES]
     if unknown:
         raise InvalidInput(f"a move has no {unknown[0]}; expected id, a place and maybe time", field=str(unknown[0]))
-    if not is_id(value.get("id")):
+    if not is_id(value.get("id")) or not is_encodable(str(value["id"])):
         raise InvalidInput(f"id is {shorten(value.get('id'))}; expected a str or an int of 64 bits", field="id")
     row: dict[str, Any] = {"id": value["id"], "time": checked_time(value.get("time"), "time")}
     for name in names & value.keys():
         if value[name] is not None and not is_number(value[name]):
             raise InvalidInput(f"{name} is {shorten(value[name])}; expected a number", field=name)
-        row[name] = None if value[name] is None else float(value[name])
+        row[name] = None if value[name] is None else as_float(value[name])
     if value.get("region") is not None:
         row["region"] = region_text(shape_from(value["region"], space), space)
     return row

@@ -32,7 +32,6 @@ class DroppedCounts:
     """
 
     def __init__(self, subscriber: NDArray[np.int32], rows: NDArray[np.int64], counts: NDArray[np.int64]):
-        #: Read by any thread while another one counts: both are replaced at once.
         self._by_subscriber = (subscriber, rows)
         self.n_dropped, self.n_unacknowledged, self.until = map(int, counts)
 
@@ -67,21 +66,20 @@ class DroppedCounts:
         ordinal, step, row = rows[at].tolist()
         return Ack(Cursor(step, row), ordinal)
 
-    def count(self, run: SortedRun, acks: AckColumns) -> None:
-        """Count the deliveries of a run that is going to be dropped."""
+    def counted(self, run: SortedRun, acks: AckColumns) -> DroppedCounts:
+        """Return the counts with the deliveries of a run that is going to be dropped."""
         counts = np.diff(run.start)
         ends = run.ordinal + counts
-        self.n_dropped += int(counts.sum())
-        self.until = run.span.last
         acked = acks.ordinals(run.subscriber)
-        self.n_unacknowledged += int(np.maximum(ends - np.maximum(run.ordinal, acked), 0).sum())
+        n_unacknowledged = int(np.maximum(ends - np.maximum(run.ordinal, acked), 0).sum())
         numbers, rows = self._by_subscriber
         both = np.concatenate([numbers, run.subscriber])
         last = run.start[1:] - 1
         rows = np.concatenate([rows, np.column_stack([ends, run.step[last], run.row[last]])])
         order = np.lexsort((rows[:, 0], both))
         is_last = np.append(np.diff(both[order]) != 0, True)[: len(both)]
-        self._by_subscriber = (both[order][is_last], rows[order][is_last])
+        totals = (self.n_dropped + int(counts.sum()), self.n_unacknowledged + n_unacknowledged, run.span.last)
+        return DroppedCounts(both[order][is_last], rows[order][is_last], np.array(totals, np.int64))
 
     def save(self, folder: Path, is_known: Callable[[NDArray[np.int32]], NDArray[np.bool_]]) -> None:
         """Write the counts, but of those who were erased; they survive a power cut when it returns."""

@@ -167,7 +167,8 @@ class Outbox:
     def _write(self, runs: list[SortedRun], *, synced: bool) -> None:
         """Write runs of memory into one file, which takes their place."""
         self.folder.mkdir(exist_ok=True)
-        file = write_run(runs[0] if len(runs) == 1 else merged(runs, self.is_known), self.folder, synced=synced)
+        is_whole = len(runs) == 1 and self.is_known(runs[0].subscriber).all()
+        file = write_run(runs[0] if is_whole else merged(runs, self.is_known), self.folder, synced=synced)
         with self._sorting:
             self._files.append(file)
             del self._memory[: len(runs)]
@@ -228,9 +229,10 @@ class Outbox:
     def _drop(self, now: int) -> None:
         """Drop the oldest files that are past the retention; what is in memory always stays."""
         for run in self._files[: self._n_past(self._files, now)]:
-            self._dropped.count(run, self.acks)
-            self._dropped.save(self.folder, self.is_known)
+            dropped = self._dropped.counted(run, self.acks)
+            dropped.save(self.folder, self.is_known)  # what fails here has dropped and counted nothing
             with self._sorting:
+                self._dropped = dropped
                 self._files.remove(run)
             _remove(run)
 
@@ -286,6 +288,11 @@ class Outbox:
                 return Ack(cursor, int(run.ordinal[at]) + n)
         dropped = self._dropped.of(subscriber)
         return Ack(cursor, dropped.ordinal if cursor >= dropped.cursor else self.acks.of(subscriber).ordinal)
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing waits, and no message is kept."""
+        return not (self._files or self._memory or self._pending)
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes."""

@@ -1,0 +1,48 @@
+"""What a tenant does every hour, so that of those who were erased nothing is on disk when the retention is over.
+
+A busy server writes snapshots and begins its write-ahead logs anew all the time. On a quiet one they stay as they are,
+with all that was deleted since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+
+from nearcast.durable import DurableHub, Retention
+from nearcast.errors import NearcastError
+from nearcast.server.transactions import empty_wal
+
+_log = logging.getLogger("nearcast.server")
+_EVERY_S = 3600.0
+#: How long after an erasure the hub forgets it, at most; with a retention, half of that.
+_MOST_DELAY_S = 86_400.0
+
+
+class TenantUpkeep:
+    """Has the hub of a tenant forget who was erased, and its databases what was deleted."""
+
+    def __init__(self, hub: DurableHub, databases: Sequence[Path], retention: Retention):
+        self._hub, self._databases = hub, databases
+        age_us = retention.age_us
+        self._delay_s = _MOST_DELAY_S if age_us is None else min(age_us / 2e6, _MOST_DELAY_S)
+
+    async def run(self) -> None:
+        """Look after the tenant until cancelled."""
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            await asyncio.to_thread(self.once, time.time())
+
+    def once(self, now: float) -> None:
+        """Forget what was erased some time before now, in seconds since 1970, and what was deleted; waits for disks."""
+        try:
+            self._hub.forget_erased(now - self._delay_s)
+            for path in self._databases:
+                empty_wal(path)
+        except (NearcastError, OSError, apsw.Error) as error:  # a full disk, or one who reads: an hour later, then
+            _log.warning("what was erased is not forgotten yet: %s", type(error).__name__)
