@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nearcast._jit import direct
 from nearcast.geo import POLYGON, Regions, polygons_touch
 from nearcast.live.answers import RelevanceChanges, RelevantMessages, changes_between
 from nearcast.live.cells.found import AFTER, BEFORE, FoundMessages
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
     from nearcast.text.words import WordTable
 
+#: A store makes all columns that the search takes: their types are always the same.
+_search_rows = direct(search_rows)
 _LEAST_ROOM = 1 << 10
 #: From so many rows on it pays to take them in the order of a curve.
 _WORTH_ORDERING = 64
@@ -126,7 +129,7 @@ class CellLiveStore(StoredLife):
         next_row, pieces = 0, list[FoundMessages]()
         while next_row < len(order) or not pieces:
             found = FoundMessages.room_for(room) if pieces or room > _LEAST_ROOM else self._room
-            next_row, n = search_rows(
+            next_row, n = _search_rows(
                 self._state.table,
                 self._builder.segments,
                 tail,
