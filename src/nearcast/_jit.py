@@ -103,6 +103,16 @@ def hot_kernel(function: F) -> F:
     return function if _INTERPRETED else _Kernel(function, _nrt=False)  # type: ignore[return-value]
 
 
+def direct(kernel: F) -> F:
+    """Return a kernel for calls from Python whose arguments always have the same types, as the caller vouches.
+
+    Numba looks at the type of every array of every NamedTuple at every call. Over all arrays of an index that takes
+    some 10 µs, more than a single change takes inside the kernel. Arrays must be contiguous and of one dtype each;
+    Numba still refuses those whose items have another size.
+    """
+    return kernel if _INTERPRETED else _DirectKernel(kernel)  # type: ignore[return-value]
+
+
 def inlined(function: F) -> F:
     """Compile a part of hot kernels, always inlined into its callers.
 
@@ -135,9 +145,31 @@ class _Kernel:
         return list(self._called.signatures)
 
     @property
+    def only_entry(self) -> Any:
+        """Return what calls the compiled form without a look at types, None if there is more than one form."""
+        forms = list(self._called.overloads.values())
+        return forms[0].entry_point if len(forms) == 1 else None
+
+    @property
     def _numba_type_(self) -> Any:
         """Return what Numba takes this function for where a kernel names it."""
         return self._called._numba_type_
+
+
+class _DirectKernel:
+    """The one compiled form of a kernel, which the first call compiles or loads; with a second form Numba chooses."""
+
+    def __init__(self, kernel: Any):
+        self._kernel, self._entry = kernel, None
+
+    def __call__(self, *args: Any) -> Any:
+        entry = self._entry
+        return self._found(args) if entry is None else entry(*args)
+
+    def _found(self, args: tuple[Any, ...]) -> Any:
+        returned = self._kernel(*args)
+        self._entry = self._kernel.only_entry
+        return returned
 
 
 class _InlinedKernel(_Kernel):

@@ -285,7 +285,18 @@ class Subscriptions:
 
     def with_regions(self, regions: Regions) -> Subscriptions:
         """Return the same subscriptions at other places."""
-        return replace(self, regions=regions)
+        return Subscriptions(  # `replace` takes as long as a search among live messages
+            ids=self.ids,
+            kind=self.kind,
+            clause_start=self.clause_start,
+            code_start=self.code_start,
+            code=self.code,
+            regions=regions,
+            expires=self.expires,
+            scoring=self.scoring,
+            texts=self.texts,
+            min_move=self.min_move,
+        )
 
     @classmethod
     def concat(cls, pieces: list[Subscriptions]) -> Subscriptions:

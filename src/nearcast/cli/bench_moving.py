@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,12 +15,14 @@ import typer
 from nearcast.cli._bench_arguments import must_fit
 from nearcast.cli._bench_data import DataOption, SourceOption, data_folders
 from nearcast.cli._bench_figure import draw_on, without_lacking
+from nearcast.cli._bench_master import bench_session, slots_of
 from nearcast.cli._bench_options import JsonFileOption, OutOption, check_json, check_scale, split_indexes, write_json
 from nearcast.cli._console import StepProgress, UsageMistake, complain, stdout
 from nearcast.cli._options import SeedOption
 
 if TYPE_CHECKING:
     from nearcast.bench.figures.figure import Figure, Point
+    from nearcast.bench.moving.aims import AimsRequest
     from nearcast.bench.moving.measurement import MovingData
     from nearcast.bench.moving.settings import MovingSetting, SettingData
 
@@ -75,14 +79,21 @@ def moving(
         typer.Option(metavar="S", help="Of a figure: multiplies its subscriptions and messages; 50 is the paper's."),
     ] = None,
     out: OutOption = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MASTER",
+            help="Time moves on Spark, such as local[2], beside a hub instead; a batch moves all subscriptions.",
+        ),
+    ] = None,
 ) -> int:
-    """Time moves of subscriptions among live messages, single and in batches; or draw a --figure."""
+    """Time moves of subscriptions among live messages, single and in batches; or draw a --figure; or on --spark."""
     given = MovingBenchArguments(**locals())
     if figure == "list":
         return _list_figures()
     check_json(json_file)
     given.check()
-    report = _draw(given) if figure is not None else _table(given)
+    report = _draw(given) if figure is not None else _table(given) if spark is None else _stream(given)
     write_json(report, json_file)
     return 0
 
@@ -106,6 +117,7 @@ class MovingBenchArguments:
     figure: str | None
     scale: float | None
     out: Path | None
+    spark: str | None
 
     def check(self) -> None:
         """Refuse values out of range, and options that do not go together."""
@@ -115,6 +127,10 @@ class MovingBenchArguments:
             raise UsageMistake(f"--mobility {self.mobility}: give a share above 0 and up to 1")
         if self.figure is None and (self.scale is not None or self.out is not None or self.timestamps is not None):
             raise UsageMistake("--scale, --timestamps and --out are for a --figure; --figure list shows them")
+        if self.spark is not None and (self.figure, self.moves, self.batch, self.mobility) != (None,) * 4:
+            raise UsageMistake(
+                "--spark moves all subscriptions in each batch; leave out --figure, --moves, --batch and --mobility"
+            )
         if self.figure is not None and (self.moves is not None or self.batch is not None):
             raise UsageMistake("--moves and --batch are for the table; leave them out of a --figure")
 
@@ -221,16 +237,26 @@ def _list_figures() -> int:
 
 def _table(given: MovingBenchArguments) -> dict[str, Any]:
     """Time the moves of one setting; print and return the report."""
-    from nearcast.bench.moving.aims import AimsRequest, run_aims
-    from nearcast.bench.moving.settings import SettingData
+    from nearcast.bench.moving.aims import run_aims
     from nearcast.bench.report import print_moving_report
+
+    with StepProgress() as steps:
+        report = run_aims(_request(given), steps.begin)
+    print_moving_report(report, stdout())
+    return report
+
+
+def _request(given: MovingBenchArguments) -> AimsRequest:
+    """Return what a table is about."""
+    from nearcast.bench.moving.aims import AimsRequest
+    from nearcast.bench.moving.settings import SettingData
 
     specs = split_indexes(given.indexes or "trigger", "within")
     if len(specs) > 1:
         raise UsageMistake(f"--indexes {given.indexes}: the table has one; name one, or a --figure")
     files = SettingData(data_folders(given.data))
     setting = given.setting(files)
-    request = AimsRequest(
+    return AimsRequest(
         setting,
         files,
         specs[0],
@@ -238,7 +264,16 @@ def _table(given: MovingBenchArguments) -> dict[str, Any]:
         batch=given.batch or BATCH,
         command=given.command(),
     )
-    with StepProgress() as steps:
-        report = run_aims(request, steps.begin)
+
+
+def _stream(given: MovingBenchArguments) -> dict[str, Any]:
+    """Time moves on Spark beside a hub; print and return the report."""
+    from nearcast.bench.moving.stream_moves import run_stream_moves
+    from nearcast.bench.report import print_moving_report
+
+    master = str(given.spark)
+    slots = slots_of(master, "--spark")
+    with StepProgress() as steps, tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder:
+        report = run_stream_moves(_request(given), Path(folder), slots, partial(bench_session, master), steps.begin)
     print_moving_report(report, stdout())
     return report

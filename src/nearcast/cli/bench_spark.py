@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from dataclasses import replace
 from enum import StrEnum
@@ -23,6 +22,7 @@ from nearcast.cli._bench_data import (
     WorkloadOption,
 )
 from nearcast.cli._bench_figure import draw_figure, sized_figure
+from nearcast.cli._bench_master import bench_session, slots_of
 from nearcast.cli._bench_options import check_json, write_json
 from nearcast.cli._console import StepProgress, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from nearcast.window import Window
 
 MESSAGES, TOPK_MESSAGES, BATCH, TOPK_BATCH = 200_000, 10_000, 50_000, 1_000
-_LOCAL = re.compile(r"local\[(\d+|\*)(,\d+)?\]")
 
 
 class StreamFiles(NamedTuple):
@@ -124,7 +123,7 @@ def _with_partitions(given: BenchArguments) -> BenchArguments:
     """Return the arguments with the number of partitions, one a slot unless given; the plan must fit it."""
     from nearcast.plans import parse_spec
 
-    slots = _slots(given.master)
+    slots = slots_of(given.master)
     partitions = given.partitions or slots
     parse_spec(given.plan, partitions)
     return replace(given, partitions=partitions)
@@ -167,26 +166,6 @@ def _draw(given: BenchArguments) -> dict[str, Any]:
     return draw_figure(figure, choice, _reach().applied, given.command(("figure", "scale", "out")))
 
 
-def _slots(master: str) -> int:
-    found = _LOCAL.fullmatch(master)
-    if found is None:
-        raise UsageMistake(
-            f"--master {master}: expected local[N], such as local[2]; a cluster is timed by its own logs"
-        )
-    slots = len(os.sched_getaffinity(0)) if found[1] == "*" else int(found[1])
-    if not slots:
-        raise UsageMistake(f"--master {master}: expected one slot or more")
-    return slots
-
-
-def _session(master: str) -> Any:
-    from nearcast.spark.session import session, warm
-
-    started = session(master if "," in master else f"{master[:-1]},4]", app="nearcast bench")
-    warm(started)
-    return started
-
-
 def _run(choice: DataChoice) -> dict[str, Any]:
     """Time the stream beside the local engine; print and return the report."""
     from nearcast.bench.report import machine
@@ -194,7 +173,7 @@ def _run(choice: DataChoice) -> dict[str, Any]:
     from nearcast.bench.spark.comparison import QUESTION, run_spark
     from nearcast.bench.spark.report import print_spark
 
-    given, slots = choice.given, _slots(choice.given.master)
+    given, slots = choice.given, slots_of(choice.given.master)
     if given.kind != StreamKind.TOPK and (given.window is not None or given.warm_up is not None):
         raise UsageMistake("--window and --warm-up are for --kind topk")
     if given.kafka is not None:
@@ -218,7 +197,7 @@ def _run(choice: DataChoice) -> dict[str, Any]:
     with StepProgress() as steps, tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder:
         steps.begin("preparing the workload")
         workload, about = _prepared(choice, request, files, Path(folder) / "messages")
-        results = run_spark(workload, Path(folder), request, partial(_session, given.master), steps.begin)
+        results = run_spark(workload, Path(folder), request, partial(bench_session, given.master), steps.begin)
     settings = {"batch": files.batch, "files_per_batch": files.per_batch, "plan": request.plan}
     settings |= {"partitions": request.partitions, "master": given.master}
     settings |= {"java_options": os.environ.get("SPARK_SUBMIT_OPTS")}
@@ -315,9 +294,9 @@ def _soak(choice: DataChoice, seconds: float) -> dict[str, Any]:
     workload = _reach().applied(choice.workload()) if is_topk else choice.workload()
     with StepProgress() as steps, tempfile.TemporaryDirectory(prefix="nearcast-soak-") as folder:
         steps.begin("starting Spark")
-        spark = _session(given.master)
+        spark = bench_session(given.master)
         soak = Soak(workload, Path(folder), length, given.space)
-        partitions = given.partitions or _slots(given.master)
+        partitions = given.partitions or slots_of(given.master)
         rows = soak.run(spark, seconds, plan=given.plan, partitions=partitions, say=steps.begin)
     found = summary(rows)
     about = {"question": "Does the memory of a stream stay as it is?", **workload.about}

@@ -220,6 +220,10 @@ def _known(state: State, item: Move) -> KnownMove:
 def _reported(before: NDArray[Any], item: Move, places: MovePlaces, clock: NDArray[np.int64]) -> NDArray[Any]:
     """Return the movers' rows after a move."""
     rows = before.copy()
+    if item.times is None and len(rows) == 1:
+        last, _, _, min_move = before[0].item()
+        rows[0] = max(last, int(clock[0])), *places.extents[0].tolist(), min_move
+        return rows
     reported = clock if item.times is None else np.where(item.times == NO_TIME, clock, item.times)
     rows["time"] = np.maximum(rows["time"], reported)
     rows["width"], rows["height"] = places.extents.T

@@ -42,6 +42,8 @@ class Movers:
 
     def of(self, slots: NDArray[np.int32]) -> NDArray[Any]:
         """Return a copy of the rows of slots."""
+        if len(slots) == 1 and (slot := int(slots[0])) < len(self._rows):
+            return self._rows[slot : slot + 1].copy()  # that of a single change
         if _highest(slots) < len(self._rows):
             return self._rows[slots]
         rows = np.repeat(_UNMOVED, len(slots))
@@ -63,7 +65,10 @@ class Movers:
             grown = np.repeat(_UNMOVED, max(n, len(self._rows) * 3 // 2))
             grown[: len(self._rows)] = self._rows
             self._rows = grown
-        self._rows[slots] = rows
+        if len(slots) == 1:
+            self._rows[n - 1] = rows[0]
+        else:
+            self._rows[slots] = rows
 
     def begin(self, slots: NDArray[np.int32], min_move: NDArray[np.float64] | None) -> None:
         """Forget the reports of slots that were registered or replaced; they have these distances, None: no such."""

@@ -9,7 +9,7 @@ interrupted as well, so all of it can be done again. Calls of an index are whole
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -37,8 +37,7 @@ class ChangeRecord(Protocol):
         """Undo the change or complete it, and take the record away in the last step."""
 
 
-@dataclass(frozen=True)
-class StoringUndo:
+class StoringUndo(NamedTuple):
     """Undo record of subscriptions stored or moved: new ids are removed, known ones get back what they had.
 
     `n_slots` and `n_live` are those of the index before, `kinds` those of the ids. `held` is what the slots `replaced`

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+#: Columns of no changes: arrivals, scores and what enters.
+_NO_CHANGES = (np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.uint8))
+
+
 class RelevantMessages(NamedTuple):
     """Messages relevant to subscriptions: row i owns `arrival` and `score` from `start[i]` to `start[i + 1]`.
 
@@ -43,7 +47,7 @@ class RelevanceChanges(NamedTuple):
     @classmethod
     def none(cls, n: int) -> RelevanceChanges:
         """Return no changes of n rows."""
-        return cls(np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.uint8))
+        return cls(np.zeros(n + 1, np.int64), *_NO_CHANGES)
 
     def __len__(self) -> int:
         return len(self.start) - 1

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NO_WORD = np.iinfo(np.int32).max
 #: The kind of region of a subscription that is not there.
 NOWHERE = 9
-
+_U8, _I32, _I64, _F64 = map(np.dtype, (np.uint8, np.int32, np.int64, np.float64))
 
 #: The columns of `LiveQueries` that only scored rows have, where there are none.
 _NOT_SCORED: dict[str, NDArray] = {
@@ -75,13 +75,13 @@ def queries_of(
     """Return subscriptions with the words that their terms are among those of the messages."""
     words.follow()
     code = np.empty(len(subscriptions.code), np.int32)
-    code_start = _owned(subscriptions.code_start)
-    write_words(code_start, _owned(subscriptions.code), words.by_term, code)
+    code_start = _owned(subscriptions.code_start, _I64)
+    write_words(code_start, _owned(subscriptions.code, _I32), words.by_term, code)
     scored = _scored_columns(subscriptions, weights, words)
     return LiveQueries(
-        kind=_owned(subscriptions.kind),
-        now=_owned(now),
-        clause_start=_owned(subscriptions.clause_start),
+        kind=_owned(subscriptions.kind, _U8),
+        now=_owned(now, _I64),
+        clause_start=_owned(subscriptions.clause_start, _I64),
         code_start=code_start,
         code=code,
         **scored,
@@ -107,9 +107,11 @@ def write_words(code_start, code, word_of, out):
             at += n
 
 
-def _owned(column: NDArray) -> NDArray:
-    """Return a column as kernels want it: read-only ones are another type to them."""
-    return column if column.flags.carray else np.require(column, requirements=["C", "W"])
+def _owned(column: NDArray, kind: np.dtype) -> NDArray:
+    """Return a column as kernels want it: of one type and contiguous; read-only ones are another type to them."""
+    if column.dtype == kind and column.flags.carray:
+        return column
+    return np.require(column, kind, ["C", "W"])
 
 
 def _scored_columns(
@@ -122,21 +124,26 @@ def _scored_columns(
     word = words.of_terms(scored.term)
     word[word < 0] = NO_WORD
     return {
-        "word_start": _owned(scored.term_start),
-        "word": word,
-        "weight": weights[scored.term],
-        "own": scored.own,
-        "text_weight": _owned(scored.text_weight),
-        "threshold": _owned(scored.threshold),
-        "max_distance": _owned(scored.max_distance),
-        "similarity": _owned(scored.similarity),
+        "word_start": _owned(scored.term_start, _I64),
+        "word": _owned(word, _I32),
+        "weight": _owned(weights[scored.term], _F64),
+        "own": _owned(scored.own, _F64),
+        "text_weight": _owned(scored.text_weight, _F64),
+        "threshold": _owned(scored.threshold, _F64),
+        "max_distance": _owned(scored.max_distance, _F64),
+        "similarity": _owned(scored.similarity, _U8),
     }
 
 
 def places_of(regions: Regions) -> QueryPlaces:
     """Return where subscriptions are."""
-    columns = (regions.kind, regions.part_start, regions.part, regions.shape, regions.circle)
-    return QueryPlaces(*(_owned(column) for column in columns))
+    return QueryPlaces(
+        _owned(regions.kind, _U8),
+        _owned(regions.part_start, _I64),
+        _owned(regions.part, _F64),
+        _owned(regions.shape, _I32),
+        _owned(regions.circle, _F64),
+    )
 
 
 def nowhere(n: int) -> QueryPlaces:

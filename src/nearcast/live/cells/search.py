@@ -9,19 +9,13 @@ import numpy as np
 from nearcast._jit import hot_kernel, inlined
 from nearcast.columns import SIMILAR, WITHIN
 from nearcast.geo import POLYGON
+from nearcast.live.cells.found import AFTER, BEFORE, note
 from nearcast.live.cells.frame import BITS, N_CLASSES, NO_CELL
 from nearcast.live.cells.queries import NOWHERE
+from nearcast.live.cells.scored import is_sure_of, try_found, try_score
 from nearcast.live.cells.segments import CLASS_FIRST, N_POSITIONS, POSITION
-from nearcast.live.cells.triggers import clause_trigger, order_words, reach
-from nearcast.live.cells.verify import (
-    distance_at,
-    has_word,
-    holds_any_before,
-    holds_clause,
-    score_within,
-    text_of_message,
-    touches_place,
-)
+from nearcast.live.cells.triggers import clause_trigger, order_words, reach, sure_reach
+from nearcast.live.cells.verify import holds_any_before, holds_clause, touches_place
 from nearcast.live.cells.walk import (
     FEW,
     FEW_SCORED,
@@ -34,10 +28,8 @@ from nearcast.live.cells.walk import (
     are_apart,
     first_position,
     holds_cell,
-    is_beyond,
     is_cut_otherwise,
     is_one_box,
-    is_within,
     may_be_within,
     may_touch,
     parts_touch,
@@ -52,31 +44,8 @@ from nearcast.live.cells.walk import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Bits of `FoundMessages.where`: relevant before, relevant after; of a polygon, that the boxes around it touch.
-BEFORE, AFTER = 1, 2
 #: Of a walk: what is looked for is relevant at one of the two places, whichever.
 EITHER = 0
-
-
-class FoundMessages(NamedTuple):
-    """Messages found, in no order within a row: the row of the query, that of the message, where, and the score.
-
-    The score is that at the one place where a message is relevant.
-    """
-
-    query: NDArray[np.int64]
-    row: NDArray[np.int64]
-    where: NDArray[np.uint8]
-    score: NDArray[np.float64]
-
-    @classmethod
-    def room_for(cls, n: int) -> FoundMessages:
-        """Return columns for n messages."""
-        return cls(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.uint8), np.empty(n))
-
-    def first(self, n: int) -> FoundMessages:
-        """Return the first n."""
-        return FoundMessages(self.query[:n], self.row[:n], self.where[:n], self.score[:n])
 
 
 class SearchScratch(NamedTuple):
@@ -130,7 +99,7 @@ def _search_segment(table, segments, at, queries, before, after, row, now, is_ea
     else:
         n_triggers = queries.clause_start[row + 1] - first_trigger
     for trigger in range(first_trigger, first_trigger + n_triggers):
-        radius = np.inf
+        radius, sure = np.inf, -1.0
         if is_scored:
             radius = reach(queries, row, scratch.order, trigger, n_words)
             if radius < 0.0:
@@ -138,6 +107,9 @@ def _search_segment(table, segments, at, queries, before, after, row, now, is_ea
             if before.kind[row] != NOWHERE:
                 # What is farther from both places than anything is near to has the same score at both.
                 radius = min(radius, queries.max_distance[row])
+                sure = sure_reach(queries, row, scratch.order, trigger, n_words, is_earth)
+                if sure == np.inf:
+                    continue  # whatever has the word is relevant wherever it lies
             is_all = trigger == n_words
             first = 0 if is_all else scratch.low[trigger]
             last = segments.segment[at, N_POSITIONS] if is_all else scratch.high[trigger]
@@ -145,7 +117,7 @@ def _search_segment(table, segments, at, queries, before, after, row, now, is_ea
             first, last, is_all = clause_trigger(queries, trigger, segments, at)
         for side in range(first_side, last_side + 1):
             n = _walk(
-                table, segments, at, first, last, is_all, radius, trigger, side,
+                table, segments, at, first, last, is_all, radius, sure, trigger, n_words, side,
                 queries, before, after, row, now, is_earth, scratch, n, found,
             )  # fmt: skip
     return n
@@ -153,7 +125,7 @@ def _search_segment(table, segments, at, queries, before, after, row, now, is_ea
 
 @inlined
 def _walk(
-    table, segments, at, first, last, is_all, radius, trigger, side,
+    table, segments, at, first, last, is_all, radius, sure, trigger, n_words, side,
     queries, before, after, row, now, is_earth, scratch, n, found,
 ):  # fmt: skip
     """Go down the cells of one list, class by class, and try the messages that remain.
@@ -179,7 +151,7 @@ def _walk(
             n_left = stack[depth, LAST] - stack[depth, FIRST]
             if kind != NO_CELL and n_left > very_few:
                 write_cell(segments, at, kind, stack, depth, is_earth, walk)
-                if not _matters(queries, before, after, row, radius, side, is_earth, walk):
+                if not _matters(queries, before, after, row, radius, sure, side, is_earth, walk):
                     continue
                 if n_left > few and stack[depth, LEVEL] < BITS:
                     depth = push_children(segments, at, kind, is_all, stack, depth)
@@ -188,7 +160,7 @@ def _walk(
                 position = i if is_all else segments.posting[i]
                 message = np.int64(segments.row[segments.segment[at, POSITION] + position])
                 n = _try(
-                    table, message, radius, trigger, side,
+                    table, message, radius, sure, trigger, n_words, side,
                     queries, before, after, row, now, is_earth, scratch, n, found,
                 )  # fmt: skip
     return n
@@ -203,11 +175,14 @@ def _has_bounds(queries, before, after, row, radius, side, is_earth, walk):
 
 
 @inlined
-def _matters(queries, before, after, row, radius, side, is_earth, walk):
+def _matters(queries, before, after, row, radius, sure, side, is_earth, walk):
     """Tell whether the cell at hand may hold a message that is relevant at one of the places only, or at that side."""
     if queries.kind[row] == SIMILAR:
-        return may_be_within(is_earth, before, row, radius, walk.rectangle) or may_be_within(
-            is_earth, after, row, radius, walk.rectangle
+        is_near = may_be_within(is_earth, before, row, radius, walk.rectangle)
+        if not is_near and not may_be_within(is_earth, after, row, radius, walk.rectangle):
+            return False
+        return not (
+            is_sure_of(is_earth, before, row, sure, walk.cell) and is_sure_of(is_earth, after, row, sure, walk.cell)
         )
     if side != EITHER:
         return _touches(is_earth, before, row, walk) if side == BEFORE else _touches(is_earth, after, row, walk)
@@ -229,19 +204,15 @@ def _touches(is_earth, places, row, walk):
 
 @inlined
 def _try(
-    table, message, radius, trigger, side, queries, before, after, row, now, is_earth, scratch, n, found,
+    table, message, radius, sure, trigger, n_words, side,
+    queries, before, after, row, now, is_earth, scratch, n, found,
 ):  # fmt: skip
     """Test a message that a trigger has found, unless an earlier trigger of the row has it as well."""
     if queries.kind[row] == SIMILAR:
-        if not is_earth and _is_out_of_reach(table, message, radius, before, after, row):
-            return n
-        away, ahead = _distances(table, message, before, after, row, is_earth)
-        if not is_within(is_earth, min(away, ahead), radius) or table.expires[message] <= now:
-            return n
-        for k in range(min(trigger, queries.word_start[row + 1] - queries.word_start[row])):
-            if has_word(table, message, queries.word[scratch.order[k]]):
-                return n
-        return _try_score(table, message, away, ahead, queries, before, row, n, found)
+        return try_found(
+            table, message, radius, sure, trigger, n_words,
+            queries, before, after, row, now, is_earth, scratch.order, n, found,
+        )  # fmt: skip
     where = touched(table, message, before, after, row, side, is_earth, scratch.walk.place)
     if where == 0 or table.expires[message] <= now:
         return n
@@ -260,8 +231,7 @@ def try_message(table, message, queries, before, after, row, now, is_earth, walk
     if table.expires[message] <= now:
         return n
     if queries.kind[row] == SIMILAR:
-        away, ahead = _distances(table, message, before, after, row, is_earth)
-        return _try_score(table, message, away, ahead, queries, before, row, n, found)
+        return try_score(table, message, queries, before, after, row, is_earth, n, found)
     where = touched(table, message, before, after, row, EITHER, is_earth, walk.place)
     if where == 0 or not holds_any_before(queries, row, queries.clause_start[row + 1], table, message):
         return n
@@ -284,54 +254,3 @@ def touched(table, message, before, after, row, side, is_earth, place):
     if where == BEFORE | AFTER and before.kind[row] != POLYGON and after.kind[row] != POLYGON:
         return 0
     return where
-
-
-@inlined
-def _is_out_of_reach(table, message, radius, before, after, row):
-    """Tell whether a message on a plane lies beyond the radius of both places of a scored row."""
-    box = table.box
-    for places in (before, after):
-        at = places.part_start[row]
-        if places.kind[row] != NOWHERE and not is_beyond(
-            places.part[at, 0],
-            places.part[at, 1],
-            radius,
-            box[message, 0],
-            box[message, 1],
-            box[message, 2],
-            box[message, 3],
-        ):
-            return False
-    return True
-
-
-@inlined
-def _distances(table, message, before, after, row, is_earth):
-    """Return how far a message is from the two places of a scored row, infinite from nowhere."""
-    away = np.inf
-    if before.kind[row] != NOWHERE:
-        away = distance_at(is_earth, before, row, table, message)
-    return away, distance_at(is_earth, after, row, table, message)
-
-
-@inlined
-def _try_score(table, message, away, ahead, queries, before, row, n, found):
-    """Score a message at both distances, and note it where it reaches the threshold at one of them only."""
-    text = text_of_message(queries, row, table, message)
-    here, was = 0.0, before.kind[row] != NOWHERE
-    if was:
-        here = score_within(queries, row, text, away)
-        was = here >= queries.threshold[row]
-    there = score_within(queries, row, text, ahead)
-    now_is = there >= queries.threshold[row]
-    if was == now_is:
-        return n
-    return note(row, message, AFTER if now_is else BEFORE, there if now_is else here, n, found)
-
-
-@inlined
-def note(row, message, where, score, n, found):
-    """Write what was found, if there is room; return how many there are."""
-    if n < found.row.size:
-        found.query[n], found.row[n], found.where[n], found.score[n] = row, message, where, score
-    return n + 1

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nearcast._jit import direct
 from nearcast.geo import POLYGON, Regions, polygons_touch
-from nearcast.live.answers import RelevanceChanges, RelevantMessages, changes_between, starts_of
+from nearcast.live.answers import RelevanceChanges, RelevantMessages, changes_between
+from nearcast.live.cells.found import AFTER, BEFORE, FoundMessages
 from nearcast.live.cells.frame import fill_keys, frame_of
 from nearcast.live.cells.queries import LiveQueries, QueryPlaces, nowhere, places_of, queries_of
 from nearcast.live.cells.safe_search import SafeScratch, search_safe
-from nearcast.live.cells.search import AFTER, BEFORE, FoundMessages, SearchScratch, search_rows
+from nearcast.live.cells.search import SearchScratch, search_rows
 from nearcast.live.cells.segments import SegmentBuilder
 from nearcast.live.safe import NOTHING_NEAR, is_carried
 from nearcast.live.stored import StoredLife
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
     from nearcast.text.words import WordTable
 
+#: A store makes all columns that the search takes: their types are always the same.
+_search_rows = direct(search_rows)
 _LEAST_ROOM = 1 << 10
 #: From so many rows on it pays to take them in the order of a curve.
 _WORTH_ORDERING = 64
-#: Bits of the number of a message's row.
-_ROW_BITS = 32
+#: A batch gets so much more room for each row than a row of the last one needed, up to so many messages.
+_SPARE_ROOM, _MOST_GUESSED = 1.25, 128.0
 #: Words of a scored row for which there is scratch from the beginning.
 _USUAL_WORDS = 32
 
@@ -45,6 +49,8 @@ class CellLiveStore(StoredLife):
         self._rows_renumbered()
         self._scratch, self._safe_scratch = SearchScratch.new(_USUAL_WORDS), SafeScratch.new()
         self._room = FoundMessages.room_for(_LEAST_ROOM)
+        #: How many messages a row of the last batch found, and some more: how much room the next one gets.
+        self._usual_finds = 0.0
 
     def _rows_renumbered(self) -> None:
         self._builder = SegmentBuilder()
@@ -101,13 +107,7 @@ class CellLiveStore(StoredLife):
         found = self._found(queries, old, places_of(after))
         if len(after.geometry) or (before is not None and len(before.geometry)):
             found = self._without_missed(found, before, after)
-        if not len(found.row):
-            return RelevanceChanges.none(len(subscriptions))
-        arrival = self._state.table.arrival[found.row]
-        enters = (found.where == AFTER).astype(np.uint8)
-        order = np.argsort(((2 * found.query + enters) << _ROW_BITS) + found.row)  # rows are in order of arrival
-        start = starts_of(found.query[order], len(subscriptions))
-        return RelevanceChanges(start, arrival[order], found.score[order], enters[order])
+        return found.changes(len(subscriptions), self._state.table.arrival)
 
     def _file_rows(self, n_queries: int) -> None:
         """Put new rows into a segment, unless they are few and tried in no time."""
@@ -124,12 +124,12 @@ class CellLiveStore(StoredLife):
         if len(queries.word) and queries.most_words >= len(self._scratch.order):
             self._scratch = SearchScratch.new(2 * queries.most_words)
         tail = np.array([self._builder.n_rows, self._state.n])
-        room = max(_LEAST_ROOM, 2 * len(queries.kind))
+        room = max(_LEAST_ROOM, int((2.0 + self._usual_finds) * len(queries.kind)))
         order = _search_order(after)
         next_row, pieces = 0, list[FoundMessages]()
         while next_row < len(order) or not pieces:
             found = FoundMessages.room_for(room) if pieces or room > _LEAST_ROOM else self._room
-            next_row, n = search_rows(
+            next_row, n = _search_rows(
                 self._state.table,
                 self._builder.segments,
                 tail,
@@ -145,6 +145,9 @@ class CellLiveStore(StoredLife):
             )
             pieces.append(found.first(n))
             room = 4 * room
+        if len(order) >= _WORTH_ORDERING:
+            n_found = sum(len(each.row) for each in pieces)
+            self._usual_finds = min(_SPARE_ROOM * n_found / len(order), _MOST_GUESSED)
         return pieces[0] if len(pieces) == 1 else FoundMessages(*map(np.concatenate, zip(*pieces, strict=True)))
 
     def _without_missed(self, found: FoundMessages, before: Regions | None, after: Regions) -> FoundMessages:

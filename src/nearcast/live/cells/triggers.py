@@ -12,8 +12,9 @@ import numpy as np
 from nearcast._jit import inlined
 from nearcast.live.cells.queries import NO_WORD
 from nearcast.live.cells.segments import N_POSITIONS, list_of
+from nearcast.live.cells.walk import narrower
 from nearcast.query import NOT, PHRASE
-from nearcast.similarity import counts_weights, most_text, near_needed
+from nearcast.similarity import MARGIN, counts_weights, most_text, near_needed, reads_whole_message
 
 
 @inlined
@@ -71,8 +72,29 @@ def reach(queries, row, order, k, n):
     for i in range(k, n):
         amount += queries.weight[order[i]] if counts_weights(function) else 1.0
     share = min(amount / queries.own[row], 1.0) if queries.own[row] > 0.0 else 0.0
-    text = most_text(function, share)
-    needed = near_needed(queries.text_weight[row], queries.threshold[row], text)
+    return text_reach(queries, row, most_text(function, share), 0.0)
+
+
+@inlined
+def text_reach(queries, row, text, more):
+    """Return how far a message with this text score may be and reach the threshold and `more`; -1 if it cannot be.
+
+    Less the margin of bounds. With twice that margin for `more`, whatever is nearer surely reaches the threshold.
+    """
+    needed = near_needed(queries.text_weight[row], queries.threshold[row] + more, text)
     if needed <= 0.0:
         return np.inf
     return (1.0 - needed) * queries.max_distance[row] if needed <= 1.0 else -1.0
+
+
+@inlined
+def sure_reach(queries, row, order, k, n, is_earth):
+    """Return within which distance every message is relevant that has the k-th word in order; k = n for no word.
+
+    Functions that read the whole message may give a single word any text score, however small.
+    """
+    function, text = queries.similarity[row], 0.0
+    if k < n and queries.own[row] > 0.0 and not reads_whole_message(function):
+        amount = queries.weight[order[k]] if counts_weights(function) else 1.0
+        text = min(amount / queries.own[row], 1.0)
+    return narrower(is_earth, text_reach(queries, row, text, 2.0 * MARGIN))

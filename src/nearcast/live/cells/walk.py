@@ -31,8 +31,8 @@ KEY, COLUMN, LINE, LEVEL, FIRST, LAST = range(6)
 _STACK = 3 * BITS + 4
 #: Filters are wider than what they let pass by this share, and on the earth by a micrometre: far above rounding.
 _WIDER, _WIDER_M = 1.0 + 1e-9, 1e-6
-#: Up to this radius squares of lengths are numbers.
-_MOST_SQUARED = 1e150
+#: Between these radii squares of lengths are numbers of full precision.
+_LEAST_SQUARED, _MOST_SQUARED = 1e-150, 1e150
 #: Discs that reach this latitude are not bounded by meridians.
 _NEAR_POLE = 89.9
 
@@ -201,6 +201,21 @@ def _is_near(is_earth, x, y, radius, rectangle):
 def is_within(is_earth, distance, radius):
     """Tell whether a distance is no more than a radius, or by less than rounding can do."""
     return distance <= radius * _WIDER + (_WIDER_M if is_earth else 0.0)
+
+
+@inlined
+def narrower(is_earth, radius):
+    """Return a radius less what rounding can do, so that what lies within it surely does; infinite stays so."""
+    return radius / (_WIDER * _WIDER) - (_WIDER_M if is_earth else 0.0)
+
+
+@inlined
+def are_on_one_side(one, other, radius, sure):
+    """Tell whether squares of two distances are both certainly beyond a radius, or both within a sure one."""
+    far = radius * _WIDER * _WIDER
+    if far < _MOST_SQUARED and min(one, other) > far * far:
+        return True
+    return sure > _LEAST_SQUARED and max(one, other) < sure * sure
 
 
 @inlined

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from nearcast.columns import Messages
     from nearcast.geo import Space
     from nearcast.indexes import Index
+    from nearcast.live.cells.found import FoundMessages
     from nearcast.live.cells.queries import LiveQueries, QueryPlaces
-    from nearcast.live.cells.search import FoundMessages
     from nearcast.text.words import WordTable
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages
+    from nearcast.live.cells.found import FoundMessages
     from nearcast.live.cells.queries import LiveQueries, QueryPlaces
-    from nearcast.live.cells.search import FoundMessages
 
 
 class CellPostingLiveStore(CellLiveStore):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast._jit import hot_kernel
-from nearcast.live.cells.search import FoundMessages, try_message
+from nearcast.live.cells.found import FoundMessages
+from nearcast.live.cells.search import try_message
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

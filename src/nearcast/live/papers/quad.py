@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from nearcast.indexes import Index
     from nearcast.indexes.papers.quad.moving import QuadLayout
     from nearcast.indexes.papers.quad.traffic import Traffic
+    from nearcast.live.cells.found import FoundMessages
     from nearcast.live.cells.queries import LiveQueries, QueryPlaces
-    from nearcast.live.cells.search import FoundMessages
     from nearcast.live.table import LiveTable
     from nearcast.text.words import WordTable
 

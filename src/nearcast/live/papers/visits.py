@@ -21,8 +21,9 @@ from nearcast.columns import SIMILAR, TOPK, gathered
 from nearcast.geo import ANYWHERE, BOX
 from nearcast.indexes.papers.quad.cells import FIRST, LENGTH
 from nearcast.indexes.papers.quad.tables import list_at
+from nearcast.live.cells.found import FoundMessages, note
 from nearcast.live.cells.queries import NO_WORD
-from nearcast.live.cells.search import EITHER, FoundMessages, note, touched
+from nearcast.live.cells.search import EITHER, touched
 from nearcast.live.cells.store import CellLiveStore
 from nearcast.live.cells.verify import holds_clause
 from nearcast.query import NOT, PHRASE

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import _arrow
+from nearcast._jit import direct
 from nearcast.columns import NO_TIME, WITHIN, Subscriptions
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, Regions
 from nearcast.indexes.trigger.mobile.lists import CELL, COUNT, N_ENTRIES, N_HEADS, N_LISTS
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from nearcast.indexes.trigger.places import Places
     from nearcast.indexes.trigger.scratch import TriggerBatch, TriggerScratch
 
+#: A component makes all its arrays, and the rows and regions that are placed.
+_place_rows = direct(place_rows)
 _NONE = -1
 #: The number that marks the slots of this component.
 MOBILE = 253
@@ -283,8 +286,9 @@ class MobileComponent:
         return found
 
     def _put_regions(self, rows: NDArray[np.int64], regions: _RowRegions) -> None:
+        part, circle = (np.ascontiguousarray(column, np.float64) for column in regions)
         done = 0
-        while (done := place_rows(self.held, rows, *regions, done, self._scratch)) < len(rows):
+        while (done := _place_rows(self.held, rows, part, circle, done, self._scratch)) < len(rows):
             self.held = self.held.with_more_lists()
 
     def enter(
