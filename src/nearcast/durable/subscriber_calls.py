@@ -32,6 +32,8 @@ from nearcast.geo.shapes import shorten
 from nearcast.hub import Hub
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nearcast._ids import Id
     from nearcast.durable.folder import DurableFolder
     from nearcast.durable.input_log import InputLog
@@ -152,6 +154,16 @@ class SubscriberHub(Hub):
         with self._lock:
             state = self._whole()
             return self._subscribers.subscriptions(state, self._subscribers.number(state, checked_name(subscriber)))
+
+    def subscriptions_of_many(self, subscribers: Sequence[str]) -> tuple[pa.Array, NDArray[np.int64]]:
+        """Return the ids of the subscriptions of several subscribers as one column, and how many each of them has."""
+        names = [checked_name(name) for name in subscribers]
+        with self._lock:
+            state = self._whole()
+            numbers = np.array(self._subscribers.numbers_of(state, names), np.int32)
+            slots, counts = self._subscribers.slots_of(state, numbers)
+            ids = state.ids.snapshot()
+        return ids.column(slots, ids.kinds_of(slots)), counts
 
     def to_table(self) -> pa.Table:
         """Return all subscriptions in the interchange columns, as `Hub.to_table` does, with their subscribers."""
