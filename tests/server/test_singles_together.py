@@ -82,9 +82,34 @@ def test_singles_of_every_form_that_wait_together_each_get_their_own_answer(serv
     assert [202] * 7 + [422, 202] == [answers[number].status_code for number in range(len(given))]
     hub = server.tenant().hub
     assert {"mood": "good"} == dict(hub.kept_message("w4").attributes)
-    assert 3 == json.loads(str(hub.kept_message("w5").attributes["mood"]))
+    assert {"mood": 3} == dict(hub.kept_message("w5").attributes)
     assert hub.kept_message("w7") is None
     assert hub.stats()["log"]["inputs"] - before < len(given)
+
+
+def test_batches_that_wait_together_leave_each_other_their_attributes(server):
+    """A number here and a text there under one name stay what they are, and a message has no attribute of another."""
+    batches = [
+        [feature("b1", mood="good")],
+        [feature("b2", mood=3)],
+        [feature("b3")],
+        [feature("b4", time="2026-01-01")],
+    ]
+    publisher, threads = server.tenant().publisher, []
+
+    def post(batch):
+        with server.client() as own:
+            own.post("/v1/messages", json=batch)
+
+    with held_writer(server.tenant().hub):
+        for batch in batches:
+            threads.append(threading.Thread(target=post, args=(batch,)))
+            threads[-1].start()
+        wait_until(lambda: publisher.n_waiting == len(batches))
+    for thread in threads:
+        join(thread)
+    kept = [dict(server.tenant().hub.kept_message(f"b{number}").attributes) for number in (1, 2, 3)]
+    assert [{"mood": "good"}, {"mood": 3}, {}] == kept
 
 
 def test_another_method_of_a_hot_route_is_not_allowed(client):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from nearcast.deliveries import Deliveries
 from nearcast.durable import PublishUnderWay
 from nearcast.server.feature_columns import PointFeature, table_of_points
 from nearcast.server.problems import Problem
+from nearcast.tables.messages import MESSAGE_FIELDS
+from nearcast.tables.names import EARTH_PLACE, PLANE_PLACE
 from nearcast.tables.rejected_rows import RejectedRow
 
 #: Called with the messages of a call of the hub, and what it returned.
@@ -23,6 +26,8 @@ OnPublished = Callable[[list[Any] | pa.Table, Deliveries], None]
 _MOST_TOGETHER = 20_000
 #: So many are enough for a call: no more are waited for, and up to so many are prepared in the loop; of dicts, so few.
 _ENOUGH, _FEW = 128, 8
+#: Names of values that have types of their own.
+_NO_ATTRIBUTES = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE, "type", "geometry", "bbox"}
 #: A call costs the hub some milliseconds, whatever it holds. So long others are waited for: while they come, at most.
 _MOMENT_S, _LONGEST_WAIT_S = 0.001, 0.005
 
@@ -38,19 +43,23 @@ class PublishRequest:
     def __len__(self) -> int:
         return len(self.messages)
 
+    @functools.cached_property
     def form(self) -> Any:
         """Return what requests must have in common to be published together, None for one that must be alone.
 
-        All ids of a call are of one type: those of another request must not decide which.
+        All ids of a call are of one type, and so are all values of an attribute: those of another request must not
+        decide which.
         """
         if self.key is not None or not len(self.messages):
             return None
         if isinstance(self.messages, pa.Table):
             return self.messages.schema
         if isinstance(self.messages[0], PointFeature):
-            return PointFeature, type(self.messages[0].id)
+            return PointFeature, type(self.messages[0].id), _types_in(self.messages[0].properties)
         types = {_id_type(message) for message in self.messages}
-        return types.pop() if len(types) == 1 else None
+        if len(types) != 1 or None in types:
+            return None
+        return types.pop(), frozenset().union(*map(_attribute_types, self.messages))
 
 
 @dataclass(frozen=True)
@@ -114,11 +123,11 @@ class Publisher:
 
     def _next_batch(self) -> list[PublishRequest]:
         """Take the requests off the queue that go together: those without a key, of one form and type of ids."""
-        form, total, n = self._waiting[0].form(), len(self._waiting[0]), 1
+        form, total, n = self._waiting[0].form, len(self._waiting[0]), 1
         if form is not None:
             for request in self._waiting[1:]:
                 total += len(request)
-                if request.form() != form or total > _MOST_TOGETHER:
+                if request.form != form or total > _MOST_TOGETHER:
                     break
                 n += 1
         batch, self._waiting = self._waiting[:n], self._waiting[n:]
@@ -132,7 +141,7 @@ class Publisher:
         else:
             messages, under_way = await loop.run_in_executor(self._executor, self._begin, batch)
         done = loop.create_future()
-        under_way.on_done(lambda: loop.call_soon_threadsafe(done.set_result, None))
+        under_way.on_done(lambda: loop.call_soon_threadsafe(_wake, done))
         await done
         found = under_way.result()
         if _is_quick(batch):
@@ -197,6 +206,19 @@ def _id_type(message: Any) -> type | None:
     return type(given) if isinstance(given, str | int) else None
 
 
+def _types_in(given: dict[str, Any]) -> frozenset[tuple[str, type]]:
+    """Return the attributes among the values of a message, each with its type."""
+    return frozenset((name, type(value)) for name, value in given.items() if name not in _NO_ATTRIBUTES)
+
+
+def _attribute_types(message: Any) -> frozenset[tuple[str, type]]:
+    """Return the attributes of a message given as a dict, each with its type; those that are nested count as one."""
+    if not isinstance(message, dict):
+        return frozenset()
+    properties = message.get("properties")
+    return _types_in(properties if message.get("type") == "Feature" and isinstance(properties, dict) else message)
+
+
 def given_id(message: Any) -> Any:
     """Return the id of a message as it was given, without any check; None where it is not plain to see."""
     if not isinstance(message, dict):
@@ -205,6 +227,11 @@ def given_id(message: Any) -> Any:
     if isinstance(properties, dict) and properties.get("id") is not None:
         return properties["id"]
     return message.get("id")
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():  # the loop is being closed
+        waiter.set_result(None)
 
 
 def _tell(answer: asyncio.Future[PublishAnswer], found: PublishAnswer | BaseException) -> None:
