@@ -211,6 +211,11 @@ class IdSnapshot(NamedTuple):
     #: Of all ids that are bound, and of those released since keys were last dropped.
     kinds: Kinds
 
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """Return what two snapshots that are held have in common only if they have the same arrays."""
+        return id(self.blob), id(self.start), id(self.key_of_slot)
+
     def value(self, slot: int) -> Id:
         """Return the id of one slot."""
         key = self.key_of_slot[slot]
@@ -248,6 +253,10 @@ class IdSnapshot(NamedTuple):
     def keys(self, slots: NDArray[np.int32]) -> pa.Array:
         """Return the keys of many slots: ids as text, integers behind their mark."""
         return self._texts(self.key_of_slot[slots])
+
+    def key_spans(self, slots: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return the keys of many slots end to end: where each begins, with the end of the last, and the bytes."""
+        return self._gathered(self.key_of_slot[slots])
 
     def _texts(self, keys: NDArray[np.int32]) -> pa.Array:
         offsets, content = self._gathered(keys)

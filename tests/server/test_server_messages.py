@@ -7,6 +7,7 @@ import threading
 import pyarrow as pa
 import pytest
 
+from support.held_writer import held_writer
 from support.http_server import circle, feature, running
 from support.waiting import join, wait_until
 
@@ -114,25 +115,24 @@ def publish_together(server, function, given, n_messages):
 
     Return how many messages each call of the hub had.
     """
-    publisher, hub, may_go_on, calls = server.tenant().publisher, server.tenant().hub, threading.Event(), []
-    inner = hub.publish_many
+    publisher, hub, calls = server.tenant().publisher, server.tenant().hub, []
+    inner = hub.begin_publish
 
-    def slow(messages, **options):
+    def counted(messages, **options):
         calls.append(len(messages))
-        may_go_on.wait(600)
         return inner(messages, **options)
 
-    hub.publish_many = slow
+    hub.begin_publish = counted
     threads = [threading.Thread(target=function, args=(each,)) for each in given]
     try:
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: publisher.n_waiting == n_messages)
+        with held_writer(hub):
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: publisher.n_waiting == n_messages)
     finally:
-        may_go_on.set()
         for thread in threads:
             join(thread)
-        del hub.publish_many
+        del hub.begin_publish
     return calls
 
 
@@ -205,18 +205,13 @@ def _places(answer):
 def test_more_than_may_wait_is_refused_with_a_time_to_try_again(tmp_path):
     """Past the watermark publishers get 429 with Retry-After, and what waited is published."""
     with running(tmp_path, limits={"waiting_messages": 3}) as server, server.client() as client:
-        hub, may_go_on, found = server.tenant().hub, threading.Event(), []
-        inner = hub.publish_many
-        hub.publish_many = lambda messages, **options: may_go_on.wait(600) and inner(messages, **options)
-        given = [feature(1), feature(2)]
+        found, given = [], [feature(1), feature(2)]
         waiting = threading.Thread(target=lambda: found.append(client.post("/v1/messages", json=given)))
-        waiting.start()
-        try:
+        with held_writer(server.tenant().hub):
+            waiting.start()
             wait_until(lambda: server.tenant().publisher.n_waiting == 2)
             with server.client() as other:
                 refused = other.post("/v1/messages", json=[feature(3), feature(4)])
             assert (429, "1") == (refused.status_code, refused.headers["retry-after"])
-        finally:
-            may_go_on.set()
-            join(waiting)
+        join(waiting)
         assert 2 == found[0].json()["accepted"]

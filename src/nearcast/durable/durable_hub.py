@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -64,6 +65,24 @@ class LoggedCall:
     given: Input
     entry: LogEntry
     source: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class PublishUnderWay:
+    """Messages on their way through the writer, and those that were refused before."""
+
+    answer: Future[Any]
+    refused: Rejected
+    key: str | None
+
+    def on_done(self, listener: Callable[[], object]) -> None:
+        """Have a function called when all is done, in the writing thread, or now if it is; it must be quick."""
+        self.answer.add_done_callback(lambda _: listener())
+
+    def result(self) -> Deliveries:
+        """Return the deliveries once the messages are on disk and published, or raise why they are not."""
+        found = self.answer.result()
+        return _with_refused(_repeat(self.key) if found is None else found, self.refused)
 
 
 class DurableHub(SubscriberHub):
@@ -272,6 +291,12 @@ class DurableHub(SubscriberHub):
 
         Rows that come from the future of the wall clock are not logged, and added to `refused`.
         """
+        return self._begin_change(given, source=source, key=key, refused=refused).result()
+
+    def _begin_change(
+        self, given: Input, *, source: str = "", key: str | None = None, refused: Rejected | None = None
+    ) -> Future[Any]:
+        """Hand an input to the writer; return what `_change` returns, to come."""
         self._check_open()
         if key is not None and (not isinstance(key, str) or not key or "\0" in key or not is_encodable(key)):
             raise InvalidInput(f"key is {shorten(key)}; expected text", field="key")
@@ -281,7 +306,7 @@ class DurableHub(SubscriberHub):
                 given, self._limit, self._log.clock.now(), source, Rejected() if refused is None else refused
             )
             identity = None if key is None or logged is given else encoded(given)
-        return self._writer.run(LoggedCall(logged, LogEntry(encoded(logged), key, identity), source))
+        return self._writer.begin(LoggedCall(logged, LogEntry(encoded(logged), key, identity), source))
 
     def _check_open(self) -> None:
         if reason := self._is_over or self._writer.stopped:
@@ -392,10 +417,22 @@ class DurableHub(SubscriberHub):
         """
         if not isinstance(threads, int) or threads < 1:
             raise ValueError(f"threads is {threads!r}; expected 1 or more")
+        return self.begin_publish(messages, threads=threads, source=source, strict=strict, key=key).result()
+
+    def begin_publish(
+        self,
+        messages: pa.Table | Iterable[Any],
+        *,
+        threads: int = 1,
+        source: str = "messages",
+        strict: bool = False,
+        key: str | None = None,
+    ) -> PublishUnderWay:
+        """Hand messages to the writing thread, and return without waiting for it; all else is as in `publish_many`."""
         rejected = Rejected()
         given = calls.publish_many(messages, self.space, source, rejected, is_strict=strict)
-        found = self._change(given.with_threads(threads), source=source, key=key, refused=rejected)
-        return _with_refused(_repeat(key) if found is None else found, rejected)
+        answer = self._begin_change(given.with_threads(threads), source=source, key=key, refused=rejected)
+        return PublishUnderWay(answer, rejected, key)
 
     def advance(self, time: datetime | str) -> Deliveries:
         """Move event time forward; subscriptions that expire by then are forgotten."""

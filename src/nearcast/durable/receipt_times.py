@@ -100,7 +100,8 @@ def _arguments(given: Input, moment: datetime) -> tuple[object, ...] | None:
 def _with_times(table: pa.Table, moment: datetime) -> pa.Table:
     """Return a table with a time in each row that has none; times that cannot be read stay as they are."""
     if "time" not in table.column_names:
-        return table.append_column("time", pa.array([moment] * table.num_rows, _TIME))
+        column = _arrow.numbers(np.full(table.num_rows, microseconds_of(moment))).cast(_TIME)
+        return table.append_column("time", column)
     rows = TableRows(table, "", 0)
     times = rows.times("time")
     missing = (times == NO_TIME) & ~rows.faults.is_bad

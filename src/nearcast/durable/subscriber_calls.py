@@ -34,6 +34,8 @@ from nearcast.hub import Hub
 from nearcast.tables import Rejected
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nearcast._ids import Id
     from nearcast.durable.folder import DurableFolder
     from nearcast.durable.input_log import InputLog
@@ -62,6 +64,36 @@ class ErasureCall:
     source: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class ReleaseListener:
+    """Who is told which subscribers got deliveries, and a function that returns whom it asks about, None: all."""
+
+    listener: Listener
+    wanted: Callable[[], list[str]] | None
+
+
+class _ReleasedNames:
+    """The subscribers that one batch of calls delivered to, as a mask of their numbers; names are made where needed."""
+
+    def __init__(self, subscribers: Subscribers, state: State, touched: list[NDArray[np.int32]]):
+        self._subscribers, self._state = subscribers, state
+        self._mask = np.zeros(1 + max(int(part.max()) for part in touched), np.bool_)
+        for part in touched:
+            self._mask[part] = True
+        self._names: list[str] | None = None
+
+    def among(self, wanted: Callable[[], list[str]] | None) -> list[str]:
+        """Return the names of those of them that are wanted, or of all where that is less work."""
+        asked = None if wanted is None else wanted()
+        if asked is None or len(asked) >= np.count_nonzero(self._mask):
+            if self._names is None:
+                self._names = self._subscribers.names(self._state, np.flatnonzero(self._mask).astype(np.int32))
+            return self._names
+        numbers = np.array(self._subscribers.numbers_of(self._state, asked), np.int64)
+        known = np.flatnonzero((numbers >= 0) & (numbers < len(self._mask)))
+        return [asked[at] for at in known[self._mask[numbers[known]]].tolist()]
+
+
 class EventsWanted(NamedTuple):
     """Whose events are asked for: after a cursor, None for its last acknowledgement, and how many at most."""
 
@@ -83,7 +115,7 @@ class SubscriberHub(Hub):
         self._outbox = Outbox(self._folder.path / "outbox", Retention() if retention is None else retention)
         self._outbox.is_known = lambda numbers: self._subscribers.are_known(self._state, numbers)
         self._inputs = InputApplier(self, self._subscribers, self._outbox)
-        self._listeners: list[Listener] = []
+        self._listeners: list[ReleaseListener] = []
         self._tidier = OutboxTidier(self._outbox)
         self._outbox.recover(self._log.last, max(self._folder.snapshots(), default=0))
 
@@ -126,11 +158,13 @@ class SubscriberHub(Hub):
     def _tell_listeners(self) -> None:
         """Call the listeners with the subscribers that got something, and let the outbox put itself in order."""
         touched, self._inputs.touched = self._inputs.touched, []
+        touched = [part for part in touched if len(part)]  # an erasure takes numbers out
         if touched and self._listeners:
-            names = self._subscribers.names(self._state, np.unique(np.concatenate(touched)))
-            for listener in list(self._listeners):
+            names = _ReleasedNames(self._subscribers, self._state, touched)
+            for each in list(self._listeners):
                 try:
-                    listener(names)
+                    if told := names.among(each.wanted):
+                        each.listener(told)
                 except Exception:
                     _logger.exception("a listener to released deliveries failed")
         self._tidier.look(self._state.now)
@@ -154,6 +188,16 @@ class SubscriberHub(Hub):
         with self._lock:
             state = self._whole()
             return self._subscribers.subscriptions(state, self._subscribers.number(state, checked_name(subscriber)))
+
+    def subscriptions_of_many(self, subscribers: Sequence[str]) -> tuple[pa.Array, NDArray[np.int64]]:
+        """Return the ids of the subscriptions of several subscribers as one column, and how many each of them has."""
+        names = [checked_name(name) for name in subscribers]
+        with self._lock:
+            state = self._whole()
+            numbers = np.array(self._subscribers.numbers_of(state, names), np.int32)
+            slots, counts = self._subscribers.slots_of(state, numbers)
+            ids = state.ids.snapshot()
+        return ids.column(slots, ids.kinds_of(slots)), counts
 
     def to_table(self) -> pa.Table:
         """Return all subscriptions in the interchange columns, as `Hub.to_table` does, with their subscribers."""
@@ -290,15 +334,18 @@ class SubscriberHub(Hub):
         assert message_id is not None
         return newest_message(runs, message_id, self.space)
 
-    def on_release(self, listener: Listener) -> Callable[[], None]:
+    def on_release(self, listener: Listener, wanted: Callable[[], list[str]] | None = None) -> Callable[[], None]:
         """Have a function called with the subscribers that got deliveries, in the writing thread, after each batch.
 
-        It must be quick; what it raises is logged. Returns a function that removes it.
+        With `wanted`, which returns names, it need not be called with any others: a batch may reach a hundred thousand
+        subscribers, of whom few wait. Both must be quick; what they raise is logged. Returns a function that removes
+        the listener.
         """
-        self._listeners = [*self._listeners, listener]
+        added = ReleaseListener(listener, wanted)
+        self._listeners = [*self._listeners, added]
 
         def remove() -> None:
-            self._listeners = [each for each in self._listeners if each is not listener]
+            self._listeners = [each for each in self._listeners if each is not added]
 
         return remove
 

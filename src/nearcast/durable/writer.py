@@ -54,19 +54,23 @@ class GroupWriter(Generic[Call]):
 
     def run(self, call: Call) -> Any:
         """Log a call, make it, and return its answer, or raise what it raised."""
-        return self._answer(call)
+        return self.begin(call).result()
+
+    def begin(self, call: Call) -> Future[Any]:
+        """Let a call wait to be logged and made; return its answer to come, which must never be cancelled."""
+        return self._put(call)
 
     def run_alone(self, function: Callable[[], Any]) -> Any:
         """Run a function in the writing thread, between two transactions."""
-        return self._answer(function)
+        return self._put(function).result()
 
-    def _answer(self, given: Any) -> Any:
+    def _put(self, given: Any) -> Future[Any]:
         answer: Future[Any] = Future()
         with self._closing:
             if self._is_closed:
                 raise HubStopped("the hub was closed; open it again")
             self._queue.put((given, answer))
-        return answer.result()
+        return answer
 
     def close(self) -> None:
         """Make the calls that wait, and end the thread."""

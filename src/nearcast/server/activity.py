@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ from nearcast.model import Delivery
 from nearcast.server.newest_messages import Call, NewestMessages, feature_of
 from nearcast.server.publisher import given_id
 
-_SAMPLES, _PER_CALL = 200, 5
+#: Samples that are kept, and of one call.
+_SAMPLES, SAMPLED = 200, 5
 
 
 class TenantActivity:
@@ -41,24 +43,24 @@ class TenantActivity:
         lost = {row.row for row in found.rejected}
         self.newest.add(messages, lost)
         if self.n_watchers:
-            for row in _sampled_rows(messages, lost, found[:_PER_CALL]):
+            for row in _sampled_rows(messages, lost, found[:SAMPLED]):
                 feature = feature_of(_given(messages, row), self._space)
                 if feature is not None:
                     self._add("message", feature)
             self._add_deliveries(found)
 
-    def moved(self, moves: list[dict[str, Any]], found: Deliveries) -> None:
-        """Take note of a call that moved subscribers or subscriptions."""
-        self.counts["moves"] += len(moves)
+    def moved(self, n: int, sample: Callable[[], list[dict[str, Any]]], found: Deliveries) -> None:
+        """Take note of a call that moved subscribers or subscriptions; `sample` gives the first of `n` moves."""
+        self.counts["moves"] += n
         self.counts["deliveries"] += len(found)
         if self.n_watchers:
-            for each in moves[:_PER_CALL]:
+            for each in sample():
                 self._add("move", each)
             self._add_deliveries(found)
 
     def _add_deliveries(self, found: Deliveries) -> None:
         names = ("subscription_id", "message_id", "change", "score", "rank")
-        for delivery in found[:_PER_CALL]:
+        for delivery in found[:SAMPLED]:
             self._add("delivery", {"type": _type_of(delivery), **{name: getattr(delivery, name) for name in names}})
 
     def _add(self, kind: str, data: dict[str, Any]) -> None:
@@ -86,8 +88,8 @@ def _sampled_rows(messages: Call, lost: set[int], deliveries: list[Delivery]) ->
     """Return rows of a few messages: those that the sampled deliveries are about, then the newest."""
     wanted = {each.message_id for each in deliveries}
     last = (row for row in range(len(messages) - 1, -1, -1) if row not in lost)
-    rows = dict.fromkeys([*_rows_of(messages, lost, wanted), *itertools.islice(last, _PER_CALL)])
-    return list(rows)[:_PER_CALL]
+    rows = dict.fromkeys([*_rows_of(messages, lost, wanted), *itertools.islice(last, SAMPLED)])
+    return list(rows)[:SAMPLED]
 
 
 def _rows_of(messages: Call, lost: set[int], wanted: set[Any]) -> list[int]:

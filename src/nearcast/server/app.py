@@ -21,6 +21,7 @@ from nearcast.server.access import Access
 from nearcast.server.admin_stream import get_admin_stream
 from nearcast.server.events import get_events, post_ack
 from nearcast.server.health import healthz, readyz
+from nearcast.server.hot_routes import Endpoint, ServerApp
 from nearcast.server.locations import post_locations, put_location
 from nearcast.server.map_view import get_map
 from nearcast.server.messages import get_message, post_messages
@@ -39,18 +40,26 @@ from nearcast.server.ws import subscriber_socket
 
 def create_app(settings: Settings) -> FastAPI:
     """Return the server as an ASGI application; its tenants are opened when it starts."""
-    app = FastAPI(title="nearcast", version="1", docs_url=None, redoc_url=None, lifespan=_life, redirect_slashes=False)
+    options: dict[str, Any] = {"docs_url": None, "redoc_url": None, "redirect_slashes": False}
+    app = ServerApp(_HOT, title="nearcast", version="1", lifespan=_life, **options)
     app.state.settings, app.state.failure = settings, None
+    _add_plain_routes(app)  # first: the others are asked in vain for each request of these
     for module in (subscriptions, subscribers, deliveries, backups, explaining, token_routes):
         app.include_router(module.router)
-    _add_hot_routes(app)
     _add_handlers(app)
     app.add_middleware(RequestWatch)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # as FastAPI says to
     return app
 
 
-def _add_hot_routes(app: FastAPI) -> None:
+#: What answers requests of which there may be thousands a second.
+_HOT: dict[tuple[str, str], Endpoint] = {
+    ("POST", "/v1/messages"): post_messages,
+    ("POST", "/v1/locations"): post_locations,
+}
+
+
+def _add_plain_routes(app: FastAPI) -> None:
     """Add the routes that are plain Starlette: no parameters are read by pydantic, and answers are bytes."""
     app.add_route("/v1/messages", post_messages, ["POST"])
     app.add_route("/v1/messages/{id}", get_message, ["GET"])

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 
 from nearcast.errors import InvalidInput
-from nearcast.nesting import is_deep
+from nearcast.nesting import is_deep, is_deep_json
 from nearcast.server.problems import Problem, at, pointer_to
 
 JSON = ("application/json",)
@@ -105,7 +105,7 @@ def decoded(body: bytes, kind: Any = Any) -> Any:
         raise Problem(422, "invalid-content", message, [at(pointer, message)]) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _not_json(body, error) from None
-    if kind is Any and is_deep(found):
+    if kind is Any and is_deep_json(body) and is_deep(found):  # the first is quick where there are few brackets
         raise Problem(422, "too-deep", "the JSON is nested more than 100 deep; make it flatter", [at("", "too deep")])
     return found
 

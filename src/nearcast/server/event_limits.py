@@ -222,6 +222,10 @@ class EventLimits:
 
     # Counting
 
+    def counted(self) -> list[str]:
+        """Return the subscribers whose events may have to be counted; for any thread."""
+        return list(self._by_subscriber)
+
     def count_soon(self, subscribers: Iterable[str]) -> None:
         """Count the events of subscribers in a thread, one after the other: requests need the other threads."""
         with self._lock:

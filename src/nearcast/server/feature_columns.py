@@ -1,4 +1,4 @@
-"""Features of points as a table in one pass: the way of large batches, which are plain nearly always.
+"""Features of points as a table in one pass: the way of large batches, and of single messages that wait together.
 
 What is anything else (a rectangle, an id among the properties, ids of both types) is left to `messages_table`, value by
 value. Both lead to the same messages; ranges of numbers and times are checked when the table is read.
@@ -19,6 +19,9 @@ from nearcast.tables.values import attribute_array
 _FEWEST = 32
 _TEXTS = ("text", "time", "expires")
 _RESERVED = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE, "place", "attributes"} - {*_TEXTS, "terms"}
+#: Properties with rules of their own, which a single message is checked against value by value.
+_RULED = {*_RESERVED, "terms", "time", "expires"}
+_INT64 = range(-(1 << 63), 1 << 63)
 
 
 class PointGeometry(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,10 +59,28 @@ def table_of_features(body: bytes, *, is_lines: bool, is_earth: bool) -> pa.Tabl
         found = _features.decode_lines(body) if is_lines else _collection.decode(body).features
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return _table(found)
+    return table_of_points(found)
 
 
-def _table(features: list[PointFeature]) -> pa.Table | None:
+def plain_point(body: bytes, text_chars: int) -> PointFeature | None:
+    """Return the one message of a body, if nothing of it can be refused: a Point, a text, and attributes at most."""
+    try:
+        found = _features.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    (x, y), id_, properties = found.geometry.coordinates, found.id, found.properties
+    is_placed = -180.0 <= x <= 180.0 and -90.0 <= y <= 90.0
+    is_named = "\0" not in id_ if isinstance(id_, str) else id_ in _INT64
+    text = properties.get("text", "")
+    is_text = type(text) is str and len(text) <= text_chars
+    if not (is_placed and is_named and is_text and _RULED.isdisjoint(properties)):
+        return None
+    is_flat = len(properties) <= 1 or all(type(each) in (str, float, bool, int) for each in properties.values())
+    return found if is_flat else None
+
+
+def table_of_points(features: list[PointFeature]) -> pa.Table | None:
+    """Return Features as a table, None if some are not plain or their ids are of both types."""
     ids = [feature.id for feature in features]
     if len({type(each) for each in ids}) != 1:
         return None

@@ -72,13 +72,17 @@ class EventFeeds:
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         self._asked: list[PageRequest] = []
         self._reader: asyncio.Task[None] | None = None
-        self._stop_listening = hub.on_release(self._released)
+        self._stop_listening = hub.on_release(self._released, self._wanted)
 
     def close(self) -> None:
         """Listen to the hub no more."""
         self._stop_listening()
 
     # Waiting
+
+    def _wanted(self) -> list[str]:
+        """Return whose events somebody waits for or counts; in the writing thread of the hub."""
+        return [*self._waiting, *self._limits.counted()]
 
     def _released(self, names: list[str]) -> None:
         """Note who got something; in the writing thread of the hub."""

@@ -76,7 +76,7 @@ class TenantHooks:
         """Serve all subscribers that have a sink."""
         transport = HookTransport(self.policy, timeout_s=self._settings.timeout_seconds)
         self.dispatcher = Dispatcher(self.store, self.source, transport, observe=self._observe)
-        self._stop_listening = self._hub.on_release(self.dispatcher.wake_from_thread)
+        self._stop_listening = self._hub.on_release(self.dispatcher.wake_from_thread, self.dispatcher.served)
         for subscriber, body in await asyncio.to_thread(self._db.read, "SELECT id, body FROM subscribers"):
             self.serve(subscriber, msgspec.json.decode(body))
         self._sweeps = asyncio.get_running_loop().create_task(self._sweep())

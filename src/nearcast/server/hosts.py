@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -24,6 +25,7 @@ def check_host(headers: Headers, allowed: tuple[str, ...]) -> None:
         )
 
 
+@lru_cache(maxsize=64)  # few hosts make all requests
 def _name(url: str) -> str:
     try:
         return (urlsplit(url).hostname or "").rstrip(".")

@@ -12,11 +12,14 @@ from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import check_position
 from nearcast.model import checked_time
 from nearcast.server.access import Caller
+from nearcast.server.activity import SAMPLED
 from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
 from nearcast.server.events import subscriber_caller
+from nearcast.server.location_columns import SubscriberMoves, moves_of_points, plain_points
 from nearcast.server.message_bodies import LINES
 from nearcast.server.problems import Problem, at
 from nearcast.server.tenants import Tenant
+from nearcast.tables.rejected_rows import RejectedRow
 
 
 async def put_location(request: Request) -> Response:
@@ -44,7 +47,7 @@ async def moved(tenant: Tenant, subscriber: str, given: dict[str, Any]) -> dict[
 def _moved(tenant: Tenant, subscriber: str, place: tuple[float, float], time: Any) -> dict[str, Any]:
     found = tenant.hub.move_subscriber(subscriber, place, time)
     n = len(tenant.hub.subscriptions_of(subscriber)) - len(found.stayed)
-    tenant.activity.moved([{"subscriber": subscriber, "place": list(place)}], found.deliveries)
+    tenant.activity.moved(1, lambda: [{"subscriber": subscriber, "place": list(place)}], found.deliveries)
     stayed = [{"id": id_, "reason": reason} for id_, reason in found.stayed.items()]
     return {"moved": max(0, n), "stayed": stayed}
 
@@ -56,13 +59,30 @@ async def post_locations(request: Request) -> Response:
     content_type = check_type(request, "application/json", *LINES)
     body = await body_of(request, limits.body_bytes)
     caller.tenant.check_disk()
-    given = _lines(body) if content_type in LINES else decoded(body)
+    found = await caller.tenant.call(_moved_many, caller, body, limits.batch, is_lines=content_type in LINES)
+    return Response(msgspec.json.encode(found), 202, media_type="application/json")
+
+
+def _moved_many(caller: Caller, body: bytes, most: int, *, is_lines: bool) -> dict[str, Any]:
+    """Make the moves of a body; in a thread."""
+    hub = caller.tenant.hub
+    is_plain = hub.space.is_earth and caller.token.subscriber is None
+    points = plain_points(body, is_lines=is_lines) if is_plain else None
+    if points is not None:
+        _check_number(len(points), most)
+        moves = moves_of_points(points, hub)
+        if moves is not None:
+            return _moved_columns(caller.tenant, moves)
+    given = _lines(body) if is_lines else decoded(body)
     if not isinstance(given, list):
         raise Problem(422, "invalid-content", "the body is not a list", [at("", "expected a list of locations")])
-    if len(given) > limits.batch:
-        raise Problem(413, "too-many-items", f"{len(given):,} locations in one request; send at most {limits.batch:,}")
-    found = await caller.tenant.call(_moved_many, caller, given)
-    return Response(msgspec.json.encode(found), 202, media_type="application/json")
+    _check_number(len(given), most)
+    return _moved_rows(caller, given)
+
+
+def _check_number(n: int, most: int) -> None:
+    if n > most:
+        raise Problem(413, "too-many-items", f"{n:,} locations in one request; send at most {most:,}")
 
 
 def _lines(body: bytes) -> list[Any]:
@@ -77,7 +97,17 @@ def _line(line: bytes) -> Any:
         return problem
 
 
-def _moved_many(caller: Caller, given: list[Any]) -> dict[str, Any]:
+def _moved_columns(tenant: Tenant, moves: SubscriberMoves) -> dict[str, Any]:
+    """Make the moves of points of subscribers by one call of the hub."""
+    rejected: list[dict[str, Any]] = []
+    if len(moves.table):
+        made = tenant.hub.move_many(moves.table)
+        tenant.activity.moved(len(moves.table), moves.table.slice(0, SAMPLED).to_pylist, made)
+        rejected = [_row_json(row, int(moves.items[row.row])) for row in made.rejected]
+    return _answer(tenant, moves.n_items, rejected)
+
+
+def _moved_rows(caller: Caller, given: list[Any]) -> dict[str, Any]:
     """Make the moves of all items by one call of the hub; each item is one row for each subscription that it moves."""
     tenant = caller.tenant
     rejected: list[dict[str, Any]] = []
@@ -94,13 +124,20 @@ def _moved_many(caller: Caller, given: list[Any]) -> dict[str, Any]:
         items += [item] * len(found)
     if rows:
         made = tenant.hub.move_many(rows)
-        refused = made.rejected
-        tenant.activity.moved(rows, made)
-        rejected += [{"row": items[row.row], "id": row.id, "field": row.field, "reason": row.reason} for row in refused]
-    rejected.sort(key=lambda each: each["row"])
-    lost = {each["row"] for each in rejected}
+        tenant.activity.moved(len(rows), lambda: rows[:SAMPLED], made)
+        rejected += [_row_json(row, items[row.row]) for row in made.rejected]
+    return _answer(tenant, len(given), rejected)
+
+
+def _row_json(row: RejectedRow, item: int) -> dict[str, Any]:
+    return {"row": item, "id": row.id, "field": row.field, "reason": row.reason}
+
+
+def _answer(tenant: Tenant, n_items: int, rejected: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the answer to a batch: an item is accepted if all its moves are made."""
     tenant.metrics.rejected.inc(len(rejected))
-    return {"accepted": len(given) - len(lost), "rejected": rejected}
+    lost = {each["row"] for each in rejected}
+    return {"accepted": n_items - len(lost), "rejected": sorted(rejected, key=lambda each: each["row"])}
 
 
 def _rows_of(caller: Caller, given: Any) -> list[dict[str, Any]]:

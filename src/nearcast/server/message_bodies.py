@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from nearcast.nesting import is_deep_json
 from nearcast.server.bodies import decoded
-from nearcast.server.feature_columns import table_of_features
+from nearcast.server.feature_columns import plain_point, table_of_features
 from nearcast.server.problems import Problem, at
 from nearcast.server.settings import LimitSettings
 from nearcast.tables.rejected_rows import RejectedRow
@@ -46,6 +46,8 @@ def messages_of(body: bytes, content_type: str, limits: LimitSettings, *, is_ear
     if content_type in ARROW:
         return _of_arrow(body, limits)
     is_lines = content_type in LINES
+    if is_earth and not is_lines and (point := plain_point(body, limits.text_chars)) is not None:
+        return GivenMessages([point], 1, is_single=True)
     table = None if is_deep_json(body) else table_of_features(body, is_lines=is_lines, is_earth=is_earth)
     if table is not None:
         _check_batch(len(table), limits)

@@ -48,6 +48,15 @@ class TenantMetrics:
         }
         for reason in ("retention",):
             self.gaps.labels(reason)
+        self._by_route: dict[tuple[str, int], tuple[Any, Any]] = {}
+
+    def count_request(self, route: str, status: int, seconds: float) -> None:
+        """Count a request that was answered; its counters are looked up once."""
+        found = self._by_route.get((route, status))
+        if found is None:
+            found = self._by_route[route, status] = self.requests.labels(route, str(status)), self.seconds.labels(route)
+        found[0].inc()
+        found[1].observe(seconds)
 
     def count_published(self, accepted: int, rejected: int) -> None:
         """Count the messages of a call."""

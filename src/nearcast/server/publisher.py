@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from nearcast.deliveries import Deliveries
+from nearcast.durable import PublishUnderWay
+from nearcast.server.feature_columns import PointFeature, table_of_points
 from nearcast.server.problems import Problem
+from nearcast.tables.messages import MESSAGE_FIELDS
+from nearcast.tables.names import EARTH_PLACE, PLANE_PLACE
 from nearcast.tables.rejected_rows import RejectedRow
 
-#: Called in a thread with the messages of a call of the hub, and what it returned.
+#: Called with the messages of a call of the hub, and what it returned.
 OnPublished = Callable[[list[Any] | pa.Table, Deliveries], None]
 #: Messages that one call of the hub takes from several requests.
 _MOST_TOGETHER = 20_000
+#: So many are enough for a call: no more are waited for, and up to so many are prepared in the loop; of dicts, so few.
+_ENOUGH, _FEW = 128, 8
+#: Names of values that have types of their own.
+_NO_ATTRIBUTES = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE, "type", "geometry", "bbox"}
+#: A call costs the hub some milliseconds, whatever it holds. So long others are waited for: while they come, at most.
+_MOMENT_S, _LONGEST_WAIT_S = 0.001, 0.005
 
 
 @dataclass
@@ -31,17 +43,23 @@ class PublishRequest:
     def __len__(self) -> int:
         return len(self.messages)
 
+    @functools.cached_property
     def form(self) -> Any:
         """Return what requests must have in common to be published together, None for one that must be alone.
 
-        All ids of a call are of one type: those of another request must not decide which.
+        All ids of a call are of one type, and so are all values of an attribute: those of another request must not
+        decide which.
         """
         if self.key is not None or not len(self.messages):
             return None
         if isinstance(self.messages, pa.Table):
             return self.messages.schema
+        if isinstance(self.messages[0], PointFeature):
+            return PointFeature, type(self.messages[0].id), _types_in(self.messages[0].properties)
         types = {_id_type(message) for message in self.messages}
-        return types.pop() if len(types) == 1 else None
+        if len(types) != 1 or None in types:
+            return None
+        return types.pop(), frozenset().union(*map(_attribute_types, self.messages))
 
 
 @dataclass(frozen=True)
@@ -61,6 +79,8 @@ class Publisher:
         self._on_published = on_published
         self._waiting: list[PublishRequest] = []
         self._work: asyncio.Task[None] | None = None
+        #: Requests that were there when the last call ended: those of that call, and those that waited.
+        self._n_under_way = 0
         #: Messages that were taken in and are not published yet.
         self.n_waiting = 0
 
@@ -81,33 +101,62 @@ class Publisher:
         return await request.answer
 
     async def _publish_waiting(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._waiting:
+            await self._gather()
             batch = self._next_batch()
             try:
-                answers = await loop.run_in_executor(self._executor, self._publish, batch)
+                answers = await self._publish(batch)
             except BaseException as error:  # noqa: BLE001  told to all who wait for it
                 answers = [error] * len(batch)
             for request, answer in zip(batch, answers, strict=True):
                 self.n_waiting -= len(request)
                 _tell(request.answer, answer)
+            self._n_under_way = len(batch) + len(self._waiting)
+
+    async def _gather(self) -> None:
+        """Give clients that were answered together a moment to send their next requests, while these come."""
+        loop = asyncio.get_running_loop()
+        over, seen = loop.time() + _LONGEST_WAIT_S, 0
+        while seen < len(self._waiting) < self._n_under_way and self.n_waiting < _ENOUGH and loop.time() < over:
+            seen = len(self._waiting)
+            await asyncio.sleep(_MOMENT_S)
 
     def _next_batch(self) -> list[PublishRequest]:
         """Take the requests off the queue that go together: those without a key, of one form and type of ids."""
-        form, total, n = self._waiting[0].form(), len(self._waiting[0]), 1
+        form, total, n = self._waiting[0].form, len(self._waiting[0]), 1
         if form is not None:
             for request in self._waiting[1:]:
                 total += len(request)
-                if request.form() != form or total > _MOST_TOGETHER:
+                if request.form != form or total > _MOST_TOGETHER:
                     break
                 n += 1
         batch, self._waiting = self._waiting[:n], self._waiting[n:]
         return batch
 
-    def _publish(self, batch: list[PublishRequest]) -> list[PublishAnswer | BaseException]:
-        """Publish requests by one call; in a thread."""
+    async def _publish(self, batch: list[PublishRequest]) -> list[PublishAnswer | BaseException]:
+        """Publish requests by one call, prepared in a thread unless that is quick, and made in the hub's thread."""
+        loop = asyncio.get_running_loop()
+        if _is_quick(batch):
+            messages, under_way = self._begin(batch)
+        else:
+            messages, under_way = await loop.run_in_executor(self._executor, self._begin, batch)
+        done = loop.create_future()
+        under_way.on_done(lambda: loop.call_soon_threadsafe(_wake, done))
+        await done
+        found = under_way.result()
+        if _is_quick(batch):
+            return self._answers(batch, messages, found)
+        return await loop.run_in_executor(self._executor, self._answers, batch, messages, found)
+
+    def _begin(self, batch: list[PublishRequest]) -> tuple[list[Any] | pa.Table, PublishUnderWay]:
+        """Hand the messages of requests to the hub."""
         messages = _joined([request.messages for request in batch])
-        found: Deliveries = self._hub.publish_many(messages, key=batch[0].key)
+        return messages, self._hub.begin_publish(messages, key=batch[0].key)
+
+    def _answers(
+        self, batch: list[PublishRequest], messages: list[Any] | pa.Table, found: Deliveries
+    ) -> list[PublishAnswer | BaseException]:
+        """Return what came of each request of a call."""
         cursor = str(self._hub.end)
         is_repeat = batch[0].key is not None and any(
             "was used for the same" in text for text in found.rejected.warnings
@@ -128,19 +177,46 @@ class Publisher:
             await self._work
 
 
+def _is_quick(batch: list[PublishRequest]) -> bool:
+    """Tell whether what is done around a call may be done in the loop."""
+    first = batch[0].messages
+    is_plain = isinstance(first, pa.Table) or isinstance(first[0], PointFeature)
+    return sum(map(len, batch)) <= (_ENOUGH if is_plain else _FEW)
+
+
 def _joined(given: list[Any]) -> Any:
     """Return the messages of requests of one form as one."""
-    if len(given) == 1:
+    if len(given) == 1 and (isinstance(given[0], pa.Table) or not isinstance(given[0][0], PointFeature)):
         return given[0]
     if isinstance(given[0], pa.Table):
         return pa.concat_tables(given)
-    return [message for messages in given for message in messages]
+    joined = [message for messages in given for message in messages]
+    return _of_points(joined) if isinstance(joined[0], PointFeature) else joined
+
+
+def _of_points(features: list[PointFeature]) -> Any:
+    """Return Features as a table, or as dicts if they have no columns in common."""
+    table = table_of_points(features)
+    return [msgspec.to_builtins(feature) for feature in features] if table is None else table
 
 
 def _id_type(message: Any) -> type | None:
     """Return the type of a message's id, None where it is not plain to see."""
     given = given_id(message)
     return type(given) if isinstance(given, str | int) else None
+
+
+def _types_in(given: dict[str, Any]) -> frozenset[tuple[str, type]]:
+    """Return the attributes among the values of a message, each with its type."""
+    return frozenset((name, type(value)) for name, value in given.items() if name not in _NO_ATTRIBUTES)
+
+
+def _attribute_types(message: Any) -> frozenset[tuple[str, type]]:
+    """Return the attributes of a message given as a dict, each with its type; those that are nested count as one."""
+    if not isinstance(message, dict):
+        return frozenset()
+    properties = message.get("properties")
+    return _types_in(properties if message.get("type") == "Feature" and isinstance(properties, dict) else message)
 
 
 def given_id(message: Any) -> Any:
@@ -151,6 +227,11 @@ def given_id(message: Any) -> Any:
     if isinstance(properties, dict) and properties.get("id") is not None:
         return properties["id"]
     return message.get("id")
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():  # the loop is being closed
+        waiter.set_result(None)
 
 
 def _tell(answer: asyncio.Future[PublishAnswer], found: PublishAnswer | BaseException) -> None:

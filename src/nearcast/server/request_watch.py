@@ -90,6 +90,4 @@ def _log_defect(error: BaseException) -> None:
 def _count(scope: Scope, status: int, seconds: float) -> None:
     metrics = scope.get("state", {}).get("metrics")
     if metrics is not None:
-        route = getattr(scope.get("endpoint"), "__name__", "other")
-        metrics.requests.labels(route, str(status)).inc()
-        metrics.seconds.labels(route).observe(seconds)
+        metrics.count_request(getattr(scope.get("endpoint"), "__name__", "other"), status, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 from collections.abc import Callable
@@ -114,12 +115,28 @@ def _check_overlay(file: str | None) -> None:
         raise InvalidInput(f"overlay is {file}, which is no GeoJSON; expected an object with a type")
 
 
+def _freeze_objects() -> None:
+    """Freeze all live objects (`gc.freeze`), so that later collections skip them.
+
+    Some 200,000 stay as long as the server runs, most of them of libraries. A full collection of these takes a tenth
+    of a second, in which no request is answered.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until interrupted; `announce` gets the address when calls are answered."""
     server = make_server(settings)
     listening = bound_socket(settings.server.host, settings.server.port)
     host, port = listening.getsockname()[:2]
-    server.on_ready = lambda: announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def begin() -> None:
+        _freeze_objects()
+        announce(address)
+
+    server.on_ready = begin
     server.run([listening])
     if server.app.state.failure is not None:
         raise server.app.state.failure

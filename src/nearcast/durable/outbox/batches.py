@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,13 @@ from nearcast.durable.outbox.runs import (
     ROW_COLUMNS,
     SortedRun,
     Span,
+    TextSpans,
     by_hash,
     distinct_names,
     in_order,
     joined,
     sorted_rows,
+    spans_of,
 )
 
 if TYPE_CHECKING:
@@ -108,9 +110,18 @@ def run_of(batches: Sequence[OutboxBatch], before: int, totals: Totals) -> Sorte
 def _rows(parts: Sequence[ReleasedRows]) -> dict[str, NDArray[Any]]:
     none = np.empty(0, np.uint8)
     columns = {name: joined([none, *(part.columns[name] for part in parts)]) for name in ROW_COLUMNS}
-    texts = [part.ids.keys(part.slots) for part in parts]
     subscriber = np.concatenate([np.empty(0, np.int32), *(part.subscriber for part in parts)])
-    return sorted_rows(subscriber, columns, pa.concat_arrays(texts) if texts else pa.array([], pa.string()))
+    return sorted_rows(subscriber, columns, _subscriptions(parts))
+
+
+def _subscriptions(parts: Sequence[ReleasedRows]) -> Callable[[NDArray[np.int64]], TextSpans]:
+    """Return what gives the ids of the subscriptions of rows, which are numbered over all parts."""
+    if len({part.ids.identity for part in parts}) == 1:  # no ids were bound meanwhile: each is copied once, in order
+        slots = np.concatenate([part.slots for part in parts])
+        return lambda order: parts[0].ids.key_spans(slots[order])
+    texts = [part.ids.keys(part.slots).cast(pa.large_string()) for part in parts]
+    joined_texts = pa.concat_arrays(texts) if texts else pa.array([], pa.large_string())
+    return lambda order: spans_of(joined_texts.take(_arrow.numbers(order)))
 
 
 def _names(parts: Sequence[ReleasedRows]) -> dict[str, NDArray[Any]]:

@@ -39,6 +39,8 @@ _MERGED_FILES, _LARGEST_FILE = 4, 256 << 20
 _SMALL_FILE = 1 << 20
 #: The same of runs in memory.
 _MERGED_RUNS, _SMALL_RUN = 8, 1 << 14
+#: Runs of so many rows are merged by whoever reads, in some milliseconds; of more, by the thread that tidies up.
+_MERGED_ROWS = 1 << 15
 
 
 class FailedSync(Exception):
@@ -76,6 +78,7 @@ class Outbox:
         #: Whether files are merged whose inputs a power cut may take from the log: the others would go with them.
         self.merges_unsynced = True
         self.flush_rows, self.flush_bytes, self.largest_file = _FLUSH_ROWS, _FLUSH_BYTES, _LARGEST_FILE
+        self.merged_rows = _MERGED_ROWS
 
     # Opening
 
@@ -133,15 +136,31 @@ class Outbox:
         return max(self._rows_in_memory / self.flush_rows, self._bytes_in_memory / self.flush_bytes)
 
     def _consolidate(self) -> None:
-        """Make a run of the batches that wait, and merge runs of like size; `_sorting` is held."""
+        """Make a run of the batches that wait, and merge small runs of like size; `_sorting` is held."""
         if batches := self._pending[:]:
             before = self._memory[-1].span.last if self._memory else self.in_files
             self._memory.append(run_of(batches, before, self._totals))
             with self._adding:
                 del self._pending[: len(batches)]
         n = self._n_like_sized_in_memory()
-        if n >= _MERGED_RUNS:
+        if n >= _MERGED_RUNS and sum(map(len, self._memory[-n:])) <= self.merged_rows:
             self._memory[-n:] = [merged(self._memory[-n:], self.is_known)]
+
+    def _merge_memory(self) -> None:
+        """Merge runs of like size in memory; whoever reads or adds meanwhile leaves them as they are."""
+        with self._sorting:
+            n, n_sealed, end = self._n_like_sized_in_memory(), self._n_sealed, len(self._memory)
+            if n < _MERGED_RUNS:
+                return
+            parts, self._n_sealed = self._memory[end - n : end], end
+        try:
+            whole = [merged(parts, self.is_known)]
+        except BaseException:
+            whole = parts
+            raise
+        finally:
+            with self._sorting:
+                self._memory[end - n : end], self._n_sealed = whole, n_sealed
 
     def _n_like_sized_in_memory(self) -> int:
         """Return how many of the newest runs in memory have none among them that is larger than all newer ones."""
@@ -197,6 +216,7 @@ class Outbox:
         with self._tidying:
             if self.fullness() >= 1:
                 self.flush()
+            self._merge_memory()
             self._drop(now)
             while (at := self._like_sized()) is not None:
                 self._merge(*at)
@@ -204,8 +224,10 @@ class Outbox:
 
     def is_untidy(self, now: int) -> bool:
         """Tell whether there is something to do for `tidy`; quick."""
-        files = self._files[:]
-        return self.fullness() >= 1 or len(files) != self._n_tidied or self._n_past(files, now) > 0
+        files, runs = self._files[:], self._memory[-_MERGED_RUNS:]
+        if self.fullness() >= 1 or len(files) != self._n_tidied or self._n_past(files, now) > 0:
+            return True
+        return sum(map(len, runs)) > self.merged_rows and self._n_like_sized_in_memory() >= _MERGED_RUNS
 
     def _like_sized(self) -> tuple[int, int] | None:
         """Return the newest neighbours that are to be merged."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -72,6 +72,8 @@ ROW_COLUMNS = ("step", "row", "since", "score", "rank", "code")
 
 
 _LARGEST = np.iinfo(np.int32).max
+#: Texts end to end: where each begins, with the end of the last, and the bytes.
+TextSpans: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.uint8]]"
 
 
 class Span(NamedTuple):
@@ -158,7 +160,7 @@ def texts_of(start: NDArray[Any], content: NDArray[np.uint8]) -> pa.Array:
     return kind.from_buffers(len(start) - 1, pa.py_buffer(start), pa.py_buffer(content))
 
 
-def spans_of(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+def spans_of(texts: pa.Array) -> TextSpans:
     """Return a column of texts as places and bytes."""
     large = texts.cast(pa.large_string())
     _, offsets, content = large.buffers()
@@ -170,16 +172,20 @@ def spans_of(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 
 def sorted_rows(
-    subscriber: NDArray[np.int32], columns: dict[str, NDArray[Any]], subscription: pa.Array
+    subscriber: NDArray[np.int32],
+    columns: dict[str, NDArray[Any]],
+    subscriptions: Callable[[NDArray[np.int64]], TextSpans],
 ) -> dict[str, NDArray[Any]]:
-    """Return rows that are in the order of cursors by subscriber, with the index of subscribers but its ordinals."""
+    """Return rows that are in the order of cursors by subscriber, with the index of subscribers but its ordinals.
+
+    `subscriptions` returns the ids of the subscriptions of rows, in the order in which it is given these.
+    """
     order = np.sort((subscriber.astype(np.int64) << 32) | np.arange(len(subscriber)))
     owners, order = (order >> 32).astype(np.int32), order & 0xFFFFFFFF
     begins = np.flatnonzero(np.diff(owners, prepend=-1))
     found = {name: column if is_same(column) else column[order] for name, column in columns.items()}
     found["subscriber"], found["start"] = owners[begins], np.append(begins, len(owners))
-    taken = subscription.cast(pa.large_string()).take(_arrow.numbers(order))
-    found["subscription_start"], found["subscription"] = spans_of(taken)
+    found["subscription_start"], found["subscription"] = subscriptions(order)
     return found
 
 
@@ -194,7 +200,7 @@ def merged(runs: Sequence[SortedRun], is_known: Callable[[NDArray[np.int32]], ND
         owners = owners[at]
         columns = {name: column[: len(at)] if is_same(column) else column[at] for name, column in columns.items()}
         texts = texts.take(_arrow.numbers(at))
-    found = sorted_rows(owners, columns, texts)
+    found = sorted_rows(owners, columns, lambda order: spans_of(texts.take(_arrow.numbers(order))))
     found["ordinal"] = _first_ordinals(runs, found["subscriber"])
     found |= _joined_names(runs) | _joined_times(runs) | _joined_messages(runs)
     versions: list[tuple[int, str]] = []

@@ -122,23 +122,42 @@ class Subscribers:
 
     def subscriptions(self, state: State, number: int) -> list[Id]:
         """Return the ids of a subscriber's subscriptions, in order of registration."""
-        if number == NOBODY:
-            return []
-        column = state.by_slot[SUBSCRIBER]
-        slots = np.unique(np.array(self._candidates(column, number), np.int32))
-        slots = slots[column[slots] == number]
-        return state.ids.snapshot().values(slots[state.ids.are_in_use(slots)]) if len(slots) else []
+        slots, _ = self.slots_of(state, np.array([number], np.int32))
+        return state.ids.snapshot().values(slots) if len(slots) else []
 
-    def _candidates(self, column: NDArray[np.int32], number: int) -> list[int]:
-        """Return the slots that may be those of a number."""
+    def slots_of(self, state: State, numbers: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return the slots of subscribers one after the other, and how many each has; -1 has none."""
+        if SUBSCRIBER not in state.by_slot:
+            return np.empty(0, np.int32), np.zeros(len(numbers), np.int64)
+        column = state.by_slot[SUBSCRIBER]
+        slots, owner = self._candidates(column, numbers)
+        is_own = column[slots] == numbers[owner]
+        slots, owner = slots[is_own], owner[is_own]
+        is_used = state.ids.are_in_use(slots)
+        return slots[is_used], np.bincount(owner[is_used], minlength=len(numbers))
+
+    def _candidates(
+        self, column: NDArray[np.int32], numbers: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return the slots that may be those of numbers, each once, and which number each may be of."""
         if self._slots_by_number is None or self._slots_by_number[0] is not column:
             self._forget_order()
             slots = np.argsort(column, kind="stable").astype(np.int32)
             self._slots_by_number = column, column[slots], slots
-        _, numbers, slots = self._slots_by_number
-        # Numbers of another type than those searched would have all of these converted first.
-        first, last = np.searchsorted(numbers, np.array([number, number + 1], numbers.dtype)).tolist()
-        return [*slots[first:last].tolist(), *self._changed.get(number, [])]
+        _, ordered, slots = self._slots_by_number
+        first, last = np.searchsorted(ordered, numbers), np.searchsorted(ordered, numbers, side="right")
+        counts = np.where(numbers == NOBODY, 0, last - first)
+        owner = np.repeat(np.arange(len(numbers)), counts)
+        found = slots[np.arange(len(owner)) + np.repeat(first - np.cumsum(counts) + counts, counts)]
+        if not self._changed:
+            return found, owner
+        given = enumerate(numbers.tolist())
+        changed = [(at, slot) for at, each in given if each != NOBODY for slot in self._changed.get(each, ())]
+        if changed:
+            both = np.array(changed, np.int64).T
+            pairs = np.unique(np.stack([np.append(owner, both[0]), np.append(found, both[1])]), axis=1)
+            owner, found = pairs[0], pairs[1].astype(np.int32)
+        return found, owner
 
     def _forget_order(self) -> None:
         self._slots_by_number, self._changed = None, {}

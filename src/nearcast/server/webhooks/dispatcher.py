@@ -140,6 +140,10 @@ class Dispatcher:
             return self._store.endpoint(subscriber)
         return endpoint.breaker.state
 
+    def served(self) -> list[str]:
+        """Return the subscribers that are served; for any thread."""
+        return list(self._endpoints)
+
     def held_back(self, subscriber: str) -> int:
         """Return how many events the rules of a subscriber held back since the server started."""
         endpoint = self._endpoints.get(subscriber)

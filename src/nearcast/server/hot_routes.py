@@ -1,0 +1,62 @@
+"""Routes of messages and locations, by method and path, called without the layers that the framework puts around one.
+
+They are routes of the app as well: other methods get 405 there, and the OpenAPI description knows them. The layers
+cost more than these requests themselves, of which there are thousands a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from nearcast.errors import NearcastError
+from nearcast.server.problems import Problem, answer_of
+from nearcast.server.request_watch import RequestWatch
+
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+class HotRequest(Request):
+    """A request whose headers are a dict: each lookup among those of Starlette walks through all of them."""
+
+    @property
+    def headers(self) -> Headers:
+        """Return the headers by their names in lower case; of several with one name the first counts, as ever."""
+        if not hasattr(self, "_by_name"):
+            given = reversed(self.scope["headers"])
+            self._by_name = {name.decode("latin-1"): value.decode("latin-1") for name, value in given}
+        return cast(Headers, self._by_name)
+
+
+class ServerApp(FastAPI):
+    """An app that answers its hot routes by itself, and leaves all others to FastAPI."""
+
+    def __init__(self, hot: Mapping[tuple[str, str], Endpoint], **options: Any):
+        super().__init__(**options)
+        self._hot, self._watch = hot, RequestWatch(self._answer)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "http" and (scope["method"], scope["path"]) in self._hot:
+            await self._watch(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of a hot route; errors are answered as the handlers of the app do."""
+        endpoint = self._hot[scope["method"], scope["path"]]
+        scope["app"], scope["endpoint"] = self, endpoint
+        request = HotRequest(scope, receive, send)
+        try:
+            response = await endpoint(request)
+        except (Problem, NearcastError) as error:
+            response = answer_of(request, error)
+        except ClientDisconnect:
+            response = Response(status_code=400)  # nobody reads it
+        await response(scope, receive, send)
