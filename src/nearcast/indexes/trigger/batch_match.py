@@ -31,7 +31,9 @@ from nearcast.indexes.trigger.scratch import (
     TriggerScratch,
     find_distinct,
     mark_chunk,
+    new_masks,
     new_scratch,
+    unmark_chunk,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
 _CHUNK = 2048
 #: From this many messages on it pays to take them cell by cell.
 _WORTH_ORDERING = 64
+#: Messages searched for scored rows at a time before it is known how many answers they have, and the answers of as many
+#: as are searched at a time then: the hits of a chunk wait in memory, 16 bytes each, until they are sorted.
+_FIRST_SCORED_CHUNK, _ANSWERS_AT_A_TIME = 64, 3 << 20
 _FIRST_ROOM = 1 << 14
 _ONLY_ONE = np.zeros(1, np.int32)
 _NOBODY = np.empty(0, np.int64)
@@ -82,6 +87,7 @@ class TriggerMatcher:
     def __init__(self, space: Space, undo: UndoLog):
         self._space, self._undo = space, undo
         self._idle: list[TriggerScratch] = []
+        self._scored_chunk = _FIRST_SCORED_CHUNK
 
     def match(self, held: IndexView, messages: Messages, totals: NDArray[np.float64], threads: int) -> Matches:
         """Return the matches of every message."""
@@ -89,7 +95,7 @@ class TriggerMatcher:
         if n == 1:
             return self._match_one(held, messages, totals)
         order = _search_order(held.components, messages)
-        size = chunk_for(n, SCORED_CHUNK if held.is_scored else _CHUNK, _WORTH_ORDERING, threads)
+        size = chunk_for(n, self._scored_chunk if held.is_scored else _CHUNK, _WORTH_ORDERING, threads)
         search = _search_scored_chunk if held.is_scored else _search_chunk
 
         def run(first: int) -> _ChunkMatches:
@@ -105,7 +111,11 @@ class TriggerMatcher:
             chunks = in_threads(run, starts, threads, self._undo)
         else:
             chunks = [run(first) for first in starts]
-        return _in_message_order(chunks, order)
+        matches = _in_message_order(chunks, order)
+        if held.is_scored and n >= _FIRST_SCORED_CHUNK:
+            fitting = _ANSWERS_AT_A_TIME * n // (len(matches.slots) + 1)
+            self._scored_chunk = min(max(fitting, _FIRST_SCORED_CHUNK), SCORED_CHUNK)
+        return matches
 
     def _match_one(self, held: IndexView, messages: Messages, totals: NDArray[np.float64]) -> Matches:
         """Do for one message what `match` does, without what only pays for many."""
@@ -210,13 +220,14 @@ def _search_scored_chunk(
     """Do what `_search_chunk` does where scored subscriptions are among those held."""
     n = len(batch.order)
     if len(scratch.local) < len(batch.distinct) + n:
-        scratch = scratch._replace(local=np.empty(2 * (len(batch.distinct) + n), np.int32))
+        room = 2 * (len(batch.distinct) + n)
+        scratch = scratch._replace(local=np.empty(room, np.int32), masks=new_masks(room))
     starts = np.zeros((len(held.components) + 1, n + 1), np.int64)
-    mark_chunk(batch, scratch.masks, True)
+    mark_chunk(batch, scratch.number_of, scratch.masks)
     scratch, touching = _search_components(held, batch, scratch, starts, space)
     for component in held.components:
         scratch = _search_scored(component, held, batch, scratch)
-    mark_chunk(batch, scratch.masks, False)
+    unmark_chunk(batch, scratch.number_of)
     scratch = _append_touching(touching, batch, scratch, starts[-1])
     used = starts if touching else starts[:-1]
     n_hits = int(scratch.tally[HITS])

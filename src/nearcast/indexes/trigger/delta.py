@@ -287,7 +287,7 @@ def _score(rows, row, slot, is_earth, term, batch, i, scratch):
         return False
     scratch.tally[VERIFIED] += 1
     k = SCORED - rows.shape[row]
-    score = score_here(rows, row, k, term, False, is_earth, batch, i, scratch.masks)
+    score = score_here(rows, row, k, term, False, is_earth, batch, i, scratch)
     if score >= rows.score[k, THRESHOLD]:
         scratch.hit_slot[at], scratch.hit_score[at], scratch.hit_message[at] = slot, score, i
         scratch.tally[HITS] = at + 1

@@ -20,8 +20,14 @@ WAITING = 1024
 # Fields of `TriggerScratch.tally`.
 FOUND, LOOKED_AT, VERIFIED, PENDING, MARKED, HITS = 0, 1, 2, 3, 4, 5
 
-#: Messages in a chunk that is searched for scored rows: one bit each in `TriggerScratch.masks`.
-SCORED_CHUNK = 64
+#: Most messages in a chunk that is searched for scored rows: one bit each in a row of `TriggerScratch.masks`.
+SCORED_CHUNK = 512
+
+
+#: Message i is bit i & 63 of the mask i >> 6 in such a row.
+_MASK_SHIFT, _MASK_BITS = 6, 63
+#: Terms of a chunk, counted for each message that has them, before more room is made.
+_FIRST_MASKS = 1024
 
 
 class TriggerScratch(NamedTuple):
@@ -31,11 +37,13 @@ class TriggerScratch(NamedTuple):
     (message, row) pairs whose polygon is still to be tested. The first `tally[HITS]` hits are scored rows: slot, score,
     and which message of the chunk, in no order. Room may run out: a search then stops, to be gone on with or repeated.
 
-    `has[term]` is 1 while a message with the term is verified; bit i of `masks[term]` tells whether message i of the
-    chunk has it, and `places[i]` where that message is in the frame of the segment being searched.
+    `has[term]` is 1 while a message with the term is verified. `number_of[term]` numbers the terms that messages of the
+    chunk have, 0 for all others, and bit i of the row `masks[number_of[term]]` tells whether message i has it;
+    `places[i]` is where that message is in the frame of the segment being searched.
     """
 
     has: NDArray[np.uint8]
+    number_of: NDArray[np.int32]
     masks: NDArray[np.uint64]
     waiting: NDArray[np.int32]
     cells: NDArray[np.int32]
@@ -59,13 +67,14 @@ def new_scratch(n_terms: int, n_cells: int, room: int) -> TriggerScratch:
     """Make scratch space for this many terms, cells, and matches."""
     return TriggerScratch(
         has=np.zeros(max(n_terms, 1), np.uint8),
-        masks=np.zeros(max(n_terms, 1), np.uint64),
+        number_of=np.zeros(max(n_terms, 1), np.int32),
+        masks=new_masks(_FIRST_MASKS),
         waiting=np.empty(WAITING, np.int32),
         cells=np.empty(n_cells, np.int32),
         stack=empty_stack(),
         parts=np.empty((2, 4)),
         places=np.empty((SCORED_CHUNK, 4)),
-        local=np.empty(16 * SCORED_CHUNK, np.int32),
+        local=np.empty(_FIRST_MASKS, np.int32),
         local_start=np.empty(SCORED_CHUNK + 1, np.int64),
         found=np.empty(room, np.int32),
         pending=np.empty((max(16, room // 64), 2), np.int32),
@@ -77,6 +86,11 @@ def new_scratch(n_terms: int, n_cells: int, room: int) -> TriggerScratch:
         spare_score=np.empty(1024),
         digits=np.empty(TWO_PASSES, np.int64),
     )
+
+
+def new_masks(n_terms: int) -> NDArray[np.uint64]:
+    """Make masks for this many terms of a chunk; row 0, of the terms that nobody has, stays empty."""
+    return np.zeros((n_terms + 1, SCORED_CHUNK >> _MASK_SHIFT), np.uint64)
 
 
 class TriggerBatch(NamedTuple):
@@ -122,12 +136,32 @@ def find_distinct(term_start, terms, order, has, distinct_start, distinct, bits)
 
 
 @hot_kernel
-def mark_chunk(batch, masks, is_marking):
-    """Set the bit of every message of a chunk in the masks of its terms, or clear these masks."""
+def mark_chunk(batch, number_of, masks):
+    """Number the terms of a chunk, and set the bit of every message in the masks of its terms."""
+    n = 0
     for i in range(batch.order.size):
         for j in range(batch.distinct_start[i], batch.distinct_start[i + 1]):
             term = batch.distinct[j]
-            masks[term] = masks[term] | (np.uint64(1) << np.uint64(i)) if is_marking else np.uint64(0)
+            if number_of[term] == 0:
+                n += 1
+                number_of[term] = n
+                for part in range(masks.shape[1]):
+                    masks[n, part] = 0
+            masks[number_of[term], i >> _MASK_SHIFT] |= np.uint64(1) << np.uint64(i & _MASK_BITS)
+
+
+@hot_kernel
+def unmark_chunk(batch, number_of):
+    """Take back the numbers of the terms of a chunk."""
+    for j in range(batch.distinct_start[batch.order.size]):
+        number_of[batch.distinct[j]] = 0
+
+
+@inlined
+def has_term(scratch, i, term):
+    """Tell whether message i of a marked chunk has a term."""
+    mask = scratch.masks[scratch.number_of[term], i >> _MASK_SHIFT]
+    return mask & (np.uint64(1) << np.uint64(i & _MASK_BITS)) != 0
 
 
 @inlined
