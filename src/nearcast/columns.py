@@ -47,10 +47,15 @@ def datetime_of(microseconds: int) -> datetime | None:
 
 def gathered(start: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (new start, positions of the values) for the lists `rows` of a column of lists."""
-    length = start[rows + 1] - start[rows]
-    new_start = np.zeros(len(rows) + 1, np.int64)
+    return gathered_between(start[rows], start[rows + 1])
+
+
+def gathered_between(first: NDArray[np.int64], last: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return (new start, positions of the values) for lists with the values from `first` to `last` each."""
+    length = last - first
+    new_start = np.zeros(len(length) + 1, np.int64)
     np.cumsum(length, out=new_start[1:])
-    positions = np.arange(new_start[-1]) + np.repeat(start[rows] - new_start[:-1], length)
+    positions = np.arange(new_start[-1]) + np.repeat(first - new_start[:-1], length)
     return new_start, positions
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import NO_TIME
 from nearcast.indexes import Matches
 from nearcast.indexes.shared.scores import scored_of
 from nearcast.indexes.topk_options import TopKOptions
@@ -19,7 +18,8 @@ from nearcast.topk.buffers.walk import walk
 from nearcast.topk.buffers.walk_state import (
     DONE,
     MORE_SLABS,
-    N_TOUCHED,
+    N_EVENTS,
+    N_SHORT,
     N_UNTOLD,
     NEEDED,
     SEARCH,
@@ -30,8 +30,9 @@ from nearcast.topk.buffers.walk_state import (
 )
 from nearcast.topk.events import Events, Tops, difference, entries_of, tops_of
 from nearcast.topk.holder_numbers import HolderTable
-from nearcast.topk.progress import events_of, with_more, with_room
-from nearcast.topk.refill import BufferSearcher, KnownRows, window_queries
+from nearcast.topk.progress import events_of, with_room
+from nearcast.topk.refill import BufferSearcher, FoundRows, KnownRows, window_queries
+from nearcast.topk.short_buffers import CountingRows, counting_rows, cut_at_steps, steps_of_some
 from nearcast.topk.undo_point import DroppedRows, UndoPoint
 from nearcast.topk.window.registry import LiveRows, MessageIndex, WindowBatch, WindowQueries, message_index
 from nearcast.topk.window.sliding import SlidingWindow
@@ -83,8 +84,6 @@ class Keeper:
         self.slabs: Slabs = new_slabs()
         self._searcher = BufferSearcher(options)
         self._progress = new_progress(1 << 10, 1 << 12, 1 << 12, 1)
-        #: Holders searched for during the batch under way: from which score on all that is to come is known.
-        self._covered: dict[int, float] = {}
         self.n_searches = 0
 
     def __len__(self) -> int:
@@ -387,27 +386,26 @@ class Keeper:
         threads: int = 1,
     ) -> tuple[Events, Named]:
         """Take all buffers through these steps."""
-        self.sliding.now = int(clock[-1])
+        before, self.sliding.now = self.sliding.now, int(clock[-1])
         expiries = self.sliding.slide(rows, clock)
-        none, nobody, nothing = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
-        more = np.full(len(rows), NOBODY, np.int64)
-        steps = WalkSteps(numbers, rows, *expiries, start, holder, score, more, nobody, nothing, none)
-        progress = self._new_progress()
-        self._covered = {}
+        steps = WalkSteps(numbers, rows, *expiries, start, holder, score)
+        progress, in_order = self._new_progress(), None
         policy, ratio = self.options.policy, self._searcher.ratio
         while True:
             code = walk(self.holders, self.slabs, self.sliding.rows, steps, progress, policy, ratio)
             if code == DONE:
                 break
             if code == SEARCH:
-                steps = self._search_for_short(steps, progress, clock, threads)
+                in_order = int(progress.at[N_EVENTS]) if in_order is None else in_order
+                counting = counting_rows(self.sliding, rows, clock, before)
+                steps = self._search_for_short(steps, progress, counting, threads)
             elif code == MORE_SLABS:
                 self.slabs = grown(self.slabs, 2 * int(progress.at[NEEDED]))
             else:
                 progress = with_room(progress, code)
         self._progress = progress
         self._tell_untold(progress)
-        events = events_of(progress)
+        events = events_of(progress, in_order)
         return events, self.names(events.row)
 
     def forget(self, kept: UndoPoint | None = None) -> None:
@@ -471,22 +469,36 @@ class Keeper:
 
     def _search(
         self, holders: NDArray[np.int32], alive: LiveRows, threads: int = 1, known: KnownRows | None = None
-    ) -> WindowQueries:
-        """Fill the buffers of holders with what the window has for them; return them as that was asked."""
+    ) -> None:
+        """Fill the buffers of holders with what the window has for them."""
+        self._fill(holders, self._found(holders, alive, threads, known))
+
+    def _found(
+        self,
+        holders: NDArray[np.int32],
+        alive: LiveRows,
+        threads: int = 1,
+        known: KnownRows | None = None,
+        more: int = 0,
+    ) -> FoundRows:
+        """Return as much of what the window has for holders as their policy wants, and `more`."""
         self.n_searches += len(holders)
-        asked = self._asked(holders)
         k, work = self.holders.k[holders], self.holders.work[holders]
         most, arriving = max(self.sliding.n_live, 1), self.sliding.arriving
-        found = self._searcher.search(self.messages, asked, k, work, alive, most, arriving, threads, known)
+        asked = self._asked(holders)
+        found = self._searcher.search(self.messages, asked, k, work, alive, most, arriving, threads, known, more)
         self.holders.work[holders] = np.minimum(found.work, np.iinfo(np.int32).max)
-        filling = BufferFill(holders, *found.filling, np.empty(len(found.filling.row), np.int64))
+        return found.filling
+
+    def _fill(self, holders: NDArray[np.int32], found: FoundRows) -> None:
+        """Make the buffers of holders from what was found."""
+        filling = BufferFill(holders, *found, np.empty(len(found.row), np.int64))
         done = 0
         while done < len(holders):
             done = fill(self.holders, self.slabs, self.sliding.rows, filling, done, self.options.policy)
             if done < len(holders):
-                longest = int(np.diff(found.filling.start).max(initial=0))
+                longest = int(np.diff(found.start).max(initial=0))
                 self.slabs = grown(self.slabs, 4 * longest + 1024)
-        return asked
 
     def _asked(self, holders: NDArray[np.int32]) -> WindowQueries:
         return self._queries(self.index.subscriptions(self.holders.slot[holders]))
@@ -495,32 +507,19 @@ class Keeper:
         return window_queries(scored_of(held, self.index.weights), self.words)
 
     def _search_for_short(
-        self, steps: WalkSteps, progress: WalkProgress, clock: NDArray[np.int64], threads: int
+        self, steps: WalkSteps, progress: WalkProgress, counting: CountingRows, threads: int
     ) -> WalkSteps:
-        """Search for the holders of this step whose buffer is too short, and for what of the batch concerns them."""
-        step = int(progress.at[STEP])
-        touched = progress.touched[: progress.at[N_TOUCHED]]
-        short = touched[(self.holders.size[touched] < self.holders.k[touched]) & (self.holders.is_whole[touched] == 0)]
-        short = np.ascontiguousarray(short)
-        row = int(steps.row[: step + 1].max())
-        last = int(steps.row.max())
-        if row < 0:
-            row = last = self.sliding.next_row - 1
-        asked = self._search(short, self._alive(row, int(clock[step])), threads)
-        self._note_untold(progress, short)
-        if row == last:
-            return steps
-        coming = self.messages.at_least(asked, self.holders.theta[short], LiveRows(row + 1, last + 1, NO_TIME), threads)
-        owner = np.repeat(np.arange(len(short)), np.diff(coming.start))
-        # From this score on the index, or an earlier search in this batch, has found whatever comes.
-        covered = np.array([self._covered.get(h, self.holders.told[h]) for h in short.tolist()])
-        self._covered |= zip(short.tolist(), np.minimum(covered, self.holders.theta[short]).tolist(), strict=True)
-        unknown = np.flatnonzero(coming.score < covered[owner])
-        return with_more(steps, coming.row[unknown] - int(steps.row[0]), short[owner[unknown]], coming.score[unknown])
-
-    def _note_untold(self, progress: WalkProgress, holders: NDArray[np.int32]) -> None:
-        new = holders[self.holders.is_untold[holders] == 0]
-        at = int(progress.at[N_UNTOLD])
-        progress.untold[at : at + len(new)] = new
-        progress.at[N_UNTOLD] += len(new)
-        self.holders.is_untold[new] = 1
+        """Fill the buffers that the walk has set aside, as they were then; return the rest of the steps for them."""
+        untold = progress.untold[: progress.at[N_UNTOLD]]
+        short = untold[self.holders.slab[untold] < 0]
+        step = np.searchsorted(steps.number, self.holders.step[short])
+        progress.at[STEP], progress.at[N_SHORT] = step.min(), 0
+        alive, cuts, more = counting.from_step(int(step.min())), [], 1
+        while len(short):
+            found, k = self._found(short, alive, threads, more=more), self.holders.k[short]
+            cut = cut_at_steps(found, short, k, step, counting, self.sliding.time_of(found.row))
+            self._fill(short[cut.is_enough], cut.filling)
+            cuts.append(cut)
+            short, step = short[~cut.is_enough], step[~cut.is_enough]
+            more = 2 * more + int(k.max())  # so much of what was found has expired, or was still to come
+        return steps_of_some(steps, cuts)

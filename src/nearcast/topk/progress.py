@@ -1,7 +1,9 @@
-"""Makes the arrays of a walk larger while it runs: its steps and its progress."""
+"""The progress of a walk: its arrays made larger while it runs, and its events in order at the end."""
 
 from __future__ import annotations
 
+from dataclasses import fields
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,27 +15,11 @@ from nearcast.topk.buffers.walk_state import (
     N_EVENTS,
     NEEDED,
     WalkProgress,
-    WalkSteps,
 )
 from nearcast.topk.events import Events
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-def with_more(
-    steps: WalkSteps, step: NDArray[np.int64], holder: NDArray[np.int32], score: NDArray[np.float64]
-) -> WalkSteps:
-    """Return the steps with these holders in their lists as well."""
-    first = len(steps.more_next)
-    links = np.empty(len(step), np.int64)
-    for i, at in enumerate(step.tolist()):
-        links[i], steps.more[at] = steps.more[at], first + i
-    return steps._replace(
-        more_holder=np.concatenate([steps.more_holder, holder]),
-        more_score=np.concatenate([steps.more_score, score]),
-        more_next=np.concatenate([steps.more_next, links]),
-    )
 
 
 def with_room(progress: WalkProgress, code: int) -> WalkProgress:
@@ -54,8 +40,8 @@ def _lengthened(column: NDArray[Any], n: int, length: int) -> NDArray[Any]:
     return longer
 
 
-def events_of(progress: WalkProgress) -> Events:
-    """Return the events so far."""
+def events_of(progress: WalkProgress, in_order: int | None = None) -> Events:
+    """Return the events by step and slot; they were noted in that order, or only the first `in_order` of them."""
     n = int(progress.at[N_EVENTS])
     columns: Any = (
         progress.event_step,
@@ -65,4 +51,31 @@ def events_of(progress: WalkProgress) -> Events:
         progress.event_rank,
         progress.event_enters,
     )
-    return Events(*(column[:n].copy() for column in columns))
+    if in_order is None or in_order == n:
+        return Events(*(column[:n].copy() for column in columns))
+    order = np.lexsort((progress.event_slot[in_order:n], progress.event_step[in_order:n]))
+    later = Events(*(column[in_order:n][order] for column in columns))
+    places = _places(progress.event_step[:in_order], progress.event_slot[:in_order], later)
+    both = zip(
+        (column[:in_order] for column in columns), (getattr(later, each.name) for each in fields(later)), strict=True
+    )
+    return Events(*(_spliced(column, more, places) for column, more in both))
+
+
+def _places(step: NDArray[np.int64], slot: NDArray[np.int32], later: Events) -> list[tuple[int, int]]:
+    """Return where among events in order runs of later ones belong, and with which of these each run begins."""
+    is_first = np.append(True, (np.diff(later.step) != 0) | (np.diff(later.slot) != 0))
+    begins = np.flatnonzero(is_first)
+    low, high = (np.searchsorted(step, later.step[begins], side=side) for side in ("left", "right"))
+    return [
+        (int(a + np.searchsorted(slot[a:b], later.slot[begin])), begin)
+        for a, b, begin in zip(low.tolist(), high.tolist(), begins.tolist(), strict=True)
+    ]
+
+
+def _spliced(column: NDArray[Any], later: NDArray[Any], places: list[tuple[int, int]]) -> NDArray[Any]:
+    """Return a column with later values put in: runs are few and short, so that most is copied in long pieces."""
+    pieces = [column[: places[0][0]]]
+    for (place, begin), (next_place, end) in pairwise([*places, (len(column), len(later))]):
+        pieces += [later[begin:end], column[place:next_place]]
+    return np.concatenate(pieces)

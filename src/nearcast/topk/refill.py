@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.topk.buffers.cost import plan_lengths
+from nearcast.topk.buffers.fill import NO_BOUND
 from nearcast.topk.buffers.holders import CSKYBAND, KMAX, SKYBAND
-from nearcast.topk.window.registry import LiveRows, MessageIndex, WindowQueries
+from nearcast.topk.window.registry import LiveRows, MessageIndex, WindowAnswers, WindowQueries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,8 +29,9 @@ class FoundRows(NamedTuple):
     start: NDArray[np.int64]
     row: NDArray[np.int64]
     score: NDArray[np.float64]
-    wanted: NDArray[np.int32]
-    least: NDArray[np.float64]
+    is_whole: NDArray[np.uint8]
+    theta: NDArray[np.float64]
+    bound_row: NDArray[np.int64]
     limit: NDArray[np.int32]
     target: NDArray[np.int32]
 
@@ -80,14 +82,15 @@ class BufferSearcher:
         arriving: float,
         threads: int,
         known: KnownRows | None = None,
+        more: int = 0,
     ) -> SearchResult:
-        """Look for as much as the policy wants; `most` messages are in the window.
+        """Look for as much as the policy wants, and `more`; `most` messages are in the window.
 
         What is `known` are the lists of holders that have moved. With their scores at the new place a search knows from
         the beginning what a message must reach. It looks for little more than k: who moves is likely to move again.
         """
         if self._options.policy == SKYBAND:
-            return self._by_ratio(messages, queries, k, alive, threads)
+            return self._by_ratio(messages, queries, k, more, alive, threads)
         if self._options.policy == KMAX:
             n = np.maximum(self._options.kmax, k * 3 // 2).astype(np.int32)
             limit = target = n
@@ -99,26 +102,62 @@ class BufferSearcher:
         floor = np.full(len(k), -1.0)
         if known is not None and self._options.policy == CSKYBAND:
             n, floor = _from_known(messages, queries, k, n, alive, known)
+        n = n + np.int32(more)
         found = messages.best_above(queries, n, floor, alive, threads)
         # Fewer than wanted, above a floor: all from there on, and there may be others below.
         is_cut = (floor >= 0.0) & (np.diff(found.start) < n)
-        wanted, least = np.where(is_cut, -1, n).astype(np.int32), np.where(is_cut, floor, 0.0)
-        return SearchResult(FoundRows(found.start, found.row, found.score, wanted, least, limit, target), found.work)
+        wanted, least = np.where(is_cut, -1, n), np.where(is_cut, floor, 0.0)
+        return SearchResult(_bounded(found, wanted, least, limit, target), found.work)
 
     def _by_ratio(
-        self, messages: MessageIndex, queries: WindowQueries, k: NDArray[np.int32], alive: LiveRows, threads: int
+        self,
+        messages: MessageIndex,
+        queries: WindowQueries,
+        k: NDArray[np.int32],
+        more: int,
+        alive: LiveRows,
+        threads: int,
     ) -> SearchResult:
-        """Look for the best k, and then for all down to a share of the k-th score."""
-        best = messages.best(queries, k, alive, threads)
-        is_full = np.diff(best.start) == k
+        """Look for the best k and `more`, and then for all down to a share of the score of the last of them."""
+        n = k + np.int32(more)
+        best = messages.best(queries, n, alive, threads)
+        is_full = np.diff(best.start) == n
         least = np.zeros(len(k))
         least[is_full] = self._options.ratio * best.score[best.start[1:][is_full] - 1]
         # Without k there is nothing beyond them: a threshold of 0 finds the same again.
         found = messages.at_least(queries, least, alive, threads)
-        wanted = np.where(is_full, -1, np.iinfo(np.int32).max).astype(np.int32)
+        wanted = np.where(is_full, -1, np.iinfo(np.int32).max)
         limit = (4 * k + 64).astype(np.int32)
-        filled = FoundRows(found.start, found.row, found.score, wanted, least, limit, k)
-        return SearchResult(filled, best.work + found.work)
+        return SearchResult(_bounded(found, wanted, least, limit, k), best.work + found.work)
+
+
+def _bounded(
+    found: WindowAnswers,
+    wanted: NDArray[np.int64],
+    least: NDArray[np.float64],
+    limit: NDArray[np.int32],
+    target: NDArray[np.int32],
+) -> FoundRows:
+    """Return what was found with its bound: where as many were found as `wanted`, the last of them.
+
+    Fewer are all there are. Where `wanted` is negative, all from `least` on were looked for.
+    """
+    n_found = np.diff(found.start)
+    is_full = n_found == wanted
+    last = found.start[1:][is_full] - 1
+    theta, bound_row = least.copy(), np.full(len(wanted), NO_BOUND, np.int64)
+    theta[is_full], bound_row[is_full] = found.score[last], found.row[last]
+    is_whole = ((wanted >= 0) & ~is_full).astype(np.uint8)
+    return FoundRows(
+        start=found.start,
+        row=found.row,
+        score=found.score,
+        is_whole=is_whole,
+        theta=theta,
+        bound_row=bound_row,
+        limit=limit,
+        target=target,
+    )
 
 
 def _from_known(

@@ -348,6 +348,7 @@ class TriggerIndex(MergingIndex):
             if len(slots):
                 with self._undo:
                     self._moving_part().set_thresholds(slots, np.asarray(values, np.float64))
+                    self._merge_if_due()
 
     def _build(self, rows: TriggerRows, weights: NDArray[np.float64] | None = None) -> TriggerSegment:
         options, weights = self._options, self._weights if weights is None else weights

@@ -24,17 +24,18 @@ NO_BOUND = -1
 class BufferFill(NamedTuple):
     """What a search found for holders: the rows from `start` on, in rank order, and what lies beyond them.
 
-    `wanted` is how many messages were looked for. If as many were found there may be more, else there are no more.
-    Where `wanted` is negative all messages from score `least` on were looked for, and there may be others below.
-    `dominators` is scratch, by what was found.
+    What ranks before the bound, `theta` and `bound_row`, has been found, and there may be others behind; without a row,
+    NO_BOUND, all from this score on. Where it `is_whole`, there are no others. `dominators` is scratch, by what was
+    found.
     """
 
     holder: NDArray[np.int32]
     start: NDArray[np.int64]
     row: NDArray[np.int64]
     score: NDArray[np.float64]
-    wanted: NDArray[np.int32]
-    least: NDArray[np.float64]
+    is_whole: NDArray[np.uint8]
+    theta: NDArray[np.float64]
+    bound_row: NDArray[np.int64]
     limit: NDArray[np.int32]
     target: NDArray[np.int32]
     dominators: NDArray[np.int64]
@@ -45,9 +46,8 @@ def fill(holders, slabs, rows, filling, first, policy):
     """Make the buffers of `filling` from number `first` on; return the number of the first without room, or all."""
     for i in range(first, filling.holder.size):
         holder = filling.holder[i]
-        found = filling.start[i + 1] - filling.start[i]
         kept = _mark_kept(rows, filling, i, holders.k[holder], policy)
-        size_class = class_for(slabs, _room_for(filling, i, found, kept, policy))
+        size_class = class_for(slabs, _room_for(filling, i, kept, policy))
         if words_of(slabs, size_class) > room_left(slabs):
             return i
         unlink(holders, holder, rows)
@@ -57,16 +57,16 @@ def fill(holders, slabs, rows, filling, first, policy):
             holders.slab[holder] = take_slab(slabs, size_class)
             holders.size_class[holder] = size_class
         holders.limit[holder], holders.target[holder] = _limit(slabs, filling, i, policy), filling.target[i]
-        _set_bound(holders, rows, filling, i, holder, found)
+        _set_bound(holders, rows, filling, i, holder)
         _write(holders, slabs, filling, i, holder)
         relink(holders, holder, rows, slabs)
     return filling.holder.size
 
 
 @inlined
-def _room_for(filling, i, found, kept, policy):
+def _room_for(filling, i, kept, policy):
     """Return how many entries a buffer needs room for: as it is, or around its target if there is more to come."""
-    if policy == CSKYBAND and found == filling.wanted[i]:
+    if policy == CSKYBAND and filling.bound_row[i] != NO_BOUND:
         return max(kept + 1, filling.target[i] + AROUND)
     return max(kept + 1, 4)
 
@@ -84,20 +84,11 @@ def _limit(slabs, filling, i, policy):
 
 
 @inlined
-def _set_bound(holders, rows, filling, i, holder, found):
-    wanted = filling.wanted[i]
-    holders.bound_row[holder], holders.bound_time[holder] = NO_BOUND, NO_TIME
-    if wanted >= 0 and found < wanted:
-        holders.is_whole[holder], holders.theta[holder] = 1, 0.0
-        return
-    holders.is_whole[holder] = 0
-    if wanted < 0:
-        holders.theta[holder] = filling.least[i]
-        return
-    last = filling.start[i + 1] - 1
-    holders.theta[holder] = filling.score[last]
-    holders.bound_row[holder] = filling.row[last]
-    holders.bound_time[holder] = rows.time[filling.row[last] & rows.mask]
+def _set_bound(holders, rows, filling, i, holder):
+    bound = filling.bound_row[i]
+    holders.is_whole[holder], holders.theta[holder] = filling.is_whole[i], filling.theta[i]
+    holders.bound_row[holder] = bound
+    holders.bound_time[holder] = rows.time[bound & rows.mask] if bound != NO_BOUND else NO_TIME
 
 
 @inlined

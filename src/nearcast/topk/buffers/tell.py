@@ -43,6 +43,8 @@ def _sorted_by_slot(holders, progress):
     """Write who has events, in the order of slots, as (place among touched, slot); return how many."""
     n, bits = 0, np.int64(0)
     for t in range(progress.at[N_TOUCHED]):
+        if holders.slab[progress.touched[t]] < 0:
+            continue  # set aside
         is_copied = progress.old_start[t + 1] > progress.old_start[t]
         if is_copied or progress.left_rank[t] > 0 or progress.entered_rank[t] > 0:
             slot = np.int64(holders.slot[progress.touched[t]])

@@ -40,10 +40,6 @@ def touch(holders, slabs, rows, steps, progress):
     at[N_TOUCHED], words = n_expiring, 0
     for c in range(steps.start[step_], steps.start[step_ + 1]):
         words += _touch_one(holders, slabs, rows, progress, steps.holder[c], steps.score[c], steps.row[step_])
-    c = steps.more[step_]
-    while c >= 0:
-        words += _touch_one(holders, slabs, rows, progress, steps.more_holder[c], steps.more_score[c], steps.row[step_])
-        c = steps.more_next[c]
     if words > room_left(slabs):
         at[NEEDED] = words
         return MORE_SLABS
@@ -74,12 +70,6 @@ def _collect(holders, rows, steps, progress):
             if n < touched.size:
                 touched[n] = steps.holder[c]
             n += 1
-    c = steps.more[step_]
-    while c >= 0:
-        if n < touched.size:
-            touched[n] = steps.more_holder[c]
-        n += 1
-        c = steps.more_next[c]
     progress.at[N_TOUCHED] = n
     return n_expiring
 

@@ -15,7 +15,7 @@ from nearcast.topk.buffers.entries import (
     row_at,
     write,
 )
-from nearcast.topk.buffers.holders import KMAX, is_kept, link_if_older, relink
+from nearcast.topk.buffers.holders import KMAX, is_kept, link_if_older, relink, unlink
 from nearcast.topk.buffers.pool import (
     entries_at,
     give_slab,
@@ -31,6 +31,7 @@ from nearcast.topk.buffers.walk_state import (
     DONE,
     MORE_EVENTS,
     N_EVENTS,
+    N_SHORT,
     N_TOUCHED,
     N_UNTOLD,
     NEEDED,
@@ -46,8 +47,9 @@ _BEGIN, _TELL = 0, 1
 def walk(holders, slabs, rows, steps, progress, policy, ratio):
     """Take all buffers through the steps from where they stand; return why it stopped.
 
-    After SEARCH the holders of this step whose buffer is too short are to be filled anew; after MORE_... there is to be
-    more room, `at[NEEDED]` at least. Calling again goes on.
+    A holder whose buffer becomes too short is set aside, without a slab: for it the walk ends before that step. After
+    SEARCH, which comes at the end, those are to be filled anew and taken through the rest of the steps. After MORE_...
+    there is to be more room, `at[NEEDED]` at least. Calling again goes on.
     """
     at = progress.at
     while at[STEP] < steps.row.size:
@@ -57,9 +59,8 @@ def walk(holders, slabs, rows, steps, progress, policy, ratio):
                 return lacks
             _expire(holders, slabs, rows, steps, progress)
             _arrive(holders, slabs, rows, steps, progress, policy, ratio)
+            _set_aside_short(holders, slabs, rows, progress)
             at[PHASE] = _TELL
-            if _is_any_short(holders, progress):
-                return SEARCH
         at[NEEDED] = at[N_EVENTS] + most_events(holders, progress)
         if at[NEEDED] > progress.event_row.size:
             return MORE_EVENTS
@@ -67,7 +68,7 @@ def walk(holders, slabs, rows, steps, progress, policy, ratio):
         _fit(holders, slabs, progress)
         at[PHASE] = _BEGIN
         at[STEP] += 1
-    return DONE
+    return SEARCH if at[N_SHORT] > 0 else DONE
 
 
 @inlined
@@ -107,10 +108,6 @@ def _arrive(holders, slabs, rows, steps, progress, policy, ratio):
     for c in range(steps.start[step_], steps.start[step_ + 1]):
         if steps.holder[c] >= 0:
             _enter(holders, slabs, rows, progress, steps.holder[c], steps.score[c], row, policy, ratio)
-    c = steps.more[step_]
-    while c >= 0:
-        _enter(holders, slabs, rows, progress, steps.more_holder[c], steps.more_score[c], row, policy, ratio)
-        c = steps.more_next[c]
 
 
 @inlined
@@ -169,6 +166,8 @@ def _fit(holders, slabs, progress):
     """Move buffers that have become short to shorter slabs, as far as there is room."""
     for t in range(progress.at[N_TOUCHED]):
         holder = progress.touched[t]
+        if holders.slab[holder] < 0:
+            continue  # set aside
         size_class = holders.size_class[holder]
         shorter = shorter_class(slabs, size_class, holders.size[holder], holders.target[holder])
         if shorter < size_class and (slabs.free[shorter] >= 0 or words_of(slabs, shorter) <= room_left(slabs)):
@@ -195,6 +194,12 @@ def _cut(holders, rows, entries, progress, holder, ratio):
     holders.bound_time[holder] = rows.time[bound & rows.mask]
     holders.is_whole[holder] = 0
     holders.size[holder] = kept
+    _note_untold(holders, progress, holder)
+
+
+@inlined
+def _note_untold(holders, progress, holder):
+    """Note that the threshold of a holder is, or will be, another than the index knows."""
     if holders.is_untold[holder] == 0:
         holders.is_untold[holder] = 1
         progress.untold[progress.at[N_UNTOLD]] = holder
@@ -208,8 +213,13 @@ def is_short(holders, holder):
 
 
 @inlined
-def _is_any_short(holders, progress):
+def _set_aside_short(holders, slabs, rows, progress):
+    """Take the slabs of those whose buffers have become too short: no later step of the walk then concerns them."""
     for t in range(progress.at[N_TOUCHED]):
-        if is_short(holders, progress.touched[t]):
-            return True
-    return False
+        holder = progress.touched[t]
+        if is_short(holders, holder):
+            unlink(holders, holder, rows)
+            give_slab(slabs, holders.slab[holder], holders.size_class[holder])
+            holders.slab[holder], holders.size[holder] = -1, 0
+            _note_untold(holders, progress, holder)
+            progress.at[N_SHORT] += 1

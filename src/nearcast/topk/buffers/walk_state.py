@@ -9,19 +9,19 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Why a walk stopped: all steps are done; holders need a search; a pool or an array is too small.
+#: Why a walk stopped: all steps are done, or are but for holders that need a search; a pool or an array is too small.
 DONE, SEARCH, MORE_SLABS, MORE_TOUCHED, MORE_OLD, MORE_EVENTS = 0, 1, 2, 3, 4, 5
 
 #: Places in `WalkProgress.at`. What is fetched ahead is summed up in FETCHED, or the compiler would leave it out.
-STEP, PHASE, N_TOUCHED, N_OLD, N_EVENTS, NEEDED, N_UNTOLD, FETCHED = 0, 1, 2, 3, 4, 5, 6, 7
+STEP, PHASE, N_TOUCHED, N_OLD, N_EVENTS, NEEDED, N_UNTOLD, FETCHED, N_SHORT = 0, 1, 2, 3, 4, 5, 6, 7, 8
+N_PLACES = 9
 
 
 class WalkSteps(NamedTuple):
     """The steps of a batch: what arrives, what expires, and which holders each arrival may concern.
 
     Step i has number `number[i]`; `row[i]` arrives (-1: nothing does), the rows `expired[expired_start[i]:...]` leave
-    in order of age, and `holder[start[i]:...]` with their `score` may want what arrives. `more[i]` begins a list of
-    further such holders in `more_holder`, `more_score` and `more_next`.
+    in order of age, and `holder[start[i]:...]` with their `score` may want what arrives.
     """
 
     number: NDArray[np.int64]
@@ -31,10 +31,6 @@ class WalkSteps(NamedTuple):
     start: NDArray[np.int64]
     holder: NDArray[np.int32]
     score: NDArray[np.float64]
-    more: NDArray[np.int64]
-    more_holder: NDArray[np.int32]
-    more_score: NDArray[np.float64]
-    more_next: NDArray[np.int64]
 
 
 class WalkProgress(NamedTuple):
@@ -43,7 +39,8 @@ class WalkProgress(NamedTuple):
     `touched` are the holders of the step under way. For each: the message that left its top-k and the one that entered
     it, with the rank there, 0 if there is none; or, where more may change, the first k before the step in `old_score`
     and `old_row`, from `old_start` on. `order` sorts those with events by slot. Events are one row for each message
-    that entered or left a top-k. `untold` are the holders whose threshold is another than the index knows.
+    that entered or left a top-k. `untold` are the holders whose threshold is another than the index knows; those
+    of them without a slab became short, and were set aside at their `step`.
     """
 
     at: NDArray[np.int64]
@@ -85,7 +82,7 @@ BY_TOUCHED = (
 def new_progress(n_touched: int, n_old: int, n_events: int, n_holders: int) -> WalkProgress:
     """Return room for this much."""
     return WalkProgress(
-        at=np.zeros(8, np.int64),
+        at=np.zeros(N_PLACES, np.int64),
         touched=np.empty(n_touched, np.int32),
         left_row=np.empty(n_touched, np.int64),
         left_score=np.empty(n_touched, np.float64),

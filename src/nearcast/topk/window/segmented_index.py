@@ -38,7 +38,7 @@ class SegmentedMessages(StoredMessages):
     TAIL: ClassVar[int] = 256
     MOST: ClassVar[int] = 1 << 17
     #: So many queries, for no more messages each, are joined with the window instead of searched one by one.
-    JOINED_FROM: ClassVar[int] = 64
+    JOINED_FROM: ClassVar[int] = 1 << 13
     JOINED_KEEP: ClassVar[int] = 1024
 
     def __init__(self, space: Space, by_time: bool, columns: Any):

@@ -131,8 +131,13 @@ class SlidingWindow:
 
     def times(self, rows: NDArray[np.int64]) -> list[int]:
         """Return the times of messages that count."""
-        times: list[int] = self.time[rows & (len(self.time) - 1)].tolist()
+        times: list[int] = self.time_of(rows).tolist()
         return times
+
+    def time_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the times of messages that have not been forgotten."""
+        time: NDArray[np.int64] = self.time[rows & (len(self.time) - 1)]
+        return time
 
     def append(self, ids: list[Any], times: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Add messages, which begin to count one by one as `slide` comes to them; return their rows."""
@@ -201,6 +206,16 @@ class SlidingWindow:
             return max(self.first_row, row + 1 - self.window.count), NO_TIME
         assert self.window.length is not None
         return self.first_row, NO_TIME if now == NO_TIME else now - self.window.length
+
+    def first_alive_each(
+        self, last: NDArray[np.int64], now: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what `first_alive` does, where the rows below each `last` have arrived, at each time."""
+        if self.window.count is not None:
+            return np.maximum(self.first_row, last - self.window.count), np.full(len(last), NO_TIME)
+        assert self.window.length is not None
+        after = np.where(now == NO_TIME, 0, now) - self.window.length
+        return np.full(len(last), self.first_row), np.where(now == NO_TIME, NO_TIME, after)
 
     @property
     def first_counting(self) -> int:

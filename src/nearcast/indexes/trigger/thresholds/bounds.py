@@ -1,4 +1,4 @@
-"""Score bounds of one trigger for a message, and of a block of 64 triggers.
+"""Score bounds of one trigger for a message, and of a block of 32 triggers.
 
 Trigger i waits for messages whose first common word with its subscription, in the order of all words, is its own.
 Such a message reaches at most
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Triggers in a block. A list of no more has no blocks.
-BLOCK = 64
+BLOCK = 32
 #: Triggers, or blocks, that are tried at once: one bit each.
 GROUP = 32
 #: Scores are held in multiples of this.

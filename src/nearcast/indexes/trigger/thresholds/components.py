@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 class ThresholdSegment:
     """Rows with their lists of triggers. Nothing in it changes its place; thresholds change, and rows die.
 
-    While it is being merged into another, `changed` collects the rows to which something happens.
+    While it is being merged into another, `changed` collects the rows to which something happens. `n_learned` counts
+    rows that were laid out without a threshold and have got one since.
     """
 
     number: int
@@ -53,6 +54,7 @@ class ThresholdSegment:
     lists: ThresholdLists
     n_dead: int = 0
     changed: list[NDArray[np.int64]] | None = None
+    n_learned: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -67,6 +69,7 @@ class ThresholdSegment:
         """Set the thresholds of rows."""
         if self.changed is not None:
             self.changed.append(rows)
+        self.n_learned += int(np.count_nonzero((self.rows.record[rows, THRESHOLD] <= 0.0) & (values > 0.0)))
         _set_in_lists(self.rows, self.lists, rows, values)
 
     def kill(self, rows: NDArray[np.int64], undo: UndoLog) -> None:

@@ -192,7 +192,7 @@ def _by_list(term, terms, start, order):
 
 @kernel
 def _order_in_blocks(entries, weight, terms, start, order, feature):
-    """Order every long list so that each 64 triggers are alike."""
+    """Order every long list so that each block has triggers that are alike."""
     typical = 0.0
     for number in range(terms.size):
         typical += (start[number + 1] - start[number]) * weight[terms[number]] ** 2

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 _FANOUT = 4
 #: The rows of a delta of other kinds for one of this delta.
 _SMALLER = 4
+#: New rows are laid out before a search of the window gives them thresholds. Lists of so many rows, of which this share
+#: has got one, are laid out again: by thresholds triggers are more alike, and fewer are looked at.
+_LAID_OUT_AGAIN, _LEARNED_SHARE = 1 << 14, 8
 #: Changes during a merge that are worth another round outside the lock, and how many rounds.
 _FEW_CHANGES, _ROUNDS = 1000, 10
 _NOWHERE = -1
@@ -200,7 +203,7 @@ class ThresholdPart:
     # Merging
 
     def due(self) -> list[ThresholdSegment]:
-        """Return the lists to merge next: those that are half dead, or some of like size."""
+        """Return the lists to merge next: those that are half dead, some of like size, or those to lay out again."""
         tiers: dict[int, list[ThresholdSegment]] = {}
         for component in self._components.values():
             if not isinstance(component, ThresholdSegment):
@@ -209,7 +212,8 @@ class ThresholdPart:
                 return [component]
             tier = int(math.log(max(1.0, component.n_rows / self._delta_rows), _FANOUT))
             tiers.setdefault(tier, []).append(component)
-        return next((tier for _, tier in sorted(tiers.items()) if len(tier) >= _FANOUT), [])
+        alike = next((tier for _, tier in sorted(tiers.items()) if len(tier) >= _FANOUT), [])
+        return alike or [each for tier in tiers.values() for each in tier if _is_worth_laying_out_again(each)]
 
     def merge(self, lock: AbstractContextManager[Any], weights: Callable[[], NDArray[np.float64]]) -> bool:
         """Merge what is due, outside the lock but for its beginning and end.
@@ -350,6 +354,10 @@ class ThresholdPart:
     def slots(self) -> NDArray[np.int64]:
         """Return the slots that are held here, ascending."""
         return np.flatnonzero(self._where >= 0)
+
+
+def _is_worth_laying_out_again(segment: ThresholdSegment) -> bool:
+    return segment.n_rows >= _LAID_OUT_AGAIN and _LEARNED_SHARE * segment.n_learned > segment.n_rows
 
 
 def _no_rows() -> ThresholdRows:

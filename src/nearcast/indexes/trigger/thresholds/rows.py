@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast._jit import inlined, kernel
-from nearcast.columns import TOPK, ScoreParameters, Subscriptions, gathered, joined
+from nearcast.columns import TOPK, ScoreParameters, Subscriptions, gathered_between, joined
 from nearcast.geo import BOX, Regions, place_distance
 from nearcast.indexes.shared.scores import own_amounts, tfidf_common
 from nearcast.indexes.shared.word_order import comes_before
@@ -78,7 +78,8 @@ def weigh(rows: ThresholdRows, weight: NDArray[np.float64]) -> None:
 def take_rows(rows: ThresholdRows, keep: NDArray[np.int64]) -> ThresholdRows:
     """Return these rows, packed, in this order."""
     record = np.take(rows.record, keep, axis=0, out=new_records(len(keep)), mode="clip")
-    start, positions = gathered(word_starts(rows), keep) if len(keep) else (np.zeros(1, np.int64), keep)
+    first, last = record[:, FIRST].astype(np.int64), record[:, LAST].astype(np.int64)
+    start, positions = gathered_between(first, last)
     _number_words(record, start)
     return ThresholdRows(rows.slot[keep], record, rows.k[keep], np.ascontiguousarray(rows.term[positions]))
 
