@@ -10,13 +10,13 @@ from test_pipeline import Stream, as_rows, in_order, random_words
 from nearcast import Hub
 from nearcast.geo import Space
 from nearcast.pipeline.driver.rebalance import ask
-from nearcast.pipeline.host_window import arena
+from nearcast.pipeline.host_window import arena, host_window
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.worker.tasks import forget_all
 from nearcast.topk.window.blocks import BlockIndex
 from nearcast.window import Window
-from support.streams import Oracle, World
+from support.streams import Oracle, World, moment
 
 
 @pytest.fixture(autouse=True)
@@ -153,3 +153,47 @@ class NewProcesses:
 def test_a_new_process_finds_what_others_wrote(tmp_path, written):
     check(tmp_path, 21, "trigger", 3, 30, ("topk",), size=25, batches=5, restart=0.0, runner=NewProcesses())
     assert written["_rebuilt"] == 1
+
+
+@pytest.mark.parametrize("window", [6, "6s", "3s"])
+def test_a_subscription_before_any_message_sees_what_still_counts_then(tmp_path, window):
+    """Between any two messages one comes that wants all of the window: no row goes too early, none stays too long."""
+    oracle = Oracle(Hub("plane", window=window))
+    oracle.begin([])
+    stream = Stream(tmp_path, settings_of("trigger", 2, window), [])
+    for batch, n in enumerate([5, 1, 4, 9, 0, 3]):
+        at = range(10 * batch, 10 * batch + n) if batch % 2 else range(10 * batch - 5, 10 * batch - 5 + n)
+        place = {"x": 0.0, "y": 0.0}
+        files = {
+            "changes-a": [
+                {"op": "subscribe", "id": i, "kind": "topk", "query": "tea", "k": 20, "time": moment(i // 2)}
+                | place
+                | {"max_distance": 5.0}
+                for i in [*at, 10 * batch + 20]
+            ],
+            "messages-a": [{"id": i, "text": f"tea w{i % 3}", "time": moment(i // 2)} | place for i in at],
+        }
+        files = {name: rows for name, rows in files.items() if rows}
+        expected = as_rows(oracle.run(files))
+        _, tables = stream.run(batch, files)
+        assert sorted(in_order(tables), key=str) == sorted(expected, key=str), f"batch {batch}"
+
+
+def test_a_replay_needs_no_window(tmp_path, monkeypatch):
+    """What searches found is in the deltas: a worker that lacks a partition asks for the batch under way alone."""
+    asked, real = [], host_window.view_of
+    monkeypatch.setattr(host_window, "view_of", lambda ref, files=None: asked.append(files.batch) or real(ref, files))
+    world = World(4, kinds=("topk",))
+    first = [world.subscription(id_) for id_ in range(1, 9)]
+    oracle = Oracle(Hub("plane", window=20))
+    oracle.begin(first)
+    stream = Stream(tmp_path, settings_of("trigger", 2, 20), first)
+    for batch in range(5):
+        files = world.batch(20, 4, [*range(1, 13)])
+        expected = as_rows(oracle.run(files))
+        forget_all()
+        asked.clear()
+        _, tables = stream.run(batch, files)
+        assert sorted(in_order(tables), key=str) == sorted(expected, key=str)
+        assert {batch} == set(asked)
+    assert all(len(entry.deltas) == 5 for entry in stream.pipeline.state.manifest.partitions)

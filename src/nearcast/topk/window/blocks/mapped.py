@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast.topk.window.blocks import BlockIndex
-from nearcast.topk.window.blocks.lists import NO_MORE, BlockLists
+from nearcast.topk.window.blocks.lists import BlockLists
 from nearcast.topk.window.bounds import N_COLUMNS
 from nearcast.topk.window.column_queue import ColumnQueue
 from nearcast.topk.window.scores import N_CARD, WORD_FIRST
@@ -68,12 +68,7 @@ def segment_columns(
     columns = {name: rows[name] for name in ("card", "time", "mark")}
     columns |= {"position": rows["position"] - first_row, "said": index._words["said"]}
     queues = [queue[name] for queue in index._columns for name in queue.arrays]
-    columns |= dict(zip(names, queues, strict=True))
-    if index._segments:
-        # One more list that no word has: `MappedBlocks` ends segments there.
-        pads = {"word": NO_MORE, "run": columns["run"][-1], "list_u": 0.0}
-        columns |= {name: np.append(columns[name], pad).astype(columns[name].dtype) for name, pad in pads.items()}
-    return columns
+    return columns | dict(zip(names, queues, strict=True))
 
 
 def placed(columns: Columns, said_begin: int) -> Columns:
@@ -157,8 +152,8 @@ def _table(segments: Sequence[SegmentPlace]) -> NDArray[np.int64]:
     """Return the table of `BlockLists` for segments that do not lie end to end: the last first, each with its end.
 
     Kernels take the next line for the end of a segment. So between two there is a line of what lies between them, which
-    is no segment. Its list is the one that no word has, and as the next line is of one that was written before, there
-    is no other to be found in it.
+    is no segment. Its list is the last of the segment before it, which no word has; and as the next line is of one that
+    was written before, there is no other to be found in it.
     """
     lines = []
     for place in reversed(segments):
