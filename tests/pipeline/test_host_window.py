@@ -91,8 +91,10 @@ def check(
     return stream
 
 
-@pytest.mark.parametrize("plan", ["trigger", "hash", "prefix"])
-@pytest.mark.parametrize(("partitions", "window"), [(1, "5s"), (3, 9), (3, "5s"), (2, 40)])
+@pytest.mark.parametrize(
+    ("plan", "partitions", "window"),
+    [("trigger", 1, "5s"), ("hash", 3, 9), ("prefix", 3, "5s"), ("trigger", 3, "5s"), ("trigger", 2, 40)],
+)
 def test_a_shared_window_delivers_what_a_hub_does(tmp_path, plan, partitions, window):
     check(tmp_path, len(plan) * 31 + partitions * 7 + len(str(window)), plan, partitions, window, size=25, batches=8)
 
@@ -114,8 +116,7 @@ def written(monkeypatch):
     return counts
 
 
-@pytest.mark.parametrize("plan", ["trigger", "prefix"])
-@pytest.mark.parametrize("window", [12, "6s"])
+@pytest.mark.parametrize(("plan", "window"), [("trigger", 12), ("prefix", "6s")])
 def test_vocabularies_and_rebalances_change_no_answer(tmp_path, plan, window):
     check(tmp_path, 5, plan, 2, window, ("topk",), reweigh=0.4, rebalance=0.4, batches=8, size=20)
 

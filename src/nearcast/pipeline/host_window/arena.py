@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Words that may be unused beside as many as are in use, and bytes beside as many as a state needs.
 _SPARE_WORDS, _SPARE_BYTES = 100_000, 1 << 26
+#: Rows whose times are looked at together.
+_LOOKED_AT = 4096
 _NAMES = tuple(ALL_GROUPS)
 _SEGMENT_GROUPS = len(GROUPS)
 _BYTES, _WORD_ENDS = _NAMES.index("bytes"), _NAMES.index("word_ends")
@@ -252,9 +254,14 @@ class Arena:
         if state.now == NO_TIME:
             return state.floor
         assert self._window.length is not None
-        rows = np.arange(state.floor, state.next_row)
-        alive = np.flatnonzero(time_of(rows) > state.now - self._window.length)
-        return int(rows[alive[0]]) if len(alive) else state.next_row
+        first = state.floor
+        while first < state.next_row:  # it is likely to be near
+            rows = np.arange(first, min(first + _LOOKED_AT, state.next_row))
+            alive = np.flatnonzero(time_of(rows) > state.now - self._window.length)
+            if len(alive):
+                return int(rows[alive[0]])
+            first += len(rows)
+        return state.next_row
 
     def _arrivals(self, ref: WindowPartRef, files: BatchFiles) -> WindowBatch:
         """Return the messages of a batch that are not late, with words of the table."""
@@ -378,7 +385,8 @@ class _SegmentWriter:
     def write(self, first: int, batch: WindowBatch) -> SegmentPlace:
         """Build a segment of these messages, with rows from `first` on, and write it."""
         arena = self._arena
-        columns = segment_columns(arena._space, arena._window.is_by_time, first, batch, self._weight)
+        weight = self._weight if len(batch.box) >= MappedBlocks.TAIL else np.empty(0)  # a tail needs none
+        columns = segment_columns(arena._space, arena._window.is_by_time, first, batch, weight)
         nowhere = SegmentPlace(first, first + len(batch.box), (), ())
         return self.copy(nowhere, columns)
 
