@@ -254,9 +254,20 @@ def test_a_full_disk_leaves_each_process_with_a_window_of_its_own(windows, monke
     with pytest.warns(RuntimeWarning, match="No space left on device.*this process holds its own"):
         found = [content(view_of(*window)[1]) for window in windows[1:]]
     assert expected[1:] == found
-    monkeypatch.undo()
-    monkeypatch.setattr(BlockIndex, "TAIL", 4)
+    monkeypatch.setattr(ColumnFiles, "write", real)
+    forget_arenas()  # another process, when there is room again, finds nothing half written
+    assert expected[1:] == [content(view_of(*window)[1]) for window in windows[1:]]
+
+
+def test_a_damaged_state_is_not_read(windows):
+    expected, folder = expected_of(windows), folder_of(windows[0][0])
+    view_of(*windows[1])
     forget_arenas()
+    (path,) = folder.glob("g-*/states/*")
+    path.write_bytes(path.read_bytes().replace(b'"floor": ', b'"floor": 1'))
+    with pytest.warns(RuntimeWarning, match="cannot be shared by the workers of this host"):
+        view = view_of(*windows[1])[1]
+    assert expected[1] == content(view)
 
 
 def test_a_host_without_a_folder_to_share(windows, monkeypatch, tmp_path):

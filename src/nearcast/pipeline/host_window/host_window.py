@@ -256,7 +256,7 @@ def view_of(ref: WindowPartRef, files: BatchFiles | None = None) -> tuple[Arena,
         return arena, arena.view(ref, files)
     except HistoryGone:  # for one task: others are ahead, and what they share is not to be torn down
         arena = Arena(MemoryStorage(), ref)
-    except OSError as error:
+    except (OSError, IncompatibleStore) as error:  # if it is the store that is damaged, it is so again
         arena = _in_memory(ref, error)
     return arena, arena.view(ref, files)
 
@@ -274,7 +274,7 @@ def _arena_of(ref: WindowPartRef) -> Arena:
     return _kept(ref, arena)
 
 
-def _in_memory(ref: WindowPartRef, error: OSError) -> Arena:
+def _in_memory(ref: WindowPartRef, error: Exception) -> Arena:
     warnings.warn(
         f"the window cannot be shared by the workers of this host ({error}); this process holds its own: give"
         " TMPDIR a folder with room",
