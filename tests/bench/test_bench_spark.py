@@ -123,7 +123,7 @@ def test_figures_are_listed(nearcast):
         (("--master", "yarn"), "expected local[N]"),
         (("--plan", "best"), "plan is 'best'; expected one of hash"),
         (("--plan", "space-first(2x2)", "--partitions", "3"), "whose product is 3"),
-        (("--window", "5"), "--window and --warm-up are for --kind topk"),
+        (("--window", "5"), "--window, --warm-up and --window-mode are for --kind topk"),
         (("--kind", "topk", "--window", "1h"), "give a number of messages"),
         (("--soak", "0"), "--soak 0.0: give seconds"),
         (("--json", "nowhere/r.json"), "there is no folder nowhere"),

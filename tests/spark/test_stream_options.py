@@ -48,7 +48,9 @@ def test_settings():
     settings = options(window="15m").settings(4)
     assert (Space.plane(), 4, 0) == (settings.space, settings.partitions, settings.window_parts)
     settings = options(window="15m", window_mode="partitioned", partitions=3).settings(4)
-    assert (3, 3) == (settings.partitions, settings.window_parts)
+    assert (3, 3, False) == (settings.partitions, settings.window_parts, settings.window_by_host)
+    settings = options(window="15m", window_mode="host", partitions=3).settings(4)
+    assert (3, 1, True) == (settings.partitions, settings.window_parts, settings.window_by_host)
     assert "K/nearcast" == "/".join(options(checkpoint="K/").store.root.split("/")[-2:])
 
 
@@ -56,7 +58,7 @@ def test_settings():
     ("given", "reason"),
     [
         ({"clock": "moon"}, "clock is 'moon'; expected event or wall"),
-        ({"window_mode": "torn"}, "window_mode is 'torn'; expected shared or partitioned"),
+        ({"window_mode": "torn"}, "window_mode is 'torn'; expected shared, host or partitioned"),
     ],
 )
 def test_options_that_cannot_be_are_refused_when_they_are_made(given, reason):

@@ -59,6 +59,7 @@ class BenchArguments:
     max_distance_share: float | None = None
     window: str | None = None
     warm_up: int | None = None
+    window_mode: str | None = None
     batch: int | None = None
     files: int | None = None
     plan: str = ""

@@ -26,6 +26,7 @@ from nearcast.cli._bench_master import bench_session, slots_of
 from nearcast.cli._bench_options import check_json, write_json
 from nearcast.cli._console import StepProgress, UsageMistake, stdout
 from nearcast.cli._options import SeedOption, SpaceOption
+from nearcast.cli.stream import WindowModeName
 
 if TYPE_CHECKING:
     from nearcast.bench.data.distances import MaxDistance
@@ -66,6 +67,9 @@ def spark(
         int | None,
         typer.Option(min=1, metavar="N", help="Of topk: messages between those that fill the window and the measured."),
     ] = None,
+    window_mode: Annotated[
+        WindowModeName | None, typer.Option(help="Of topk: where the stream holds the window; shared unless given.")
+    ] = None,
     plan: Annotated[str, typer.Option(metavar="NAME", help="How subscriptions are spread.")] = "trigger",
     partitions: Annotated[int | None, typer.Option(min=1, help="Parts they are spread over; one a slot.")] = None,
     master: Annotated[str, typer.Option(help="Spark master, local.")] = "local[2]",
@@ -104,7 +108,9 @@ def spark(
     ] = None,
 ) -> int:
     """Time the stream beside the local engine on the same files, answers compared; or draw a --figure; or --soak."""
-    given = BenchArguments("spark", **{**locals(), "kind": kind.value})
+    given = BenchArguments(
+        "spark", **{**locals(), "kind": kind.value, "window_mode": window_mode and window_mode.value}
+    )
     if figure == "list":
         return _list_figures()
     check_json(json_file)
@@ -153,7 +159,7 @@ def _reach() -> MaxDistance:
 
 def _command(given: BenchArguments, **more: Any) -> str:
     """Return the command that repeats a run or a soak."""
-    repeated = ("kind", "batch", "files", "window", "warm_up", "tiny", "plan", "partitions", "kafka")
+    repeated = ("kind", "batch", "files", "window", "warm_up", "window_mode", "tiny", "plan", "partitions", "kafka")
     return given.command(repeated, no_steps=not given.with_steps, master=given.master, **more)
 
 
@@ -174,8 +180,9 @@ def _run(choice: DataChoice) -> dict[str, Any]:
     from nearcast.bench.spark.report import print_spark
 
     given, slots = choice.given, slots_of(choice.given.master)
-    if given.kind != StreamKind.TOPK and (given.window is not None or given.warm_up is not None):
-        raise UsageMistake("--window and --warm-up are for --kind topk")
+    of_window = (given.window, given.warm_up, given.window_mode)
+    if given.kind != StreamKind.TOPK and any(each is not None for each in of_window):
+        raise UsageMistake("--window, --warm-up and --window-mode are for --kind topk")
     if given.kafka is not None:
         _check_topic(given)
     batch = given.batch or (TOPK_BATCH if given.kind == StreamKind.TOPK else BATCH)
@@ -252,7 +259,8 @@ def _prepared(
         n_tiny=choice.given.tiny,
         space=request.space,
     )
-    return given, workload.about | {"window": str(length)}
+    given = replace(given, window_mode=WindowModeName(choice.given.window_mode or "shared").value)
+    return given, workload.about | {"window": str(length), "window_mode": given.window_mode}
 
 
 def _window(given: str | None) -> Window | None:

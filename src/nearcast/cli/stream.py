@@ -64,6 +64,7 @@ class WindowModeName(StrEnum):
     """Where the messages of a window are held."""
 
     SHARED = "shared"
+    HOST = "host"
     PARTITIONED = "partitioned"
 
 
@@ -85,7 +86,8 @@ def stream(
     ] = None,
     window: WindowOption = None,
     window_mode: Annotated[
-        WindowModeName, typer.Option(help="Hold the window in every part, or divide it where it outgrows a machine.")
+        WindowModeName,
+        typer.Option(help="Hold the window in every part, once a host, or divide it where it outgrows a machine."),
     ] = WindowModeName.SHARED,
     lifetime: LifetimeOption = None,
     tell_expiry: Annotated[

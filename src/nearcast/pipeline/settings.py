@@ -36,6 +36,8 @@ class PipelineSettings:
     renames: dict[str, str] = field(default_factory=dict)
     #: Parts that the window is divided into; 0: every partition holds the whole of it.
     window_parts: int = 0
+    #: Whether the workers of a host share one window, which is its one part: see `host_window`.
+    window_by_host: bool = False
     #: How long messages live; None: they are instants. Every partition holds all that live.
     lifetime: Lifetime | None = None
     tell_expiry: bool = False
@@ -43,8 +45,15 @@ class PipelineSettings:
     def __post_init__(self) -> None:
         if self.window_parts and self.window is None:
             raise InvalidInput(
-                f"the window is to be divided into {self.window_parts} parts, and there is none; give one, such as 15m",
+                f"the window is to be divided into {self.window_parts} parts, and there is none; give one, such as 15m"
+                if not self.window_by_host
+                else "workers are to share a window, and there is none; give one, such as 15m",
                 field="window",
+            )
+        if self.window_by_host and self.window_parts != 1:
+            raise InvalidInput(
+                f"the window is to be held once for each host, and divided into {self.window_parts} parts; expected 1",
+                field="window_parts",
             )
         if self.tell_expiry and self.lifetime is None:
             raise InvalidInput("tell_expiry needs a lifetime: without one no message expires", field="tell_expiry")

@@ -286,9 +286,9 @@ def stream(
     A file that cannot be read for now is tried as often as Spark tries a task; then the stream ends, with nothing of
     the batch committed. With `skip_missing_files` it goes on without a file that is gone, which becomes a rejected row.
 
-    With the `window_mode` "partitioned" the messages of the window are divided over as many parts as there are
-    partitions when the stream begins, where a subscription that needs to look at them asks; else every partition holds
-    all of them.
+    With the `window_mode` "shared" every partition holds all messages of the window; with "host" all workers of a host
+    map one index of them. With "partitioned" they are divided over as many parts as there are partitions when the
+    stream begins, where a subscription that needs to look at them asks.
 
     `on_batch` is called with a `BatchProgress` after each batch. What it raises is a warning, and counted: the stream
     goes on. The same numbers are in `observedMetrics["nearcast"]` of the query's progress, for Spark's listeners.

@@ -42,7 +42,7 @@ WALL_MAX_AHEAD = "5m"
 FILES_PER_BATCH, RECORDS_PER_BATCH = 100, 500_000
 
 Clock = Literal["event", "wall"]
-WindowMode = Literal["shared", "partitioned"]
+WindowMode = Literal["shared", "host", "partitioned"]
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class StreamOptions:
     def __post_init__(self) -> None:
         if self.clock not in (None, "event", "wall"):
             raise InvalidInput(f"clock is {self.clock!r}; expected event or wall")
-        if self.window_mode not in ("shared", "partitioned"):
-            raise InvalidInput(f"window_mode is {self.window_mode!r}; expected shared or partitioned")
+        if self.window_mode not in ("shared", "host", "partitioned"):
+            raise InvalidInput(f"window_mode is {self.window_mode!r}; expected shared, host or partitioned")
         self.kafka  # noqa: B018 - which refuses options that cannot be given
 
     # Input
@@ -189,7 +189,8 @@ class StreamOptions:
             plan=self.plan,
             partitions=partitions,
             renames=self.renames,
-            window_parts=partitions if self.window_mode == "partitioned" else 0,
+            window_parts={"shared": 0, "host": 1, "partitioned": partitions}[self.window_mode],
+            window_by_host=self.window_mode == "host",
             lifetime=None if self.lifetime is None else Lifetime.of(self.lifetime),
             tell_expiry=self.tell_expiry,
         )

@@ -23,6 +23,7 @@ from nearcast.text import Analyzer, Vocabulary
 if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Workload
     from nearcast.geo import Space
+    from nearcast.spark.stream_options import WindowMode
     from nearcast.window import Window
 
 #: Batches of full size before the measured ones; messages of a tiny batch, tiny batches to warm up and to measure.
@@ -53,6 +54,7 @@ class StreamWorkload:
     tiny: list[Batch]
     files_per_batch: int
     n_measured: int
+    window_mode: WindowMode = "shared"
 
     @property
     def n_before(self) -> int:

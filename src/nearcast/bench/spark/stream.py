@@ -64,6 +64,7 @@ def run_stream(
         out=folder / "out",
         checkpoint=folder / "K",
         window=given.window,
+        window_mode=given.window_mode,
         plan=plan,
         partitions=partitions,
         vocabulary=given.vocabulary,

@@ -34,7 +34,7 @@ from nearcast.pipeline.store.state_cache import StateCache
 from nearcast.pipeline.store.store import Store
 from nearcast.text import Vocabulary
 from nearcast.text.message_words import MessageWords, distinct_words
-from nearcast.text.weights import TermWeights, message_totals, squared_lengths
+from nearcast.text.weights import TermWeights, squared_lengths
 from nearcast.text.words import UNKNOWN, WordTable
 from nearcast.topk.window.registry import LiveRows, WindowBatch, message_index, open_message_index
 
@@ -43,6 +43,17 @@ if TYPE_CHECKING:
 
 #: Words that may be unused beside as many as are in use.
 _SPARE_WORDS = 100_000
+
+
+def window_batch(segment: MessageSegment, table: WordTable, weights: TermWeights) -> WindowBatch:
+    """Return messages as a window takes them in; words that are new are added to its table."""
+    messages = segment.messages
+    used = np.unique(messages.terms[messages.terms >= 0])
+    word_of = np.full(len(segment.words) + 1, UNKNOWN, np.int32)  # the last is that of -1
+    word_of[used] = table.ids_of_column(segment.words.take(_arrow.numbers(used)), add=True)
+    totals = segment.totals(weights) if messages.totals is None else messages.totals
+    start, word, count = distinct_words(messages.term_start, word_of[messages.terms])
+    return WindowBatch(start, word, count, messages.box, np.ascontiguousarray(totals[:, 2]), messages.time)
 
 
 class WindowPart:
@@ -91,19 +102,9 @@ class WindowPart:
         self._forget()
 
     def _append(self, segment: MessageSegment) -> None:
-        messages = segment.messages
-        used = np.unique(messages.terms[messages.terms >= 0])
-        word_of = np.full(len(segment.words) + 1, UNKNOWN, np.int32)  # the last is that of -1
-        table = self.words.table
-        word_of[used] = table.ids_of_column(segment.words.take(_arrow.numbers(used)), add=True)
-        terms = word_of[messages.terms]
+        batch = window_batch(segment, self.words.table, self.weights)
         self._weigh_new()
-        totals = messages.totals
-        if totals is None:
-            totals = message_totals(messages.term_start, terms, table, self.weights)
-        start, word, count = distinct_words(messages.term_start, terms)
-        lengths = np.ascontiguousarray(totals[:, 2])
-        self.messages.append(WindowBatch(start, word, count, messages.box, lengths, messages.time))
+        self.messages.append(batch)
 
     def _weigh_new(self) -> None:
         known, table = len(self._weight), self.words.table

@@ -40,9 +40,11 @@ from nearcast.pipeline.driver.window_rounds import (
     QuestionCount,
     entries_after,
     entries_of,
+    part_refs,
     run_steps,
     snapshot_tasks,
 )
+from nearcast.pipeline.host_window.host_window import write_window
 from nearcast.pipeline.store.manifest import Manifest, Manifests
 from nearcast.pipeline.store.manifest_entries import BatchFiles, PlanEntry, VocabularyEntry
 from nearcast.pipeline.store.store import Store, StoreConflict
@@ -165,6 +167,7 @@ class Pipeline:
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings that must not change while a stream goes on."""
         mode = "partitioned" if self.settings.window_parts else None
+        mode = "host" if self.settings.window_by_host else mode
         return {**self.settings.fingerprint(), "sink": self.sink.name, "window_mode": mode}
 
     def begin(
@@ -454,6 +457,7 @@ class Pipeline:
         kinds = (state.id_types[0] or "string", state.id_types[1] or "string")
         stager, is_counted = self.sink.stager, counts_needed(state, files)
         is_recorded = state.is_recorded(files)
+        window = part_refs(state, files.vocabulary)[0] if self.settings.window_by_host else None
         turns = set() if self.snapshot_every is None else state.snapshot_turns(files.batch, self.snapshot_every)
         steps = [
             StepTask(
@@ -468,6 +472,7 @@ class Pipeline:
                 counts_needed=is_counted,
                 is_recorded=is_recorded,
                 writes_snapshot=is_recorded and ref.number in turns,
+                window=window,
             )
             for ref in refs
         ]
@@ -616,7 +621,7 @@ class Pipeline:
         self._in_the_making = snapshots
 
         def write() -> Snapshots:
-            self.runner.map(write_part, windows)
+            self.runner.map(write_window if self.settings.window_by_host else write_part, windows)
             self.runner.map(write_tables, [tables])
             return snapshots
 

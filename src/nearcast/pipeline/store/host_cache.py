@@ -33,6 +33,17 @@ class HostCache:
             self._make(path, fill)
         return path
 
+    def folder_for(self, name: str) -> Path:
+        """Return a folder that all processes of the host share under this name, and note that it is in use."""
+        key = hashlib.sha256(name.encode()).hexdigest()[:32]
+        path = self._folder / key
+        try:
+            os.utime(path)
+        except FileNotFoundError:
+            self._forget_unused()
+            path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
     def let_go(self, path: Path) -> None:
         """Forget the copy at a path."""
         shutil.rmtree(path.parent, ignore_errors=True)

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from nearcast.errors import IncompatibleStore, InvalidInput
+from nearcast.pipeline.store.host_cache import HostCache
 from nearcast.pipeline.store.local_place import (
     CONTENTS,
     Entry,
@@ -77,6 +78,10 @@ class Store:
     def in_epoch(self, epoch: int) -> Store:
         """Return the same store for a driver of this epoch and its workers."""
         return Store(self.root, cache=self._given_cache, epoch=epoch)
+
+    def host_folder(self, name: str) -> Path:
+        """Return a folder on this host that all its processes share, for what is made of this store under a name."""
+        return HostCache(self._given_cache).folder_for(f"{self.url()}\n{name}")
 
     def url(self, name: str = "") -> str:
         """Return what Spark and people call the file or folder."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nearcast.columns import Messages
     from nearcast.engine import State
     from nearcast.pipeline.divided_window.remote_window import AnswersByQuestion
+    from nearcast.pipeline.host_window.host_window import SearchRecord
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class PartitionDelta:
     score: NDArray[np.float64]
     copy_number: NDArray[np.int64]
     copy_threshold: NDArray[np.float64]
-    #: What message partitions answered, where the window is divided.
-    answers: AnswersByQuestion | None = None
+    #: What message partitions answered, where the window is divided; where hosts share it, what searches found.
+    answers: AnswersByQuestion | list[SearchRecord] | None = None
 
     @classmethod
     def read(cls, path: Path) -> PartitionDelta:

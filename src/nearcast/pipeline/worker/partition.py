@@ -19,6 +19,7 @@ from nearcast.pipeline.batch.partition_deliveries import PartitionDeliveries
 from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.copies.detector import Detector
 from nearcast.pipeline.divided_window.remote_window import RemoteWindow, use_remote_window
+from nearcast.pipeline.host_window.host_window import HostWindow, use_host_window
 from nearcast.pipeline.worker.batch_matcher import PartitionDelta, PartitionMatcher
 from nearcast.pipeline.worker.partition_keys import PLACED_BELOW, PartitionKeys
 from nearcast.plans import Keys
@@ -81,10 +82,18 @@ class Partition:
         return cls(number, settings, state).with_window_elsewhere()
 
     def with_window_elsewhere(self) -> Partition:
-        """Use a remote window where the settings divide it; return the partition."""
-        if self.settings.window_parts:
+        """Use a remote window where the settings divide it, or that of the host; return the partition."""
+        if self.settings.window_by_host:
+            use_host_window(self.state)
+        elif self.settings.window_parts:
             use_remote_window(self.state)
         return self
+
+    @property
+    def host_window(self) -> HostWindow | None:
+        """The window as this partition sees it, where the workers of a host share one."""
+        topk = self.state.topk
+        return topk.messages if topk is not None and isinstance(topk.messages, HostWindow) else None
 
     @property
     def remote_window(self) -> RemoteWindow | None:
@@ -157,6 +166,8 @@ class Partition:
         delta = matcher.delta(self._thresholds_of_copies())
         if self.remote_window is not None:
             delta = replace(delta, answers=self.remote_window.used)
+        if self.host_window is not None and recorded is None:
+            delta = replace(delta, answers=self.host_window.records)
         return BatchOutcome(deliveries, delta, needs.of_all() if has_all_keys else keys, len(rows), has_all_keys)
 
     def _publish(

@@ -22,7 +22,8 @@ from nearcast.pipeline.batch.router import NamedKeys, PlanRef, Router, router_of
 from nearcast.pipeline.copies.candidates import Candidates
 from nearcast.pipeline.copies.detection import detect, follow
 from nearcast.pipeline.divided_window.remote_window import RemoteWindow
-from nearcast.pipeline.divided_window.window_part import QuestionRound, answers_of, forget_parts
+from nearcast.pipeline.divided_window.window_part import QuestionRound, WindowPartRef, answers_of, forget_parts
+from nearcast.pipeline.host_window.host_window import forget_arenas
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks.base import Output, Stager
 from nearcast.pipeline.store import pickles
@@ -86,6 +87,7 @@ def forget_all() -> None:
     """Forget all states this process holds, as a new process would not have them."""
     _cache.clear()
     forget_parts()
+    forget_arenas()
 
 
 def held(payloads: list[Any]) -> list[int]:
@@ -127,11 +129,15 @@ def _is_usable(known: _CachedPartition, ref: PartitionRef, batch: int | None) ->
 
 
 def _replay(known: _CachedPartition, inputs: BatchInputs, delta: PartitionDelta, router: Router) -> None:
-    remote = known.partition.remote_window
+    remote, host = known.partition.remote_window, known.partition.host_window
     if remote is not None:
-        remote.begin_batch(delta.answers or {})
+        remote.begin_batch(delta.answers if isinstance(delta.answers, dict) else {})
+    if host is not None:
+        host.begin_replay(delta.answers if isinstance(delta.answers, list) else [])
     _use_vocabulary(known.partition, inputs)
     known.partition.run(inputs, router, recorded=delta)
+    if host is not None:
+        host.end_replay()
     if remote is not None and remote.questions:
         raise IncompatibleStore(
             f"batch {inputs.files.batch} cannot be gone through again: {len(remote.questions)} answers of the window"
@@ -197,6 +203,8 @@ class StepTask:
     spare_keys: int = 0
     #: What was asked and answered in earlier runs of this batch, where the window is divided.
     rounds: tuple[QuestionRound, ...] = ()
+    #: The window before this batch, where the workers of a host share one.
+    window: WindowPartRef | None = None
     #: Whether to count what the thresholds after the batch need.
     counts_needed: bool = False
     #: Whether the batch leaves something behind that a replay must repeat.
@@ -240,6 +248,9 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     remote = known.partition.remote_window
     if remote is not None:
         remote.begin_batch(answers_of(store, number, task.rounds, by_time=remote.by_time))
+    if known.partition.host_window is not None:
+        assert task.window is not None
+        known.partition.host_window.begin_batch(task.window, task.files)
     deliveries = [] if inputs.vocabulary is None else known.partition.use_vocabulary(inputs.vocabulary)
     candidates = _candidates(store, task.candidates, number)
     outcome = known.partition.run(inputs, router, found=candidates, spare_keys=task.spare_keys)
