@@ -8,7 +8,7 @@ with the same cursors.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,8 @@ _MERGED_FILES, _LARGEST_FILE = 4, 256 << 20
 _SMALL_FILE = 1 << 20
 #: The same of runs in memory.
 _MERGED_RUNS, _SMALL_RUN = 8, 1 << 14
+#: Fewer pages than these are looked up one by one.
+_FEW_PAGES = 8
 
 
 class FailedSync(Exception):
@@ -267,14 +269,37 @@ class Outbox:
                 limit -= last - first
         return spans
 
+    def pages_after(self, runs: list[SortedRun], wanted: Sequence[tuple[int, Cursor, int]]) -> list[list[RowSpan]]:
+        """Return what `rows_after` would for many: a subscriber, -1 for none, a cursor and a limit each."""
+        if len(wanted) < _FEW_PAGES:
+            return [self.rows_after(runs if each[0] >= 0 else [], *each) for each in wanted]
+        numbers = np.array([number for number, *_ in wanted], np.int32)
+        steps = np.array([after.step if number >= 0 else np.iinfo(np.int64).max for number, after, _ in wanted])
+        left, pages = [limit for *_, limit in wanted], [list[RowSpan]() for _ in wanted]
+        for run in runs:
+            asked = np.flatnonzero(steps <= run.last_step)
+            places = run.subscriber.searchsorted(numbers[asked])
+            is_here = run.subscriber.take(places, mode="clip") == numbers[asked] if len(run.subscriber) else places < 0
+            asked, places = asked[is_here], places[is_here]
+            begins, ends = run.start[places].tolist(), run.start[places + 1].tolist()
+            for page, place, begin, last in zip(asked.tolist(), places.tolist(), begins, ends, strict=True):
+                after = wanted[page][1]
+                first = begin if after.step < run.first_step else run.rows_after(place, after)[0]
+                last = min(last, first + left[page])
+                if first < last:
+                    pages[page].append(RowSpan(run, first, last))
+                    left[page] -= last - first
+        return pages
+
     def gap(self, subscriber: int, after: Cursor) -> tuple[int, Cursor]:
         """Return how many deliveries of a subscriber after a cursor the retention dropped, and the last of them.
 
         Exact after its last acknowledgement, after 0-0, and where it is 0; else as many at most.
         """
-        dropped, ack = self._dropped.of(subscriber), self.acks.of(subscriber)
+        dropped = self._dropped.of(subscriber)
         if after >= dropped.cursor:
             return 0, after
+        ack = self.acks.of(subscriber)
         return max(0, dropped.ordinal - (ack.ordinal if ack.cursor <= after else 0)), dropped.cursor
 
     def ack_at(self, subscriber: int, cursor: Cursor) -> Ack:
