@@ -37,8 +37,10 @@ _FLUSH_ROWS, _FLUSH_BYTES = 1 << 20, 64 << 20
 _MERGED_FILES, _LARGEST_FILE = 4, 256 << 20
 #: Files up to this size are alike.
 _SMALL_FILE = 1 << 20
-#: The same of runs in memory.
-_MERGED_RUNS, _SMALL_RUN = 8, 1 << 14
+#: The same of runs in memory: readers wait meanwhile, so that large ones are left for the file.
+_MERGED_RUNS, _SMALL_RUN, _LARGEST_RUN = 8, 1 << 14, 8 << 20
+#: Deliveries that wait unsorted: a reader, who sorts them first, never waits for more.
+_SORT_ROWS = 1 << 16
 #: Fewer pages than these are looked up one by one.
 _FEW_PAGES = 8
 
@@ -71,13 +73,14 @@ class Outbox:
         #: How many files there were when all was tidy.
         self._n_tidied = 0
         self._pending: list[OutboxBatch] = []
-        self._rows_in_memory = self._bytes_in_memory = 0
+        self._rows_in_memory = self._bytes_in_memory = self._rows_unsorted = 0
         self._totals, self._dropped = Totals(), DroppedCounts.open(folder)
         #: The last input that files hold; the last whose deliveries are here; the last that is synced.
         self.in_files = self.complete = self._synced = 0
         #: Whether files are merged whose inputs a power cut may take from the log: the others would go with them.
         self.merges_unsynced = True
         self.flush_rows, self.flush_bytes, self.largest_file = _FLUSH_ROWS, _FLUSH_BYTES, _LARGEST_FILE
+        self.sort_rows = _SORT_ROWS
 
     # Opening
 
@@ -128,6 +131,7 @@ class Outbox:
         with self._adding:
             self._pending.append(batch)
             self._rows_in_memory += len(batch)
+            self._rows_unsorted += len(batch)
             self._bytes_in_memory += batch.nbytes
 
     def fullness(self) -> float:
@@ -141,6 +145,7 @@ class Outbox:
             self._memory.append(run_of(batches, before, self._totals))
             with self._adding:
                 del self._pending[: len(batches)]
+                self._rows_unsorted -= sum(map(len, batches))
         n = self._n_like_sized_in_memory()
         if n >= _MERGED_RUNS:
             self._memory[-n:] = [merged(self._memory[-n:], self.is_known)]
@@ -149,7 +154,7 @@ class Outbox:
         """Return how many of the newest runs in memory have none among them that is larger than all newer ones."""
         n = size = 0
         for run in reversed(self._memory[self._n_sealed :]):
-            if n and run.nbytes > max(size, _SMALL_RUN):
+            if run.nbytes > _LARGEST_RUN or (n and run.nbytes > max(size, _SMALL_RUN)):
                 break
             n, size = n + 1, size + run.nbytes
         return n
@@ -194,8 +199,10 @@ class Outbox:
     # Merging and dropping
 
     def tidy(self, now: int) -> None:
-        """Write a file where enough waits, merge files of like size, and drop those that are past the retention."""
+        """Sort much that waits, write a file of more, merge files of like size, and drop those past the retention."""
         with self._tidying:
+            if self._rows_unsorted >= self.sort_rows:
+                self.runs()
             if self.fullness() >= 1:
                 self.flush()
             self._drop(now)
@@ -206,7 +213,8 @@ class Outbox:
     def is_untidy(self, now: int) -> bool:
         """Tell whether there is something to do for `tidy`; quick."""
         files = self._files[:]
-        return self.fullness() >= 1 or len(files) != self._n_tidied or self._n_past(files, now) > 0
+        is_much = self._rows_unsorted >= self.sort_rows or self.fullness() >= 1
+        return is_much or len(files) != self._n_tidied or self._n_past(files, now) > 0
 
     def _like_sized(self) -> tuple[int, int] | None:
         """Return the newest neighbours that are to be merged."""
