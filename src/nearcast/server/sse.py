@@ -150,10 +150,12 @@ class EventStream:
     async def _follow(self, connection: SseConnection, follower: EventFollower) -> None:
         """Write events as they come; a comment now and then keeps proxies from closing the stream."""
         while not self._stopped.done():
+            if connection.gone.done():  # while something was written, say
+                raise Disconnected
             page = await follower.next()
             if page is not None:
                 await self._write(connection, page)
-            elif not self._stopped.done():
+            elif not self._stopped.done() and not connection.gone.done():
                 await connection.write(b": keep-alive\n\n")
 
     async def _write(self, connection: SseConnection, page: EventPage) -> None:
