@@ -5,7 +5,7 @@ import json
 from nearcast.bench.server.rows import NAMES
 
 SIZES = ["--subscriptions", 300, "--subscribers", 30, "--streams", 5, "--seconds", 0.2, "--log-messages", 50]
-SIZES += ["--endpoints", 3, "--dead", 2, "--batch", 10]
+SIZES += ["--endpoints", 3, "--dead", 2, "--batch", 10, "--deliveries", 400]
 
 
 def test_a_server_is_measured_beside_its_aims(nearcast, tmp_path):
@@ -21,6 +21,10 @@ def test_a_server_is_measured_beside_its_aims(nearcast, tmp_path):
     assert report["events_compared"] > 20
     assert all(each["value"] is None or each["value"] >= 0 for each in figures.values())
     assert figures["lines", "messages by NDJSON"]["value"] > 0
+    assert 0 < figures["resume", "missed by each"]["value"] <= 100
+    assert ("at most", 200) == tuple(
+        figures["resume", "to the last of them, slowest"][name] for name in ("aim_is", "aim")
+    )
     assert ("at most", 90) == tuple(
         figures["log-alone", "ready from the log alone"][name] for name in ("aim_is", "aim")
     )

@@ -42,6 +42,7 @@ class HookReceiver:
     n_connections: int = 0
     server_names: list[str | None] = field(default_factory=list)
     port: int = 0
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
     _came: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -59,6 +60,7 @@ class HookReceiver:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of a connection."""
         self.n_connections += 1
+        self.writers.append(writer)
         try:
             while (head := await reader.readuntil(b"\r\n\r\n")).strip():
                 lines = head.decode("latin-1").split("\r\n")[1:-2]

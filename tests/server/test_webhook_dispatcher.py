@@ -269,8 +269,6 @@ def test_five_days_of_failures_disable(tmp_path: Path) -> None:
             await bench.clock.settle()
             for _ in range(6):
                 bench.source.add()
-                bench.dispatcher.wake(["anna"])
-                await bench.clock.settle()
                 await bench.later(DAY_S)
             assert ("disabled", "anna", "no request was accepted for 5 days") in bench.notices
 

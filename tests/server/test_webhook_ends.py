@@ -13,7 +13,14 @@ from hook_receivers import HookReceiver, ListedEvents, page_of
 
 from nearcast.errors import FileUnavailable
 from nearcast.server.webhooks.addresses import AddressPolicy
-from nearcast.server.webhooks.attempts import AttemptStore, DeadLetter, EndpointState, Retry
+from nearcast.server.webhooks.attempts import (
+    Attempt,
+    AttemptOutcome,
+    AttemptStore,
+    DeadLetter,
+    EndpointState,
+    Retry,
+)
 from nearcast.server.webhooks.dispatcher import Dispatcher
 from nearcast.server.webhooks.quiet import CursorEvent, QuietFilter, QuietRules
 from nearcast.server.webhooks.schedule import retry_after_s
@@ -187,7 +194,10 @@ def test_nothing_of_an_erased_subscriber_stays_in_the_file(tmp_path: Path) -> No
     async def test() -> None:
         store = AttemptStore(tmp_path / "webhooks.db")
         dispatcher = Dispatcher(store, ListedEvents(), HookTransport(AddressPolicy()))
-        writing = asyncio.create_task(dispatcher._recorder.put_back(_retry("anna", b"at 13.4 52.5" * 1000)))
+        attempt = Attempt("anna", "e", None, "1-1", NOW, 500, "HTTP 500")
+        retry = _retry("anna", b"at 13.4 52.5" * 1000)
+        outcome = AttemptOutcome(attempt, EndpointState("anna"), retry=retry)
+        writing = asyncio.create_task(dispatcher._recorder.record(outcome))
         await asyncio.sleep(0)
         await dispatcher.erase("anna")
         await writing

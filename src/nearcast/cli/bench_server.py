@@ -31,6 +31,9 @@ def server(
     ] = 120_000,
     endpoints: Annotated[int, typer.Option(min=1, metavar="N", help="Endpoints of webhooks that answer.")] = 200,
     dead: Annotated[int, typer.Option(min=0, metavar="N", help="Endpoints of webhooks that are dead.")] = 1_000,
+    deliveries: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Deliveries that are published before subscribers resume.")
+    ] = 10_000_000,
     only: Annotated[str | None, typer.Option(metavar="ROW", help="Measure this row alone.")] = None,
     soak: Annotated[
         float | None,
@@ -62,11 +65,12 @@ def server(
         minute=log_messages,
         endpoints=endpoints,
         dead_endpoints=dead,
+        deliveries=deliveries,
     )
     command = (
         f"nearcast bench server --subscriptions {subscriptions} --subscribers {subscribers} --streams {streams} "
         f"--seconds {seconds:g} --batch {batch} --log-messages {log_messages} --endpoints {endpoints} --dead {dead} "
-        f"--seed {seed}" + ("" if only is None else f" --only {only}")
+        f"--deliveries {deliveries} --seed {seed}" + ("" if only is None else f" --only {only}")
     )
     if soak is not None:
         report = _soak(sizes, soak, rate or _RATE, seed, folder)

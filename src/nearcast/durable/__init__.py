@@ -15,13 +15,14 @@ from nearcast.durable.folder_check import FolderReport, check
 from nearcast.durable.folder_copies import backup, restore
 from nearcast.durable.input_applier import SubscriberMove
 from nearcast.durable.left_out import leave_out
-from nearcast.durable.outbox import Cursor, Event, Retention, WaitingEvents
+from nearcast.durable.outbox import Cursor, Event, EventColumns, Retention, WaitingEvents, events_of
 from nearcast.durable.subscriber_calls import EventsWanted
 
 __all__ = [
     "Cursor",
     "DurableHub",
     "Event",
+    "EventColumns",
     "EventsWanted",
     "FolderReport",
     "PublishUnderWay",
@@ -30,6 +31,7 @@ __all__ = [
     "WaitingEvents",
     "backup",
     "check",
+    "events_of",
     "leave_out",
     "restore",
 ]

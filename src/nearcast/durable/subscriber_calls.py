@@ -20,7 +20,7 @@ from nearcast.durable.input_log import LogEntry
 from nearcast.durable.inputs import Input, encoded
 from nearcast.durable.outbox.acks import AckColumns, AckEntry, AckRemoval
 from nearcast.durable.outbox.cursors import BEGIN, LAST_ROW, Cursor
-from nearcast.durable.outbox.events import WaitingEvents, events_of
+from nearcast.durable.outbox.events import EventColumns, WaitingEvents, events_of, read_events
 from nearcast.durable.outbox.kept_messages import messages_at, newest_message
 from nearcast.durable.outbox.outbox import FailedSync, Outbox
 from nearcast.durable.outbox.retention import Retention
@@ -247,23 +247,32 @@ class SubscriberHub(Hub):
             raise found
         return found
 
-    def events_many(self, wanted: Sequence[EventsWanted]) -> list[WaitingEvents | NearcastError]:
-        """Return what `events` would of several subscribers, or raise, read together."""
+    def events_many(
+        self, wanted: Sequence[EventsWanted], make: Callable[[EventColumns], list[Any]] = events_of
+    ) -> list[WaitingEvents | NearcastError]:
+        """Return what `events` would of several subscribers, or raise, read together.
+
+        `make` may make something else of the columns than events: a list of as many things that have a `cursor`.
+        """
         self._check_open()
         found: list[WaitingEvents | NearcastError | None] = [self._refusal(each) for each in wanted]
         asked = [at for at, refused in enumerate(found) if refused is None]
         with self._lock:
             numbers = self._subscribers.numbers_of(self._state, [wanted[at].subscriber for at in asked])
-        runs, pages, begins = self._outbox.runs(), [], []
-        for at, number in zip(asked, numbers, strict=True):
-            after = wanted[at].after
-            begins.append(self._outbox.acks.of(number).cursor if after is None else Cursor.of(after))
-            known = runs if number >= 0 else []
-            pages.append(self._outbox.rows_after(known, number, begins[-1], wanted[at].limit))
-        events = events_of(pages, runs, self.space, self._outbox.cache)
+            last_step = self._state.next_step - 1  # who is named later, and gets a number then, has nothing before
+        runs = self._outbox.runs()
+        end = Cursor(min(last_step, max((run.last_step for run in runs), default=-1)), LAST_ROW)
+        afters = [wanted[at].after for at in asked]
+        begins = [
+            self._outbox.acks.of(number).cursor if after is None else Cursor.of(after)
+            for number, after in zip(numbers, afters, strict=True)
+        ]
+        limits = [wanted[at].limit for at in asked]
+        pages = self._outbox.pages_after(runs, list(zip(numbers, begins, limits, strict=True)))
+        events = read_events(pages, runs, self.space, self._outbox.cache, make)
         for at, number, begin, own in zip(asked, numbers, begins, events, strict=True):
             gap, dropped = self._outbox.gap(number, begin) if number >= 0 else (0, begin)
-            found[at] = WaitingEvents(own, begin, dropped, gap)
+            found[at] = WaitingEvents(own, begin, dropped, gap, end if len(own) < wanted[at].limit else BEGIN)
         return [each for each in found if each is not None]
 
     def _refusal(self, wanted: EventsWanted) -> NearcastError | None:

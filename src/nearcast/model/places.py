@@ -35,7 +35,8 @@ def place_from(value: Any, error: type[InvalidInput], space: Space = _EARTH) -> 
 
 
 def _from_numbers(value: Any, error: type[InvalidInput]) -> Place:
-    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str | bytes) or _size(value) not in (2, 4):
+    is_list = type(value) is tuple or (isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes))
+    if not is_list or _size(value) not in (2, 4):
         raise error(f"place is {shorten(value)}; {_FORMS}", field="place")
     place = tuple([_coordinate(number, error) for number in value])
     if len(place) == 4 and place[1] > place[3]:

@@ -24,7 +24,7 @@ async def get_admin_stream(request: Request) -> Response:
         return Response(media_type="text/event-stream")
     check_streams(caller.tenant)
     stream = AdminStream(caller.tenant, request.app.state.stopped)
-    return SseResponse(stream.run, request.app.state.settings.limits.stall_seconds, caller.tenant.metrics)
+    return SseResponse(stream.run, caller.tenant)
 
 
 class AdminStream:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from nearcast.durable import Cursor, EventsWanted
+from nearcast.durable import Cursor, EventColumns, EventsWanted, events_of
 from nearcast.errors import NearcastError
 from nearcast.server.server_db import ServerDb
 from nearcast.server.subscription_rows import SubscriptionRow, put_limit
@@ -79,13 +79,17 @@ class LimitChange:
 
 
 class HandedOver(NamedTuple):
-    """Events that a subscriber gets, the cursors before and after them, how many were dropped, whether more wait."""
+    """Events that a subscriber gets, the cursors before and after them, how many were dropped, whether more wait.
+
+    All up to `read_to`, which may lie after the last event, was looked at.
+    """
 
     events: list[Any]
     begin: str
     cursor: str
     gap: int
     is_full: bool
+    read_to: Cursor
 
 
 class EventLimits:
@@ -170,37 +174,48 @@ class EventLimits:
 
     def concern(self, subscriber: str) -> bool:
         """Tell whether a subscriber has a subscription with a limit, or one that is getting it."""
-        return bool(self._by_subscriber.get(subscriber)) or any(
-            subscriber in change.waits_after for change in list(self._changing.values())
+        return bool(self._by_subscriber.get(subscriber)) or (
+            bool(self._changing) and any(subscriber in change.waits_after for change in list(self._changing.values()))
         )
 
     def page(self, subscriber: str, after: str | None, limit: int) -> HandedOver:
         """Return the next events that a subscriber gets, after a cursor or after its acknowledgement; in a thread."""
-        return self._page_of(subscriber, limit, self._hub.events(subscriber, after=after, limit=limit))
+        found = self.pages([EventsWanted(subscriber, after, limit)], events_of)[0]
+        if isinstance(found, NearcastError):
+            raise found
+        return found
 
-    def pages(self, wanted: list[EventsWanted]) -> list[HandedOver | NearcastError]:
-        """Return the pages of several subscribers, each as `page` would return or raise it; in a thread."""
-        found = self._hub.events_many(wanted)
-        return [self._page_or_error(*each) for each in zip(wanted, found, strict=True)]
+    def pages(
+        self, wanted: list[EventsWanted], make: Callable[[EventColumns], list[Any]]
+    ) -> list[HandedOver | NearcastError]:
+        """Return the next events of several subscribers, or why there are none, as `make` makes them; in a thread."""
+        found = self._hub.events_many(wanted, make)
+        return [self._page_or_error(*each, make) for each in zip(wanted, found, strict=True)]
 
-    def _page_or_error(self, wanted: EventsWanted, found: Any) -> HandedOver | NearcastError:
+    def _page_or_error(
+        self, wanted: EventsWanted, found: Any, make: Callable[[EventColumns], list[Any]]
+    ) -> HandedOver | NearcastError:
         try:
-            return found if isinstance(found, NearcastError) else self._page_of(wanted.subscriber, wanted.limit, found)
+            return found if isinstance(found, NearcastError) else self._page_of(wanted, found, make)
         except NearcastError as error:
             return error
 
-    def _page_of(self, subscriber: str, limit: int, found: Any) -> HandedOver:
-        begin, gap = str(found.begin), found.gap
+    def _page_of(self, wanted: EventsWanted, found: Any, make: Callable[[EventColumns], list[Any]]) -> HandedOver:
+        subscriber, limit = wanted.subscriber, wanted.limit
+        since, begin, gap = found.begin, str(found.begin), found.gap
         while True:
             events, waiting = self._handed_over(subscriber, found)
             if waiting is not None and not events:  # nothing is told yet, nor that some were dropped
-                return HandedOver([], begin, begin, 0, is_full=False)
+                return HandedOver([], begin, begin, 0, is_full=False, read_to=since)
             if waiting is not None:
-                return HandedOver(events, begin, str(events[-1].cursor), gap, is_full=False)
+                last = events[-1].cursor
+                return HandedOver(events, begin, str(last), gap, is_full=False, read_to=last)
             if events or len(found) < limit:
-                return HandedOver(events, begin, str(found.cursor), gap, len(found) == limit)
+                return HandedOver(events, begin, str(found.cursor), gap, len(found) == limit, found.read_to)
             # All of them came after a last event.
-            found = self._hub.events(subscriber, after=found.cursor, limit=limit)
+            (found,) = self._hub.events_many([wanted._replace(after=found.cursor)], make)
+            if isinstance(found, NearcastError):
+                raise found
 
     def _handed_over(self, subscriber: str, events: Any) -> tuple[list[Any], Any]:
         """Return the events that a subscriber gets, counted up to the newest, and the first that must wait."""
@@ -212,7 +227,7 @@ class EventLimits:
             waits = {id_: each.waits_after.get(subscriber) for id_, each in self._changing.items()}
         found: list[Any] = []
         for event in events:
-            id_ = event.delivery.subscription_id
+            id_ = event.subscription_id
             waits_after = waits.get(id_)
             if waits_after is not None and event.cursor > waits_after:
                 return found, event
@@ -262,7 +277,7 @@ class EventLimits:
             while True:
                 events = self._hub.events(subscriber, after=after, limit=_PORTION)
                 for event in events:
-                    id_ = event.delivery.subscription_id
+                    id_ = event.subscription_id
                     if id_ in counted and event.cursor > counted[id_].counted_to:
                         counted[id_] = _counted(counted[id_], event.cursor)
                 after = events.cursor

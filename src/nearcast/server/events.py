@@ -12,7 +12,7 @@ from starlette.responses import Response
 from nearcast.geo.shapes import shorten
 from nearcast.server.access import Caller
 from nearcast.server.bodies import object_of, only
-from nearcast.server.feeds import EventPage, encoded_gap
+from nearcast.server.feeds import EventPage
 from nearcast.server.problems import Problem, at, invalid
 from nearcast.server.tokens import NAME
 
@@ -61,9 +61,7 @@ async def get_events(request: Request) -> Response:
 
 
 def _page_json(subscriber: str, page: EventPage) -> bytes:
-    events = [msgspec.Raw(event.data) for event in page.events]
-    if page.gap:
-        events.insert(0, msgspec.Raw(encoded_gap(subscriber, page).data))
+    events = [msgspec.Raw(event.data) for event in page.with_gap(subscriber)]
     return msgspec.json.encode({"events": events, "cursor": page.cursor, "gap": page.gap})
 
 

@@ -1,7 +1,8 @@
-"""Feeds of events: pages of a subscriber's events as JSON, and a way to wait for the next one.
+"""Feeds of events: pages of a subscriber's events as JSON, for those who pull them and for streams that follow.
 
-Nothing is pushed into queues: a stream reads its next page when it has sent the last one, so that a slow client costs
-one page of memory and nobody else's time. Pages that are asked for together are read in one call of a thread.
+Nothing is pushed into queues: a stream asks for its next page when it has sent the last one, so that a slow client
+costs one page of memory and nobody else's time. Pages that are asked for together are read in one call of a thread, and
+a stream is woken when its page is there, not when there may be one.
 """
 
 from __future__ import annotations
@@ -11,28 +12,16 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-import msgspec
-
-from nearcast.durable import EventsWanted
+from nearcast.durable import Cursor, EventsWanted
 from nearcast.errors import NearcastError
-from nearcast.server.cloud_events import cloud_event, gap_event, short_type
+from nearcast.server.encoded_events import EncodedEvent, encoded_events, encoded_gap
 from nearcast.server.event_limits import EventLimits, HandedOver
 from nearcast.server.metrics import TenantMetrics
 
 #: Pages that one call of a thread reads.
-_MOST_PAGES = 500
-_encode = msgspec.json.Encoder(enc_hook=str).encode
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedEvent:
-    """An event as it is sent: its cursor, its short type and its JSON."""
-
-    cursor: str
-    kind: str
-    data: bytes
+_MOST_PAGES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +31,139 @@ class EventPage:
     events: list[EncodedEvent]
     begin: str
     cursor: str
-    gap: int = 0
+    gap: int
     #: Whether there may be more.
-    is_full: bool = False
+    is_full: bool
+    #: All up to here was looked at.
+    read_to: Cursor
+
+    def with_gap(self, subscriber: str) -> list[EncodedEvent]:
+        """Return the events behind one that stands for those that were dropped before them."""
+        return [encoded_gap(subscriber, self.begin, self.gap), *self.events] if self.gap else self.events
+
+
+class PageReader(Protocol):
+    """Somebody who waits for a page, and what is asked for."""
+
+    subscriber: str
+    after: Cursor | str | None
+    limit: int
+
+    def begin_read(self) -> None:
+        """Know that what comes from now on may not be in the page."""
+
+    def take(self, found: EventPage | BaseException) -> None:
+        """Take the page, or why there is none."""
 
 
 @dataclass(eq=False)
 class PageRequest:
-    """A page that somebody waits for."""
+    """A page that somebody waits for once."""
 
     subscriber: str
-    after: str | None
+    after: Cursor | str | None
     limit: int
     answer: asyncio.Future[EventPage] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def begin_read(self) -> None:
+        """Do nothing: it is asked for once."""
+
+    def take(self, found: EventPage | BaseException) -> None:
+        """Answer, unless whoever asked has gone."""
+        if self.answer.done():
+            return
+        if isinstance(found, BaseException):
+            self.answer.set_exception(found)
+        else:
+            self.answer.set_result(found)
+
+
+class EventWaiter:
+    """Somebody who waits for a subscriber to get something; `woken` is done then."""
+
+    def __init__(self) -> None:
+        self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(self) -> None:
+        """Tell that there may be something."""
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+
+class EventFollower:
+    """A stream of one subscriber's events, page after page, from a cursor on; it waits so many seconds for each."""
+
+    def __init__(self, feeds: EventFeeds, subscriber: str, after: Cursor | str | None, limit: int, seconds: float):
+        self.subscriber, self.after, self.limit, self._seconds = subscriber, after, limit, seconds
+        self._feeds, self._loop = feeds, asyncio.get_running_loop()
+        self._page: asyncio.Future[EventPage | None] | None = None
+        #: Whether there may be events that were not looked for, and whether somebody is looking.
+        self._is_behind, self._is_asked = True, False
+        self._timer: asyncio.TimerHandle | None = None
+        self._until = 0.0
+
+    async def next(self) -> EventPage | None:
+        """Return the next page with events, when there are some; None when time is over, or it is interrupted."""
+        self._page = self._loop.create_future()
+        self._until = self._loop.time() + self._seconds
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._seconds, self._ring)
+        if self._is_behind:
+            self._ask()
+        try:
+            return await self._page
+        finally:
+            self._page = None
+
+    def _ring(self) -> None:
+        """Interrupt whoever waited long enough. One timer serves many pages: most come before it rings."""
+        self._timer = None
+        if self._page is None:
+            return
+        rest = self._until - self._loop.time()
+        if rest > 0:
+            self._timer = self._loop.call_later(rest, self._ring)
+        else:
+            self.interrupt()
+
+    def interrupt(self, _: object = None) -> None:
+        """End the wait for a page; may be the callback of a future."""
+        if self._page is not None and not self._page.done():
+            self._page.set_result(None)
+
+    def wake(self) -> None:
+        """Look for events, now or when the last page is sent."""
+        self._is_behind = True
+        self._ask()
+
+    def _ask(self) -> None:
+        if not self._is_asked and self._page is not None and not self._page.done():
+            self._is_asked = True
+            self._feeds.ask(self)
+
+    def begin_read(self) -> None:
+        """Know that what comes from now on may not be in the page."""
+        self._is_behind = False
+
+    def take(self, found: EventPage | BaseException) -> None:
+        """Hand a page to the stream; one without events only tells up to where there are none."""
+        self._is_asked = False
+        if self._page is None or self._page.done():  # interrupted: it is read again
+            self._is_behind = True
+        elif isinstance(found, BaseException):
+            self._page.set_exception(found)
+        else:
+            self.after = found.read_to
+            self._is_behind = self._is_behind or found.is_full
+            if found.events or found.gap:
+                self._page.set_result(found)
+            elif self._is_behind:
+                self._ask()
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class EventFeeds:
@@ -68,9 +177,9 @@ class EventFeeds:
         metrics: TenantMetrics,
         limits: EventLimits,
     ):
-        self._hub, self._executor, self._loop, self._metrics, self._limits = hub, executor, loop, metrics, limits
-        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
-        self._asked: list[PageRequest] = []
+        self._executor, self._loop, self._metrics, self._limits = executor, loop, metrics, limits
+        self._waiting: dict[str, set[EventWaiter | EventFollower]] = {}
+        self._asked: list[PageReader] = []
         self._reader: asyncio.Task[None] | None = None
         self._stop_listening = hub.on_release(self._released, self._wanted)
 
@@ -95,16 +204,32 @@ class EventFeeds:
         """Let those who wait for events of subscribers look for them."""
         for name in names:
             for waiter in self._waiting.get(name, ()):
-                if not waiter.done():
-                    waiter.set_result(None)
+                waiter.wake()
 
     @contextmanager
     def waiting(self, subscriber: str) -> Iterator[asyncio.Future[None]]:
         """Give a future that is done when a subscriber gets something; entered before looking whether it has."""
-        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiter = EventWaiter()
+        with self._woken(subscriber, waiter):
+            yield waiter.woken
+
+    @contextmanager
+    def following(
+        self, subscriber: str, after: Cursor | str | None, limit: int, seconds: float
+    ) -> Iterator[EventFollower]:
+        """Give all events of a subscriber after a cursor, as they come, at most `limit` at a time."""
+        follower = EventFollower(self, subscriber, after, limit, seconds)
+        with self._woken(subscriber, follower):
+            try:
+                yield follower
+            finally:
+                follower.close()
+
+    @contextmanager
+    def _woken(self, subscriber: str, waiter: EventWaiter | EventFollower) -> Iterator[None]:
         self._waiting.setdefault(subscriber, set()).add(waiter)
         try:
-            yield waiter
+            yield
         finally:
             others = self._waiting[subscriber]
             others.discard(waiter)
@@ -116,45 +241,34 @@ class EventFeeds:
     async def page(self, subscriber: str, after: str | None, limit: int) -> EventPage:
         """Return the events of a subscriber after a cursor; None: after its last acknowledgement."""
         request = PageRequest(subscriber, after, limit)
-        self._asked.append(request)
+        self.ask(request)
+        return await request.answer
+
+    def ask(self, reader: PageReader) -> None:
+        """Read a page for somebody, together with those that others ask for."""
+        self._asked.append(reader)
         if self._reader is None or self._reader.done():
             self._reader = self._loop.create_task(self._read_asked())
-        return await request.answer
 
     async def _read_asked(self) -> None:
         while self._asked:
             batch, self._asked = self._asked[:_MOST_PAGES], self._asked[_MOST_PAGES:]
+            for reader in batch:
+                reader.begin_read()
             found = await self._loop.run_in_executor(self._executor, self._read, batch)
-            for request, page in zip(batch, found, strict=True):
-                if request.answer.done():  # whoever asked has gone
-                    continue
-                if isinstance(page, BaseException):
-                    request.answer.set_exception(page)
-                else:
-                    request.answer.set_result(page)
+            for reader, page in zip(batch, found, strict=True):
+                reader.take(page)
 
-    def _read(self, batch: list[PageRequest]) -> list[EventPage | BaseException]:
+    def _read(self, batch: list[PageReader]) -> list[EventPage | BaseException]:
         """Read pages; in a thread."""
         try:
-            found = self._limits.pages([EventsWanted(each.subscriber, each.after, each.limit) for each in batch])
+            wanted = [EventsWanted(each.subscriber, each.after, each.limit) for each in batch]
+            found = self._limits.pages(wanted, encoded_events)
         except Exception as error:  # noqa: BLE001  told to all who asked
             return [error] * len(batch)
-        return [page if isinstance(page, NearcastError) else self._encoded_page(page) for page in found]
+        return [page if isinstance(page, NearcastError) else self._page_of(page) for page in found]
 
-    def _encoded_page(self, found: HandedOver) -> EventPage | BaseException:
-        try:
-            if found.gap:
-                self._metrics.gaps.labels("retention").inc(found.gap)
-            encoded = [_encoded(cloud_event(event)) for event in found.events]
-            return EventPage(encoded, found.begin, found.cursor, found.gap, is_full=found.is_full)
-        except Exception as error:  # noqa: BLE001  told to the one who asked
-            return error
-
-
-def _encoded(event: dict[str, Any]) -> EncodedEvent:
-    return EncodedEvent(str(event["sequence"]), short_type(event), _encode(event))
-
-
-def encoded_gap(subscriber: str, page: EventPage) -> EncodedEvent:
-    """Return the event that stands for those that were dropped before a page."""
-    return _encoded(gap_event(subscriber, page.begin, page.gap))
+    def _page_of(self, found: HandedOver) -> EventPage:
+        if found.gap:
+            self._metrics.gaps.labels("retention").inc(found.gap)
+        return EventPage(found.events, found.begin, found.cursor, found.gap, found.is_full, found.read_to)

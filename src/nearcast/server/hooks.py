@@ -92,10 +92,13 @@ class TenantHooks:
             await asyncio.sleep(_SWEEP_S)
 
     def serve(self, subscriber: str, body: dict[str, Any]) -> None:
-        """Serve a subscriber as its settings say; not at all if it has no sink or is paused."""
+        """Serve a subscriber as its settings say; not at all if it has no sink, and not while it is paused."""
         sink = body.get("sink")
-        if sink is None or body.get("paused"):
+        if sink is None:
             self.dispatcher.remove(subscriber)
+            return
+        if body.get("paused"):
+            self.dispatcher.pause(subscriber)
             return
         rules = QuietRules.from_json({name: body[name] for name in QUIET_FIELDS if body.get(name) is not None})
         self.dispatcher.put(subscriber, HookSink(sink["url"], tuple(sink["secrets"])), rules)

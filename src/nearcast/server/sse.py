@@ -15,10 +15,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nearcast.errors import NearcastError
+from nearcast.server.encoded_events import EncodedEvent
 from nearcast.server.events import subscriber_caller
-from nearcast.server.feeds import EncodedEvent, EventPage, encoded_gap
-from nearcast.server.metrics import TenantMetrics
+from nearcast.server.feeds import EventFollower, EventPage
 from nearcast.server.problems import Problem
+from nearcast.server.stalls import StallWatch, TooSlow
 from nearcast.server.tenants import Tenant
 
 #: Events of one page of a stream: what one client may hold in memory.
@@ -33,17 +34,8 @@ _HEADERS = [
 ]
 
 
-class TooSlow(Exception):
-    """A client has not read what it was sent in time."""
-
-
 class Disconnected(Exception):
     """A client has gone."""
-
-
-def written(event: EncodedEvent) -> bytes:
-    """Return an event in the form of the stream."""
-    return b"id: %s\nevent: %s\ndata: %s\n\n" % (event.cursor.encode(), event.kind.encode(), event.data)
 
 
 def close_event(reason: str) -> bytes:
@@ -54,8 +46,8 @@ def close_event(reason: str) -> bytes:
 class SseConnection:
     """The open answer of a stream: writes chunks, each in time, and notices when the client goes."""
 
-    def __init__(self, receive: Receive, send: Send, stall_seconds: float):
-        self._receive, self._send, self._stall = receive, send, stall_seconds
+    def __init__(self, receive: Receive, send: Send, stall_seconds: float, stalls: StallWatch):
+        self._receive, self._send, self._stall, self._stalls = receive, send, stall_seconds, stalls
         self.gone: asyncio.Future[None] = asyncio.ensure_future(self._disconnected())
 
     async def _disconnected(self) -> None:
@@ -73,10 +65,7 @@ class SseConnection:
             raise Disconnected
         message = {"type": "http.response.body", "body": data, "more_body": not is_last}
         try:
-            async with asyncio.timeout(self._stall * (LAST_STALLS if is_last else 1)):
-                await self._send(message)
-        except TimeoutError:
-            raise TooSlow from None
+            await self._stalls.limited(self._send(message), self._stall * (LAST_STALLS if is_last else 1))
         except OSError:
             raise Disconnected from None
 
@@ -90,13 +79,13 @@ class SseConnection:
 class SseResponse(Response):
     """An answer that runs a stream until it ends, its client goes, or the server stops."""
 
-    def __init__(self, run: Callable[[SseConnection], Awaitable[None]], stall_seconds: float, metrics: TenantMetrics):
+    def __init__(self, run: Callable[[SseConnection], Awaitable[None]], tenant: Tenant):
         super().__init__()
-        self._run, self._stall, self._metrics = run, stall_seconds, metrics
+        self._run, self._tenant, self._metrics = run, tenant, tenant.metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the stream."""
-        connection = SseConnection(receive, send, self._stall)
+        connection = SseConnection(receive, send, self._tenant.settings.limits.stall_seconds, self._tenant.stalls)
         reason: str | None = None
         self._metrics.clients.labels("sse").inc()
         try:
@@ -128,45 +117,49 @@ async def get_stream(request: Request) -> Response:
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
     check_streams(caller.tenant)
-    settings = request.app.state.settings
     cursor = request.headers.get("last-event-id") or request.query_params.get("cursor") or None
     first = await caller.tenant.feeds.page(subscriber, cursor, STREAM_PAGE)  # a bad cursor is a problem, not a stream
     stream = EventStream(caller.tenant, subscriber, first, request.app.state.stopped)
-    return SseResponse(stream.run, settings.limits.stall_seconds, caller.tenant.metrics)
+    return SseResponse(stream.run, caller.tenant)
 
 
 class EventStream:
     """The events of one subscriber, page by page."""
 
     def __init__(self, tenant: Tenant, subscriber: str, page: EventPage, stopped: asyncio.Future[None]):
-        self._tenant, self._subscriber, self._stopped = tenant, subscriber, stopped
-        self._after, self._first = page.begin, page
+        self._tenant, self._subscriber, self._stopped, self._first = tenant, subscriber, stopped, page
+        self._sent = tenant.metrics.events.labels("sse")
 
     async def run(self, connection: SseConnection) -> None:
         """Write events until the client goes or the server stops."""
         self._tenant.n_streams += 1
         try:
-            await self._write(connection, self._first)
-            while not self._stopped.done():
-                with self._tenant.feeds.waiting(self._subscriber) as woken:  # before looking, so that none is missed
-                    page = await self._tenant.feeds.page(self._subscriber, self._after, STREAM_PAGE)
-                    await self._write(connection, page)
-                    if not page.is_full:
-                        await self._wait(connection, woken)
+            first = self._first
+            if first.events or first.gap:
+                await self._write(connection, first)
+            wait, feeds = self._tenant.settings.limits.keep_alive_seconds, self._tenant.feeds
+            with feeds.following(self._subscriber, first.read_to, STREAM_PAGE, wait) as follower:
+                connection.gone.add_done_callback(follower.interrupt)
+                self._stopped.add_done_callback(follower.interrupt)
+                try:
+                    await self._follow(connection, follower)
+                finally:
+                    connection.gone.remove_done_callback(follower.interrupt)
+                    self._stopped.remove_done_callback(follower.interrupt)
         finally:
             self._tenant.n_streams -= 1
 
-    async def _write(self, connection: SseConnection, page: EventPage) -> None:
-        if page.events or page.gap:
-            gap = [encoded_gap(self._subscriber, page)] if page.gap else []
-            await connection.write(b"".join(map(written, [*gap, *page.events])))
-            self._tenant.metrics.events.labels("sse").inc(len(page.events))
-        self._after = page.cursor
+    async def _follow(self, connection: SseConnection, follower: EventFollower) -> None:
+        """Write events as they come; a comment now and then keeps proxies from closing the stream."""
+        while not self._stopped.done():
+            if connection.gone.done():  # while something was written, say
+                raise Disconnected
+            page = await follower.next()
+            if page is not None:
+                await self._write(connection, page)
+            elif not self._stopped.done() and not connection.gone.done():
+                await connection.write(b": keep-alive\n\n")
 
-    async def _wait(self, connection: SseConnection, woken: asyncio.Future[None]) -> None:
-        """Wait for an event; a comment now and then keeps proxies from closing the stream."""
-        wait, first = self._tenant.settings.limits.keep_alive_seconds, asyncio.FIRST_COMPLETED
-        while not (await asyncio.wait([woken, connection.gone, self._stopped], timeout=wait, return_when=first))[0]:
-            await connection.write(b": keep-alive\n\n")
-        if connection.gone.done():
-            raise Disconnected
+    async def _write(self, connection: SseConnection, page: EventPage) -> None:
+        await connection.write(b"".join(map(EncodedEvent.sse, page.with_gap(self._subscriber))))
+        self._sent.inc(len(page.events))

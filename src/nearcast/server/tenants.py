@@ -33,6 +33,7 @@ from nearcast.server.problems import Problem
 from nearcast.server.publisher import Publisher
 from nearcast.server.server_db import ServerDb
 from nearcast.server.settings import Settings
+from nearcast.server.stalls import StallWatch
 from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows
 from nearcast.server.upkeep import TenantUpkeep
 from nearcast.server.webhooks import AttemptStore
@@ -83,8 +84,8 @@ class Tenant:
         self.hooks = TenantHooks(
             self.hub, attempts, self.db, settings.webhooks, self.metrics, self.limits, _retention(settings)
         )
-        #: Streams that are open.
-        self.n_streams = 0
+        #: Streams that are open, and those of them whose clients are being written to.
+        self.n_streams, self.stalls = 0, StallWatch()
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
         self._disk = (0.0, 0)
         #: Subscribers whose erasure failed half way, because the disk was full.

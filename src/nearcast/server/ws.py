@@ -17,13 +17,16 @@ from nearcast.errors import FutureCursor, HubStopped, NearcastError
 from nearcast.server.access import Access, Caller
 from nearcast.server.bodies import decoded
 from nearcast.server.events import subscriber_caller
-from nearcast.server.feeds import encoded_gap
+from nearcast.server.feeds import EventFollower, EventPage
 from nearcast.server.locations import moved
 from nearcast.server.problems import Problem, problem_of
 from nearcast.server.sse import LAST_STALLS, STREAM_PAGE, check_streams
+from nearcast.server.stalls import TooSlow
 
 #: Codes of closes that the server makes: policy, going away.
 _POLICY, _GOING_AWAY = 1008, 1001
+#: A socket that waits for events is left alone for so long at a time.
+_LOOK_S = 3600.0
 
 
 class SocketClose(Exception):
@@ -89,32 +92,34 @@ class EventSocket:
     async def _send(self, data: bytes) -> None:
         async with self._sending:
             try:
-                async with asyncio.timeout(self._stall):
-                    await self._socket.send_text(data.decode())
-            except TimeoutError:
+                await self._tenant.stalls.limited(self._socket.send_text(data.decode()), self._stall)
+            except TooSlow:
                 raise SocketClose(_POLICY, "ConsumerTooSlow") from None
 
     async def _send_events(self) -> None:
         """Send events, page by page; a cursor of the future closes by name."""
         after = self._socket.query_params.get("cursor") or None
-        feeds = self._tenant.feeds
-        while not self._stopped.done():
-            with feeds.waiting(self._subscriber) as woken:
-                try:
-                    page = await feeds.page(self._subscriber, after, STREAM_PAGE)
-                except HubStopped:
-                    raise SocketClose(_GOING_AWAY, "HubStopped") from None
-                except NearcastError as error:
-                    name = "FutureCursor" if isinstance(error, FutureCursor) else "InvalidCursor"
-                    raise SocketClose(_POLICY, name) from None
-                gap = [encoded_gap(self._subscriber, page)] if page.gap else []
-                for event in (*gap, *page.events):
-                    await self._send(event.data)
-                self._tenant.metrics.events.labels("ws").inc(len(page.events))
-                after = page.cursor
-                if not page.is_full:
-                    await asyncio.wait([woken, self._stopped], return_when=asyncio.FIRST_COMPLETED)
+        sent = self._tenant.metrics.events.labels("ws")
+        with self._tenant.feeds.following(self._subscriber, after, STREAM_PAGE, _LOOK_S) as follower:
+            self._stopped.add_done_callback(follower.interrupt)
+            try:
+                while not self._stopped.done():
+                    page = await self._next_page(follower)
+                    for event in () if page is None else page.with_gap(self._subscriber):
+                        await self._send(event.data)
+                    sent.inc(0 if page is None else len(page.events))
+            finally:
+                self._stopped.remove_done_callback(follower.interrupt)
         raise SocketClose(_GOING_AWAY, "ServerStopping")
+
+    async def _next_page(self, follower: EventFollower) -> EventPage | None:
+        try:
+            return await follower.next()
+        except HubStopped:
+            raise SocketClose(_GOING_AWAY, "HubStopped") from None
+        except NearcastError as error:
+            name = "FutureCursor" if isinstance(error, FutureCursor) else "InvalidCursor"
+            raise SocketClose(_POLICY, name) from None
 
     async def _receive(self) -> None:
         while True:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from nearcast.bench.server.hook_receiver import HookReceiver
 from nearcast.bench.server.latencies import EventTimes, rate_of
@@ -33,6 +34,8 @@ _WATCHED, _SENDERS, _BEATS = 100, 4, 10
 _SINGLES_PER_S, _BATCHES_PER_S = 4_000, 60
 #: So many webhooks for each second of the measurement are made to wait, and so many seconds at most are they awaited.
 _HOOKS_PER_S, _PATIENCE = 1_000, 4
+#: So many subscribers resume, one after the other, each with so many events, which have come when it is quiet.
+_RESUMED, _MISSED, _QUIET_S = 10, 100, 0.2
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,39 @@ async def _paced(job: LoadJob, maker: MessageMaker, times: EventTimes) -> dict[s
     return {"per_s": rate_of(times.came, began, sizes.seconds), **times.to_json()}
 
 
+async def resume(job: LoadJob) -> dict[str, Any]:
+    """Publish many deliveries; time how long subscribers that missed all of theirs wait for the first of these."""
+    sizes, maker = job.sizes, job.maker()
+    before = await _end(job, maker)
+    n_messages = max(1, round(sizes.deliveries / sizes.matches))
+    async with HttpClient(job.port) as client:
+        for first in range(0, n_messages, sizes.batch):
+            await client.publish(maker.arrow(min(sizes.batch, n_messages - first)), ARROW)
+    step = max(1, sizes.subscribers // _RESUMED)
+    names = [subscriber_name(number) for number in range(0, sizes.subscribers, step)][:_RESUMED]
+    found = [await _resumed(job.port, name, before) for name in names]
+    return {
+        "deliveries": n_messages * sizes.matches,
+        "missed": float(np.median([n for n, _ in found])),
+        "median_ms": float(np.median([seconds for _, seconds in found])) * 1e3,
+        "largest_ms": max(seconds for _, seconds in found) * 1e3,
+    }
+
+
+async def _resumed(port: int, subscriber: str, after: str) -> tuple[int, float]:
+    """Open a stream from a cursor on; return how many of the events that were missed came, and when all of them had."""
+    came: list[float] = []
+    began = time.perf_counter()
+    streams_ = await open_streams(port, [subscriber], after, lambda _, now: came.append(now))
+    seen = -1
+    while len(came) > seen and len(came) < _MISSED:
+        seen = len(came)
+        await asyncio.sleep(_QUIET_S)
+    _close(streams_)
+    n = min(len(came), _MISSED)
+    return n, (came[n - 1] if n else time.perf_counter()) - began
+
+
 async def webhooks(job: LoadJob) -> dict[str, Any]:
     """Let webhooks wait at live endpoints, and time how they arrive; once more beside dead endpoints."""
     sizes, maker = job.sizes, job.maker()
@@ -249,7 +285,8 @@ def _close(streams_: list[Any]) -> None:
         stream.transport.abort()
 
 
-_JOBS = {job.__name__: job for job in (compare, minute, singles, lines, arrow, locations, streams, webhooks)}
+_KINDS = (compare, minute, singles, lines, arrow, locations, streams, webhooks, resume)
+_JOBS = {job.__name__: job for job in _KINDS}
 
 
 def main() -> None:

@@ -67,6 +67,16 @@ def figures_of_webhooks(found: dict[str, Any]) -> list[ServerFigure]:
     ]
 
 
+def figures_of_resume(found: dict[str, Any]) -> list[ServerFigure]:
+    """Return the figures of subscribers that resume."""
+    return [
+        ServerFigure("resume", "deliveries published", found["deliveries"], ""),
+        ServerFigure("resume", "missed by each", found["missed"], ""),
+        ServerFigure("resume", "to the last of them, median", found["median_ms"], "ms"),
+        ServerFigure("resume", "to the last of them, slowest", found["largest_ms"], "ms", 200, is_most=True),
+    ]
+
+
 def _rate(row: str, name: str, aim: float) -> Callable[[dict[str, Any]], list[ServerFigure]]:
     return lambda found: [ServerFigure(row, name, found["per_s"], "/s", aim)]
 
@@ -79,6 +89,7 @@ LOADS: dict[str, Callable[[dict[str, Any]], list[ServerFigure]]] = {
     "locations": _rate("locations", "locations in batches", 10_000),
     "streams": figures_of_streams,
     "webhooks": figures_of_webhooks,
+    "resume": figures_of_resume,
 }
 READY, LOG_ALONE = "ready", "log-alone"
 #: The names of all rows.

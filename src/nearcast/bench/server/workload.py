@@ -36,6 +36,8 @@ class ServerSizes:
     dead_endpoints: int = 1_000
     #: Messages in the log of a minute.
     minute: int = 120_000
+    #: About how many deliveries there are when subscribers resume that missed theirs.
+    deliveries: int = 10_000_000
     #: Subscribers whose events are compared.
     sample: int = 200
 

@@ -7,7 +7,7 @@ is kept.
 """
 
 from nearcast.durable.outbox.cursors import Cursor
-from nearcast.durable.outbox.events import Event, WaitingEvents
+from nearcast.durable.outbox.events import Event, EventColumns, WaitingEvents, events_of
 from nearcast.durable.outbox.retention import Retention
 
-__all__ = ["Cursor", "Event", "Retention", "WaitingEvents"]
+__all__ = ["Cursor", "Event", "EventColumns", "Retention", "WaitingEvents", "events_of"]

@@ -15,7 +15,7 @@ import numpy as np
 from nearcast._saved import replace_file
 from nearcast.durable.outbox.acks import Ack, AckColumns
 from nearcast.durable.outbox.cursors import Cursor
-from nearcast.durable.outbox.runs import SortedRun
+from nearcast.durable.outbox.runs import SortedRun, place_in
 from nearcast.saved_files.contents import damaged
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class DroppedCounts:
     def of(self, subscriber: int) -> Ack:
         """Return the cursor of the last delivery of a subscriber that was dropped, and how many were."""
         numbers, rows = self._by_subscriber
-        at = int(np.searchsorted(numbers, subscriber))
+        at = place_in(numbers, subscriber)
         if at == len(numbers) or numbers[at] != subscriber:
             return Ack()
         ordinal, step, row = rows[at].tolist()

@@ -8,7 +8,7 @@ with the same cursors.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,10 +37,14 @@ _FLUSH_ROWS, _FLUSH_BYTES = 1 << 20, 64 << 20
 _MERGED_FILES, _LARGEST_FILE = 4, 256 << 20
 #: Files up to this size are alike.
 _SMALL_FILE = 1 << 20
-#: The same of runs in memory.
-_MERGED_RUNS, _SMALL_RUN = 8, 1 << 14
+#: The same of runs in memory; those that are larger are left for the file.
+_MERGED_RUNS, _SMALL_RUN, _LARGEST_RUN = 8, 1 << 14, 8 << 20
 #: Runs of so many rows are merged by whoever reads, in some milliseconds; of more, by the thread that tidies up.
 _MERGED_ROWS = 1 << 15
+#: Deliveries that wait unsorted: a reader, who sorts them first, never waits for more.
+_SORT_ROWS = 1 << 16
+#: Fewer pages than these are looked up one by one.
+_FEW_PAGES = 8
 
 
 class FailedSync(Exception):
@@ -71,14 +75,14 @@ class Outbox:
         #: How many files there were when all was tidy.
         self._n_tidied = 0
         self._pending: list[OutboxBatch] = []
-        self._rows_in_memory = self._bytes_in_memory = 0
+        self._rows_in_memory = self._bytes_in_memory = self._rows_unsorted = 0
         self._totals, self._dropped = Totals(), DroppedCounts.open(folder)
         #: The last input that files hold; the last whose deliveries are here; the last that is synced.
         self.in_files = self.complete = self._synced = 0
         #: Whether files are merged whose inputs a power cut may take from the log: the others would go with them.
         self.merges_unsynced = True
         self.flush_rows, self.flush_bytes, self.largest_file = _FLUSH_ROWS, _FLUSH_BYTES, _LARGEST_FILE
-        self.merged_rows = _MERGED_ROWS
+        self.merged_rows, self.sort_rows = _MERGED_ROWS, _SORT_ROWS
 
     # Opening
 
@@ -129,6 +133,7 @@ class Outbox:
         with self._adding:
             self._pending.append(batch)
             self._rows_in_memory += len(batch)
+            self._rows_unsorted += len(batch)
             self._bytes_in_memory += batch.nbytes
 
     def fullness(self) -> float:
@@ -142,6 +147,7 @@ class Outbox:
             self._memory.append(run_of(batches, before, self._totals))
             with self._adding:
                 del self._pending[: len(batches)]
+                self._rows_unsorted -= sum(map(len, batches))
         n = self._n_like_sized_in_memory()
         if n >= _MERGED_RUNS and sum(map(len, self._memory[-n:])) <= self.merged_rows:
             self._memory[-n:] = [merged(self._memory[-n:], self.is_known)]
@@ -166,7 +172,7 @@ class Outbox:
         """Return how many of the newest runs in memory have none among them that is larger than all newer ones."""
         n = size = 0
         for run in reversed(self._memory[self._n_sealed :]):
-            if n and run.nbytes > max(size, _SMALL_RUN):
+            if run.nbytes > _LARGEST_RUN or (n and run.nbytes > max(size, _SMALL_RUN)):
                 break
             n, size = n + 1, size + run.nbytes
         return n
@@ -212,8 +218,10 @@ class Outbox:
     # Merging and dropping
 
     def tidy(self, now: int) -> None:
-        """Write a file where enough waits, merge files of like size, and drop those that are past the retention."""
+        """Sort much that waits, write a file of more, merge files of like size, and drop those past the retention."""
         with self._tidying:
+            if self._rows_unsorted >= self.sort_rows:
+                self.runs()
             if self.fullness() >= 1:
                 self.flush()
             self._merge_memory()
@@ -225,7 +233,8 @@ class Outbox:
     def is_untidy(self, now: int) -> bool:
         """Tell whether there is something to do for `tidy`; quick."""
         files, runs = self._files[:], self._memory[-_MERGED_RUNS:]
-        if self.fullness() >= 1 or len(files) != self._n_tidied or self._n_past(files, now) > 0:
+        is_much = self._rows_unsorted >= self.sort_rows or self.fullness() >= 1
+        if is_much or len(files) != self._n_tidied or self._n_past(files, now) > 0:
             return True
         return sum(map(len, runs)) > self.merged_rows and self._n_like_sized_in_memory() >= _MERGED_RUNS
 
@@ -291,14 +300,37 @@ class Outbox:
                 limit -= last - first
         return spans
 
+    def pages_after(self, runs: list[SortedRun], wanted: Sequence[tuple[int, Cursor, int]]) -> list[list[RowSpan]]:
+        """Return what `rows_after` would for many: a subscriber, -1 for none, a cursor and a limit each."""
+        if len(wanted) < _FEW_PAGES:
+            return [self.rows_after(runs if each[0] >= 0 else [], *each) for each in wanted]
+        numbers = np.array([number for number, *_ in wanted], np.int32)
+        steps = np.array([after.step if number >= 0 else np.iinfo(np.int64).max for number, after, _ in wanted])
+        left, pages = [limit for *_, limit in wanted], [list[RowSpan]() for _ in wanted]
+        for run in runs:
+            asked = np.flatnonzero(steps <= run.last_step)
+            places = run.subscriber.searchsorted(numbers[asked])
+            is_here = run.subscriber.take(places, mode="clip") == numbers[asked] if len(run.subscriber) else places < 0
+            asked, places = asked[is_here], places[is_here]
+            begins, ends = run.start[places].tolist(), run.start[places + 1].tolist()
+            for page, place, begin, last in zip(asked.tolist(), places.tolist(), begins, ends, strict=True):
+                after = wanted[page][1]
+                first = begin if after.step < run.first_step else run.rows_after(place, after)[0]
+                last = min(last, first + left[page])
+                if first < last:
+                    pages[page].append(RowSpan(run, first, last))
+                    left[page] -= last - first
+        return pages
+
     def gap(self, subscriber: int, after: Cursor) -> tuple[int, Cursor]:
         """Return how many deliveries of a subscriber after a cursor the retention dropped, and the last of them.
 
         Exact after its last acknowledgement, after 0-0, and where it is 0; else as many at most.
         """
-        dropped, ack = self._dropped.of(subscriber), self.acks.of(subscriber)
+        dropped = self._dropped.of(subscriber)
         if after >= dropped.cursor:
             return 0, after
+        ack = self.acks.of(subscriber)
         return max(0, dropped.ordinal - (ack.ordinal if ack.cursor <= after else 0)), dropped.cursor
 
     def ack_at(self, subscriber: int, cursor: Cursor) -> Ack:

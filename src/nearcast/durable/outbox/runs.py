@@ -95,14 +95,15 @@ class SortedRun:
     now: int
     path: Path | None = None
     nbytes: int = field(init=False)
-    #: The last step that delivered something, -1 if none did.
+    #: The first and the last step that delivered something, -1 if none did.
+    first_step: int = field(init=False)
     last_step: int = field(init=False)
     #: Whether all its messages are in the index by id.
     is_indexed: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.nbytes = sum(0 if is_same(column) else column.nbytes for column in self.columns.values())
-        self.last_step = int(self.told[-1]) if len(self.told) else -1
+        self.first_step, self.last_step = map(int, self.told[[0, -1]]) if len(self.told) else (-1, -1)
         self.is_indexed = len(self.hashed) == int(self.count.sum())
         self.__dict__.update(self.columns)
 

@@ -109,7 +109,11 @@ def is_global(address: IpAddress) -> bool:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Return the addresses of a name by the system's resolver, in its order, each once."""
+    """Return the addresses of a name by the system's resolver, in its order, each once; an address is its own."""
+    try:
+        return [str(ipaddress.ip_address(host))]
+    except ValueError:
+        pass
     try:
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         found = await asyncio.get_running_loop().run_in_executor(_LOOKUPS, look_up)

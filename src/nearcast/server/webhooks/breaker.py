@@ -9,7 +9,7 @@ from nearcast.server.webhooks.attempts import EndpointState
 from nearcast.server.webhooks.lanes import Lane
 
 #: Failures in a row after which the circuit opens.
-_FAILURES = 5
+FAILURES = 5
 #: How long it stays open at first; twice as long after each probe that fails, up to the most.
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 30.0, 1800.0
 #: An endpoint that fails for so long is disabled.
@@ -41,7 +41,7 @@ class Breaker:
         """Note a request that failed; `wait_s` is how long the receiver asked us to wait."""
         since = now if self.state.failing_since is None else self.state.failing_since
         self.state = replace(self.state, failing_since=since, n_failures=self.state.n_failures + 1)
-        n_open = self.state.n_failures - _FAILURES
+        n_open = self.state.n_failures - FAILURES
         if n_open >= 0:
             pause = min(_FIRST_PAUSE_S * 2 ** min(n_open, 10), _MOST_PAUSE_S)
             self.open_until = now + pause * (1 + self._chance.random() / 10)

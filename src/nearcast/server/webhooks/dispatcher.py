@@ -2,7 +2,8 @@
 
 Reads events from the outbox, writes attempts, retries and dead letters to the `AttemptStore`, and acknowledges to the
 outbox what was accepted or is stored there. An event that fails is tried again by `schedule`, and those after it go on;
-an endpoint that fails again and again is left alone by its `Breaker`, and its events wait in the outbox.
+an endpoint that fails again and again is left alone by its `Breaker`, and its events wait in the outbox. One that is
+paused keeps what it knows, so that a cool-down and a digest go on where they were.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -19,10 +21,10 @@ from urllib.parse import quote
 import msgspec
 
 from nearcast.server.webhooks.attempts import Attempt, AttemptOutcome, AttemptStore, DeadLetter, EndpointState, Retry
-from nearcast.server.webhooks.breaker import Breaker
+from nearcast.server.webhooks.breaker import FAILURES, Breaker
 from nearcast.server.webhooks.clock import WaitingClock, WallClock
 from nearcast.server.webhooks.lanes import Lane
-from nearcast.server.webhooks.quiet import CursorEvent, CursorPage, QuietFilter, QuietRules
+from nearcast.server.webhooks.quiet import CursorEvent, CursorPage, HookNotice, QuietFilter, QuietRules
 from nearcast.server.webhooks.recorder import OutcomeRecorder
 from nearcast.server.webhooks.schedule import next_try, retry_after_s
 from nearcast.server.webhooks.signing import signed_headers
@@ -31,8 +33,8 @@ from nearcast.server.webhooks.transport import HookResponse, HookTransport
 
 _log = logging.getLogger(__name__)
 
-#: Events that are read from the outbox at a time.
-_BATCH = 100
+#: Events that are read from the outbox at a time, and of an endpoint that does not answer, which then is left alone.
+_BATCH, _BATCH_UNANSWERED = 100, FAILURES
 #: Bytes of a body above which the message is left out, and a link to it is sent.
 _MOST_BODY_BYTES = 20_000
 _GONE = 410
@@ -64,7 +66,22 @@ class Endpoint:
     breaker: Breaker | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     read: str | None = None
+    #: Notices that were read and not sent yet, and what is acknowledged once they are.
+    unsent: deque[HookNotice] = field(default_factory=deque)
+    through: str | None = None
+    is_paused: bool = False
     task: asyncio.Task[None] | None = None
+
+    def may_send(self, now: float) -> bool:
+        """Tell whether a request may be made now; without a breaker nothing speaks against it yet."""
+        breaker = self.breaker
+        is_left_alone = breaker is not None and (breaker.state.disabled != "" or breaker.open_until > now)
+        return not self.is_paused and not is_left_alone
+
+    def begin_again(self) -> None:
+        """Read on from what was acknowledged."""
+        self.read, self.quiet, self.through = None, self.quiet.begun_again(), None
+        self.unsent.clear()
 
 
 class Dispatcher:
@@ -98,13 +115,18 @@ class Dispatcher:
         self._loop = asyncio.get_running_loop()
         rules, known = rules or QuietRules(), self._endpoints.get(subscriber)
         if known is not None:
-            known.sink, known.rules = sink, rules
+            known.sink, known.rules, known.is_paused = sink, rules, False
             if known.breaker is not None:
                 known.breaker.open_until = 0.0
             known.wake.set()
             return
         endpoint = self._endpoints[subscriber] = Endpoint(subscriber, sink, rules, QuietFilter(rules))
         endpoint.task = asyncio.create_task(self._serve(endpoint), name=f"webhook {subscriber}")
+
+    def pause(self, subscriber: str) -> None:
+        """Begin no request of a subscriber until it is `put` again; its events wait in the outbox."""
+        if subscriber in self._endpoints:
+            self._endpoints[subscriber].is_paused = True
 
     def remove(self, subscriber: str) -> None:
         """Serve a subscriber no more; its events wait in the outbox."""
@@ -131,7 +153,7 @@ class Dispatcher:
 
     def serves(self, subscriber: str) -> bool:
         """Tell whether a subscriber is served."""
-        return subscriber in self._endpoints
+        return subscriber in self._endpoints and not self._endpoints[subscriber].is_paused
 
     def state(self, subscriber: str) -> EndpointState:
         """Return how an endpoint does; may read the disk."""
@@ -150,14 +172,17 @@ class Dispatcher:
         return 0 if endpoint is None else endpoint.quiet.n_held_back
 
     def wake(self, subscribers: list[str]) -> None:
-        """Look for new events of these subscribers."""
+        """Look for new events of these subscribers; those that are left alone look when that is over."""
+        now = self._clock.now()
         for name in subscribers:
-            if name in self._endpoints:
-                self._endpoints[name].wake.set()
+            endpoint = self._endpoints.get(name)
+            if endpoint is not None and endpoint.may_send(now):
+                endpoint.wake.set()
 
     def wake_from_thread(self, subscribers: list[str]) -> None:
         """Look for new events of these subscribers; for threads other than that of the loop."""
-        served = [name for name in subscribers if name in self._endpoints]
+        known, now = self._endpoints, self._clock.now()
+        served = [name for name in subscribers if name in known and known[name].may_send(now)]
         if served and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and the next one reads the outbox
                 self._loop.call_soon_threadsafe(self.wake, served)
@@ -172,7 +197,7 @@ class Dispatcher:
     async def try_out(self, subscriber: str, event: dict[str, Any]) -> HookResponse | None:
         """Send an event once, beside all others, whatever comes of it; return the answer, None if nobody is served."""
         endpoint = self._endpoints.get(subscriber)
-        if endpoint is None:
+        if endpoint is None or endpoint.is_paused:
             return None
         lane = (await self._breaker_of(endpoint)).lane
         return await self._posted(endpoint, lane, event["id"], _body(event))
@@ -196,13 +221,13 @@ class Dispatcher:
                 due = await self._turn(endpoint)
             except Exception:  # noqa: BLE001  the hub may have stopped, the disk be full: neither ends the task
                 _log.exception("the webhook of a subscriber is put off for %d s", _PAUSE_S)
-                endpoint.read, endpoint.quiet = None, endpoint.quiet.begun_again()
+                endpoint.begin_again()
                 due = self._clock.now() + _PAUSE_S
             await self._clock.wait(endpoint.wake, due)
 
     async def _turn(self, endpoint: Endpoint) -> float | None:
         """Send what can be sent now; return when there is more to do, None: when new events come."""
-        while not (breaker := await self._breaker_of(endpoint)).state.disabled:
+        while not (breaker := await self._breaker_of(endpoint)).state.disabled and not endpoint.is_paused:
             if breaker.open_until > self._clock.now():
                 return breaker.open_until
             if endpoint.rules != endpoint.quiet.rules:
@@ -229,21 +254,28 @@ class Dispatcher:
 
     async def _next_events(self, endpoint: Endpoint) -> tuple[bool, float | None]:
         """Read and send some events; return whether none are left, and when something held back is due."""
-        page = await asyncio.to_thread(self._source.events, endpoint.subscriber, endpoint.read, _BATCH)
-        handover = endpoint.quiet.take(page, self._clock.now())
-        for notice in handover.notices:
-            await self._send(endpoint, _first_try(endpoint.subscriber, *notice, self._clock.now()))
-        endpoint.read = page.cursor or endpoint.read
-        if handover.through is not None:
-            await asyncio.to_thread(self._source.ack, endpoint.subscriber, handover.through)
-        return page.cursor is None, handover.due
+        is_done, due = False, None
+        if not endpoint.unsent:
+            answers = (await self._breaker_of(endpoint)).lane is Lane.ANSWERING
+            limit = _BATCH if answers else _BATCH_UNANSWERED
+            page = await asyncio.to_thread(self._source.events, endpoint.subscriber, endpoint.read, limit)
+            handover = endpoint.quiet.take(page, self._clock.now())
+            endpoint.unsent.extend(handover.notices)
+            endpoint.through, endpoint.read = handover.through, page.cursor or endpoint.read
+            is_done, due = page.cursor is None, handover.due
+        while endpoint.unsent:
+            if not endpoint.may_send(self._clock.now()):
+                return False, None
+            await self._send(endpoint, _first_try(endpoint.subscriber, *endpoint.unsent[0], self._clock.now()))
+            endpoint.unsent.popleft()
+        through, endpoint.through = endpoint.through, None
+        if through is not None:
+            await asyncio.to_thread(self._source.ack, endpoint.subscriber, through)
+        return is_done, due
 
     async def _send(self, endpoint: Endpoint, event: Retry) -> None:
-        """Make one request, unless the endpoint is to be left alone, and store what came of it."""
+        """Make one request, and store what came of it."""
         breaker = await self._breaker_of(endpoint)
-        if breaker.state.disabled or breaker.open_until > self._clock.now():
-            await self._recorder.put_back(event)
-            return
         response = await self._posted(endpoint, breaker.lane, event.event_id, event.body)
         outcome = self._outcome(await self._breaker_of(endpoint), event, response)
         await self._recorder.record(outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from nearcast.server.webhooks.attempts import AttemptOutcome, AttemptStore, Retry
+from nearcast.server.webhooks.attempts import AttemptOutcome, AttemptStore
 
 
 class OutcomeRecorder:
@@ -12,20 +12,13 @@ class OutcomeRecorder:
 
     def __init__(self, store: AttemptStore):
         self._store = store
-        self._waiting: list[tuple[AttemptOutcome | Retry, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[AttemptOutcome, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def record(self, outcome: AttemptOutcome) -> None:
         """Store an outcome."""
-        await self._stored(outcome)
-
-    async def put_back(self, event: Retry) -> None:
-        """Store an event that was not sent, to be sent later."""
-        await self._stored(event)
-
-    async def _stored(self, given: AttemptOutcome | Retry) -> None:
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((given, stored))
+        self._waiting.append((outcome, stored))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._drain())
         # A task that is cancelled must not cancel the write that others share.
@@ -35,7 +28,7 @@ class OutcomeRecorder:
         while self._waiting:
             batch, self._waiting = self._waiting, []
             try:
-                await asyncio.to_thread(self._write, [each for each, _ in batch])
+                await asyncio.to_thread(self._store.record, [each for each, _ in batch])
             except Exception as error:  # noqa: BLE001  raised in each task that waits
                 for _, stored in batch:
                     if not stored.done():
@@ -44,14 +37,6 @@ class OutcomeRecorder:
                 for _, stored in batch:
                     if not stored.done():
                         stored.set_result(None)
-
-    def _write(self, batch: list[AttemptOutcome | Retry]) -> None:
-        outcomes = [each for each in batch if isinstance(each, AttemptOutcome)]
-        if outcomes:
-            self._store.record(outcomes)
-        kept = [each for each in batch if isinstance(each, Retry)]
-        if kept:
-            self._store.put_back(kept)
 
     async def close(self) -> None:
         """Wait for what is being written."""

@@ -7,17 +7,21 @@ import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import httpcore2
 
 from nearcast.server.webhooks.addresses import AddressPolicy, Resolver, UnsafeAddress, resolve
+from nearcast.server.webhooks.connections import OpenConnections
 from nearcast.server.webhooks.lanes import ConnectionLanes, Lane
 
 SocketOption: TypeAlias = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
 #: Bytes of an answer that are read; more of it, and the connection is closed.
 _MOST_ANSWER_BYTES = 16 << 10
+#: URLs that are remembered as they were parsed.
+_PARSED_URLS = 4096
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class VettedBackend(httpcore2.AsyncNetworkBackend):
 
 
 class HookTransport:
-    """A pool of connections for webhooks; connections are kept open for a while, each to an address that was vetted."""
+    """Connections for webhooks, which are kept open for a while, each to an address that was vetted."""
 
     def __init__(
         self,
@@ -82,11 +86,12 @@ class HookTransport:
     ):
         self._policy, self._timeout_s = policy, timeout_s
         self._lanes = ConnectionLanes(most_connections)
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=ssl_context or ssl.create_default_context(),
-            max_connections=self._lanes.n_connections,
-            keepalive_expiry=30.0,
-            network_backend=VettedBackend(policy, resolver, sockets),
+        #: URLs that were parsed; the addresses of their names are vetted whenever a connection is made.
+        self._target_of = lru_cache(_PARSED_URLS)(self._vetted_target)
+        self._connections = OpenConnections(
+            VettedBackend(policy, resolver, sockets),
+            ssl_context or ssl.create_default_context(),
+            self._lanes.n_connections,
         )
 
     def slot(self, lane: Lane) -> AbstractAsyncContextManager[None]:
@@ -95,19 +100,15 @@ class HookTransport:
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> HookResponse:
         """Send a request; what goes wrong on the way is in the response, nothing is raised for it."""
-        timeout = dict.fromkeys(("connect", "read", "write", "pool"), self._timeout_s)
+        timeout = dict.fromkeys(("connect", "read", "write"), self._timeout_s)
         try:
-            parsed = self._policy.check_url(url)
-            target = httpcore2.URL(
-                scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path
+            target, host = self._target_of(url)
+            given = {"host": host, "content-length": str(len(body)), **headers}
+            request = httpcore2.Request(
+                "POST", target, headers=[*given.items()], content=body, extensions={"timeout": timeout}
             )
-            # The limits of the pool hold for each read; one who answers byte by byte is stopped by the whole.
-            async with (
-                asyncio.timeout(2 * self._timeout_s),
-                self._pool.stream(
-                    "POST", target, headers=[*headers.items()], content=body, extensions={"timeout": timeout}
-                ) as response,
-            ):
+            # These limits hold for each read; one who answers byte by byte is stopped by the whole.
+            async with asyncio.timeout(2 * self._timeout_s), self._connections.response(request) as response:
                 await _read_some(response)
                 return HookResponse(response.status, _lower(response.headers))
         except UnsafeAddress as error:
@@ -117,9 +118,15 @@ class HookTransport:
         except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
             return HookResponse(0, error=f"{type(error).__name__}: {error}"[:300])
 
+    def _vetted_target(self, url: str) -> tuple[httpcore2.URL, str]:
+        """Return a URL that may be called as it is connected to, and its host as a header names it."""
+        parsed = self._policy.check_url(url)
+        target = httpcore2.URL(scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path)
+        return target, parsed.netloc.decode("ascii")
+
     async def close(self) -> None:
         """Close all connections."""
-        await self._pool.aclose()
+        await self._connections.close()
 
 
 async def _read_some(response: httpcore2.Response) -> None:

@@ -1,0 +1,93 @@
+"""Events as they are sent: CloudEvents in JSON, written from columns, and what events share is encoded once.
+
+The JSON is that of `cloud_events.cloud_event`, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from nearcast.durable import Cursor, EventColumns
+from nearcast.json_forms import message_feature, rfc_3339
+from nearcast.model import Message
+from nearcast.server.cloud_events import gap_event, short_type
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class EncodedEvent(NamedTuple):
+    """An event as it is sent: its cursor, the subscription that it is of, its short type and its JSON."""
+
+    cursor: Cursor
+    subscription_id: Any
+    kind: str
+    data: bytes
+
+    def sse(self) -> bytes:
+        """Return the event in the form of a stream of server-sent events."""
+        step, row = self.cursor
+        return b"id: %d-%d\nevent: %b\ndata: %b\n\n" % (step, row, self.kind.encode(), self.data)
+
+
+def encoded_events(columns: EventColumns) -> list[EncodedEvent]:
+    """Return the events of columns."""
+    cursors = map(Cursor, columns.steps, columns.rows)
+    rows = zip(cursors, columns.subscription_ids, columns.kinds, _written(columns), strict=True)
+    return [EncodedEvent(*row) for row in rows]
+
+
+def _written(columns: EventColumns) -> Iterator[bytes]:
+    """Yield the JSON of events; texts of a message, of a step and of a score are made once."""
+    messages: dict[int, tuple[str, str, str]] = {}
+    steps: dict[int, str] = {}
+    scores: dict[float, str] = {}
+    for step, row, arrival, kind, change, subscription, message_id, cause, score, rank, time, message in zip(
+        columns.steps,
+        columns.rows,
+        columns.arrivals,
+        columns.kinds,
+        columns.changes,
+        columns.subscription_ids,
+        columns.message_ids,
+        columns.cause_ids,
+        columns.scores,
+        columns.ranks,
+        columns.times,
+        columns.messages,
+        strict=True,
+    ):
+        if arrival not in messages:
+            messages[arrival] = (_json(str(message_id)), _json(message_id), _feature_json(message))
+        if step not in steps:
+            steps[step] = _json(rfc_3339(time or _EPOCH))
+        if score not in scores:
+            scores[score] = _json(score)
+        subject, id_, feature = messages[arrival]
+        own = _json(subscription)
+        plain, mark = (own[1:-1], ":") if isinstance(subscription, str) else (own, "")
+        yield (
+            f'{{"specversion":"1.0","id":"{step}:{arrival}:{change}{mark}{plain}","type":"nearcast.{kind}.v1",'
+            f'"source":"/v1/subscriptions/{plain}","subject":{subject},"time":{steps[step]},'
+            f'"datacontenttype":"application/json","sequence":"{step}-{row}","data":{{"subscription_id":{own},'
+            f'"message_id":{id_},"change":"{change}","score":{scores[score]},"rank":{_json(rank)},'
+            f'"cause_id":{id_ if cause == message_id else _json(cause)},"message":{feature}}}}}'
+        ).encode()
+
+
+def _feature_json(message: Message | None) -> str:
+    return "null" if message is None else _json(message_feature(message))
+
+
+def _json(value: Any) -> str:
+    return _encode(value).decode()
+
+
+def encoded_gap(subscriber: str, after: str, dropped: int) -> EncodedEvent:
+    """Return the event that stands for those that were dropped after a cursor."""
+    event = gap_event(subscriber, after, dropped)
+    return EncodedEvent(Cursor.parse(after), None, short_type(event), _encode(event))

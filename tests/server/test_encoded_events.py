@@ -1,0 +1,160 @@
+"""Events that are written from columns, and streams that follow them."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from nearcast import Circle, Similar, TopK, Within
+from nearcast.durable import Cursor, DurableHub, EventsWanted
+from nearcast.errors import HubStopped
+from nearcast.server.cloud_events import cloud_event
+from nearcast.server.encoded_events import encoded_events
+from nearcast.server.feeds import EventFollower, EventPage
+from nearcast.server.stalls import StallWatch, TooSlow
+
+ALL_KINDS = {"match", "enter", "exit", "expired", "topk.added", "topk.removed"}
+encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def moment(second):
+    return f"2026-01-01T00:00:{second:02d}{'.25' if second % 2 else ''}Z"
+
+
+def test_events_are_written_as_cloud_events_byte_for_byte(tmp_path):
+    """All kinds, ids of text and numbers, attributes, scores; from files and from memory."""
+    subscriptions = [
+        Within('a "quoted" \\ id\n\u00e9', "tea", Circle(0, 0, 1)),
+        Within(7, "tea", Circle(1, 0, 1)),
+        Similar("similar", "tea soup", (0.5, 0.0), threshold=0.1, max_distance=3),
+        TopK("top", "tea", (0, 0), k=2, max_distance=3),
+    ]
+    with DurableHub(tmp_path / "hub", "plane", lifetime="5s", window=3, tell_expiry=True) as hub:
+        for each in subscriptions:
+            hub.subscribe(each, subscriber="anna")
+        for number in range(12):
+            message = {
+                "id": number if number % 2 else f'm"{number}',
+                "text": "tea \u2615",
+                "x": number % 3 / 2,
+                "y": 0.0,
+            }
+            hub.publish({**message, "time": moment(number), "price": 1e-7, "who": None if number % 3 else "\u00e9"})
+            hub.move(7, (number % 3, 0.0), moment(number))
+            if number == 6:
+                hub._outbox.flush()
+        hub.advance(moment(50))
+        events = hub.events("anna", after="0-0")
+        (written,) = hub.events_many([EventsWanted("anna", "0-0", 1000)], encoded_events)
+
+        assert ALL_KINDS == {each.kind for each in events}
+        assert [encode(cloud_event(each)) for each in events] == [each.data for each in written]
+        assert [(each.cursor, each.kind) for each in events] == [(each.cursor, each.kind) for each in written]
+        assert [each.subscription_id for each in events] == [each.subscription_id for each in written]
+        assert events.read_to == written.read_to >= events.cursor
+        hub.publish({"id": "last", "text": "tea", "x": 0.0, "y": 0.0, "time": moment(55)})
+        later = list(hub.events("anna", after=events.read_to))
+        assert later == list(hub.events("anna", after=events.cursor)) != []
+
+
+class AskedPages:
+    """Feeds that note who asks, and read nothing."""
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, follower):
+        self.asked.append(follower)
+
+    def read(self, follower, meanwhile=lambda: None, found=None, n=0, is_full=False):
+        """Read a page for the one who asked; something may happen meanwhile."""
+        assert [follower] == self.asked
+        self.asked.clear()
+        follower.begin_read()
+        meanwhile()
+        page = EventPage([None] * n, "0-0", "0-0", 0, is_full=is_full, read_to=Cursor(9, 9))
+        follower.take(page if found is None else found)
+
+
+async def settled():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_a_stream_is_woken_when_there_is_a_page():
+    """It looks at once, then when there may be something; what comes while it is looked for is looked for again."""
+
+    async def test():
+        feeds = AskedPages()
+        follower = EventFollower(feeds, "anna", "0-0", 100, 600)
+        waiting = asyncio.create_task(follower.next())
+        await settled()
+        feeds.read(follower)
+        await settled()
+        assert ([], False) == (feeds.asked, waiting.done()), "there was nothing"
+        assert Cursor(9, 9) == follower.after
+
+        follower.wake()
+        follower.wake()
+        feeds.read(follower, follower.wake)
+        assert [follower] == feeds.asked, "something came meanwhile"
+        feeds.read(follower, n=2)
+        assert 2 == len((await waiting).events)
+
+        follower.wake()
+        assert [] == feeds.asked, "it is still writing"
+        waiting = asyncio.create_task(follower.next())
+        await settled()
+        feeds.read(follower, n=100, is_full=True)
+        assert 100 == len((await waiting).events)
+        waiting = asyncio.create_task(follower.next())
+        await settled()
+        feeds.read(follower, found=HubStopped("the hub stopped"))
+        with pytest.raises(HubStopped):
+            await waiting
+        follower.close()
+
+    asyncio.run(test())
+
+
+def test_a_page_that_comes_after_an_interruption_is_read_again():
+    """The stream was told to look elsewhere: nothing is lost, and the cursor stays."""
+
+    async def test():
+        feeds = AskedPages()
+        follower = EventFollower(feeds, "anna", "0-0", 100, 600)
+        waiting = asyncio.create_task(follower.next())
+        await settled()
+        follower.interrupt()
+        assert (await waiting) is None
+        feeds.read(follower, n=3)
+        assert "0-0" == follower.after
+        waiting = asyncio.create_task(follower.next())
+        await settled()
+        feeds.read(follower, n=3)
+        assert 3 == len((await waiting).events)
+        follower.close()
+        impatient = EventFollower(AskedPages(), "anna", "0-0", 100, 0.01)
+        assert [None, None] == [await impatient.next(), await impatient.next()], "the time is over"
+
+    asyncio.run(test())
+
+
+def test_a_write_that_takes_too_long_is_cut_off_and_others_go_on():
+    """Also one after the other in the same task; who is cancelled by others is not called slow."""
+
+    async def test():
+        watch, never = StallWatch(), asyncio.get_running_loop().create_future()
+        other = asyncio.create_task(watch.limited(never, 6_000))
+        for _ in range(2):
+            await watch.limited(asyncio.sleep(0), 6_000)
+        with pytest.raises(TooSlow):
+            await watch.limited(asyncio.get_running_loop().create_future(), 0.05)
+        await watch.limited(asyncio.sleep(0), 6_000)
+        assert not other.done()
+        other.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await other
+        assert {} == watch._until
+
+    asyncio.run(test())
