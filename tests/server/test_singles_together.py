@@ -1,10 +1,14 @@
 """Single messages over HTTP: plain Features go another way than all others, and mean the same."""
 
+import asyncio
 import json
 import threading
 
+import msgspec
 import pytest
 
+from nearcast.server.feature_columns import PointFeature
+from nearcast.server.publisher import PublishRequest
 from support.held_writer import held_writer
 from support.http_server import circle, feature
 from support.waiting import join, wait_until
@@ -37,6 +41,8 @@ SINGLES = {
     "large-id": feature(1 << 70),
     "zero-byte": feature("a\0b"),
     "empty-id": feature(""),
+    "deep": {**feature("deep"), "properties": {"a": json.loads("[" * 80 + "]" * 80)}},
+    "too-deep": {**feature("too"), "properties": {"a": json.loads("[" * 150 + "]" * 150)}},
 }
 
 
@@ -110,6 +116,34 @@ def test_batches_that_wait_together_leave_each_other_their_attributes(server):
         join(thread)
     kept = [dict(server.tenant().hub.kept_message(f"b{number}").attributes) for number in (1, 2, 3)]
     assert [{"mood": "good"}, {"mood": 3}, {}] == kept
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"type": 1}, {"type": "cafe"}),
+        ({"tags": [1]}, {"tags": ["a"]}),
+        ({"n": 1}, {"n": (1 << 63) + 5}),
+        ({"a": {"b": 1}}, {"a": {"c": 2}}),
+    ],
+    ids=["type", "lists", "large-numbers", "objects"],
+)
+@pytest.mark.parametrize("form", ["feature", "point", "columns"])
+def test_attributes_that_would_change_each_other_are_not_published_together(form, one, other):
+    """In one column they would all be text, or have each other's fields."""
+
+    async def forms():
+        return [PublishRequest([given(form, each)]).form for each in (one, other)]
+
+    found = asyncio.run(forms())
+    assert None in found or found[0] != found[1]
+
+
+def given(form, attributes):
+    if form == "columns":
+        return {"id": "a", "text": "tea", "lon": 0.0, "lat": 0.0, **attributes}
+    made = {**feature("a"), "properties": {"text": "tea", **attributes}}
+    return made if form == "feature" else msgspec.convert(made, PointFeature)
 
 
 def test_another_method_of_a_hot_route_is_not_allowed(client):

@@ -260,7 +260,7 @@ class SubscriberHub(Hub):
         with self._lock:
             numbers = self._subscribers.numbers_of(self._state, [wanted[at].subscriber for at in asked])
             last_step = self._state.next_step - 1  # who is named later, and gets a number then, has nothing before
-        runs = self._outbox.runs()
+        runs, dropped_counts = self._outbox.runs_and_dropped()
         end = Cursor(min(last_step, max((run.last_step for run in runs), default=-1)), LAST_ROW)
         afters = [wanted[at].after for at in asked]
         begins = [
@@ -271,7 +271,7 @@ class SubscriberHub(Hub):
         pages = self._outbox.pages_after(runs, list(zip(numbers, begins, limits, strict=True)))
         events = read_events(pages, runs, self.space, self._outbox.cache, make)
         for at, number, begin, own in zip(asked, numbers, begins, events, strict=True):
-            gap, dropped = self._outbox.gap(number, begin) if number >= 0 else (0, begin)
+            gap, dropped = self._outbox.gap(dropped_counts, number, begin) if number >= 0 else (0, begin)
             found[at] = WaitingEvents(own, begin, dropped, gap, end if len(own) < wanted[at].limit else BEGIN)
         return [each for each in found if each is not None]
 

@@ -22,6 +22,7 @@ _RESERVED = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE, "place", "attributes"}
 #: Properties with rules of their own, which a single message is checked against value by value.
 _RULED = {*_RESERVED, "terms", "time", "expires"}
 _INT64 = range(-(1 << 63), 1 << 63)
+_FLAT = (str, float, bool, int)
 
 
 class PointGeometry(msgspec.Struct, forbid_unknown_fields=True):
@@ -63,7 +64,7 @@ def table_of_features(body: bytes, *, is_lines: bool, is_earth: bool) -> pa.Tabl
 
 
 def plain_point(body: bytes, text_chars: int) -> PointFeature | None:
-    """Return the one message of a body, if nothing of it can be refused: a Point, a text, and attributes at most."""
+    """Return the one message of a body, if nothing of it can be refused: a Point, a text, and flat attributes."""
     try:
         found = _features.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -75,8 +76,7 @@ def plain_point(body: bytes, text_chars: int) -> PointFeature | None:
     is_text = type(text) is str and len(text) <= text_chars
     if not (is_placed and is_named and is_text and _RULED.isdisjoint(properties)):
         return None
-    is_flat = len(properties) <= 1 or all(type(each) in (str, float, bool, int) for each in properties.values())
-    return found if is_flat else None
+    return found if all(type(each) in _FLAT for each in properties.values()) else None
 
 
 def table_of_points(features: list[PointFeature]) -> pa.Table | None:

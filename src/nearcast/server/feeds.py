@@ -52,8 +52,8 @@ class PageReader(Protocol):
     def begin_read(self) -> None:
         """Know that what comes from now on may not be in the page."""
 
-    def take(self, found: EventPage | BaseException) -> None:
-        """Take the page, or why there is none."""
+    def take(self, found: EventPage | BaseException) -> bool:
+        """Take the page, or why there is none; tell whether it is of use."""
 
 
 @dataclass(eq=False)
@@ -68,14 +68,15 @@ class PageRequest:
     def begin_read(self) -> None:
         """Do nothing: it is asked for once."""
 
-    def take(self, found: EventPage | BaseException) -> None:
+    def take(self, found: EventPage | BaseException) -> bool:
         """Answer, unless whoever asked has gone."""
         if self.answer.done():
-            return
+            return False
         if isinstance(found, BaseException):
             self.answer.set_exception(found)
         else:
             self.answer.set_result(found)
+        return True
 
 
 class EventWaiter:
@@ -145,12 +146,13 @@ class EventFollower:
         """Know that what comes from now on may not be in the page."""
         self._is_behind = False
 
-    def take(self, found: EventPage | BaseException) -> None:
+    def take(self, found: EventPage | BaseException) -> bool:
         """Hand a page to the stream; one without events only tells up to where there are none."""
         self._is_asked = False
         if self._page is None or self._page.done():  # interrupted: it is read again
             self._is_behind = True
-        elif isinstance(found, BaseException):
+            return False
+        if isinstance(found, BaseException):
             self._page.set_exception(found)
         else:
             self.after = found.read_to
@@ -159,6 +161,7 @@ class EventFollower:
                 self._page.set_result(found)
             elif self._is_behind:
                 self._ask()
+        return True
 
     def close(self) -> None:
         """Wait for nothing any more."""
@@ -257,7 +260,8 @@ class EventFeeds:
                 reader.begin_read()
             found = await self._loop.run_in_executor(self._executor, self._read, batch)
             for reader, page in zip(batch, found, strict=True):
-                reader.take(page)
+                if reader.take(page) and isinstance(page, EventPage) and page.gap:
+                    self._metrics.gaps.labels("retention").inc(page.gap)
 
     def _read(self, batch: list[PageReader]) -> list[EventPage | BaseException]:
         """Read pages; in a thread."""
@@ -266,9 +270,8 @@ class EventFeeds:
             found = self._limits.pages(wanted, encoded_events)
         except Exception as error:  # noqa: BLE001  told to all who asked
             return [error] * len(batch)
-        return [page if isinstance(page, NearcastError) else self._page_of(page) for page in found]
+        return [page if isinstance(page, NearcastError) else _page_of(page) for page in found]
 
-    def _page_of(self, found: HandedOver) -> EventPage:
-        if found.gap:
-            self._metrics.gaps.labels("retention").inc(found.gap)
-        return EventPage(found.events, found.begin, found.cursor, found.gap, found.is_full, found.read_to)
+
+def _page_of(found: HandedOver) -> EventPage:
+    return EventPage(found.events, found.begin, found.cursor, found.gap, found.is_full, found.read_to)

@@ -13,7 +13,7 @@ from nearcast.geo.shapes import check_position
 from nearcast.model import checked_time
 from nearcast.server.access import Caller
 from nearcast.server.activity import SAMPLED
-from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
+from nearcast.server.bodies import body_of, check_type, decoded, decoded_lines, object_of, only
 from nearcast.server.events import subscriber_caller
 from nearcast.server.location_columns import SubscriberMoves, moves_of_points, plain_points
 from nearcast.server.message_bodies import LINES
@@ -73,7 +73,7 @@ def _moved_many(caller: Caller, body: bytes, most: int, *, is_lines: bool) -> di
         moves = moves_of_points(points, hub)
         if moves is not None:
             return _moved_columns(caller.tenant, moves)
-    given = _lines(body) if is_lines else decoded(body)
+    given = decoded_lines(body) if is_lines else decoded(body)
     if not isinstance(given, list):
         raise Problem(422, "invalid-content", "the body is not a list", [at("", "expected a list of locations")])
     _check_number(len(given), most)
@@ -83,18 +83,6 @@ def _moved_many(caller: Caller, body: bytes, most: int, *, is_lines: bool) -> di
 def _check_number(n: int, most: int) -> None:
     if n > most:
         raise Problem(413, "too-many-items", f"{n:,} locations in one request; send at most {most:,}")
-
-
-def _lines(body: bytes) -> list[Any]:
-    return [_line(line) for line in body.replace(b"\x1e", b"").split(b"\n") if line.strip()]
-
-
-def _line(line: bytes) -> Any:
-    """Return the JSON of a line, or the problem with it: one bad line stops no other."""
-    try:
-        return decoded(line)
-    except Problem as problem:
-        return problem
 
 
 def _moved_columns(tenant: Tenant, moves: SubscriberMoves) -> dict[str, Any]:

@@ -26,8 +26,10 @@ OnPublished = Callable[[list[Any] | pa.Table, Deliveries], None]
 _MOST_TOGETHER = 20_000
 #: So many are enough for a call: no more are waited for, and up to so many are prepared in the loop; of dicts, so few.
 _ENOUGH, _FEW = 128, 8
-#: Names of values that have types of their own.
-_NO_ATTRIBUTES = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE, "type", "geometry", "bbox"}
+#: Names of values that have types of their own; in what is no Feature also a geometry has.
+_NO_ATTRIBUTES = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE, "place"}
+_GEOMETRY = {"geometry", "bbox"}
+_INT64 = range(-(1 << 63), 1 << 63)
 #: A call costs the hub some milliseconds, whatever it holds. So long others are waited for: while they come, at most.
 _MOMENT_S, _LONGEST_WAIT_S = 0.001, 0.005
 
@@ -55,11 +57,14 @@ class PublishRequest:
         if isinstance(self.messages, pa.Table):
             return self.messages.schema
         if isinstance(self.messages[0], PointFeature):
-            return PointFeature, type(self.messages[0].id), _types_in(self.messages[0].properties)
+            attributes = _types_in(self.messages[0].properties)
+            return None if attributes is None else (PointFeature, type(self.messages[0].id), attributes)
         types = {_id_type(message) for message in self.messages}
-        if len(types) != 1 or None in types:
+        found = [_attribute_types(message) for message in self.messages]
+        known = [each for each in found if each is not None]
+        if len(types) != 1 or None in types or len(known) < len(found):
             return None
-        return types.pop(), frozenset().union(*map(_attribute_types, self.messages))
+        return types.pop(), frozenset().union(*known)
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,8 @@ class Publisher:
 
     async def _gather(self) -> None:
         """Give clients that were answered together a moment to send their next requests, while these come."""
+        if self._waiting[0].form is None:  # it is published alone, whoever comes
+            return
         loop = asyncio.get_running_loop()
         over, seen = loop.time() + _LONGEST_WAIT_S, 0
         while seen < len(self._waiting) < self._n_under_way and self.n_waiting < _ENOUGH and loop.time() < over:
@@ -206,17 +213,25 @@ def _id_type(message: Any) -> type | None:
     return type(given) if isinstance(given, str | int) else None
 
 
-def _types_in(given: dict[str, Any]) -> frozenset[tuple[str, type]]:
-    """Return the attributes among the values of a message, each with its type."""
-    return frozenset((name, type(value)) for name, value in given.items() if name not in _NO_ATTRIBUTES)
+def _types_in(given: dict[str, Any]) -> frozenset[tuple[str, type]] | None:
+    """Return the type of each attribute; None if there is a list, a dict or an integer beyond int64 among them.
+
+    A column of those has the type that all its values allow.
+    """
+    attributes = [(name, value) for name, value in given.items() if name not in _NO_ATTRIBUTES]
+    if any(type(value) in (list, dict) or (type(value) is int and value not in _INT64) for _, value in attributes):
+        return None
+    return frozenset((name, type(value)) for name, value in attributes)
 
 
-def _attribute_types(message: Any) -> frozenset[tuple[str, type]]:
-    """Return the attributes of a message given as a dict, each with its type; those that are nested count as one."""
+def _attribute_types(message: Any) -> frozenset[tuple[str, type]] | None:
+    """Return the type of each attribute of a message given as a dict; None as `_types_in`."""
     if not isinstance(message, dict):
         return frozenset()
     properties = message.get("properties")
-    return _types_in(properties if message.get("type") == "Feature" and isinstance(properties, dict) else message)
+    if message.get("type") == "Feature" and isinstance(properties, dict):
+        return _types_in(properties)
+    return _types_in({name: value for name, value in message.items() if name not in _GEOMETRY})
 
 
 def given_id(message: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Rate limits per token, written as `limits` reads them: counts in fixed windows, in memory."""
+"""Rate limits per token, in the notation of the library `limits`: counts in fixed windows, in memory."""
 
 from __future__ import annotations
 

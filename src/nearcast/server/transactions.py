@@ -29,10 +29,13 @@ def transaction(connection: Any, path: str | Path) -> Iterator[None]:
 
 
 def empty_wal(path: Path) -> None:
-    """Copy the write-ahead log of a database into it and cut it off: rows that were deleted still stand there."""
+    """Copy the write-ahead log of a database into it and cut it off: rows that were deleted still stand there.
+
+    Raises if somebody reads or writes meanwhile: writers would wait as long as this does.
+    """
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        connection.set_busy_timeout(10_000)
+        connection.set_busy_timeout(100)
         connection.execute("SELECT count(*) FROM sqlite_schema")  # until it reads, it knows of no write-ahead log
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     finally:

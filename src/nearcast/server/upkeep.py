@@ -1,4 +1,4 @@
-"""What a tenant does every hour, so that of those who were erased nothing is on disk when the retention is over.
+"""What a tenant does every hour or sooner, so that of who was erased nothing is on disk when the retention is over.
 
 A busy server writes snapshots and begins its write-ahead logs anew all the time. On a quiet one they stay as they are,
 with all that was deleted since.
@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-import apsw
-
 from nearcast.durable import DurableHub, Retention
-from nearcast.errors import NearcastError
 from nearcast.server.transactions import empty_wal
 
 _log = logging.getLogger("nearcast.server")
-_EVERY_S = 3600.0
+#: Seconds from the start to the first look, and between two at most; with a short retention, a quarter of that.
+_SOON_S, _EVERY_S = 60.0, 3600.0
 #: How long after an erasure the hub forgets it, at most; with a retention, half of that.
 _MOST_DELAY_S = 86_400.0
 
@@ -34,15 +33,20 @@ class TenantUpkeep:
 
     async def run(self) -> None:
         """Look after the tenant until cancelled."""
+        wait_s = _SOON_S  # not an hour: a server that is often restarted would never come to it
         while True:
-            await asyncio.sleep(_EVERY_S)
+            await asyncio.sleep(wait_s)
             await asyncio.to_thread(self.once, time.time())
+            wait_s = min(_EVERY_S, self._delay_s / 2)
 
     def once(self, now: float) -> None:
         """Forget what was erased some time before now, in seconds since 1970, and what was deleted; waits for disks."""
+        self._try(lambda: self._hub.forget_erased(now - self._delay_s))
+        for path in self._databases:
+            self._try(partial(empty_wal, path))
+
+    def _try(self, work: Callable[[], object]) -> None:
         try:
-            self._hub.forget_erased(now - self._delay_s)
-            for path in self._databases:
-                empty_wal(path)
-        except (NearcastError, OSError, apsw.Error) as error:  # a full disk, or one who reads: an hour later, then
+            work()
+        except Exception as error:  # noqa: BLE001  a full disk, or one who reads: the next time, then
             _log.warning("what was erased is not forgotten yet: %s", type(error).__name__)

@@ -28,6 +28,8 @@ from nearcast.tables.rejected_rows import Rejected, one_line
 
 _TIME = pa.timestamp("us", "UTC")
 _TEXT = pa.string()
+#: Lists and structs in each other that Arrow still writes: it stops at 64.
+_DEEPEST = 50
 _SUBSCRIPTION_TYPES = {
     "id": None,
     "kind": _TEXT,
@@ -150,11 +152,19 @@ def _id_array(ids: list[Any]) -> pa.Array:
 
 
 def attribute_array(values: list[Any]) -> pa.Array:
-    """Return the values as one column, as JSON text where they have no type in common."""
+    """Return the values as one column, as JSON text where they have no type in common or are nested too deep."""
     try:
-        return pa.array(values)
+        found = pa.array(values)
+        if _depth(found.type) <= _DEEPEST:
+            return found
     except Exception:  # noqa: BLE001  objects of the user's are asked for their contents
-        return pa.array([None if value is None else _json(value) for value in values], _TEXT)
+        pass
+    return pa.array([None if value is None else _json(value) for value in values], _TEXT)
+
+
+def _depth(kind: pa.DataType) -> int:
+    """Return how many lists and structs stand in each other."""
+    return 1 + max((_depth(kind.field(at).type) for at in range(kind.num_fields)), default=-1)
 
 
 def _json(value: Any) -> str:

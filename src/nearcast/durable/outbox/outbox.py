@@ -39,8 +39,9 @@ _MERGED_FILES, _LARGEST_FILE = 4, 256 << 20
 _SMALL_FILE = 1 << 20
 #: The same of runs in memory; those that are larger are left for the file.
 _MERGED_RUNS, _SMALL_RUN, _LARGEST_RUN = 8, 1 << 14, 8 << 20
-#: Runs of so many rows are merged by whoever reads, in some milliseconds; of more, by the thread that tidies up.
-_MERGED_ROWS = 1 << 15
+#: Runs of so many rows and bytes are merged by whoever reads, in some milliseconds; of more, by the thread that tidies
+#: up.
+_MERGED_ROWS, _MERGED_BYTES = 1 << 15, 4 << 20
 #: Deliveries that wait unsorted: a reader, who sorts them first, never waits for more.
 _SORT_ROWS = 1 << 16
 #: Fewer pages than these are looked up one by one.
@@ -149,8 +150,11 @@ class Outbox:
                 del self._pending[: len(batches)]
                 self._rows_unsorted -= sum(map(len, batches))
         n = self._n_like_sized_in_memory()
-        if n >= _MERGED_RUNS and sum(map(len, self._memory[-n:])) <= self.merged_rows:
-            self._memory[-n:] = [merged(self._memory[-n:], self.is_known)]
+        if n >= _MERGED_RUNS and self._is_quickly_merged(newest := self._memory[-n:]):
+            self._memory[-n:] = [merged(newest, self.is_known)]
+
+    def _is_quickly_merged(self, runs: list[SortedRun]) -> bool:
+        return sum(map(len, runs)) <= self.merged_rows and sum(run.nbytes for run in runs) <= _MERGED_BYTES
 
     def _merge_memory(self) -> None:
         """Merge runs of like size in memory; whoever reads or adds meanwhile leaves them as they are."""
@@ -183,7 +187,7 @@ class Outbox:
             with self._sorting:
                 self._consolidate()
                 self._n_sealed = len(self._memory)
-            if self._memory:
+            if self._n_sealed:
                 self._write(self._memory[: self._n_sealed], synced=synced)
             if synced:
                 self._sync()
@@ -232,11 +236,11 @@ class Outbox:
 
     def is_untidy(self, now: int) -> bool:
         """Tell whether there is something to do for `tidy`; quick."""
-        files, runs = self._files[:], self._memory[-_MERGED_RUNS:]
+        files = self._files[:]
         is_much = self._rows_unsorted >= self.sort_rows or self.fullness() >= 1
         if is_much or len(files) != self._n_tidied or self._n_past(files, now) > 0:
             return True
-        return sum(map(len, runs)) > self.merged_rows and self._n_like_sized_in_memory() >= _MERGED_RUNS
+        return self._n_like_sized_in_memory() >= _MERGED_RUNS  # what readers leave of these is too large for them
 
     def _like_sized(self) -> tuple[int, int] | None:
         """Return the newest neighbours that are to be merged."""
@@ -282,9 +286,13 @@ class Outbox:
 
     def runs(self) -> list[SortedRun]:
         """Return all runs there are, in order."""
+        return self.runs_and_dropped()[0]
+
+    def runs_and_dropped(self) -> tuple[list[SortedRun], DroppedCounts]:
+        """Return all runs there are, in order, and what was dropped before them."""
         with self._sorting:
             self._consolidate()
-            return [*self._files, *self._memory]
+            return [*self._files, *self._memory], self._dropped
 
     def rows_after(self, runs: list[SortedRun], subscriber: int, after: Cursor, limit: int) -> list[RowSpan]:
         """Return the rows of a subscriber after a cursor, up to a limit."""
@@ -322,12 +330,12 @@ class Outbox:
                     left[page] -= last - first
         return pages
 
-    def gap(self, subscriber: int, after: Cursor) -> tuple[int, Cursor]:
+    def gap(self, counts: DroppedCounts, subscriber: int, after: Cursor) -> tuple[int, Cursor]:
         """Return how many deliveries of a subscriber after a cursor the retention dropped, and the last of them.
 
         Exact after its last acknowledgement, after 0-0, and where it is 0; else as many at most.
         """
-        dropped = self._dropped.of(subscriber)
+        dropped = counts.of(subscriber)
         if after >= dropped.cursor:
             return 0, after
         ack = self.acks.of(subscriber)

@@ -105,6 +105,7 @@ class AttemptStore:
     def __init__(self, path: str | Path):
         self._lock, self._path = threading.Lock(), path
         self._connection = apsw.Connection(str(path))
+        self._connection.set_busy_timeout(10_000)  # while `upkeep` empties the write-ahead log
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA secure_delete = ON")  # of what is erased nothing stays in free pages

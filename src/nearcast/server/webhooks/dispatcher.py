@@ -66,8 +66,9 @@ class Endpoint:
     breaker: Breaker | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     read: str | None = None
-    #: Notices that were read and not sent yet, and what is acknowledged once they are.
+    #: Notices that were read and not sent yet, the cursor of the last that was, and what is acknowledged at the end.
     unsent: deque[HookNotice] = field(default_factory=deque)
+    sent: str | None = None
     through: str | None = None
     is_paused: bool = False
     task: asyncio.Task[None] | None = None
@@ -80,7 +81,7 @@ class Endpoint:
 
     def begin_again(self) -> None:
         """Read on from what was acknowledged."""
-        self.read, self.quiet, self.through = None, self.quiet.begun_again(), None
+        self.read, self.quiet, self.sent, self.through = None, self.quiet.begun_again(), None, None
         self.unsent.clear()
 
 
@@ -181,8 +182,9 @@ class Dispatcher:
 
     def wake_from_thread(self, subscribers: list[str]) -> None:
         """Look for new events of these subscribers; for threads other than that of the loop."""
-        known, now = self._endpoints, self._clock.now()
-        served = [name for name in subscribers if name in known and known[name].may_send(now)]
+        now = self._clock.now()
+        known = [(name, self._endpoints.get(name)) for name in subscribers]  # the loop may remove some meanwhile
+        served = [name for name, endpoint in known if endpoint is not None and endpoint.may_send(now)]
         if served and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and the next one reads the outbox
                 self._loop.call_soon_threadsafe(self.wake, served)
@@ -265,13 +267,25 @@ class Dispatcher:
             is_done, due = page.cursor is None, handover.due
         while endpoint.unsent:
             if not endpoint.may_send(self._clock.now()):
+                await self._give_back(endpoint)
                 return False, None
             await self._send(endpoint, _first_try(endpoint.subscriber, *endpoint.unsent[0], self._clock.now()))
-            endpoint.unsent.popleft()
-        through, endpoint.through = endpoint.through, None
+            endpoint.sent = endpoint.unsent.popleft().cursor
+        through, endpoint.through, endpoint.sent = endpoint.through, None, None
         if through is not None:
             await asyncio.to_thread(self._source.ack, endpoint.subscriber, through)
         return is_done, due
+
+    async def _give_back(self, endpoint: Endpoint) -> None:
+        """Acknowledge what was sent of a page, and leave the rest in the outbox until the endpoint is served again.
+
+        Under rules the page stays: a notice may stand for events before and after it.
+        """
+        if endpoint.quiet.rules != QuietRules():
+            return
+        if endpoint.sent is not None:
+            await asyncio.to_thread(self._source.ack, endpoint.subscriber, endpoint.sent)
+        endpoint.begin_again()
 
     async def _send(self, endpoint: Endpoint, event: Retry) -> None:
         """Make one request, and store what came of it."""

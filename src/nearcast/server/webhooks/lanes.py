@@ -41,6 +41,7 @@ class PacedSlots(asyncio.Semaphore):
             try:
                 await asyncio.sleep(-self._tokens / self._per_s)
             except BaseException:  # cancelled: it makes no request
+                self._tokens += 1
                 self.release()
                 raise
 
