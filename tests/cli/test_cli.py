@@ -602,6 +602,14 @@ def test_generate_refuses_a_file_for_a_folder(nearcast, world):
     assert (2, True) == (result.status, "is a file; name a folder" in result.complaint)
 
 
+@pytest.mark.parametrize("option", ["--subscriptions", "--messages"])
+def test_generate_refuses_more_rows_than_fit(nearcast, tmp_path, option):
+    """The error says how many do; nothing is made."""
+    result = nearcast("generate", tmp_path / "w", option, 10**20)
+    assert (2, True) == (result.status, "more than 100,000,000 do not fit" in result.complaint)
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_generate_from_a_source_in_another_space(nearcast, tmp_path):
     """The columns of a data file decide."""
     source = write_parquet(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from nearcast.cli._bench_arguments import must_fit
 from nearcast.cli._bench_data import DataOption, data_file
 from nearcast.cli._console import UsageMistake
 from nearcast.cli._generate_moving import (
@@ -66,6 +67,8 @@ def generate(
 
     if out.exists() and not out.is_dir():
         raise UsageMistake(f"{out} is a file; name a folder")
+    must_fit("--subscriptions", subscriptions)
+    must_fit("--messages", messages)
     how = MovingArguments(roads, replay, speed, mobility, timestamps, interval, life, region_area)
     if moving:
         said = write_moving(
