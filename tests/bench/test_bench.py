@@ -41,6 +41,7 @@ FIGURES = [
     "p50_us",
     "p99_us",
     "matches_per_message",
+    "slow_matches",
     "candidates_per_message",
     "verified_per_message",
     "inserts_per_s",
@@ -124,6 +125,27 @@ def test_figures_are_plausible(workload):
     assert ours["verified_per_message"] <= ours["candidates_per_message"] < 3000
     assert all(row[name] > 0 for row in (ours, scan) for name in ("us_per_message", "p50_us", "inserts_per_s"))
     assert all(row["p50_us"] <= row["p99_us"] for row in (ours, scan))
+
+
+def test_the_matches_of_the_slowest_calls_are_told(monkeypatch):
+    """Those of the calls at or above the 99th percentile, not the mean of all."""
+    import time
+    from types import SimpleNamespace
+
+    slow, now = 7, [0.0]
+
+    class Slow:
+        def match(self, single):
+            now[0] += 9.0 if single == slow else 1.0
+            return SimpleNamespace(slots=range(50 if single == slow else 2))
+
+    class Rows(list):
+        def take(self, rows):
+            return int(rows[0])
+
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0], time=time.time))
+    found = timing.single_calls(Slow(), Rows(range(20)), 1.0)
+    assert (1e6, 50.0) == (found.p50_us, found.slow_matches)
 
 
 def test_report_tells_workload_machine_hub_and_passes(workload):

@@ -21,6 +21,7 @@ _COLUMNS = {
     "p50_us": ("p50 µs", "{:,.1f}"),
     "p99_us": ("p99 µs", "{:,.1f}"),
     "matches_per_message": ("matches", "{:,.1f}"),
+    "slow_matches": ("of slow calls", "{:,.1f}"),
     "candidates_per_message": ("candidates", "{:,.1f}"),
     "verified_per_message": ("verified", "{:,.1f}"),
     "inserts_per_s": ("inserts/s", "{:,.0f}"),

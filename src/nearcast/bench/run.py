@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast.bench.answers import Answers, answers_of_scan, is_scan
 from nearcast.bench.encoding import EncodedWorkload, encoded, must_be_of_kind
-from nearcast.bench.timing import Say, built, changes_per_s, copy_us, passes_us, single_call_us
+from nearcast.bench.timing import Say, built, changes_per_s, copy_us, passes_us, single_calls
 
 if TYPE_CHECKING:
     from nearcast.bench.data.workloads import Workload
@@ -81,7 +81,7 @@ def _measure_index(
     answers.check(spec, matches)
     passes = passes_us(made.index, messages)
     best = min(passes)
-    p50, p99 = single_call_us(made.index, messages, best)
+    singly = single_calls(made.index, messages, best)
     say(f"inserting and removing with {spec}")
     inserts, removes = changes_per_s(made.index, columns)
     row = {
@@ -89,9 +89,10 @@ def _measure_index(
         "build_s": round(made.seconds, 3),
         "bytes_per_subscription": round(made.n_bytes / len(columns.subscriptions), 1),
         "us_per_message": round(best, 3),
-        "p50_us": round(p50, 2),
-        "p99_us": round(p99, 2),
+        "p50_us": round(singly.p50_us, 2),
+        "p99_us": round(singly.p99_us, 2),
         "matches_per_message": round(len(matches.slots) / n, 3),
+        "slow_matches": round(singly.slow_matches, 1),
         "candidates_per_message": round(matches.candidates / n, 2),
         "verified_per_message": round(matches.verified / n, 2),
         "inserts_per_s": round(inserts),
