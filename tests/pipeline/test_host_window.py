@@ -130,7 +130,7 @@ def test_every_buffer_searches_it(tmp_path, buffer, written):
 
 
 @pytest.mark.parametrize(
-    ("limit", "spare", "happens"), [("_SPARE_BYTES", 0, "_compacted"), ("_SPARE_WORDS", -1000, "_rebuilt")]
+    ("limit", "spare", "happens"), [("_SPARE_BYTES", 0, "_compacted"), ("SPARE_WORDS", -1000, "_rebuilt")]
 )
 def test_waste_and_words_of_old_messages_go_with_their_generation(
     tmp_path, monkeypatch, written, limit, spare, happens

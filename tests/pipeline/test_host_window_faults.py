@@ -169,7 +169,7 @@ class KillingCalls:
         (-1, 1, {}, 3),
         (2, 3, {}, 1),
         (2, 4, {"_SPARE_BYTES": 0}, 3),
-        (2, 4, {"_SPARE_WORDS": -1000}, 3),
+        (2, 4, {"SPARE_WORDS": -1000}, 3),
     ],
     ids=["new", "append", "compact", "rebuild"],
 )
@@ -288,7 +288,7 @@ def test_a_folder_that_is_taken_away_under_its_readers(windows):
 
 
 def test_who_comes_late_does_not_tear_down_what_others_share(windows, monkeypatch):
-    monkeypatch.setattr(arena_storage, "_KEPT_STATES", 1)
+    monkeypatch.setattr(arena_storage, "_KEPT_STATES", 2)
     expected = expected_of(windows)
     for window in windows:
         view_of(*window)

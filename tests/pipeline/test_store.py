@@ -337,6 +337,7 @@ def test_every_field_comes_back_in_its_type():
         driver=DriverEpoch(3, "host", 12, "2026-01-01T00:00:00Z"),
         sources=(SourcesEntry(1, 2, "1f2e"),),
         last_sources={"messages a": "1 2"},
+        stream_id="1f2e",
     )
     read = Manifest.from_bytes(whole.to_bytes())
     assert whole == read

@@ -8,7 +8,7 @@ as it is before the messages of that batch, which homes have themselves, and by 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy as np
 from nearcast import _arrow
 from nearcast.columns import NO_TIME
 from nearcast.indexes.topk_options import TopKOptions
-from nearcast.pipeline.batch.inputs import read_inputs
+from nearcast.pipeline.batch.inputs import BatchInputs, read_inputs
 from nearcast.pipeline.batch.segments import MessageSegment, taken
 from nearcast.pipeline.divided_window.remote_window import (
     AnswersByQuestion,
@@ -39,10 +39,33 @@ from nearcast.text.words import UNKNOWN, WordTable
 from nearcast.topk.window.registry import LiveRows, WindowBatch, message_index, open_message_index
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nearcast.topk.window.registry import WindowAnswers
 
 #: Words that may be unused beside as many as are in use.
-_SPARE_WORDS = 100_000
+SPARE_WORDS = 100_000
+#: Rows whose times are looked at together.
+_LOOKED_AT = 4096
+
+
+def now_after(now: int, inputs: BatchInputs, files: BatchFiles) -> int:
+    """Return event time after a batch."""
+    if len(inputs):
+        clock = inputs.segment.messages.clock
+        assert clock is not None
+        now = max(now, int(clock[-1]))
+    return now if files.beat is None else max(now, files.beat)
+
+
+def first_since(after: int, rows: range, time_of: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> int:
+    """Return the first of the rows with a time beyond `after`, or where they end."""
+    for first in range(rows.start, rows.stop, _LOOKED_AT):  # it is likely to be near
+        looked_at = np.arange(first, min(first + _LOOKED_AT, rows.stop))
+        alive = np.flatnonzero(time_of(looked_at) > after)
+        if len(alive):
+            return int(looked_at[alive[0]])
+    return rows.stop
 
 
 def window_batch(segment: MessageSegment, table: WordTable, weights: TermWeights) -> WindowBatch:
@@ -71,7 +94,7 @@ class WindowPart:
         self.now = NO_TIME
         #: The first own row that is held.
         self._first = 0
-        self._word_limit = _SPARE_WORDS
+        self._word_limit = SPARE_WORDS
 
     @property
     def _index_name(self) -> str:
@@ -96,9 +119,7 @@ class WindowPart:
             self.next_row += len(on_time)
             if len(mine):
                 self._append(taken(inputs.segment, mine))
-            self.now = max(self.now, int(messages.clock[-1]))
-        if files.beat is not None:
-            self.now = max(self.now, files.beat)
+        self.now = now_after(self.now, inputs, files)
         self._forget()
 
     def _append(self, segment: MessageSegment) -> None:
@@ -121,9 +142,8 @@ class WindowPart:
             return
         else:
             assert self.window.length is not None
-            held = np.arange(self._first, self.messages.next_row)
-            alive = np.flatnonzero(self.messages.time(held) > self.now - self.window.length)
-            first = int(held[alive[0]]) if len(alive) else self.messages.next_row
+            held = range(self._first, self.messages.next_row)
+            first = first_since(self.now - self.window.length, held, self.messages.time)
         self._first = min(max(self._first, first), self.messages.next_row)
         self.messages.drop_before(self._first)
         self._forget_words()
@@ -134,12 +154,12 @@ class WindowPart:
         is_used = np.zeros(len(self.words.table), np.bool_)
         used = self.messages.used_words()
         is_used[: len(used)] = used[: len(is_used)]
-        if 2 * int(is_used.sum()) + _SPARE_WORDS < len(is_used):
+        if 2 * int(is_used.sum()) + SPARE_WORDS < len(is_used):
             words, new_of_old = self.words.kept(is_used)
             weight = self._weight[is_used]
             messages = self.messages.with_words(new_of_old, weight)
             self.__dict__.update(words=words, messages=messages, _weight=weight)  # in one step: all or none
-        self._word_limit = 2 * len(self.words.table) + _SPARE_WORDS
+        self._word_limit = 2 * len(self.words.table) + SPARE_WORDS
 
     def weigh_by(self, vocabulary: Vocabulary) -> None:
         """Set the weights of all words by this vocabulary, also for the messages that are held."""
@@ -221,6 +241,8 @@ class WindowPartRef:
     """Names the files of a part of the window: its snapshot, the batches since, and the vocabulary in use."""
 
     store: Store
+    #: That of the manifest: what is made of this stream is of no use to another one at the same place.
+    stream_id: str
     settings: PipelineSettings
     number: int
     snapshot: str | None

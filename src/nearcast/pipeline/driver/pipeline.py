@@ -6,6 +6,7 @@ over a `Runner`: Spark runs the tasks in a stream, this process does in tests.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -195,9 +196,12 @@ class Pipeline:
                 rejected=rejected,
             )
             outputs = self._staged_rejected(state.manifest.batch, rejected)
-            manifest = replace(state.manifest, fingerprint=self.fingerprint(), outputs=tuple(outputs))
+            manifest = replace(self._first_manifest(state.manifest), outputs=tuple(outputs))
             self._follow_up(self._commit(state, manifest))
         return rejected
+
+    def _first_manifest(self, built: Manifest) -> Manifest:
+        return replace(built, fingerprint=self.fingerprint(), stream_id=secrets.token_hex(8))
 
     def _check_new(self, manifest: Manifest | None) -> None:
         """Refuse places that cannot be written to, or that hold what another stream wrote."""
@@ -233,7 +237,7 @@ class Pipeline:
             plan = state.manifest.plan
             self.settings = replace(self.settings, plan=plan.name, partitions=plan.partitions)
             state.settings = self.settings
-            self._follow_up(self._commit(state, replace(state.manifest, fingerprint=self.fingerprint())))
+            self._follow_up(self._commit(state, self._first_manifest(state.manifest)))
 
     def resume(self, check: Callable[[Manifest], object] | None = None) -> bool:
         """Go on where the stream ended, unless `check` refuses its last manifest; False if it has not begun."""

@@ -95,12 +95,13 @@ def part_refs(state: DriverState, vocabulary: str | None = None) -> list[WindowP
     folder = vocabulary or manifest.vocabulary.folder
     return [
         WindowPartRef(
-            state.store,
-            settings,
-            number,
-            entry.snapshot,
-            tuple(files for files in state.history if files.batch > entry.snapshot_batch),
-            folder,
+            store=state.store,
+            stream_id=manifest.stream_id,
+            settings=settings,
+            number=number,
+            snapshot=entry.snapshot,
+            history=tuple(files for files in state.history if files.batch > entry.snapshot_batch),
+            vocabulary=folder,
         )
         for number, entry in enumerate(entries_of(manifest, settings.window_parts))
     ]

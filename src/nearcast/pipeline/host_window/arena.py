@@ -21,9 +21,15 @@ import numpy as np
 
 from nearcast.columns import NO_TIME, joined
 from nearcast.errors import NearcastError
-from nearcast.pipeline.batch.inputs import read_inputs
+from nearcast.pipeline.batch.inputs import BatchInputs, read_inputs
 from nearcast.pipeline.batch.segments import taken
-from nearcast.pipeline.divided_window.window_part import WindowPartRef, window_batch
+from nearcast.pipeline.divided_window.window_part import (
+    SPARE_WORDS,
+    WindowPartRef,
+    first_since,
+    now_after,
+    window_batch,
+)
 from nearcast.pipeline.host_window.arena_storage import ALL_GROUPS, ROW_BYTES, ArenaStorage, ColumnFiles
 from nearcast.pipeline.store.manifest_entries import BatchFiles
 from nearcast.saved_files.contents import read_signed, signed
@@ -37,17 +43,15 @@ from nearcast.topk.window.registry import WindowBatch, open_message_index
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Words that may be unused beside as many as are in use, and bytes beside as many as a state needs.
-_SPARE_WORDS, _SPARE_BYTES = 100_000, 1 << 26
-#: Rows whose times are looked at together.
-_LOOKED_AT = 4096
+#: Bytes that may be unused beside as many as a state needs.
+_SPARE_BYTES = 1 << 26
 _NAMES = tuple(ALL_GROUPS)
 _SEGMENT_GROUPS = len(GROUPS)
 _BYTES, _WORD_ENDS = _NAMES.index("bytes"), _NAMES.index("word_ends")
 
 
 class HistoryGone(NearcastError):
-    """The arena has gone on to later batches and holds nothing that this history begins with."""
+    """The arena has gone on to later batches, and is not to be made anew for an earlier one."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,11 @@ class ArenaState:
     """The messages of a window at a batch: where they are in the columns of a generation.
 
     Rows from `floor` on count at the beginning of the batch. `ends` are those of all columns, whoever wrote there: what
-    is written next goes behind them.
+    is written next goes behind them. `epoch` is that of the driver whose task wrote it.
     """
 
     batch: int
+    epoch: int
     floor: int
     next_row: int
     now: int
@@ -186,12 +191,14 @@ class Arena:
             known = self._found(digests[at])
         missing = batches[at:]
         batch = batches[-1].batch if batches else -1
-        if known is None and any(state.batch > batch for state in self._states()):
+        is_ahead = self._is_ahead(ref, batch)
+        is_other = known is None or any(files.vocabulary is not None for files in missing)
+        if is_other and is_ahead:
             raise HistoryGone(f"the window of this host is beyond batch {batch}")
         try:
-            if known is None or any(files.vocabulary is not None for files in missing) or self._has_old_words(known):
+            if known is None or is_other or (self._has_old_words(known) and not is_ahead):
                 return self._rebuilt(ref, known, missing, digests[-1], batch)
-            if known.is_wasteful:
+            if known.is_wasteful and not is_ahead:
                 known = self._compacted(known, digests[at])
             for files, digest in zip(missing, digests[at + 1 :], strict=True):
                 known = self._appended(ref, known, files)
@@ -200,6 +207,13 @@ class Arena:
         except BaseException:
             self._columns = None  # words may have got numbers here that no file has
             raise
+
+    def _is_ahead(self, ref: WindowPartRef, batch: int) -> bool:
+        """Tell whether others need this generation for later batches.
+
+        What an older epoch left is not needed: a stream that goes on from a copy of its checkpoint never gets there.
+        """
+        return any(state.batch > batch and state.epoch >= ref.store.epoch for state in self._states())
 
     def _states(self) -> list[ArenaState]:
         name = self._storage.current()
@@ -222,9 +236,10 @@ class Arena:
         self._learn_words(ends)
         index = self._view_of(state).index
         floor = self._floor(state, index.time)
-        state = replace(state, batch=files.batch, floor=floor, ends=ends)
-        arrivals = self._arrivals(ref, files)
-        state = replace(state, now=_now_after(state.now, ref, files))
+        inputs = read_inputs(ref.store, files)
+        now = now_after(state.now, inputs, files)
+        state = replace(state, batch=files.batch, epoch=ref.store.epoch, floor=floor, now=now, ends=ends)
+        arrivals = self._arrivals(ref, inputs)
         if not len(arrivals.box):
             return replace(state, places=tuple(place for place in state.places if place.end > floor))
         places = [place for place in state.places if place.end > floor]
@@ -254,18 +269,10 @@ class Arena:
         if state.now == NO_TIME:
             return state.floor
         assert self._window.length is not None
-        first = state.floor
-        while first < state.next_row:  # it is likely to be near
-            rows = np.arange(first, min(first + _LOOKED_AT, state.next_row))
-            alive = np.flatnonzero(time_of(rows) > state.now - self._window.length)
-            if len(alive):
-                return int(rows[alive[0]])
-            first += len(rows)
-        return state.next_row
+        return first_since(state.now - self._window.length, range(state.floor, state.next_row), time_of)
 
-    def _arrivals(self, ref: WindowPartRef, files: BatchFiles) -> WindowBatch:
+    def _arrivals(self, ref: WindowPartRef, inputs: BatchInputs) -> WindowBatch:
         """Return the messages of a batch that are not late, with words of the table."""
-        inputs = read_inputs(ref.store, files)
         if not len(inputs):
             return _no_messages()
         messages = inputs.segment.messages
@@ -316,9 +323,10 @@ class Arena:
             first, time = state.next_row - len(held.box), held.time
             floor = self._floor(state, lambda rows, first=first, time=time: time[rows - first])  # type: ignore[misc]
             held = _cut(held, floor - first)[1]
-            arrivals = self._arrivals(ref, files)
+            inputs = read_inputs(ref.store, files)
+            arrivals = self._arrivals(ref, inputs)
             held = _joined([held, arrivals])
-            next_row, now = state.next_row + len(arrivals.box), _now_after(state.now, ref, files)
+            next_row, now = state.next_row + len(arrivals.box), now_after(state.now, inputs, files)
             state = replace(state, floor=floor, next_row=next_row, now=now)
         weight = self._weighed(ref)
         held = held._replace(length=squared_lengths(held.word_start, held.word, held.count, self._table, weight))
@@ -328,8 +336,9 @@ class Arena:
             part, held = _cut(held, MappedBlocks.MOST)
             places.append(writer.write(first, part))
             first += len(part.box)
-        limit = 2 * len(self._table) + _SPARE_WORDS
-        state = replace(state, batch=batch, places=tuple(places), ends=writer.finished(), word_limit=limit)
+        limit = 2 * len(self._table) + SPARE_WORDS
+        state = replace(state, batch=batch, epoch=ref.store.epoch, word_limit=limit)
+        state = replace(state, places=tuple(places), ends=writer.finished())
         assert self._columns is not None
         self._put(digest, state)
         self._storage.use(self._columns.name)
@@ -341,7 +350,7 @@ class Arena:
             view = self._view_of(known)
             return known, view.index.messages(np.arange(known.floor, known.next_row)), view.table
         nothing = ArenaState(
-            batch=-1, floor=0, next_row=0, now=NO_TIME, places=(), ends=(0,) * len(_NAMES), word_limit=0
+            batch=-1, epoch=0, floor=0, next_row=0, now=NO_TIME, places=(), ends=(0,) * len(_NAMES), word_limit=0
         )
         if ref.snapshot is None:
             return nothing, _no_messages(), WordTable()
@@ -355,10 +364,11 @@ class Arena:
         """Write the messages of a view into a new folder, as `WindowPart.save` does."""
         state, index = view.state, copy.copy(view.index)
         with self.lock:
-            vocabulary = Vocabulary.open(ref.store.local(ref.vocabulary))
-            index.set_weights(TermWeights(view.table, vocabulary).of_table(view.table, 0))
-            index.save(folder / "messages")
-            view.table.save(folder / "words")
+            table = copy.copy(view.table)  # nothing is looked up in it, and adding words leaves what is there alone
+        vocabulary = Vocabulary.open(ref.store.local(ref.vocabulary))
+        index.set_weights(TermWeights(table, vocabulary).of_table(table, 0))
+        index.save(folder / "messages")
+        table.save(folder / "words")
         about = {"next_row": state.next_row, "now": state.now, "first": state.floor}
         (folder / "part.json").write_text(json.dumps(about))
 
@@ -428,15 +438,6 @@ def digests_of(snapshot: str | None, batches: Sequence[BatchFiles]) -> list[str]
 
 def _digest(*content: object) -> str:
     return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
-
-
-def _now_after(now: int, ref: WindowPartRef, files: BatchFiles) -> int:
-    inputs = read_inputs(ref.store, files)
-    if len(inputs):
-        clock = inputs.segment.messages.clock
-        assert clock is not None
-        now = max(now, int(clock[-1]))
-    return now if files.beat is None else max(now, files.beat)
 
 
 def _no_messages() -> WindowBatch:

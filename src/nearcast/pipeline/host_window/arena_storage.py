@@ -136,7 +136,6 @@ class FolderStorage(ArenaStorage):
         """Hold the lock of the folder."""
         file = self._lock()
         try:
-            os.utime(self._folder)
             yield
         finally:
             os.close(file)
@@ -150,6 +149,7 @@ class FolderStorage(ArenaStorage):
                 file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX)
+                    os.utime(self._folder)  # before the look whether it is still there: from now on it is in use
                     if os.fstat(file).st_ino == path.stat().st_ino:
                         held, file = file, -1
                         return held

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.errors import IncompatibleStore
+from nearcast.errors import IncompatibleStore, StoreUnavailable
 from nearcast.pipeline.divided_window.remote_window import SubscriptionWords
 from nearcast.pipeline.divided_window.window_part import PartSnapshotTask, WindowPartRef
 from nearcast.pipeline.host_window.arena import Arena, ArenaView, HistoryGone
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nearcast.text.words import WordTable
 
 #: Raised with every change to what the files of an arena hold.
-_FORMAT = 1
+_FORMAT = 2
 #: The index of messages that an arena is made of.
 MESSAGES = "blocks"
 #: Streams of one process whose windows stay mapped.
@@ -239,7 +239,7 @@ def use_host_window(state: State) -> None:
 
 # --- the arenas of this process ---------------------------------------------------------------------------------
 
-_arenas: dict[str, Arena] = {}
+_arenas: dict[tuple[object, ...], Arena] = {}
 _arenas_lock = threading.Lock()
 
 
@@ -251,45 +251,54 @@ def forget_arenas() -> None:
 
 def view_of(ref: WindowPartRef, files: BatchFiles | None = None) -> tuple[Arena, ArenaView]:
     """Return the window of the host in a batch, or after the last one of `ref`; in memory where it cannot be shared."""
-    arena = _arena_of(ref)
+    error: Exception | None = None
     try:
+        arena = _arena_of(ref)
         return arena, arena.view(ref, files)
+    except StoreUnavailable:  # a file of the checkpoint, which the next attempt may find
+        raise
     except HistoryGone:  # for one task: others are ahead, and what they share is not to be torn down
-        arena = Arena(MemoryStorage(), ref)
-    except (OSError, IncompatibleStore) as error:  # if it is the store that is damaged, it is so again
-        arena = _in_memory(ref, error)
-    return arena, arena.view(ref, files)
+        pass
+    except (OSError, IncompatibleStore) as caught:
+        error = caught
+    arena = Arena(MemoryStorage(), ref)
+    view = arena.view(ref, files)  # if it is the store that is damaged, it is so again
+    if error is not None:
+        with _arenas_lock:
+            _keep(ref, arena)
+        warnings.warn(
+            f"the window cannot be shared by the workers of this host ({error}); this process holds its own: give"
+            " TMPDIR a folder with room",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return arena, view
 
 
 def _arena_of(ref: WindowPartRef) -> Arena:
-    with _arenas_lock:
-        arena = _arenas.pop(ref.store.root, None)
-    if arena is None:
-        try:
-            settings, boot = ref.settings, Path("/proc/sys/kernel/random/boot_id").read_text()
-            about = (_FORMAT, settings.space.kind, str(settings.window), os.getuid(), boot)
-            arena = Arena(FolderStorage(ref.store.host_folder(f"window {about}")), ref)
-        except OSError as error:
-            return _in_memory(ref, error)
-    return _kept(ref, arena)
-
-
-def _in_memory(ref: WindowPartRef, error: Exception) -> Arena:
-    warnings.warn(
-        f"the window cannot be shared by the workers of this host ({error}); this process holds its own: give"
-        " TMPDIR a folder with room",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return _kept(ref, Arena(MemoryStorage(), ref))
-
-
-def _kept(ref: WindowPartRef, arena: Arena) -> Arena:
-    with _arenas_lock:
-        _arenas[ref.store.root] = arena
-        while len(_arenas) > _MOST_ARENAS:
-            del _arenas[next(iter(_arenas))]
+    with _arenas_lock:  # to the end, lest two threads of a process map a window each
+        arena = _arenas.get(_key_of(ref)) or _opened(ref)
+        _keep(ref, arena)
     return arena
+
+
+def _opened(ref: WindowPartRef) -> Arena:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    about = (_FORMAT, *_key_of(ref)[1:], os.getuid(), boot)
+    return Arena(FolderStorage(ref.store.host_folder(f"window {about}")), ref)
+
+
+def _key_of(ref: WindowPartRef) -> tuple[object, ...]:
+    """Return what windows that are one have in common; the id of a stream tells it from one begun anew there."""
+    return ref.store.root, ref.stream_id, str(ref.settings.space), str(ref.settings.window)
+
+
+def _keep(ref: WindowPartRef, arena: Arena) -> None:
+    """Let this be the arena of a stream, and the last to be forgotten."""
+    _arenas.pop(_key_of(ref), None)
+    _arenas[_key_of(ref)] = arena
+    while len(_arenas) > _MOST_ARENAS:
+        del _arenas[next(iter(_arenas))]
 
 
 def write_window(task: PartSnapshotTask) -> str:

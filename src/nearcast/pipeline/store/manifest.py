@@ -47,6 +47,8 @@ class Manifest:
     #: The settings the stream was begun with: space, window, index, analyzer, ...
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     query_id: str | None = None
+    #: Drawn when the stream begins: tells it from another one that was begun at the same place, before or after.
+    stream_id: str = ""
     #: The driver that wrote it; none outside a stream.
     driver: DriverEpoch | None = None
     #: The number of the step the next batch begins with.

@@ -82,7 +82,7 @@ class ThresholdPart:
 
     def begin_child(self) -> None:
         """Forget, in a forked process, the merge that a thread of the parent is at."""
-        self._merge_turn = threading.Lock()
+        self._end_merge()
 
     # Changes
 
