@@ -79,10 +79,10 @@ def test_singles_of_every_form_that_wait_together_each_get_their_own_answer(serv
 
     publisher, before = server.tenant().publisher, server.tenant().hub.stats()["log"]["inputs"]
     with held_writer(server.tenant().hub):
-        for number in range(len(given)):
+        for number in range(len(given)):  # one after the other: those of one form go together where they are neighbours
             threads.append(threading.Thread(target=post, args=(number,)))
             threads[-1].start()
-        wait_until(lambda: publisher.n_waiting == len(given))
+            wait_until(lambda: publisher.n_waiting == len(threads))
     for thread in threads:
         join(thread)
     assert [202] * 7 + [422, 202] == [answers[number].status_code for number in range(len(given))]

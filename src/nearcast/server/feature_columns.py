@@ -21,7 +21,7 @@ _TEXTS = ("text", "time", "expires")
 _RESERVED = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE, "place", "attributes"} - {*_TEXTS, "terms"}
 #: Properties with rules of their own, which a single message is checked against value by value.
 _RULED = {*_RESERVED, "terms", "time", "expires"}
-_INT64 = range(-(1 << 63), 1 << 63)
+INT64 = range(-(1 << 63), 1 << 63)
 _FLAT = (str, float, bool, int)
 
 
@@ -71,7 +71,7 @@ def plain_point(body: bytes, text_chars: int) -> PointFeature | None:
         return None
     (x, y), id_, properties = found.geometry.coordinates, found.id, found.properties
     is_placed = -180.0 <= x <= 180.0 and -90.0 <= y <= 90.0
-    is_named = "\0" not in id_ if isinstance(id_, str) else id_ in _INT64
+    is_named = "\0" not in id_ if isinstance(id_, str) else id_ in INT64
     text = properties.get("text", "")
     is_text = type(text) is str and len(text) <= text_chars
     if not (is_placed and is_named and is_text and _RULED.isdisjoint(properties)):

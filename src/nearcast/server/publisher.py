@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from nearcast.deliveries import Deliveries
 from nearcast.durable import PublishUnderWay
-from nearcast.server.feature_columns import PointFeature, table_of_points
+from nearcast.server.feature_columns import INT64, PointFeature, table_of_points
 from nearcast.server.problems import Problem
 from nearcast.tables.messages import MESSAGE_FIELDS
 from nearcast.tables.names import EARTH_PLACE, PLANE_PLACE
@@ -29,7 +29,6 @@ _ENOUGH, _FEW = 128, 8
 #: Names of values that have types of their own; in what is no Feature also a geometry has.
 _NO_ATTRIBUTES = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE, "place"}
 _GEOMETRY = {"geometry", "bbox"}
-_INT64 = range(-(1 << 63), 1 << 63)
 #: A call costs the hub some milliseconds, whatever it holds. So long others are waited for: while they come, at most.
 _MOMENT_S, _LONGEST_WAIT_S = 0.001, 0.005
 
@@ -219,7 +218,7 @@ def _types_in(given: dict[str, Any]) -> frozenset[tuple[str, type]] | None:
     A column of those has the type that all its values allow.
     """
     attributes = [(name, value) for name, value in given.items() if name not in _NO_ATTRIBUTES]
-    if any(type(value) in (list, dict) or (type(value) is int and value not in _INT64) for _, value in attributes):
+    if any(type(value) in (list, dict) or (type(value) is int and value not in INT64) for _, value in attributes):
         return None
     return frozenset((name, type(value)) for name, value in attributes)
 
