@@ -11,21 +11,30 @@ import os
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from nearcast.geo.regions import PREPARED_LOCK
 
-if TYPE_CHECKING:
-    from nearcast.hub import Hub
 
-_hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
+class LockHolder(Protocol):
+    """A hub, as far as a fork concerns it."""
+
+    def _locks(self) -> Iterable[Any]:
+        """Return its locks in the order in which a call takes them."""
+
+    def _begin_child(self) -> None:
+        """Forget the threads that a child process does not have."""
+
+
+_hubs: weakref.WeakSet[LockHolder] = weakref.WeakSet()
 _hubs_lock = threading.Lock()
 #: The hubs and the locks that the forking thread holds, in the order in which they were taken.
-_held_hubs: list[Hub] = []
+_held_hubs: list[LockHolder] = []
 _held_locks: list[Any] = []
 
 
-def watch(hub: Hub) -> None:
+def watch(hub: LockHolder) -> None:
     """Let the locks of a hub be taken over every fork, as long as it lives."""
     with _hubs_lock:
         _hubs.add(hub)

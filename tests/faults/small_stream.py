@@ -6,7 +6,8 @@ from pathlib import Path
 from nearcast import Vocabulary
 from nearcast.engine.lifetime import Lifetime
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.driver.batch_source import BatchSource
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import RejectedSink, sink_of

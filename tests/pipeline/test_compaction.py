@@ -12,7 +12,8 @@ import pytest
 from nearcast import Vocabulary
 from nearcast.errors import InvalidInput, NearcastError, NotSupported
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.driver.batch_source import BatchSource
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import FileSink

@@ -9,13 +9,14 @@ import pytest
 
 from nearcast import Hub, Vocabulary
 from nearcast.cli._inputs import InputFile
+from nearcast.cli._match_job import MatchArguments, MatchJob
 from nearcast.cli._spark_match import _in_pieces
-from nearcast.cli.match import MatchArguments, MatchJob
 from nearcast.delivery_ids import with_delivery_ids
 from nearcast.files import DeliveryWriter
 from nearcast.geo import Space
 from nearcast.pipeline import file_match
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.driver.batch_source import BatchSource
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import sink_of

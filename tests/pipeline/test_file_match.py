@@ -9,8 +9,8 @@ import pytest
 
 from nearcast.cli._console import StepProgress
 from nearcast.cli._inputs import InputFile
+from nearcast.cli._match_job import MatchArguments, MatchJob
 from nearcast.cli._spark_match import _in_order, _in_pieces
-from nearcast.cli.match import MatchArguments, MatchJob
 from nearcast.files import read_table
 from nearcast.geo import Space
 from nearcast.pipeline import file_match

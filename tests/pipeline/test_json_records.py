@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from test_pipeline import Stream, settings_of
 
-from nearcast.pipeline.driver.pipeline import BatchSource
+from nearcast.pipeline.driver.batch_source import BatchSource
 
 GOOD = b'{"id": %d, "text": "w1", "x": 0.0, "y": 0.0}'
 

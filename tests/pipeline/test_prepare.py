@@ -11,7 +11,8 @@ from nearcast import Hub, Vocabulary
 from nearcast.errors import NearcastError
 from nearcast.files import read_table
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.driver.batch_source import BatchSource
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.preparation.prepared_store import prepare
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings

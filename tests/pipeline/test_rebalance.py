@@ -10,7 +10,8 @@ from nearcast import Hub, Vocabulary
 from nearcast.cli import main
 from nearcast.errors import InvalidInput, NearcastError
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.driver.batch_source import BatchSource
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.driver.rebalance import REQUEST, ask, balance_after, is_uneven
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings

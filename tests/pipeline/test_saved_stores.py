@@ -11,7 +11,8 @@ import pytest
 
 from nearcast.errors import IncompatibleStore
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.driver.batch_source import BatchSource
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.preparation.prepared_store import about_prepared, prepare
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings

@@ -12,7 +12,8 @@ from nearcast.geo import Space
 from nearcast.pipeline.batch.order import MessageSequence
 from nearcast.pipeline.batch.segments import MessageSegment
 from nearcast.pipeline.driver import batch_reading
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.driver.batch_source import BatchSource
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import RejectedSink, sink_of

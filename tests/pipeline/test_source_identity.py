@@ -11,7 +11,7 @@ from faults.small_stream import SmallStream
 from nearcast.errors import FileMissing, IncompatibleStore
 from nearcast.geo import Space
 from nearcast.pipeline.driver import source_identity
-from nearcast.pipeline.driver.pipeline import BatchSource
+from nearcast.pipeline.driver.batch_source import BatchSource
 from nearcast.pipeline.driver.source_identity import KEPT_SOURCES, check_again, identities_of, sources_after
 from nearcast.pipeline.file_match import FileMatch
 from nearcast.pipeline.runner import LocalRunner

@@ -7,7 +7,8 @@ import pytest
 
 from nearcast import Hub, Vocabulary
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.driver.batch_source import BatchSource
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks import sink_of

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nearcast import Hub
-from nearcast.pipeline.driver.pipeline import BatchSource
+from nearcast.pipeline.driver.batch_source import BatchSource
 from nearcast.pipeline.store.store import Store
 from nearcast.spark.backlog import BacklogGauge
 from nearcast.spark.stream import stream

@@ -4,8 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearcast import Hub, Vocabulary
+from nearcast.pipeline.driver.batch_source import BatchSource
 from nearcast.pipeline.driver.directory import _COLUMNS
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.sinks import sink_of
 from nearcast.pipeline.store.store import Store

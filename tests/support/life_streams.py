@@ -8,7 +8,8 @@ import pytest
 from nearcast import Hub, Vocabulary, delivery_id
 from nearcast.engine.lifetime import Lifetime
 from nearcast.geo import Space
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.driver.batch_source import BatchSource
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.driver.rebalance import ask
 from nearcast.pipeline.runner import LocalRunner
 from nearcast.pipeline.settings import PipelineSettings

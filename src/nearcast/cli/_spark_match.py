@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nearcast.cli._console import StepProgress
-    from nearcast.cli.match import MatchJob
+    from nearcast.cli._match_job import MatchJob
     from nearcast.text import Vocabulary
 
 

@@ -24,7 +24,8 @@ from nearcast.files import DeliveryWriter, united
 from nearcast.indexes import create
 from nearcast.pipeline.batch.partition_deliveries import as_schema, id_type, merged, schema_of
 from nearcast.pipeline.batch.segments import MessageSegment
-from nearcast.pipeline.driver.pipeline import BatchSource, Pipeline
+from nearcast.pipeline.driver.batch_source import BatchSource
+from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.sinks.files import FileSink
 from nearcast.pipeline.store.store import Store

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from nearcast.errors import FileUnavailable
-from nearcast.pipeline.driver.pipeline import BatchSource
+from nearcast.pipeline.driver.batch_source import BatchSource
 from nearcast.spark.row_reader import RowPart, RowReader
 from nearcast.spark.sources import CLOCK, COLUMNS, WALL, InputFolders, local_path
 

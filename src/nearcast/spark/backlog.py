@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nearcast.pipeline.driver.pipeline import BatchSource
+    from nearcast.pipeline.driver.batch_source import BatchSource
     from nearcast.pipeline.store.store import Store
 
 #: Where Spark keeps the offsets of batches in its half of a checkpoint, one file for each.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import InvalidInput, NearcastError
-from nearcast.pipeline.driver.pipeline import BatchSource
+from nearcast.pipeline.driver.batch_source import BatchSource
 from nearcast.pipeline.kafka_topics import KafkaOptions, KafkaTopic, is_topic, without_connector
 from nearcast.pipeline.store.places import local_root, spark_url
 from nearcast.pipeline.store.store import Store

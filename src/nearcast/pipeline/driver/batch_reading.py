@@ -14,7 +14,7 @@ from nearcast.pipeline.store.places import is_uri
 from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
 
 if TYPE_CHECKING:
-    from nearcast.pipeline.driver.pipeline import BatchSource
+    from nearcast.pipeline.driver.batch_source import BatchSource
     from nearcast.pipeline.driver.state import DriverState
     from nearcast.pipeline.runner import Runner
 

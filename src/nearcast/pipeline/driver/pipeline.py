@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -55,6 +55,7 @@ from nearcast.plans import Keys
 from nearcast.tables import Rejected
 
 if TYPE_CHECKING:
+    from nearcast.pipeline.driver.batch_source import BatchSource
     from nearcast.pipeline.runner import Runner
     from nearcast.pipeline.settings import PipelineSettings
     from nearcast.pipeline.sinks.base import Output, Sink
@@ -67,29 +68,6 @@ KEPT_MANIFESTS = 2
 SPARE_KEYS, FEW_KEYS = 1.25, 64
 #: Batches between two looks for files that are no longer needed.
 SWEEP_EVERY = 8
-
-
-@dataclass(frozen=True)
-class BatchSource:
-    """A source of a batch: a file, or rows that came another way, whose `reads` tell what was read of them if it was.
-
-    Of rows with the same time, those of the source whose name sorts first come first.
-    """
-
-    kind: Kind
-    source: str
-    path: str | None = None
-    rows: pa.Table | None = None
-    n_bytes: int = 0
-    #: When the file was last written, in microseconds since 1970, and the first and last position of rows that keep
-    #: theirs: what tells this source from another of its name.
-    modified: int | None = None
-    span: str | None = None
-    #: What tells the content of rows that were read elsewhere from another: their number, and a digest.
-    content: str | None = None
-    reads: tuple[ReadResult, ...] = ()
-    #: Whether the file was listed and had gone when it was looked at. Of a batch that was committed it may go.
-    is_gone: bool = False
 
 
 class ReadyBatch(NamedTuple):

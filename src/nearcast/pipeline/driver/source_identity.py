@@ -18,7 +18,7 @@ from nearcast.pipeline.store.manifest_entries import SourcesEntry
 from nearcast.pipeline.store.store import Store
 
 if TYPE_CHECKING:
-    from nearcast.pipeline.driver.pipeline import BatchSource
+    from nearcast.pipeline.driver.batch_source import BatchSource
     from nearcast.pipeline.store.manifest import Manifest
 
 #: Batches whose sources are remembered. Spark runs only the last one again by itself.
