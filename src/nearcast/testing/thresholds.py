@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.indexes.trigger.thresholds.bounds import AFTER_LEVELS, BLOCK, CORNERS, NEAR_LEVELS, U_LEVELS
+from nearcast.indexes.trigger.thresholds.bounds import (
+    AFTER_LEVELS,
+    BLOCK,
+    BUNDLE,
+    CORNERS,
+    NEAR_LEVELS,
+    U_LEVELS,
+)
 from nearcast.indexes.trigger.thresholds.components import ThresholdSegment
 from nearcast.indexes.trigger.thresholds.rows import FIRST, LAST, THRESHOLD
 
@@ -59,6 +66,7 @@ def check_lists(rows: ThresholdRows, lists: ThresholdLists) -> None:
             first = int(lists.start[number]) + BLOCK * nth
             last = min(first + BLOCK, int(lists.start[number + 1]))
             _check_block(lists, int(lists.first_block[number]) + nth, first, last)
+        _check_bundles(lists, number, n_blocks)
 
 
 def _check_block(lists: ThresholdLists, block: int, first: int, last: int) -> None:
@@ -74,3 +82,22 @@ def _check_block(lists: ThresholdLists, block: int, first: int, last: int) -> No
         assert held >= asked.max() - 1e-6, "a table is below what a trigger of its block asks"
         assert blocks.stale[block] or held <= asked.max() + 1e-6, "a table that is not stale is too high"
     assert len(corners) == CORNERS, "the grid has other corners"
+
+
+def _check_bundles(lists: ThresholdLists, number: int, n_blocks: int) -> None:
+    """Every bundle of a list bounds its blocks: their boxes, their steepness and their tables."""
+    blocks, bundles = lists.blocks, lists.bundles
+    first_bundle, first_block = int(lists.first_bundle[number]), int(lists.first_block[number])
+    n_bundles = int(lists.first_bundle[number + 1]) - first_bundle
+    assert n_bundles == (-(-n_blocks // BUNDLE) if n_blocks > BUNDLE else 0), "a list has the wrong number of bundles"
+    table, box = blocks.table.reshape(CORNERS, -1), blocks.box.reshape(6, -1)
+    for nth in range(n_bundles):
+        mine = slice(first_block + BUNDLE * nth, first_block + min(BUNDLE * (nth + 1), n_blocks))
+        bundle = first_bundle + nth
+        around = bundles.box.reshape(6, -1)[:, bundle]
+        inside = (around[::2, None] <= box[::2, mine]).all() and (around[1::2, None] >= box[1::2, mine]).all()
+        assert inside, "a block lies outside the box of its bundle"
+        assert (bundles.steep[bundle] <= blocks.steep[mine]).all(), "a bundle is steeper than one of its blocks"
+        held, most = bundles.table.reshape(CORNERS, -1)[:, bundle], table[:, mine].max(axis=1)
+        assert (held >= most).all(), "the table of a bundle is below that of one of its blocks"
+        assert bundles.stale[bundle] or (held <= most).all(), "the table of a bundle that is not stale is too high"

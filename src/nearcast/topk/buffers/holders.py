@@ -43,7 +43,7 @@ class Holders(NamedTuple):
     `oldest` message. `step` is when it last changed, `nth` its place among those that change together.
 
     What every change reads or writes is a record in one line of a processor's cache (`_RECORD`); the columns are views
-    of it, so they have gaps. The others are columns of their own.
+    of it, so they have gaps. The others are columns of their own: of a bound the row matters only where scores tie.
     """
 
     slot: NDArray[np.int32]
@@ -73,7 +73,6 @@ _RECORD = np.dtype(
     {
         "names": [
             "theta",
-            "bound_row",
             "slab",
             "oldest",
             "step",
@@ -82,20 +81,21 @@ _RECORD = np.dtype(
             "limit",
             "target",
             "nth",
+            "slot",
+            "next",
             "size_class",
             "is_whole",
             "is_untold",
         ],
-        "formats": ["f8", "i8", "i8", "i8", "i8", "i4", "i4", "i4", "i4", "i4", "u1", "u1", "u1"],
+        "formats": ["f8", "i8", "i8", "i8", "i4", "i4", "i4", "i4", "i4", "i4", "i4", "u1", "u1", "u1"],
         "itemsize": _LINE,
     }
 )
 HOLDER_TYPES: dict[str, np.dtype[Any]] = {name: _RECORD[name] for name in _RECORD.names or ()} | {
-    "slot": np.dtype(np.int32),
     "bound_time": np.dtype(np.int64),
+    "bound_row": np.dtype(np.int64),
     "told": np.dtype(np.float64),
     "previous": np.dtype(np.int32),
-    "next": np.dtype(np.int32),
     "work": np.dtype(np.int32),
 }
 _OWN_COLUMNS = tuple(name for name in HOLDER_TYPES if name not in (_RECORD.names or ()))
@@ -154,6 +154,14 @@ def unlink(holders, holder, rows):
 
 
 @inlined
+def take_list(rows, row):
+    """Return the first of the list of a message, and let nobody be in it any more; each is to be linked anew."""
+    first = rows.head[row & rows.mask]
+    rows.head[row & rows.mask] = -1
+    return first
+
+
+@inlined
 def link(holders, holder, rows, oldest):
     """Put a holder into the list of a message."""
     holders.oldest[holder] = oldest
@@ -170,6 +178,12 @@ def link(holders, holder, rows, oldest):
 def relink(holders, holder, rows, slabs):
     """Put a holder into the list of what is its oldest message now."""
     unlink(holders, holder, rows)
+    link_to_oldest(holders, holder, rows, slabs)
+
+
+@inlined
+def link_to_oldest(holders, holder, rows, slabs):
+    """Put a holder that is in no list into that of its oldest message."""
     entries = entries_at(slabs, holders.slab[holder], holders.size_class[holder])
     link(holders, holder, rows, oldest_of(rows, entries, holders.size[holder]))
 

@@ -24,12 +24,17 @@ from nearcast.topk.buffers.walk_state import (
     STEP,
 )
 
+#: Steps whose lists of expiring messages are gone through side by side.
+_AHEAD = 4
+
 
 @inlined
 def touch(holders, slabs, rows, steps, progress):
     """Note all holders that this step changes, before anything changes; return DONE, or what there is too little of."""
     at = progress.at
     step_ = at[STEP]
+    if step_ % _AHEAD == 0:
+        _fetch_lists(holders, rows, steps, progress)
     n_expiring = _collect(holders, rows, steps, progress)
     if at[N_TOUCHED] > progress.touched.size:
         at[NEEDED] = at[N_TOUCHED]
@@ -50,6 +55,28 @@ def touch(holders, slabs, rows, steps, progress):
         return MORE_OLD
     _begin(holders, slabs, rows, progress, steps.number[step_], has_several)
     return DONE
+
+
+@inlined
+def _fetch_lists(holders, rows, steps, progress):
+    """Go through the lists of the messages that expire in this step and the next few, some of them side by side.
+
+    Where the next of a list is says only the one before. In several lists the processor waits for several at a time.
+    """
+    step_, some = progress.at[STEP], np.int64(0)
+    last = steps.expired_start[min(step_ + _AHEAD, steps.row.size)]
+    for e in range(steps.expired_start[step_], last, _AHEAD):
+        a = rows.head[steps.expired[e] & rows.mask]
+        b = rows.head[steps.expired[e + 1] & rows.mask] if e + 1 < last else np.int32(-1)
+        c = rows.head[steps.expired[e + 2] & rows.mask] if e + 2 < last else np.int32(-1)
+        d = rows.head[steps.expired[e + 3] & rows.mask] if e + 3 < last else np.int32(-1)
+        while a >= 0 or b >= 0 or c >= 0 or d >= 0:
+            a = holders.next[a] if a >= 0 else a
+            b = holders.next[b] if b >= 0 else b
+            c = holders.next[c] if c >= 0 else c
+            d = holders.next[d] if d >= 0 else d
+            some += 1
+    progress.at[FETCHED] ^= some
 
 
 @inlined
@@ -79,7 +106,7 @@ def _fetch_numbers(holders, progress):
     some = np.int64(0)
     for t in range(progress.at[N_TOUCHED]):
         holder = progress.touched[t]
-        some ^= holders.slab[holder] ^ np.int64(holders.slot[holder])
+        some ^= holders.slab[holder]
     progress.at[FETCHED] ^= some
 
 

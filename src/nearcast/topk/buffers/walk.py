@@ -15,7 +15,7 @@ from nearcast.topk.buffers.entries import (
     row_at,
     write,
 )
-from nearcast.topk.buffers.holders import KMAX, is_kept, link_if_older, relink, unlink
+from nearcast.topk.buffers.holders import KMAX, is_kept, link_if_older, link_to_oldest, take_list, unlink
 from nearcast.topk.buffers.pool import (
     entries_at,
     give_slab,
@@ -77,11 +77,11 @@ def _expire(holders, slabs, rows, steps, progress):
     step_ = progress.at[STEP]
     for e in range(steps.expired_start[step_], steps.expired_start[step_ + 1]):
         row = steps.expired[e]
-        holder = rows.head[row & rows.mask]
+        holder = take_list(rows, row)
         while holder >= 0:
             after = holders.next[holder]
             _leave(holders, slabs, progress, holder, row)
-            relink(holders, holder, rows, slabs)
+            link_to_oldest(holders, holder, rows, slabs)
             holder = after
 
 

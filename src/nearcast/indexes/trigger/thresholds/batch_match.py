@@ -56,10 +56,11 @@ class ThresholdMatcher:
         """Return the rows that each message concerns, slots ascending."""
         n = len(batch.box)
         longest = int(np.diff(batch.term_start).max(initial=0))
+        n_blocks = max((component.n_blocks for component in components), default=0)
         size = chunk_for(n, _CHUNK, _FEWEST, threads)
 
         def run(first: int) -> _ChunkScores:
-            scratch = self._borrow(n_terms, longest)
+            scratch = self._borrow(n_terms, longest, n_blocks)
             scratch, done = _search_chunk(components, batch, first, min(first + size, n), scratch, n_slots)
             self._idle.append(scratch)
             return done
@@ -71,14 +72,14 @@ class ThresholdMatcher:
             chunks = [run(first) for first in starts]
         return _joined(chunks)
 
-    def _borrow(self, n_terms: int, longest: int) -> ThresholdScratch:
+    def _borrow(self, n_terms: int, longest: int, n_blocks: int) -> ThresholdScratch:
         """Return idle scratch space that is large enough, or new one."""
         try:
             scratch = self._idle.pop()
         except IndexError:
-            return new_scratch(n_terms, longest, _FIRST_ROOM)
-        if len(scratch.counts) != n_terms or len(scratch.said) < longest:
-            return new_scratch(n_terms, 2 * longest, len(scratch.hit_slot))
+            return new_scratch(n_terms, longest, n_blocks, _FIRST_ROOM)
+        if len(scratch.counts) != n_terms or len(scratch.said) < longest or len(scratch.span_word) < n_blocks + longest:
+            return new_scratch(n_terms, 2 * longest, n_blocks, len(scratch.hit_slot))
         return scratch
 
 

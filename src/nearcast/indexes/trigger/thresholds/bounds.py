@@ -1,4 +1,4 @@
-"""Score bounds of one trigger for a message, and of a block of 32 triggers.
+"""Score bounds of one trigger for a message, of a block of 32 triggers, and of a bundle of 16 blocks.
 
 Trigger i waits for messages whose first common word with its subscription, in the order of all words, is its own.
 Such a message reaches at most
@@ -13,7 +13,8 @@ after it there (Cauchy-Schwarz), and place = 1 - w. If the message has none of t
 The most by which any of a block's triggers can pass its threshold is a maximum of linear functions of
 (u, after, near): convex, and growing in each. Between the corners of a grid it lies below what is interpolated from
 its values there, so a table of those values is a bound that is safe, and tight where the triggers of a block are alike.
-A threshold that rises leaves the table valid; one that falls raises it.
+A threshold that rises leaves the table valid; one that falls raises it. The table of a bundle is the greatest of its
+blocks at every corner.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, inlined
+from nearcast._jit import hot_kernel, inlined, kernel
 from nearcast.indexes.trigger.thresholds.frame import BEND, BEYOND, HALF, REACH
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Triggers in a block. A list of no more has no blocks.
 BLOCK = 32
+#: Blocks in a bundle. A list of no more blocks has no bundles.
+BUNDLE = 16
 #: Triggers, or blocks, that are tried at once: one bit each.
 GROUP = 32
 #: Scores are held in multiples of this.
@@ -38,6 +41,8 @@ _UNIT = np.float32(1.0 / 32768.0)
 _UNITS, _MOST_UNITS = 32768.0, 65535.0
 #: A block that is looked at in vain is worth a new table when so many of its thresholds have risen.
 STALE = 8
+#: The same of a bundle whose blocks are tried in vain, by the tables of its blocks that were made anew.
+STALE_BUNDLE = 4
 #: Steps across a box.
 _STEPS = 65535.0
 #: A trigger fires if it misses by no more: far above what float32 loses.
@@ -85,7 +90,8 @@ _ENTRY_TYPES = (*["u2"] * 7, "f4", "u4", "i4")
 class ThresholdBlocks(NamedTuple):
     """Blocks of triggers: corner c of block b is `table[c · n + b]`, side s of its box `box[s · n + b]`.
 
-    `steep` is the least of the block; `stale` counts the thresholds that have risen since the table was made.
+    `steep` is the least of the block; `stale` counts the thresholds that have risen since the table was made. Bundles
+    are held in the same way; theirs counts the tables of blocks that were made anew.
     """
 
     table: NDArray[np.float32]
@@ -309,6 +315,35 @@ for _bit in range(32):
 def lowest_bit(live):
     """Return the number of the lowest bit that is set, by a de Bruijn sequence."""
     return _BIT_OF[(((live & -live) * _BRUIJN) & 0xFFFFFFFF) >> 27]
+
+
+@inlined
+def fill_bundle(blocks, bundles, bundle, first, last):
+    """Make the table of a bundle, which is the blocks first to last."""
+    n, n_blocks = bundles.steep.size, blocks.steep.size
+    for corner in range(CORNERS):
+        most = blocks.table[corner * n_blocks + first]
+        for block in range(first + 1, last):
+            value = blocks.table[corner * n_blocks + block]
+            most = value if value > most else most
+        bundles.table[corner * n + bundle] = most
+    bundles.stale[bundle] = 0
+
+
+@kernel
+def fill_bundles(blocks, bundles, first_block, first_bundle):
+    """Make boxes, least steepness and tables of all bundles; those of list l begin at `first_bundle[l]`."""
+    n, n_blocks = bundles.steep.size, blocks.steep.size
+    for number in range(first_block.size - 1):
+        for bundle in range(first_bundle[number], first_bundle[number + 1]):
+            first = first_block[number] + BUNDLE * (bundle - first_bundle[number])
+            last = min(first + BUNDLE, first_block[number + 1])
+            for axis in range(3):
+                low, high = 2 * axis, 2 * axis + 1
+                bundles.box[low * n + bundle] = blocks.box[low * n_blocks + first : low * n_blocks + last].min()
+                bundles.box[high * n + bundle] = blocks.box[high * n_blocks + first : high * n_blocks + last].max()
+            bundles.steep[bundle] = blocks.steep[first:last].min()
+            fill_bundle(blocks, bundles, bundle, first, last)
 
 
 @hot_kernel

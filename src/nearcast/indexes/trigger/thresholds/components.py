@@ -13,6 +13,7 @@ from nearcast._saved import save_array
 from nearcast.indexes.trigger.components import arrays_of
 from nearcast.indexes.trigger.thresholds.bounds import (
     BLOCK,
+    BUNDLE,
     new_entries,
     raise_table,
     rounded_up,
@@ -61,6 +62,11 @@ class ThresholdSegment:
         """Return the number of rows, dead ones included."""
         return len(self.rows.slot)
 
+    @property
+    def n_blocks(self) -> int:
+        """Return the number of blocks of all lists."""
+        return len(self.lists.blocks.steep)
+
     def search(self, batch: ThresholdBatch, first: int, last: int, scratch: ThresholdScratch) -> int:
         """Run `search_lists`."""
         return int(search_lists(self.rows, self.lists, batch, first, last, scratch))
@@ -95,11 +101,15 @@ class ThresholdSegment:
         return sum(array.nbytes for held in (self.rows, self.lists) for array in arrays_of(held).values())
 
     def save(self, folder: Path) -> None:
-        """Write every array as a file of its own; dead rows, which somebody has left, without their places."""
+        """Write every array as a file of its own; dead rows, which somebody has left, without their places.
+
+        Bundles are made anew from their blocks, which takes no longer than reading them.
+        """
         folder.mkdir(parents=True)
         rows, lists = self._without_left_places()
         for name, array in (arrays_of(rows, "rows.") | arrays_of(lists, "lists.")).items():
-            save_array(folder / f"{name}.npy", array)
+            if not name.startswith(("lists.bundles.", "lists.first_bundle")):
+                save_array(folder / f"{name}.npy", array)
 
     def _without_left_places(self) -> tuple[ThresholdRows, ThresholdLists]:
         """Return rows and lists with dead rows at (0, 0), and their triggers in a corner of their blocks."""
@@ -117,7 +127,7 @@ class ThresholdSegment:
 
 @inlined
 def _set_in_list(lists, term, at, threshold):
-    """Set the threshold of one trigger, and see to the table of its block."""
+    """Set the threshold of one trigger, and see to the tables of its block and bundle."""
     before = lists.entries.threshold[at]
     lists.entries.threshold[at] = threshold
     number = list_of(lists, term)
@@ -126,6 +136,9 @@ def _set_in_list(lists, term, at, threshold):
     block = lists.first_block[number] + (at - lists.start[number]) // BLOCK
     if threshold < before:
         raise_table(lists.entries, lists.blocks, block, at)
+        if lists.first_bundle[number] < lists.first_bundle[number + 1]:
+            bundle = lists.first_bundle[number] + (block - lists.first_block[number]) // BUNDLE
+            raise_table(lists.entries, lists.bundles, bundle, at)
     elif threshold > before and lists.blocks.stale[block] < 255:
         lists.blocks.stale[block] += 1
 
@@ -183,6 +196,8 @@ def _kill(component: Component, rows: NDArray[np.int64], undo: UndoLog) -> None:
 
 class ThresholdDelta:
     """At most `capacity` rows that are all looked at; each has one entry, with all of its words in the signature."""
+
+    n_blocks = 0
 
     def __init__(self, number: int, capacity: int, *, is_earth: bool):
         self.number, self.capacity, self.n_rows, self.n_dead = number, capacity, 0, 0

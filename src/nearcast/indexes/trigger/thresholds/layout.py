@@ -10,10 +10,12 @@ from nearcast._jit import inlined, kernel
 from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.thresholds.bounds import (
     BLOCK,
+    BUNDLE,
     CORNERS,
     ThresholdBlocks,
     ThresholdEntries,
     fill_blocks,
+    fill_bundles,
     new_blocks,
     new_entries,
     rounded_up,
@@ -62,18 +64,21 @@ _LOOSE_TYPES = (*["f4"] * 3, "f8", *["f4"] * 4, "u4", "i4")
 
 
 class ThresholdLists(NamedTuple):
-    """Triggers by word: list l has the triggers `start[l]:start[l + 1]` and the blocks from `first_block[l]` on.
+    """Triggers by word: list l has the triggers `start[l]:start[l + 1]`, the blocks from `first_block[l]` on, and the
+    bundles of these from `first_bundle[l]` on.
 
     `key` is an open-addressing table of words with their lists in `number`. `trigger[i]` is the trigger of word i of
-    `ThresholdRows.term`. A list that fits one block has none.
+    `ThresholdRows.term`. A list that fits one block has none, nor are blocks that fit one bundle in one.
     """
 
     entries: ThresholdEntries
     blocks: ThresholdBlocks
+    bundles: ThresholdBlocks
     key: NDArray[np.int32]
     number: NDArray[np.int32]
     start: NDArray[np.int64]
     first_block: NDArray[np.int64]
+    first_bundle: NDArray[np.int64]
     trigger: NDArray[np.int32]
     frame: NDArray[np.float64]
 
@@ -86,8 +91,7 @@ def build_lists(rows: ThresholdRows, weight: NDArray[np.float64], *, is_earth: b
     terms = np.flatnonzero(count)
     key, number = _numbered(terms)
     start = np.append(0, np.cumsum(count[terms]))
-    n_blocks = np.where(count[terms] > BLOCK, -(-count[terms] // BLOCK), 0)
-    first_block = np.append(0, np.cumsum(n_blocks))
+    first_block = _first_parts(count[terms], BLOCK)
     frame = frame_around(is_earth, rows.record, 0.0)
     loose = _LooseTriggers(*(np.empty(n_words, kind) for kind in _LOOSE_TYPES))
     _fill_loose(rows, weight, frame, is_earth, loose)
@@ -99,16 +103,32 @@ def build_lists(rows: ThresholdRows, weight: NDArray[np.float64], *, is_earth: b
     entries, blocks = new_entries(n_words), new_blocks(int(first_block[-1]))
     _lay_out(loose, order, start, first_block, frame, entries, blocks)
     fill_blocks(entries, blocks, start, first_block, np.empty(CORNERS, np.float32))
+    bundles, first_bundle = bundles_of(blocks, first_block)
     return ThresholdLists(
         entries=entries,
         blocks=blocks,
+        bundles=bundles,
         key=key,
         number=number,
         start=start,
         first_block=first_block,
+        first_bundle=first_bundle,
         trigger=trigger,
         frame=frame,
     )
+
+
+def bundles_of(blocks: ThresholdBlocks, first_block: NDArray[np.int64]) -> tuple[ThresholdBlocks, NDArray[np.int64]]:
+    """Return the bundles of blocks, and where those of each list begin."""
+    first_bundle = _first_parts(np.diff(first_block), BUNDLE)
+    bundles = new_blocks(int(first_bundle[-1]))
+    fill_bundles(blocks, bundles, first_block, first_bundle)
+    return bundles, first_bundle
+
+
+def _first_parts(count: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Return where the parts of each list begin, which are so long: what fits one is in none."""
+    return np.append(0, np.cumsum(np.where(count > size, -(-count // size), 0)))
 
 
 @kernel
@@ -210,7 +230,10 @@ def _order_in_blocks(entries, weight, terms, start, order, feature):
             first, last = first_of[n_open], last_of[n_open]
             n_blocks = (last - first + BLOCK - 1) // BLOCK
             if n_blocks > 1:
-                cut = first + (n_blocks // 2) * BLOCK
+                # Bundles are to be alike as well: a cut goes through none of them.
+                n_bundles = (n_blocks + BUNDLE - 1) // BUNDLE
+                n_before = (n_bundles // 2) * BUNDLE if n_bundles > 1 else n_blocks // 2
+                cut = first + n_before * BLOCK
                 _select(order, feature, first, last, cut, _widest(entries, order, feature, first, last))
                 first_of[n_open], last_of[n_open] = first, cut
                 first_of[n_open + 1], last_of[n_open + 1] = cut, last

@@ -47,7 +47,7 @@ _FLAT: dict[str, Any] = {
 
 
 def map_lists(arrays: SavedArrays) -> tuple[ThresholdRows, ThresholdLists]:
-    """Map the rows and the lists of a component, each array of its type."""
+    """Map the rows and the lists of a component, each array of its type; bundles are not saved, and there are none."""
 
     def alike(prefix: str, model: Any) -> list[NDArray[Any]]:
         named = arrays.named(prefix)
@@ -59,6 +59,8 @@ def map_lists(arrays: SavedArrays) -> tuple[ThresholdRows, ThresholdLists]:
     lists = ThresholdLists(
         entries=ThresholdEntries(*alike("lists.entries.", new_entries(0))),
         blocks=ThresholdBlocks(*alike("lists.blocks.", new_blocks(0))),
+        bundles=new_blocks(0),
+        first_bundle=np.zeros(1, np.int64),
         **{name: arrays.named("lists.").mapped(name, kind) for name, kind in _FLAT.items()},
     )
     return rows, lists

@@ -20,7 +20,7 @@ from nearcast.indexes.trigger.thresholds.components import (
     copy_changes,
     note_thresholds,
 )
-from nearcast.indexes.trigger.thresholds.layout import build_lists
+from nearcast.indexes.trigger.thresholds.layout import build_lists, bundles_of
 from nearcast.indexes.trigger.thresholds.list_checks import check_lists, map_lists
 from nearcast.indexes.trigger.thresholds.rows import (
     ThresholdRows,
@@ -345,6 +345,8 @@ class ThresholdPart:
             arrays = SavedArrays(folder / f"moving-{number}")
             rows, lists = map_lists(arrays)
             check_lists(arrays, rows, lists, n_slots, n_terms, self._space)
+            bundles, first_bundle = bundles_of(lists.blocks, lists.first_block)
+            lists = lists._replace(bundles=bundles, first_bundle=first_bundle)
             live = rows.slot[rows.slot >= 0]
             arrays.check("rows.slot", len(np.unique(live)) == len(live), "two rows have the same slot")
             self._grow(n_slots)

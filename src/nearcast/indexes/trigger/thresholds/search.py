@@ -11,11 +11,14 @@ from nearcast.indexes.shared.scores import count_words, forget_words
 from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.thresholds.bounds import (
     BLOCK,
+    BUNDLE,
     CORNERS,
     GROUP,
     STALE,
+    STALE_BUNDLE,
     box_of_block,
     box_of_frame,
+    fill_bundle,
     fill_table,
     live_blocks,
     live_entries,
@@ -30,11 +33,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Fields of `ThresholdScratch.tally`.
-HITS, LOOKED_AT, VERIFIED, BLOCKS_TRIED, WAITING = 0, 1, 2, 3, 4
+HITS, LOOKED_AT, VERIFIED, BLOCKS_TRIED, WAITING, SPANS = 0, 1, 2, 3, 4, 5
 
 #: Candidates that are collected before they are scored.
 _CANDIDATES = 1024
 _ANY_WORD = -1
+_NO_BLOCK = -1
 #: A trigger is tested again if no more than so many words of the message come after its own.
 _WORTH_ASKING = 64
 
@@ -56,7 +60,8 @@ class ThresholdScratch(NamedTuple):
     `counts` tells how often the message says each term. The first of `said`, `u`, `after` and `bits` are its words in
     the order of all words: the share of each in the message's unit vector, the length of what comes after it, and the
     signature of that. The first `tally[WAITING]` candidates are rows that may be concerned and the word each was found
-    through (-1: any). The first `tally[HITS]` hits are slot, score and message, by component.
+    through (-1: any). The first `tally[SPANS]` spans are triggers to be tried for a word: a block, or a list without
+    blocks (-1), of as many triggers at most. The first `tally[HITS]` hits are slot, score and message, by component.
     """
 
     counts: NDArray[np.float64]
@@ -71,14 +76,19 @@ class ThresholdScratch(NamedTuple):
     touched: NDArray[np.int32]
     slot: NDArray[np.int32]
     table: NDArray[np.float32]
+    span_word: NDArray[np.int32]
+    span_block: NDArray[np.int32]
+    span_first: NDArray[np.int32]
+    span_last: NDArray[np.int32]
     hit_slot: NDArray[np.int32]
     hit_score: NDArray[np.float64]
     hit_message: NDArray[np.int32]
     tally: NDArray[np.int64]
 
 
-def new_scratch(n_terms: int, longest: int, room: int) -> ThresholdScratch:
-    """Make scratch space for this many terms, words of a message, and hits."""
+def new_scratch(n_terms: int, longest: int, n_blocks: int, room: int) -> ThresholdScratch:
+    """Make scratch space for this many terms, words of a message, blocks, and hits."""
+    n_spans = n_blocks + longest
     return ThresholdScratch(
         counts=np.zeros(n_terms),
         said=np.empty(longest, np.int32),
@@ -92,10 +102,14 @@ def new_scratch(n_terms: int, longest: int, room: int) -> ThresholdScratch:
         touched=np.empty(_CANDIDATES, np.int32),
         slot=np.empty(_CANDIDATES, np.int32),
         table=np.empty(CORNERS, np.float32),
+        span_word=np.empty(n_spans, np.int32),
+        span_block=np.empty(n_spans, np.int32),
+        span_first=np.empty(n_spans, np.int32),
+        span_last=np.empty(n_spans, np.int32),
         hit_slot=np.empty(room, np.int32),
         hit_score=np.empty(room),
         hit_message=np.empty(room, np.int32),
-        tally=np.zeros(5, np.int64),
+        tally=np.zeros(6, np.int64),
     )
 
 
@@ -221,59 +235,105 @@ def _keep_candidates(rows, entries, first, live, i, n_words, batch, message, scr
 
 
 @inlined
-def _try_entries(rows, entries, first, last, i, n_words, batch, message, scratch, frame, box):
-    """Try the triggers first to last for word i of the message; -1 for want of room, else whether one fired."""
-    fired = 0
-    scratch.tally[LOOKED_AT] += last - first
-    for group in range(first, last, GROUP):
-        n_here = min(GROUP, last - group)
-        live = live_entries(
-            entries, group, n_here, scratch.u[i], scratch.after[i], scratch.bits[i], True, frame, scratch.seen, box
-        )
-        if live != 0:
-            fired = 1
-            if not _keep_candidates(rows, entries, group, live, i, n_words, batch, message, scratch, frame, box):
-                return -1
-    return fired
+def _add_span(scratch, i, block, first, last):
+    """Note triggers to be tried for word i of the message: a block, or a list that has none (-1)."""
+    n = scratch.tally[SPANS]
+    scratch.span_word[n], scratch.span_block[n] = i, block
+    scratch.span_first[n], scratch.span_last[n] = first, last
+    scratch.tally[SPANS] = n + 1
 
 
 @inlined
-def _try_blocks(rows, lists, number, i, n_words, batch, message, scratch):
-    """Try the blocks of a list for word i of the message; False for want of room."""
-    entries, blocks = lists.entries, lists.blocks
-    first_block, last_block = lists.first_block[number], lists.first_block[number + 1]
-    scratch.tally[BLOCKS_TRIED] += last_block - first_block
-    for group in range(first_block, last_block, GROUP):
-        n_here = min(GROUP, last_block - group)
-        live = live_blocks(blocks, group, n_here, scratch.u[i], scratch.after[i], lists.frame, scratch.seen)
+def _add_blocks(lists, number, i, first, last, scratch):
+    """Note those of the blocks first to last of a list that may fire for word i of the message; return how many."""
+    begun, first_block = scratch.tally[SPANS], lists.first_block[number]
+    scratch.tally[BLOCKS_TRIED] += last - first
+    for group in range(first, last, GROUP):
+        n_here = min(GROUP, last - group)
+        live = live_blocks(lists.blocks, group, n_here, scratch.u[i], scratch.after[i], lists.frame, scratch.seen)
         while live != 0:
             block = group + lowest_bit(live)
             live &= live - 1
-            first = lists.start[number] + BLOCK * (block - first_block)
-            last = min(first + BLOCK, lists.start[number + 1])
-            box = box_of_block(blocks, block)
-            fired = _try_entries(rows, entries, first, last, i, n_words, batch, message, scratch, lists.frame, box)
-            if fired < 0:
-                return False
-            if fired == 0 and blocks.stale[block] >= STALE:
-                fill_table(entries, blocks, block, first, last, scratch.table)
-    return True
+            begin = lists.start[number] + BLOCK * (block - first_block)
+            _add_span(scratch, i, block, begin, min(begin + BLOCK, lists.start[number + 1]))
+    return scratch.tally[SPANS] - begun
 
 
 @inlined
-def _try_lists(rows, lists, batch, message, n_words, scratch):
-    """Try the lists of the message's words; False for want of room."""
-    around = box_of_frame(lists.frame)
+def _add_bundles(lists, number, i, scratch):
+    """Note the blocks of a list that may fire for word i of the message, looking for them in bundles."""
+    bundles, first_bundle = lists.bundles, lists.first_bundle[number]
+    first_block, last_block = lists.first_block[number], lists.first_block[number + 1]
+    scratch.tally[BLOCKS_TRIED] += lists.first_bundle[number + 1] - first_bundle
+    for group in range(first_bundle, lists.first_bundle[number + 1], GROUP):
+        n_here = min(GROUP, lists.first_bundle[number + 1] - group)
+        live = live_blocks(bundles, group, n_here, scratch.u[i], scratch.after[i], lists.frame, scratch.seen)
+        while live != 0:
+            bundle = group + lowest_bit(live)
+            live &= live - 1
+            first = first_block + BUNDLE * (bundle - first_bundle)
+            last = min(first + BUNDLE, last_block)
+            n_live = _add_blocks(lists, number, i, first, last, scratch)
+            if n_live == 0 and bundles.stale[bundle] >= min(STALE_BUNDLE, last - first):
+                fill_bundle(lists.blocks, bundles, bundle, first, last)
+
+
+@inlined
+def _find_spans(lists, n_words, scratch):
+    """Note all triggers to be tried for the words of the message."""
+    scratch.tally[SPANS] = 0
     for i in range(n_words):
         number = list_of(lists, scratch.said[i])
         if number < 0:
             continue
-        first, last = lists.start[number], lists.start[number + 1]
-        if lists.first_block[number] < lists.first_block[number + 1]:
-            if not _try_blocks(rows, lists, number, i, n_words, batch, message, scratch):
-                return False
-        elif (
-            _try_entries(rows, lists.entries, first, last, i, n_words, batch, message, scratch, lists.frame, around) < 0
+        first_block, last_block = lists.first_block[number], lists.first_block[number + 1]
+        if lists.first_bundle[number] < lists.first_bundle[number + 1]:
+            _add_bundles(lists, number, i, scratch)
+        elif first_block < last_block:
+            _add_blocks(lists, number, i, first_block, last_block, scratch)
+        else:
+            _add_span(scratch, i, _NO_BLOCK, lists.start[number], lists.start[number + 1])
+
+
+@inlined
+def _make_table_anew(lists, span, scratch):
+    """Make the table of a block that was tried in vain, if enough of its thresholds have risen."""
+    block, i = scratch.span_block[span], scratch.span_word[span]
+    if block == _NO_BLOCK or lists.blocks.stale[block] < STALE:
+        return
+    fill_table(lists.entries, lists.blocks, block, scratch.span_first[span], scratch.span_last[span], scratch.table)
+    number = list_of(lists, scratch.said[i])
+    if lists.first_bundle[number] < lists.first_bundle[number + 1]:
+        bundle = lists.first_bundle[number] + (block - lists.first_block[number]) // BUNDLE
+        if lists.bundles.stale[bundle] < 255:
+            lists.bundles.stale[bundle] += 1
+
+
+@inlined
+def _try_spans(rows, lists, batch, message, n_words, scratch):
+    """Try the triggers that were noted; False for want of room."""
+    around = box_of_frame(lists.frame)
+    for span in range(scratch.tally[SPANS]):
+        i, block = scratch.span_word[span], scratch.span_block[span]
+        first, n_here = scratch.span_first[span], scratch.span_last[span] - scratch.span_first[span]
+        box = box_of_block(lists.blocks, block) if block != _NO_BLOCK else around
+        scratch.tally[LOOKED_AT] += n_here
+        live = live_entries(
+            lists.entries,
+            first,
+            n_here,
+            scratch.u[i],
+            scratch.after[i],
+            scratch.bits[i],
+            True,
+            lists.frame,
+            scratch.seen,
+            box,
+        )
+        if live == 0:
+            _make_table_anew(lists, span, scratch)
+        elif not _keep_candidates(
+            rows, lists.entries, first, live, i, n_words, batch, message, scratch, lists.frame, box
         ):
             return False
     return _score_candidates(rows, batch, message, scratch)
@@ -289,7 +349,8 @@ def search_lists(rows, lists, batch, first, last, scratch):
         begun = scratch.tally[HITS]
         n_words, _, _ = prepare_words(batch, message, scratch)
         set_view(batch.earth[0] == 1, lists.frame, batch.box, message, scratch.seen)
-        done = _try_lists(rows, lists, batch, message, n_words, scratch)
+        _find_spans(lists, n_words, scratch)
+        done = _try_spans(rows, lists, batch, message, n_words, scratch)
         forget_words(batch.terms, batch.term_start[message], batch.term_start[message + 1], scratch.counts)
         if not done:
             scratch.tally[HITS], scratch.tally[WAITING] = begun, 0
