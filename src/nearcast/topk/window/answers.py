@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nearcast.indexes.shared.undo import UndoLog
 
 #: Queries that one thread answers in one go, one by one or joined with the window: the more there are of these, the
-#: more share a word, and 16 bytes for each message that they may keep.
+#: more share a word, at 40 bytes for each message that one of them may keep.
 SLICE, JOIN_SLICE = 256, 1 << 15
 #: The fewest queries that a thread is worth starting for, and the least room for answers.
 _FEWEST = 4
