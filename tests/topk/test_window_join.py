@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_window import SPACES, World, same
 
 from nearcast import Hub, TopK, Vocabulary
-from nearcast.topk.window import answers
+from nearcast.topk.window import segmented_index
 from nearcast.topk.window.blocks import BlockIndex, group_search, join
 from support.torn import Tracer, look, rows
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.modes
 def small(monkeypatch):
     """Join even a few queries, in several slices, and call kernels for a few groups."""
     monkeypatch.setattr(BlockIndex, "JOINED_FROM", 2)
-    monkeypatch.setattr(answers, "JOIN_SLICE", 8)
+    monkeypatch.setattr(segmented_index, "JOIN_SLICE", 8)
     monkeypatch.setattr(join, "_GROUPS", 3)
 
 
@@ -48,7 +48,7 @@ def test_more_queries_of_one_word_than_lanes(monkeypatch):
     """Those that do not fit into a group make the next; none is left out."""
     monkeypatch.setattr(group_search, "LANES", 4)
     monkeypatch.setattr(join, "LANES", 4)
-    monkeypatch.setattr(answers, "JOIN_SLICE", 64)
+    monkeypatch.setattr(segmented_index, "JOIN_SLICE", 64)
     world = World(5, SPACES["plane"], names=("scan", "blocks"))
     for _ in range(6):
         world.append()

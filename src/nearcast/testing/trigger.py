@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from nearcast.indexes.trigger import TriggerIndex
     from nearcast.indexes.trigger.components import Component
-    from nearcast.indexes.trigger.delta import TriggerDelta
+    from nearcast.indexes.trigger.delta import Chains, TriggerDelta
     from nearcast.indexes.trigger.places import Places
     from nearcast.indexes.trigger.rows import TriggerRows
     from nearcast.indexes.trigger.segment import TriggerSegment
@@ -250,7 +250,7 @@ def _grid_step(value: float, origin: float, scale: float) -> int:
     return int(min((value / 2 - origin / 2) * scale, _STEPS))
 
 
-def _rectangle_word(places: Places, cell: int, part: list[float]) -> int:
+def _rectangle_word(places: Places | Chains, cell: int, part: list[float]) -> int:
     (ox, oy), (sx, sy) = places.origin[cell].tolist(), places.scale[cell].tolist()
     x_min, y_min = _grid_step(part[0], ox, sx), _grid_step(part[1], oy, sy)
     x_max, y_max = _grid_step(part[2], ox, sx), _grid_step(part[3], oy, sy)
@@ -276,17 +276,20 @@ def _check_delta(delta: TriggerDelta, weight: NDArray[np.float64], *, is_earth: 
     assert delta.n_rows <= delta.capacity, "a delta holds more than it may"
     assert delta.n_triggers <= len(delta.chains.row), "a delta has more triggers than it may"
     assert delta.chains.earth.tolist() == [is_earth], "the delta is of another space"
-    terms_of: dict[int, list[int]] = {row: [] for row in range(delta.n_rows)}
+    triggers_of: dict[int, list[tuple[int, int]]] = {row: [] for row in range(delta.n_rows)}
     for term, trigger in _chained(delta):
         row = int(delta.chains.row[trigger])
-        assert row in terms_of, "a trigger leads out of the delta"
-        terms_of[row].append(term)
-    for row, terms in terms_of.items():
+        assert row in triggers_of, "a trigger leads out of the delta"
+        triggers_of[row].append((term, trigger))
+        word = _rectangle_word(delta.chains, 0, delta.rows.part[row].tolist())
+        assert word == int(delta.chains.rectangle[trigger]), "a trigger has the rectangle of another row"
+    for row, triggers in triggers_of.items():
         if is_scored_row(delta.rows, row):
-            check_terms(delta.rows, row, terms, weight)
+            check_terms(delta.rows, row, [term for term, _ in triggers], weight)
         else:
-            assert len(terms) == 1, "a row is in no chain or in two"
-            _check_trigger(delta.rows, row, terms[0], int(delta.chains.signature[row]), marks_rest=False)
+            assert len(triggers) == 1, "a row is in no chain or in two"
+            term, trigger = triggers[0]
+            _check_trigger(delta.rows, row, term, int(delta.chains.signature[trigger]), marks_rest=False)
 
 
 def _chained(delta: TriggerDelta) -> list[tuple[int, int]]:

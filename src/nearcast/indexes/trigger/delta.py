@@ -1,4 +1,8 @@
-"""The newest subscriptions: a small store that grows in place, triggers chained by term."""
+"""The newest subscriptions: a small store that grows in place, triggers chained by term.
+
+A chain is walked as a list of a segment is: signature and rectangle stand beside the link and are compared without a
+branch, and rows are looked at only for what is left.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import numpy as np
 from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.predicates import boxes_overlap, clause_holds, message_parts
 from nearcast.indexes.trigger.disc_search import score_here
+from nearcast.indexes.trigger.places import EVERYWHERE, GUARD, message_word, rectangle_word
 from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
 from nearcast.indexes.trigger.rows import SCORE_COLUMNS, SCORED, THRESHOLD, TriggerRows, rarest_terms, take_rows
 from nearcast.indexes.trigger.scratch import (
@@ -18,6 +23,7 @@ from nearcast.indexes.trigger.scratch import (
     MARKED,
     PENDING,
     VERIFIED,
+    WAITING,
     end_message,
     set_marks,
     tally_now,
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.indexes.shared.undo import UndoLog
+    from nearcast.indexes.trigger.places import Places
 
 _NONE = -1
 #: Triggers there is room for, for each row.
@@ -37,8 +44,9 @@ TRIGGERS_PER_ROW = 2
 class Chains(NamedTuple):
     """Triggers by term: `head[h]` is the newest trigger whose term is `key[h]`, `older[t]` the one before t.
 
-    Trigger t belongs to `row[t]`: a boolean row has one, a scored row one for each word of its prefix.
-    `key` is an open-addressing table of a power of two places, never full; -1 is vacant.
+    Trigger t belongs to `row[t]`: a boolean row has one, a scored row one for each word of its prefix. It has the
+    signature of its row, and as `rectangle` a `rectangle_word` in the grid of `origin` and `scale`, one cell that is
+    everywhere. `key` is an open-addressing table of a power of two places, never full; -1 is vacant.
     """
 
     key: NDArray[np.int32]
@@ -46,8 +54,11 @@ class Chains(NamedTuple):
     older: NDArray[np.int32]
     row: NDArray[np.int32]
     signature: NDArray[np.uint64]
+    rectangle: NDArray[np.uint64]
     is_alive: NDArray[np.uint8]
     earth: NDArray[np.uint8]
+    origin: NDArray[np.float64]
+    scale: NDArray[np.float64]
 
 
 class Triggers(NamedTuple):
@@ -71,22 +82,28 @@ def triggers_of(rows: TriggerRows, popularity: NDArray[np.int32], weight: NDArra
 
 
 class TriggerDelta:
-    """A store of at most `capacity` rows with twice as many triggers; the first `n_rows` and `n_triggers` are there."""
+    """A store of at most `capacity` rows with twice as many triggers; the first `n_rows` and `n_triggers` are there.
 
-    def __init__(self, capacity: int, *, is_earth: bool):
+    `like` are places of other rows: rectangles are compared in the grid of all that. Without them, in full.
+    """
+
+    def __init__(self, capacity: int, *, is_earth: bool, like: Places | None = None):
         most_triggers = TRIGGERS_PER_ROW * capacity
         places = 1 << (2 * most_triggers).bit_length()
         self.capacity = capacity
         self.n_rows = self.n_triggers = self.n_circles = 0
         self.geometry: NDArray[np.object_] = np.empty(0, object)
         self.chains = Chains(
-            np.full(places, _NONE, np.int32),
-            np.full(places, _NONE, np.int32),
-            np.empty(most_triggers, np.int32),
-            np.empty(most_triggers, np.int32),
-            np.empty(capacity, np.uint64),
-            np.zeros(capacity, np.uint8),
-            np.array([is_earth], np.uint8),
+            key=np.full(places, _NONE, np.int32),
+            head=np.full(places, _NONE, np.int32),
+            older=np.empty(most_triggers, np.int32),
+            row=np.empty(most_triggers, np.int32),
+            signature=np.empty(most_triggers, np.uint64),
+            rectangle=np.empty(most_triggers, np.uint64),
+            is_alive=np.zeros(capacity, np.uint8),
+            earth=np.array([is_earth], np.uint8),
+            origin=np.zeros((1, 2)) if like is None else like.origin[:1].copy(),
+            scale=np.zeros((1, 2)) if like is None else like.scale[:1].copy(),
         )
         self.rows = TriggerRows(
             slot=np.empty(capacity, np.int32),
@@ -129,9 +146,8 @@ class TriggerDelta:
             self.rows = mine._replace(score=np.concatenate([mine.score, rows.score]))
         if len(geometry):
             self.geometry = np.concatenate([self.geometry, geometry])
-        self.chains.signature[first : first + n] = triggers.signature
         self.chains.is_alive[first : first + n] = 1
-        _chain(self.chains, triggers.term, triggers.row, self.n_triggers, first)
+        _chain(self.rows, self.chains, triggers.term, triggers.row, triggers.signature, self.n_triggers, first)
         self.n_rows = first + n
         self.n_triggers += len(triggers.row)
 
@@ -167,10 +183,11 @@ class TriggerDelta:
         while (is_late := head >= n_triggers).any():
             head[is_late] = chains.older[head[is_late]]
         place = np.flatnonzero(head != _NONE)
-        term, nothing = chains.key[place], np.zeros(len(place), np.int32)
+        term, row, bits = chains.key[place], np.zeros(len(place), np.int32), np.zeros(len(place), np.uint64)
         # A table of the terms that are left, filled by the kernel that every insertion runs: their numbers as triggers.
         key, number = np.full_like(chains.key, _NONE), np.full_like(chains.head, _NONE)
-        _chain(chains._replace(key=key, head=number, older=nothing, row=nothing.copy()), term, nothing.copy(), 0, 0)
+        table = Chains(key, number, row.copy(), row.copy(), bits.copy(), bits.copy(), *chains[6:])
+        _chain(self.rows, table, term, row, bits, 0, 0)
         taken = number != _NONE
         number[taken] = head[place[number[taken]]]
         self.chains = chains._replace(key=key, head=number)
@@ -207,10 +224,14 @@ def _place_of(key, term):
 
 
 @hot_kernel
-def _chain(chains, term, row, first_trigger, first_row):
+def _chain(rows, chains, term, row, signature, first_trigger, first_row):
+    """Put triggers at the heads of their chains; `row` counts from `first_row`, where the rows are stored already."""
     for i in range(term.size):
-        at, trigger = _place_of(chains.key, term[i]), first_trigger + i
-        chains.row[trigger] = first_row + row[i]
+        at, trigger, r = _place_of(chains.key, term[i]), first_trigger + i, first_row + row[i]
+        x_min, y_min, x_max, y_max = rows.part[r]
+        chains.row[trigger] = r
+        chains.signature[trigger] = signature[row[i]]
+        chains.rectangle[trigger] = rectangle_word(chains, EVERYWHERE, x_min, y_min, x_max, y_max)
         chains.older[trigger] = chains.head[at]
         chains.key[at] = term[i]
         chains.head[at] = trigger
@@ -224,11 +245,13 @@ def search_delta(rows, chains, batch, first, last, owner, number, scratch, start
         before = tally_now(scratch)
         fits = True
         for part in range(message_parts(batch.box, batch.order[i], scratch.parts)):
+            x_min, y_min, x_max, y_max = scratch.parts[part]
+            word = message_word(chains, EVERYWHERE, x_min, y_min, x_max, y_max)
             for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
                 term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
                 trigger = chains.head[_place_of(chains.key, term)]
                 fits = fits and (
-                    trigger == _NONE or _walk(rows, chains, trigger, batch, i, part, owner, number, scratch)
+                    trigger == _NONE or _walk(rows, chains, trigger, word, batch, i, part, owner, number, scratch)
                 )
         if not end_message(batch, i, fits, before, scratch, start):
             return i
@@ -236,19 +259,37 @@ def search_delta(rows, chains, batch, first, last, owner, number, scratch, start
 
 
 @inlined
-def _walk(rows, chains, trigger, batch, i, part, owner, number, scratch):
-    """Verify the boolean rows of one chain; False when room ran out."""
-    tally, other = scratch.tally, ~batch.bits[i]
+def _walk(rows, chains, trigger, word, batch, i, part, owner, number, scratch):
+    """Filter one chain by signature and rectangle and verify what is left; False when room ran out."""
+    waiting, n, looked = scratch.waiting, 0, 0
+    other = ~batch.bits[i]
     while trigger != _NONE:
-        row, trigger = chains.row[trigger], chains.older[trigger]
-        if rows.shape[row] <= SCORED:
-            continue
-        tally[LOOKED_AT] += 1
+        # Each trigger is written and the cursor moves only on a hit: no branch to mispredict.
+        waiting[n] = trigger
+        n += ((chains.signature[trigger] & other) == np.uint64(0)) & (
+            ((word - chains.rectangle[trigger]) & GUARD) == GUARD
+        )
+        trigger = chains.older[trigger]
+        looked += 1
+        if n == WAITING:
+            if not _verify(rows, chains, n, batch, i, part, owner, number, scratch):
+                return False
+            n = 0
+    scratch.tally[LOOKED_AT] += looked
+    return n == 0 or _verify(rows, chains, n, batch, i, part, owner, number, scratch)
+
+
+@inlined
+def _verify(rows, chains, n, batch, i, part, owner, number, scratch):
+    """Check the waiting triggers in full and write the slots of boolean rows that hold; False when room ran out."""
+    tally = scratch.tally
+    if tally[FOUND] + n > scratch.found.size or tally[PENDING] + n > scratch.pending.shape[0]:
+        return False
+    for k in range(n):
+        row = chains.row[scratch.waiting[k]]
         slot = rows.slot[row]
-        if (chains.signature[row] & other) != np.uint64(0) or not chains.is_alive[row] or owner[slot] != number:
+        if rows.shape[row] <= SCORED or not chains.is_alive[row] or owner[slot] != number:
             continue
-        if tally[PENDING] == scratch.pending.shape[0] or tally[FOUND] == scratch.found.size:
-            return False
         if _holds(rows, chains, row, batch, i, part, scratch):
             scratch.found[tally[FOUND]] = slot
             tally[FOUND] += 1

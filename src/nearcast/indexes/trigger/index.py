@@ -372,7 +372,9 @@ class TriggerIndex(MergingIndex):
     def _delta_with_room(self, triggers: Triggers) -> DeltaComponent:
         """Return the delta, or a new one when rows with these triggers do not fit; a full one waits for the merger."""
         if self._delta is None or not self._delta.delta.has_room(triggers):
-            delta = TriggerDelta(self._options["delta_rows"], is_earth=self.space.is_earth)
+            segments = [c for c in self._components if isinstance(c, SegmentComponent)]
+            like = max(segments, key=lambda c: c.n_rows).places if segments else None
+            delta = TriggerDelta(self._options["delta_rows"], is_earth=self.space.is_earth, like=like)
             self._delta = DeltaComponent(self._new_number(), delta)
             self._components = [*self._components, self._delta]
         return self._delta

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from nearcast.geo import Space
     from nearcast.indexes.shared.undo import UndoLog
 
-#: Queries that one thread answers in one go, one by one or joined with the window.
-SLICE, JOIN_SLICE = 256, 1 << 13
+#: Queries that one thread answers in one go, one by one or joined with the window: the more there are of these, the
+#: more share a word, at 40 bytes for each message that one of them may keep.
+SLICE, JOIN_SLICE = 256, 1 << 15
 #: The fewest queries that a thread is worth starting for, and the least room for answers.
 _FEWEST = 4
 _LEAST_ROOM = 1 << 12

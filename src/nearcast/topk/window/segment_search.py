@@ -46,7 +46,7 @@ def answer_each(visit, request, index, these, scratch, answers, work):
     for i in range(these.size):
         which, n_kept = these[i], 0
         if request.keep[which] > 0:
-            n_words, n_kept = _begin_query(request, which, scratch)
+            n_words, n_kept = begin_query(request, which, scratch.plan, scratch.kept)
             n_kept = visit(request, index, which, n_words, n_kept, scratch, work)
         if not _finish_query(scratch, n_kept, answers, i, written):
             return i
@@ -55,9 +55,9 @@ def answer_each(visit, request, index, these, scratch, answers, work):
 
 
 @inlined
-def _begin_query(request, which, scratch):
+def begin_query(request, which, plan, kept):
     """Plan the words of a query and keep the best messages of the tail; return how many words and messages."""
-    n_words = make_plan(request.queries, which, scratch.plan)
+    n_words = make_plan(request.queries, which, plan)
     n_kept = look_at_tail(
         request.queries,
         which,
@@ -67,9 +67,9 @@ def _begin_query(request, which, scratch):
         request.floor[which],
         request.by_time,
         request.is_earth,
-        scratch.plan,
+        plan,
         n_words,
-        scratch.kept,
+        kept,
         request.keep[which],
     )
     return n_words, n_kept

@@ -6,6 +6,9 @@ go through it side by side, as the *lanes* of a group: a block is visited if it 
 the words of its messages are read once for all. They give the text score of a message for each lane up to rounding,
 where `search` has but a bound. Lanes do not meet their best messages first, so what is good enough waits, and is scored
 exactly only if it is still among the best of its lane when the group is done or many wait.
+
+Most of the time is spent on reading the words of messages, which lie all over the memory. So where they are is read
+first for a whole block, then one word at each end for all of them: such reads do not wait for each other.
 """
 
 from __future__ import annotations
@@ -18,19 +21,19 @@ import numpy as np
 from nearcast._jit import hot_kernel, inlined
 from nearcast.similarity import MARGIN, score_of
 from nearcast.topk.window.best_heap import BestHeap, bar_of, new_kept, write_in_rank
-from nearcast.topk.window.blocks.lists import BLOCKS, POSITIONS, POSTINGS, ROWS, RUNS
+from nearcast.topk.window.blocks.lists import BLOCK, BLOCKS, POSITIONS, POSTINGS, ROWS, RUNS
 from nearcast.topk.window.blocks.search import bound_of, fill_greatest, find_list
 from nearcast.topk.window.bounds import near_to_group
 from nearcast.topk.window.frontier import pop, push
 from nearcast.topk.window.scores import LENGTH, first_word, is_alive, n_words_of, near_to
-from nearcast.topk.window.single_messages import look_at_tail, offer
-from nearcast.topk.window.word_plan import make_plan
+from nearcast.topk.window.segment_search import begin_query
+from nearcast.topk.window.single_messages import offer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Queries in a group, at most.
-LANES = 32
+LANES = 64
 #: Takes a message out of a lane that has found it through an earlier word.
 _FOUND_BEFORE = -1e9
 _NUMBER_BITS = 32
@@ -66,6 +69,9 @@ class GroupLanes(NamedTuple):
 
     `head[word]` begins a chain of those lanes that have this word beside the one whose list is searched: the `lane`,
     and as `chained` what the word gains there; `after` is the next link, -1 the end.
+
+    The words of the i-th message of the block under way are `said[first_said[i]:end_said[i]]` of the messages held, and
+    `scale[i]` is 1 over its length. `touched` is of no use but that what was added up there had to be fetched.
     """
 
     query: NDArray[np.int64]
@@ -85,6 +91,10 @@ class GroupLanes(NamedTuple):
     lane: NDArray[np.int32]
     chained: NDArray[np.float64]
     after: NDArray[np.int32]
+    first_said: NDArray[np.int64]
+    end_said: NDArray[np.int64]
+    scale: NDArray[np.float64]
+    touched: NDArray[np.int64]
 
 
 def new_planned(which: NDArray[np.int64], n_words: NDArray[np.int64], keep: NDArray[np.int64]) -> PlannedQueries:
@@ -128,6 +138,10 @@ def new_lanes(n_words: int, most_words: int, most_kept: int) -> GroupLanes:
         lane=np.empty(chains, np.int32),
         chained=np.empty(chains),
         after=np.empty(chains, np.int32),
+        first_said=np.empty(BLOCK, np.int64),
+        end_said=np.empty(BLOCK, np.int64),
+        scale=np.empty(BLOCK),
+        touched=np.zeros(1, np.int64),
     )
 
 
@@ -136,10 +150,9 @@ def plan_queries(request, lists, planned, plan):
     """Fill in the plans of all queries, and keep the best messages of the tail for each."""
     for n in range(planned.which.size):
         which = planned.which[n]
-        capacity = request.keep[which]
-        if capacity <= 0:
+        if request.keep[which] <= 0:
             continue
-        n_words = make_plan(request.queries, which, plan)
+        n_words, planned.n_kept[n] = begin_query(request, which, plan, _heap_of(planned, n))
         fill_greatest(lists, plan, n_words)
         length = math.sqrt(request.queries.own[which])
         for i in range(n_words):
@@ -148,20 +161,6 @@ def plan_queries(request, lists, planned, plan):
             planned.rest[at], planned.most[at] = plan.rest[i], plan.most[i]
             planned.gain[at] = plan.unit[i] * plan.unit[i] * length
         planned.n_words[n] = n_words
-        planned.n_kept[n] = look_at_tail(
-            request.queries,
-            which,
-            request.held,
-            request.tail,
-            request.alive,
-            request.floor[which],
-            request.by_time,
-            request.is_earth,
-            plan,
-            n_words,
-            _heap_of(planned, n),
-            capacity,
-        )
 
 
 @hot_kernel
@@ -322,10 +321,11 @@ def _visit(request, lists, planned, word, segment, number, lanes, n_lanes, work)
     begin, end = first_posting + lists.block_posting[block], first_posting + lists.block_posting[block + 1]
     if not _set_limits(request, lists, planned, block, lanes, n_lanes, end - begin, work):
         return
-    held = request.held
+    held, first_position = request.held, lists.segment[segment, POSITIONS]
+    _fetch_words(held, lists, first_position, begin, end, lanes)
     for j in range(begin, end):
-        position = lists.segment[segment, POSITIONS] + lists.position[j]
-        said = _sum_other_words(held, position, word, lanes, n_lanes)
+        position = first_position + lists.position[j]
+        said = _sum_other_words(held, j - begin, word, lanes, n_lanes)
         reached = 0
         for lane in range(n_lanes):
             lanes.text[lane] += lanes.gain[lane] * said
@@ -355,17 +355,31 @@ def _set_limits(request, lists, planned, block, lanes, n_lanes, n_postings, work
 
 
 @inlined
-def _sum_other_words(held, position, word, lanes, n_lanes):
-    """Fill in what the other words of each lane give for a message; return how often it says `word`, over its length.
+def _fetch_words(held, lists, first_position, begin, end, lanes):
+    """Fill in where the words of these postings' messages are, and read the first and the last of each."""
+    for j in range(begin, end):
+        position, i = first_position + lists.position[j], j - begin
+        length = held.card[position, LENGTH]
+        lanes.scale[i] = 1.0 / math.sqrt(length) if length > 0.0 else 0.0
+        lanes.first_said[i] = first_word(held, position)
+        lanes.end_said[i] = lanes.first_said[i] + n_words_of(held, position)
+    touched = 0
+    for i in range(end - begin):
+        touched += held.said[lanes.first_said[i], 0] + held.said[lanes.end_said[i] - 1, 0]
+    lanes.touched[0] = touched
 
-    A lane that has found the message through an earlier word gets far less than nothing.
+
+@inlined
+def _sum_other_words(held, nth, word, lanes, n_lanes):
+    """Fill in what the other words of each lane give for the nth message of a block.
+
+    Returns how often it says `word`, over its length. A lane that has found the message through an earlier word gets
+    far less than nothing.
     """
     for lane in range(n_lanes):
         lanes.text[lane] = 0.0
-    length = held.card[position, LENGTH]
-    scale = 1.0 / math.sqrt(length) if length > 0.0 else 0.0
-    begin, said = first_word(held, position), 0.0
-    for i in range(begin, begin + n_words_of(held, position)):
+    scale, said = lanes.scale[nth], 0.0
+    for i in range(lanes.first_said[nth], lanes.end_said[nth]):
         if held.said[i, 0] == word:
             said = held.said[i, 1] * scale
         if held.said[i, 0] >= 0:
