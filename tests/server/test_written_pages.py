@@ -2,15 +2,16 @@
 
 import asyncio
 import json
+import socket
+from itertools import islice
 
+import httpx2
 import pytest
 
 from nearcast.durable import Cursor
 from nearcast.server.feeds import EventFollower, EventPage
-from support.http_server import circle, feature
+from support.http_server import circle, feature, running
 from support.waiting import wait_until
-
-SERVER = {"limits": {"text_chars": 100_000, "stall_seconds": 600.0}}
 
 
 class OpenFeeds:
@@ -68,19 +69,29 @@ def test_pages_are_written_while_the_stream_waits_until_one_is_not_taken():
     asyncio.run(test())
 
 
-def test_a_client_that_reads_late_gets_every_event_once_and_in_order(server, client):
+def test_a_client_that_reads_late_gets_every_event_once_and_in_order(tmp_path):
     """More than sockets hold waits for it; what was begun is written to its end, and the rest follows."""
-    client.post("/v1/subscriptions", json=circle("tea", subscriber="late"))
-    text = "tea " + "x" * 50_000
-    with client.stream("GET", "/v1/subscribers/late/stream") as stream:
-        for first in range(0, 400, 20):
-            body = [feature(number, text) for number in range(first, first + 20)]
-            assert 202 == client.post("/v1/messages", json=body).status_code
-        wait_until(lambda: server.tenant().stalls._until)  # somebody waits for the client
-        found = []
-        for line in stream.iter_lines():
-            if line.startswith("data: "):
-                found.append(json.loads(line.removeprefix("data: "))["data"]["message_id"])
-            if len(found) == 400:
-                break
-    assert list(range(400)) == found
+    small = httpx2.HTTPTransport(socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)])
+    limits = {"text_chars": 20_000, "stall_seconds": 6_000.0}
+    with running(tmp_path, send_buffer=65_536, limits=limits) as server, server.client(transport=small) as client:
+        client.post("/v1/subscriptions", json=circle("tea", subscriber="late"))
+        with client.stream("GET", "/v1/subscribers/late/stream") as stream:
+            for first in range(0, 200, 50):
+                body = [feature(number, "tea " + "x" * 10_000) for number in range(first, first + 50)]
+                with server.client() as other:
+                    assert 202 == other.post("/v1/messages", json=body).status_code
+            wait_until(lambda: server.tenant().stalls._until)  # somebody waits for the client
+            lines = (line for line in stream.iter_lines() if line.startswith("data: "))
+            found = [json.loads(line.removeprefix("data: "))["data"]["message_id"] for line in islice(lines, 200)]
+    assert list(range(200)) == found
+
+
+def test_paths_that_are_like_that_of_a_stream_are_answered_as_ever(client):
+    """Another method, no id, one with a slash, and one that no subscriber can have."""
+    assert 405 == client.post("/v1/subscribers/late/stream").status_code
+    assert 200 == client.head("/v1/subscribers/late/stream").status_code
+    for path in ("/v1/subscribers//stream", "/v1/subscribers/a%2Fb/stream", "/v1/subscribers/%20/stream"):
+        refused = client.get(path)
+        assert (404, "application/problem+json") == (refused.status_code, refused.headers["content-type"])
+    bad = client.get("/v1/subscribers/late/stream", headers={"Last-Event-ID": "noon"})
+    assert (422, "application/problem+json") == (bad.status_code, bad.headers["content-type"])

@@ -53,10 +53,11 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-#: What answers requests of which there may be thousands a second.
+#: What answers requests of which there may be thousands a second, or thousands at a time.
 _HOT: dict[tuple[str, str], Endpoint] = {
     ("POST", "/v1/messages"): post_messages,
     ("POST", "/v1/locations"): post_locations,
+    ("GET", "/v1/subscribers/{id}/stream"): get_stream,
 }
 
 
