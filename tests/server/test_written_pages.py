@@ -72,12 +72,12 @@ def test_pages_are_written_while_the_stream_waits_until_one_is_not_taken():
 def test_a_client_that_reads_late_gets_every_event_once_and_in_order(tmp_path):
     """More than sockets hold waits for it; what was begun is written to its end, and the rest follows."""
     small = httpx2.HTTPTransport(socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)])
-    limits = {"text_chars": 20_000, "stall_seconds": 6_000.0}
+    limits = {"stall_seconds": 6_000.0}
     with running(tmp_path, send_buffer=65_536, limits=limits) as server, server.client(transport=small) as client:
         client.post("/v1/subscriptions", json=circle("tea", subscriber="late"))
         with client.stream("GET", "/v1/subscribers/late/stream") as stream:
             for first in range(0, 200, 50):
-                body = [feature(number, "tea " + "x" * 10_000) for number in range(first, first + 50)]
+                body = [feature(number, padding="x" * 10_000) for number in range(first, first + 50)]
                 with server.client() as other:
                     assert 202 == other.post("/v1/messages", json=body).status_code
             wait_until(lambda: server.tenant().stalls._until)  # somebody waits for the client
