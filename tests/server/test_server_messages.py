@@ -116,13 +116,13 @@ def publish_together(server, function, given, n_messages):
     Return how many messages each call of the hub had.
     """
     publisher, hub, calls = server.tenant().publisher, server.tenant().hub, []
-    inner = hub.begin_publish
+    inner = hub.begin_publish_together
 
-    def counted(messages, **options):
-        calls.append(len(messages))
-        return inner(messages, **options)
+    def counted(wanted):
+        calls.extend(len(each.messages) for each in wanted)
+        return inner(wanted)
 
-    hub.begin_publish = counted
+    hub.begin_publish_together = counted
     threads = [threading.Thread(target=function, args=(each,)) for each in given]
     try:
         with held_writer(hub):
@@ -132,7 +132,7 @@ def publish_together(server, function, given, n_messages):
     finally:
         for thread in threads:
             join(thread)
-        del hub.begin_publish
+        del hub.begin_publish_together
     return calls
 
 

@@ -6,6 +6,7 @@ import math
 import shutil
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 _WORDS, _SIDE = 50, 1_000.0
 #: How many subscribers resume, and how many deliveries each has missed.
 _RESUMED, _MISSED = 20, 100
+#: Threads that publish single messages at the same time.
+_THREADS = 8
+#: The least share of memory-only speed that batches shall have, and how many single publishes an fsync.
+_SHARE, _PER_FSYNC = 0.8, 5.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,8 @@ class DurableSizes:
 def run_durable(sizes: DurableSizes, *, seed: int, folder: Path | None, command: str) -> dict[str, Any]:
     """Return messages and deliveries a second of the three hubs, bytes a delivery, and milliseconds to resume.
 
-    The hubs take each batch in turn. The time of the outbox is up to when all of it is in files.
+    The hubs take each batch in turn. The time of the outbox is up to when all of it is in files. At last eight threads
+    publish single messages. `aims` has what the project aims at beside what was seen.
     """
     own = Path(tempfile.mkdtemp(prefix="nearcast-bench-", dir=folder))
     try:
@@ -61,9 +67,11 @@ def _run(sizes: DurableSizes, random: np.random.Generator, folder: Path) -> dict
     outbox._outbox.flush()
     taken["outbox"] += time.perf_counter() - began
     stats = outbox.stats()["outbox"]
+    per_fsync = _singles_per_fsync(hubs["log"], _messages(sizes, random, sizes.batches).to_pylist())
     for hub in hubs.values():
         hub.close()
     n = sizes.batches * sizes.batch
+    share = {name: round(taken["memory"] / seconds, 3) for name, seconds in taken.items()}
     return {
         "subscriptions": sizes.subscriptions,
         "subscribers": sizes.subscribers,
@@ -71,10 +79,28 @@ def _run(sizes: DurableSizes, random: np.random.Generator, folder: Path) -> dict
         "deliveries": delivered,
         "messages_per_s": {name: round(n / seconds) for name, seconds in taken.items()},
         "deliveries_per_s": {name: round(delivered / seconds) for name, seconds in taken.items()},
-        "share_of_memory": {name: round(taken["memory"] / seconds, 3) for name, seconds in taken.items()},
+        "share_of_memory": share,
+        "singles_per_fsync": per_fsync,
         "bytes_per_delivery": round(stats["bytes"] / max(stats["deliveries"], 1), 1),
         "resume_ms": _resume(folder / "outbox", sizes),
+        "aims": [
+            _aim("publish_many, share of memory-only speed", share["log"], _SHARE),
+            _aim(f"single publishes of {_THREADS} threads an fsync", per_fsync, _PER_FSYNC),
+        ],
     }
+
+
+def _aim(figure: str, value: float, aim: float) -> dict[str, Any]:
+    return {"figure": figure, "value": value, "aim": aim, "is_met": value >= aim}
+
+
+def _singles_per_fsync(hub: Hub, messages: list[dict[str, Any]]) -> float:
+    """Publish messages one by one from several threads; return how many there were for each transaction of the log."""
+    before = hub.stats()["log"]["transactions"]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        list(threads.map(hub.publish, messages))
+    n_transactions: int = hub.stats()["log"]["transactions"] - before
+    return round(len(messages) / n_transactions, 2)
 
 
 def _subscriptions(sizes: DurableSizes, random: np.random.Generator) -> pa.Table:

@@ -44,6 +44,10 @@ def durable(
         f"{report['bytes_per_delivery']} bytes a delivery; "
         f"resumed in {resumed['median']} ms, {resumed['largest']} ms at most"
     )
-    stdout().print(table, about, command, sep="\n")
+    aims = [
+        f"{each['figure']}: {each['value']} (at least {each['aim']:g}, {'met' if each['is_met'] else 'missed'})"
+        for each in report["aims"]
+    ]
+    stdout().print(table, about, *aims, command, sep="\n")
     write_json(report, json_file)
     return 0

@@ -10,7 +10,7 @@ inputs of a hub's calls and applies them. `receipt_clock` stamps inputs, `receip
 `subscriber_inputs` are the inputs that name subscribers, `subscriber_calls` is what a hub does for them.
 """
 
-from nearcast.durable.durable_hub import DurableHub, PublishUnderWay
+from nearcast.durable.durable_hub import DurableHub, MessagesWanted, PublishUnderWay
 from nearcast.durable.folder_check import FolderReport, check
 from nearcast.durable.folder_copies import backup, restore
 from nearcast.durable.input_applier import SubscriberMove
@@ -25,6 +25,7 @@ __all__ = [
     "EventColumns",
     "EventsWanted",
     "FolderReport",
+    "MessagesWanted",
     "PublishUnderWay",
     "Retention",
     "SubscriberMove",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -65,6 +65,13 @@ class LoggedCall:
     given: Input
     entry: LogEntry
     source: str = ""
+
+
+class MessagesWanted(NamedTuple):
+    """Messages of one call that publishes, as values or as a table, and its key, if it has one."""
+
+    messages: pa.Table | Iterable[Any]
+    key: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,13 +298,13 @@ class DurableHub(SubscriberHub):
 
         Rows that come from the future of the wall clock are not logged, and added to `refused`.
         """
-        return self._begin_change(given, source=source, key=key, refused=refused).result()
-
-    def _begin_change(
-        self, given: Input, *, source: str = "", key: str | None = None, refused: Rejected | None = None
-    ) -> Future[Any]:
-        """Hand an input to the writer; return what `_change` returns, to come."""
         self._check_open()
+        return self._writer.run(self._logged_call(given, source=source, key=key, refused=refused))
+
+    def _logged_call(
+        self, given: Input, *, source: str = "", key: str | None = None, refused: Rejected | None = None
+    ) -> LoggedCall:
+        """Return an input as the writer takes it; of `refused` see `_change`."""
         if key is not None and (not isinstance(key, str) or not key or "\0" in key or not is_encodable(key)):
             raise InvalidInput(f"key is {shorten(key)}; expected text", field="key")
         logged, identity = given, None
@@ -306,7 +313,7 @@ class DurableHub(SubscriberHub):
                 given, self._limit, self._log.clock.now(), source, Rejected() if refused is None else refused
             )
             identity = None if key is None or logged is given else encoded(given)
-        return self._writer.begin(LoggedCall(logged, LogEntry(encoded(logged), key, identity), source))
+        return LoggedCall(logged, LogEntry(encoded(logged), key, identity), source)
 
     def _check_open(self) -> None:
         if reason := self._is_over or self._writer.stopped:
@@ -319,6 +326,8 @@ class DurableHub(SubscriberHub):
         if call.entry.refused is not None:
             raise call.entry.refused
         if call.entry.number == 0:
+            if call.entry.repeats is not None and call.entry.repeats.error is not None:
+                raise call.entry.repeats.error  # nothing was done under the key
             return None
         self._bytes_since += len(call.entry.data)
         try:
@@ -326,6 +335,7 @@ class DurableHub(SubscriberHub):
             data = call.entry.data if given is call.given else None
             return self._apply(call.entry.number, given, call.source, data)
         except NearcastError as error:
+            call.entry.error = error
             self._log.mark(call.entry.number, str(error))
             raise
 
@@ -430,9 +440,35 @@ class DurableHub(SubscriberHub):
     ) -> PublishUnderWay:
         """Hand messages to the writing thread, and return without waiting for it; all else is as in `publish_many`."""
         rejected = Rejected()
+        self._check_open()
         given = calls.publish_many(messages, self.space, source, rejected, is_strict=strict)
-        answer = self._begin_change(given.with_threads(threads), source=source, key=key, refused=rejected)
-        return PublishUnderWay(answer, rejected, key)
+        call = self._logged_call(given.with_threads(threads), source=source, key=key, refused=rejected)
+        return PublishUnderWay(self._writer.begin(call), rejected, key)
+
+    def begin_publish_together(self, wanted: Sequence[MessagesWanted]) -> list[PublishUnderWay | Exception]:
+        """Hand the messages of several calls to the writing thread, to be logged in one transaction.
+
+        Each call is an input of its own with its own key, and all else is as if `begin_publish` was called for one
+        after the other: the last is done when all are. Where that would have raised, the error stands instead.
+        """
+        self._check_open()
+        found: list[PublishUnderWay | Exception] = []
+        made: list[tuple[LoggedCall, Rejected] | Exception] = [self._publish_call(each) for each in wanted]
+        answers = iter(self._writer.begin_together([each[0] for each in made if isinstance(each, tuple)]))
+        for each, own in zip(made, wanted, strict=True):
+            found.append(PublishUnderWay(next(answers), each[1], own.key) if isinstance(each, tuple) else each)
+        return found
+
+    def _publish_call(self, wanted: MessagesWanted) -> tuple[LoggedCall, Rejected] | Exception:
+        """Return a call that publishes, and the rows that are refused already; or why there is none."""
+        rejected = Rejected()
+        try:
+            given = calls.publish_many(wanted.messages, self.space, "messages", rejected, is_strict=False)
+            return self._logged_call(
+                given.with_threads(1), source="messages", key=wanted.key, refused=rejected
+            ), rejected
+        except Exception as error:  # noqa: BLE001  told to whoever asked, and to no other
+            return error
 
     def advance(self, time: datetime | str) -> Deliveries:
         """Move event time forward; subscriptions that expire by then are forgotten."""

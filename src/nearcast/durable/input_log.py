@@ -25,7 +25,7 @@ except ImportError:
 from nearcast.durable.outbox.acks import ACKS_SCHEMA, AckEntry, AckRemoval
 from nearcast.durable.receipt_clock import ReceiptClock
 from nearcast.durable.wal_frames import WalFrames
-from nearcast.errors import FileUnavailable, IncompatibleStore, InvalidInput, StoreUnavailable
+from nearcast.errors import FileUnavailable, IncompatibleStore, InvalidInput, NearcastError, StoreUnavailable
 from nearcast.saved_files.contents import damaged
 
 #: Whether each transaction is synced to disk, or only what a snapshot or a checkpoint of the WAL stands on.
@@ -61,6 +61,9 @@ class LogEntry:
     refused: InvalidInput | None = None
     #: Whether nothing of the inputs before it may be left on disk when it is trimmed.
     is_erasure: bool = False
+    #: The entry of the same transaction that this one repeats, and the error that an input raised when it was made.
+    repeats: LogEntry | None = None
+    error: NearcastError | None = None
 
 
 class LogRow(NamedTuple):
@@ -163,7 +166,7 @@ class InputLog:
         `FileUnavailable` if the disk is full: nothing was logged. Any other `apsw.Error` leaves open whether it was,
         and must never be tried again: after a failed fsync the next one may succeed without having written.
         """
-        entries = list(entries)
+        entries, by_key = list(entries), dict[str, LogEntry]()
         number, received = self.last, None if self.clock is None else self.clock.now()
         with self._transaction():
             for entry in entries:
@@ -171,8 +174,11 @@ class InputLog:
                     entry.write(self._connection)
                     continue
                 if entry.key is not None and not self._take_key(entry, number + 1):
+                    entry.repeats = by_key.get(entry.key)
                     continue
                 number += 1
+                if entry.key is not None:
+                    by_key[entry.key] = entry
                 self._connection.execute("INSERT INTO inputs VALUES (?, ?, NULL, ?)", (number, entry.data, received))
                 if entry.is_erasure:
                     self._connection.execute("INSERT INTO erasures VALUES (?)", (number,))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -16,7 +16,7 @@ from nearcast.durable.input_log import InputLog, LogEntry
 from nearcast.durable.outbox.acks import AckEntry
 from nearcast.errors import FileUnavailable, HubStopped, NearcastError
 
-#: Calls of one transaction.
+#: So many calls are enough for a transaction.
 _MOST_TOGETHER = 1000
 #: A snapshot may fail, on a full disk or without memory, and the log is still all there is to know.
 _HARMLESS_ALONE = (NearcastError, OSError, MemoryError)
@@ -31,7 +31,7 @@ class HasEntry(Protocol):
 
 
 Call = TypeVar("Call", bound=HasEntry)
-#: A call and where its answer goes; a function that is run between transactions; None: the end.
+#: A call, or a function that is run between transactions, and where its answer goes.
 Waiting = tuple[Any, "Future[Any]"]
 
 
@@ -40,7 +40,8 @@ class GroupWriter(Generic[Call]):
 
     def __init__(self, log: InputLog, make: Callable[[Call], Any], after_batch: Callable[[], None]):
         self._log, self._make, self._after_batch = log, make, after_batch
-        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        #: Calls that go into one transaction; a function stands alone; None: the end.
+        self._queue: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
         #: Why the hub stopped, empty while it runs.
         self.stopped = ""
         self._closing, self._is_closed = threading.Lock(), False
@@ -49,7 +50,7 @@ class GroupWriter(Generic[Call]):
 
     @property
     def n_waiting(self) -> int:
-        """Return how many calls wait for the transaction under way to end."""
+        """Return how many calls, or groups of them, wait for the transaction under way to end."""
         return self._queue.qsize()
 
     def run(self, call: Call) -> Any:
@@ -58,19 +59,24 @@ class GroupWriter(Generic[Call]):
 
     def begin(self, call: Call) -> Future[Any]:
         """Let a call wait to be logged and made; return its answer to come, which must never be cancelled."""
-        return self._put(call)
+        return self.begin_together([call])[0]
+
+    def begin_together(self, calls: Sequence[Call]) -> list[Future[Any]]:
+        """Let calls wait to be logged in one transaction, and made and answered in their order."""
+        return self._put(calls)
 
     def run_alone(self, function: Callable[[], Any]) -> Any:
         """Run a function in the writing thread, between two transactions."""
-        return self._put(function).result()
+        return self._put([function])[0].result()
 
-    def _put(self, given: Any) -> Future[Any]:
-        answer: Future[Any] = Future()
+    def _put(self, given: Sequence[Any]) -> list[Future[Any]]:
+        waiting: list[Waiting] = [(each, Future()) for each in given]
         with self._closing:
             if self._is_closed:
                 raise HubStopped("the hub was closed; open it again")
-            self._queue.put((given, answer))
-        return answer
+            if waiting:
+                self._queue.put(waiting)
+        return [answer for _, answer in waiting]
 
     def close(self) -> None:
         """Make the calls that wait, and end the thread."""
@@ -92,18 +98,17 @@ class GroupWriter(Generic[Call]):
         """Return the calls that wait, up to a function that runs alone or the end."""
         batch: list[Waiting] = []
         waiting = self._queue.get()
-        while True:
-            if waiting is None:
-                return batch, None, False
-            if callable(waiting[0]):
-                return batch, waiting, True
-            batch.append(waiting)
-            if len(batch) == _MOST_TOGETHER:
+        while waiting is not None:
+            if callable(waiting[0][0]):
+                return batch, waiting[0], True
+            batch += waiting
+            if len(batch) >= _MOST_TOGETHER:
                 return batch, None, True
             try:
                 waiting = self._queue.get_nowait()
             except queue.Empty:
                 return batch, None, True
+        return batch, None, False
 
     def _take(self, batch: list[Waiting]) -> None:
         """Log calls in one transaction, and then make them one after the other."""

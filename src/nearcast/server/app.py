@@ -20,6 +20,7 @@ from nearcast.server import backups, deliveries, explaining, subscribers, subscr
 from nearcast.server.access import Access
 from nearcast.server.admin_stream import get_admin_stream
 from nearcast.server.events import get_events, post_ack
+from nearcast.server.free_memory import FreeMemory
 from nearcast.server.health import healthz, readyz
 from nearcast.server.hot_routes import Endpoint, ServerApp
 from nearcast.server.locations import post_locations, put_location
@@ -52,10 +53,11 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-#: What answers requests of which there may be thousands a second.
+#: What answers requests of which there may be thousands a second, or thousands at a time.
 _HOT: dict[tuple[str, str], Endpoint] = {
     ("POST", "/v1/messages"): post_messages,
     ("POST", "/v1/locations"): post_locations,
+    ("GET", "/v1/subscribers/{id}/stream"): get_stream,
 }
 
 
@@ -86,6 +88,7 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     app.state.access = Access(settings, tokens, tenants)
     tenants.on_open = _end_after_last_events
     app.state.stopped = asyncio.get_running_loop().create_future()
+    releases = asyncio.create_task(FreeMemory().run())
     try:
         try:
             await tenants.start()
@@ -93,6 +96,7 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
             app.state.failure = error
         yield
     finally:
+        releases.cancel()
         await tenants.close()
         tokens.close()
 

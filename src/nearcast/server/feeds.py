@@ -1,14 +1,14 @@
 """Feeds of events: pages of a subscriber's events as JSON, for those who pull them and for streams that follow.
 
 Nothing is pushed into queues: a stream asks for its next page when it has sent the last one, so that a slow client
-costs one page of memory and nobody else's time. Pages that are asked for together are read in one call of a thread, and
-a stream is woken when its page is there, not when there may be one.
+costs one page of memory and nobody else's time. Pages that are asked for together are read in one call of a thread. A
+stream is told when its page is there, not when there may be one, and writes it at once where its client takes it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -91,11 +91,28 @@ class EventWaiter:
             self.woken.set_result(None)
 
 
-class EventFollower:
-    """A stream of one subscriber's events, page after page, from a cursor on; it waits so many seconds for each."""
+#: Writes a page; tells whether all of it was taken. What it raises is raised by whoever waits for the next page.
+PageWriter = Callable[[EventPage], bool]
 
-    def __init__(self, feeds: EventFeeds, subscriber: str, after: Cursor | str | None, limit: int, seconds: float):
+
+class EventFollower:
+    """A stream of one subscriber's events, page after page, from a cursor on; it waits so many seconds for each.
+
+    With a `write` pages that come while `next` waits go there, and `next` goes on waiting. One that is not taken at
+    once interrupts it.
+    """
+
+    def __init__(
+        self,
+        feeds: EventFeeds,
+        subscriber: str,
+        after: Cursor | str | None,
+        limit: int,
+        seconds: float,
+        write: PageWriter | None = None,
+    ):
         self.subscriber, self.after, self.limit, self._seconds = subscriber, after, limit, seconds
+        self._write = write
         self._feeds, self._loop = feeds, asyncio.get_running_loop()
         self._page: asyncio.Future[EventPage | None] | None = None
         #: Whether there may be events that were not looked for, and whether somebody is looking.
@@ -158,10 +175,24 @@ class EventFollower:
             self.after = found.read_to
             self._is_behind = self._is_behind or found.is_full
             if found.events or found.gap:
-                self._page.set_result(found)
-            elif self._is_behind:
+                self._hand_over(found, self._page)
+            if self._is_behind:
                 self._ask()
         return True
+
+    def _hand_over(self, found: EventPage, waiting: asyncio.Future[EventPage | None]) -> None:
+        """Write a page, or wake whoever waits for it."""
+        if self._write is None:
+            waiting.set_result(found)
+            return
+        try:
+            is_taken = self._write(found)
+        except Exception as error:  # noqa: BLE001  the stream knows what to do about it
+            waiting.set_exception(error)
+            return
+        self._until = self._loop.time() + self._seconds
+        if not is_taken:
+            self.interrupt()
 
     def close(self) -> None:
         """Wait for nothing any more."""
@@ -218,10 +249,15 @@ class EventFeeds:
 
     @contextmanager
     def following(
-        self, subscriber: str, after: Cursor | str | None, limit: int, seconds: float
+        self,
+        subscriber: str,
+        after: Cursor | str | None,
+        limit: int,
+        seconds: float,
+        write: PageWriter | None = None,
     ) -> Iterator[EventFollower]:
         """Give all events of a subscriber after a cursor, as they come, at most `limit` at a time."""
-        follower = EventFollower(self, subscriber, after, limit, seconds)
+        follower = EventFollower(self, subscriber, after, limit, seconds, write)
         with self._woken(subscriber, follower):
             try:
                 yield follower

@@ -1,7 +1,8 @@
-"""Routes of messages and locations, by method and path, called without the layers that the framework puts around one.
+"""Routes of messages, locations and streams, called without the layers that the framework puts around one.
 
 They are routes of the app as well: other methods get 405 there, and the OpenAPI description knows them. The layers
-cost more than these requests themselves, of which there are thousands a second.
+cost more than these requests themselves, of which there are thousands a second; every event of a stream would go
+through them, and they take memory as long as it is open.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from nearcast.server.problems import Problem, answer_of
 from nearcast.server.request_watch import RequestWatch
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+#: Which part of a path is the id, in `/v1/subscribers/{id}/stream`.
+_ID_PART = 3
 
 
 class HotRequest(Request):
@@ -35,7 +38,10 @@ class HotRequest(Request):
 
 
 class ServerApp(FastAPI):
-    """An app that answers its hot routes by itself, and leaves all others to FastAPI."""
+    """An app that answers its hot routes by itself, and leaves all others to FastAPI.
+
+    A hot route is a method and a path, of which one part may be `{id}`.
+    """
 
     def __init__(self, hot: Mapping[tuple[str, str], Endpoint], **options: Any):
         super().__init__(**options)
@@ -43,15 +49,28 @@ class ServerApp(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] == "http" and (scope["method"], scope["path"]) in self._hot:
-            await self._watch(scope, receive, send)
-        else:
+        endpoint, parameters = self._endpoint_of(scope) if scope["type"] == "http" else (None, {})
+        if endpoint is None:
             await super().__call__(scope, receive, send)
+            return
+        scope["app"], scope["endpoint"], scope["path_params"] = self, endpoint, parameters
+        await self._watch(scope, receive, send)
+
+    def _endpoint_of(self, scope: Scope) -> tuple[Endpoint | None, dict[str, str]]:
+        """Return the endpoint of a request of a hot route, else None, and the parameters of its path."""
+        method, path = scope["method"], scope["path"]
+        found = self._hot.get((method, path))
+        if found is not None:
+            return found, {}
+        parts = path.split("/", _ID_PART + 2)
+        if len(parts) != _ID_PART + 2 or not parts[_ID_PART]:
+            return None, {}
+        id_, parts[_ID_PART] = parts[_ID_PART], "{id}"
+        return self._hot.get((method, "/".join(parts))), {"id": id_}
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of a hot route; errors are answered as the handlers of the app do."""
-        endpoint = self._hot[scope["method"], scope["path"]]
-        scope["app"], scope["endpoint"] = self, endpoint
+        endpoint = scope["endpoint"]
         request = HotRequest(scope, receive, send)
         try:
             response = await endpoint(request)

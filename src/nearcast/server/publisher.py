@@ -1,4 +1,8 @@
-"""The publisher of a tenant: whatever waits is published in one call of the hub, and each request gets its own rows."""
+"""The publisher of a tenant: whatever waits is one transaction of the hub, and each request gets its own rows.
+
+Neighbours of one form are one call of the hub. Requests with a key, which is logged with them, and of other forms are
+calls of their own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from nearcast.deliveries import Deliveries
-from nearcast.durable import PublishUnderWay
+from nearcast.durable import MessagesWanted, PublishUnderWay
 from nearcast.server.feature_columns import INT64, PointFeature, table_of_points
 from nearcast.server.problems import Problem
 from nearcast.tables.messages import MESSAGE_FIELDS
@@ -22,10 +26,12 @@ from nearcast.tables.rejected_rows import RejectedRow
 
 #: Called with the messages of a call of the hub, and what it returned.
 OnPublished = Callable[[list[Any] | pa.Table, Deliveries], None]
-#: Messages that one call of the hub takes from several requests.
+#: Messages that one transaction of the hub takes from several requests.
 _MOST_TOGETHER = 20_000
 #: So many are enough for a call: no more are waited for, and up to so many are prepared in the loop; of dicts, so few.
 _ENOUGH, _FEW = 128, 8
+#: Calls, each of which takes some tenths of a millisecond, that are prepared in the loop.
+_FEW_CALLS = 2
 #: Names of values that have types of their own; in what is no Feature also a geometry has.
 _NO_ATTRIBUTES = {*MESSAGE_FIELDS, *EARTH_PLACE, *PLANE_PLACE, "place"}
 _GEOMETRY = {"geometry", "bbox"}
@@ -119,8 +125,6 @@ class Publisher:
 
     async def _gather(self) -> None:
         """Give clients that were answered together a moment to send their next requests, while these come."""
-        if self._waiting[0].form is None:  # it is published alone, whoever comes
-            return
         loop = asyncio.get_running_loop()
         over, seen = loop.time() + _LONGEST_WAIT_S, 0
         while seen < len(self._waiting) < self._n_under_way and self.n_waiting < _ENOUGH and loop.time() < over:
@@ -128,50 +132,71 @@ class Publisher:
             await asyncio.sleep(_MOMENT_S)
 
     def _next_batch(self) -> list[PublishRequest]:
-        """Take the requests off the queue that go together: those without a key, of one form and type of ids."""
-        form, total, n = self._waiting[0].form, len(self._waiting[0]), 1
-        if form is not None:
-            for request in self._waiting[1:]:
-                total += len(request)
-                if request.form != form or total > _MOST_TOGETHER:
-                    break
-                n += 1
+        """Take the requests off the queue that go into one transaction."""
+        total = n = 0
+        for request in self._waiting:
+            total += len(request)
+            if n and total > _MOST_TOGETHER:
+                break
+            n += 1
         batch, self._waiting = self._waiting[:n], self._waiting[n:]
         return batch
 
     async def _publish(self, batch: list[PublishRequest]) -> list[PublishAnswer | BaseException]:
-        """Publish requests by one call, prepared in a thread unless that is quick, and made in the hub's thread."""
-        loop = asyncio.get_running_loop()
-        if _is_quick(batch):
-            messages, under_way = self._begin(batch)
+        """Publish requests, prepared in a thread unless that is quick, by calls that are made in the hub's thread."""
+        loop, groups = asyncio.get_running_loop(), _groups(batch)
+        is_quick = _is_quick(groups)
+        if is_quick:
+            joined, under_way = self._begin(groups)
         else:
-            messages, under_way = await loop.run_in_executor(self._executor, self._begin, batch)
-        done = loop.create_future()
-        under_way.on_done(lambda: loop.call_soon_threadsafe(_wake, done))
-        await done
-        found = under_way.result()
-        if _is_quick(batch):
-            return self._answers(batch, messages, found)
-        return await loop.run_in_executor(self._executor, self._answers, batch, messages, found)
+            joined, under_way = await loop.run_in_executor(self._executor, self._begin, groups)
+        begun = [each for each in under_way if isinstance(each, PublishUnderWay)]
+        if begun:  # they are answered in order
+            done = loop.create_future()
+            begun[-1].on_done(lambda: loop.call_soon_threadsafe(_wake, done))
+            await done
+        if is_quick:
+            return self._answers(groups, joined, under_way)
+        return await loop.run_in_executor(self._executor, self._answers, groups, joined, under_way)
 
-    def _begin(self, batch: list[PublishRequest]) -> tuple[list[Any] | pa.Table, PublishUnderWay]:
-        """Hand the messages of requests to the hub."""
-        messages = _joined([request.messages for request in batch])
-        return messages, self._hub.begin_publish(messages, key=batch[0].key)
+    def _begin(
+        self, groups: list[list[PublishRequest]]
+    ) -> tuple[list[list[Any] | pa.Table], list[PublishUnderWay | Exception]]:
+        """Hand the messages of requests to the hub, each group as one call."""
+        joined = [_joined([request.messages for request in group]) for group in groups]
+        wanted = [MessagesWanted(messages, group[0].key) for messages, group in zip(joined, groups, strict=True)]
+        return joined, self._hub.begin_publish_together(wanted)
 
     def _answers(
-        self, batch: list[PublishRequest], messages: list[Any] | pa.Table, found: Deliveries
+        self,
+        groups: list[list[PublishRequest]],
+        joined: list[list[Any] | pa.Table],
+        under_way: list[PublishUnderWay | Exception],
     ) -> list[PublishAnswer | BaseException]:
+        """Return what came of each request of some calls."""
+        answers: list[PublishAnswer | BaseException] = []
+        for group, messages, each in zip(groups, joined, under_way, strict=True):
+            try:
+                if isinstance(each, Exception):
+                    raise each
+                answers += self._answers_of_call(group, messages, each.result())
+            except Exception as error:  # noqa: BLE001  told to those of the call
+                answers += [error] * len(group)
+        return answers
+
+    def _answers_of_call(
+        self, group: list[PublishRequest], messages: list[Any] | pa.Table, found: Deliveries
+    ) -> list[PublishAnswer]:
         """Return what came of each request of a call."""
         cursor = str(self._hub.end)
-        is_repeat = batch[0].key is not None and any(
+        is_repeat = group[0].key is not None and any(
             "was used for the same" in text for text in found.rejected.warnings
         )
         if not is_repeat:
             self._on_published(messages, found)
         rejected, first = sorted(found.rejected, key=lambda row: row.row), 0
-        answers: list[PublishAnswer | BaseException] = []
-        for request in batch:
+        answers: list[PublishAnswer] = []
+        for request in group:
             own = [row for row in rejected if first <= row.row < first + len(request)] if rejected else []
             answers.append(PublishAnswer([row._replace(row=row.row - first) for row in own], cursor, is_repeat))
             first += len(request)
@@ -183,11 +208,22 @@ class Publisher:
             await self._work
 
 
-def _is_quick(batch: list[PublishRequest]) -> bool:
-    """Tell whether what is done around a call may be done in the loop."""
-    first = batch[0].messages
-    is_plain = isinstance(first, pa.Table) or isinstance(first[0], PointFeature)
-    return sum(map(len, batch)) <= (_ENOUGH if is_plain else _FEW)
+def _groups(batch: list[PublishRequest]) -> list[list[PublishRequest]]:
+    """Return requests as those that are one call: neighbours of one form; any other is one of its own."""
+    groups: list[list[PublishRequest]] = []
+    for request in batch:
+        if groups and request.form is not None and request.form == groups[-1][0].form:
+            groups[-1].append(request)
+        else:
+            groups.append([request])
+    return groups
+
+
+def _is_quick(groups: list[list[PublishRequest]]) -> bool:
+    """Tell whether what is done around calls may be done in the loop: around few, of few messages."""
+    messages = [request.messages for group in groups for request in group]
+    is_plain = all(isinstance(each, pa.Table) or isinstance(each[0], PointFeature) for each in messages)
+    return len(groups) <= _FEW_CALLS and sum(map(len, messages)) <= (_ENOUGH if is_plain else _FEW)
 
 
 def _joined(given: list[Any]) -> Any:

@@ -1,7 +1,8 @@
 """Server-sent events: a subscriber's events as a stream that resumes by `Last-Event-ID` and queues at most a page.
 
 A client that does not read for `stall_seconds` is told so, `event: close` with the reason `ConsumerTooSlow`, and the
-stream ends; it resumes from the last id it has seen.
+stream ends; it resumes from the last id it has seen. Events are written when they are read: the task of a stream is
+woken only for a client that must be waited for.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from nearcast.errors import NearcastError
+from nearcast.server.begun_calls import BegunCall, begun
 from nearcast.server.encoded_events import EncodedEvent
 from nearcast.server.events import subscriber_caller
 from nearcast.server.feeds import EventFollower, EventPage
@@ -49,6 +51,8 @@ class SseConnection:
     def __init__(self, receive: Receive, send: Send, stall_seconds: float, stalls: StallWatch):
         self._receive, self._send, self._stall, self._stalls = receive, send, stall_seconds, stalls
         self.gone: asyncio.Future[None] = asyncio.ensure_future(self._disconnected())
+        #: A chunk that the client did not take at once.
+        self._begun: BegunCall | None = None
 
     async def _disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -63,9 +67,28 @@ class SseConnection:
         """Send a chunk; raise if the client has gone, or does not read."""
         if self.gone.done():
             raise Disconnected
-        message = {"type": "http.response.body", "body": data, "more_body": not is_last}
+        await self._limited(self._send(_chunk(data, is_last=is_last)), self._stall * (LAST_STALLS if is_last else 1))
+
+    def write_now(self, data: bytes) -> bool:
+        """Send a chunk if no other is under way; tell whether the client took it. Else `finish` is to be awaited."""
+        if self.gone.done():
+            raise Disconnected
         try:
-            await self._stalls.limited(self._send(message), self._stall * (LAST_STALLS if is_last else 1))
+            self._begun = begun(self._send(_chunk(data)))
+        except OSError:
+            raise Disconnected from None
+        return self._begun is None
+
+    async def finish(self) -> bool:
+        """Wait until the client has taken the last chunk; tell whether there was something to wait for."""
+        writing, self._begun = self._begun, None
+        if writing is not None:
+            await self._limited(writing, self._stall)
+        return writing is not None
+
+    async def _limited(self, writing: Awaitable[None], seconds: float) -> None:
+        try:
+            await self._stalls.limited(writing, seconds)
         except OSError:
             raise Disconnected from None
 
@@ -74,6 +97,10 @@ class SseConnection:
         with suppress(TooSlow, Disconnected):
             await self.write(b"" if reason is None else close_event(reason), is_last=True)
         self.gone.cancel()
+
+
+def _chunk(data: bytes, *, is_last: bool = False) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": not is_last}
 
 
 class SseResponse(Response):
@@ -138,7 +165,11 @@ class EventStream:
             if first.events or first.gap:
                 await self._write(connection, first)
             wait, feeds = self._tenant.settings.limits.keep_alive_seconds, self._tenant.feeds
-            with feeds.following(self._subscriber, first.read_to, STREAM_PAGE, wait) as follower:
+
+            def write(page: EventPage) -> bool:
+                return self._write_now(connection, page)
+
+            with feeds.following(self._subscriber, first.read_to, STREAM_PAGE, wait, write) as follower:
                 connection.gone.add_done_callback(follower.interrupt)
                 self._stopped.add_done_callback(follower.interrupt)
                 try:
@@ -150,16 +181,22 @@ class EventStream:
             self._tenant.n_streams -= 1
 
     async def _follow(self, connection: SseConnection, follower: EventFollower) -> None:
-        """Write events as they come; a comment now and then keeps proxies from closing the stream."""
+        """Have events written as they come; a comment now and then keeps proxies from closing the stream."""
         while not self._stopped.done():
             if connection.gone.done():  # while something was written, say
                 raise Disconnected
-            page = await follower.next()
-            if page is not None:
-                await self._write(connection, page)
-            elif not self._stopped.done() and not connection.gone.done():
+            await follower.next()
+            if not await connection.finish() and not self._stopped.done() and not connection.gone.done():
                 await connection.write(b": keep-alive\n\n")
 
     async def _write(self, connection: SseConnection, page: EventPage) -> None:
-        await connection.write(b"".join(map(EncodedEvent.sse, page.with_gap(self._subscriber))))
+        await connection.write(self._counted(page))
+
+    def _write_now(self, connection: SseConnection, page: EventPage) -> bool:
+        """Write a page that was just read."""
+        return connection.write_now(self._counted(page))
+
+    def _counted(self, page: EventPage) -> bytes:
+        """Return a page as it is sent, and count its events."""
         self._sent.inc(len(page.events))
+        return b"".join(map(EncodedEvent.sse, page.with_gap(self._subscriber)))

@@ -12,7 +12,7 @@ import time
 from enum import Enum
 
 #: Requests a second of failing endpoints, all together, and how many of them may come at once after a rest.
-_FAILING_PER_S, _FAILING_AT_ONCE = 50.0, 100.0
+_FAILING_PER_S, _FAILING_AT_ONCE = 20.0, 100.0
 
 
 class Lane(Enum):

@@ -1,0 +1,65 @@
+"""Gives memory that allocators keep after a burst back to the system, and has cycles of objects collected.
+
+Merging files, a snapshot, many moves: each needs some hundred megabytes for a moment. glibc and Arrow's allocator keep
+most of that for later, in pools of their own that the other cannot use. A full collection of garbage holds up all
+requests, and few objects wait for one: it is rare here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+#: How often it is looked, in seconds, and how much more memory there must be than after the last time.
+_EVERY_S, _GROWN_BYTES = 5.0, 32 << 20
+#: Seconds between two full collections of garbage.
+_COLLECTED_S = 600.0
+_STATM = Path("/proc/self/statm")
+
+
+def resident_bytes() -> int | None:
+    """Return the resident memory of this process, None where the system does not tell."""
+    try:
+        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None
+
+
+def release_free_memory() -> None:
+    """Return free pages of Arrow's pool and, with glibc, of `malloc`; takes some milliseconds."""
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+class FreeMemory:
+    """Releases free memory when that of the process has grown since it last did."""
+
+    def __init__(self) -> None:
+        self._least = resident_bytes() or 0
+        self._collected = time.monotonic()
+
+    async def run(self) -> None:
+        """Look now and then until cancelled."""
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            await asyncio.to_thread(self.look)
+
+    def look(self) -> bool:
+        """Release free memory if there may be much; tell whether that was so."""
+        if time.monotonic() - self._collected >= _COLLECTED_S:
+            gc.collect()
+            self._collected = time.monotonic()
+        now = resident_bytes()
+        if now is None or now < self._least + _GROWN_BYTES:
+            return False
+        release_free_memory()
+        self._least = resident_bytes() or 0
+        return True

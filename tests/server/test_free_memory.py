@@ -1,0 +1,45 @@
+"""Memory that allocators keep goes back to the system, once there is much of it."""
+
+import gc
+import sys
+import weakref
+
+import numpy as np
+import pytest
+
+from nearcast.server.free_memory import FreeMemory, resident_bytes
+
+#: Arrays of this size lie in the heap, where one that is in use keeps all before it.
+ARRAY_BYTES, N_ARRAYS = 100_000, 3_000
+
+
+class Linked:
+    """An object that may point at another."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell how much memory is resident")
+def test_what_was_freed_goes_back_to_the_system_once_it_is_much():
+    """Of 300 MB that a burst needed at least half are given back; without a burst nothing is done."""
+    memory = FreeMemory()
+    assert not memory.look()
+    burst = [np.ones(ARRAY_BYTES, np.uint8) for _ in range(N_ARRAYS)]
+    kept = burst[::100]
+    del burst
+    before = resident_bytes()
+    assert memory.look()
+    assert resident_bytes() < before - ARRAY_BYTES * N_ARRAYS // 2
+    assert not memory.look()
+    assert all(each[-1] == 1 for each in kept)
+
+
+def test_cycles_of_objects_are_collected_now_and_then():
+    """A server leaves full collections to this: half a second each would come every few seconds."""
+    memory, cycle = FreeMemory(), Linked()
+    cycle.other = cycle
+    for _ in range(3):  # into the old generation
+        gc.collect()
+    seen = weakref.ref(cycle)
+    del cycle
+    memory._collected -= 1_000
+    memory.look()
+    assert seen() is None
