@@ -16,6 +16,8 @@ from support.work_units import WorkUnits, place_in_line
 __all__ = ["spark"]
 
 IS_INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+#: Calls that Numba does not look at are looked at here, in this process and in those it starts.
+os.environ["NEARCAST_CHECK_CALLS"] = "1"
 HAS_BOUNDS_CHECKS = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
 
 settings.register_profile(

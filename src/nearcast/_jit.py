@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
+import numpy as np
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SOURCES = Path(__file__).parent
@@ -108,9 +110,10 @@ def direct(kernel: F) -> F:
 
     Numba looks at the type of every array of every NamedTuple at every call. Over all arrays of an index that takes
     some 10 µs, more than a single change takes inside the kernel. Arrays must be contiguous and of one dtype each;
-    Numba still refuses those whose items have another size.
+    Numba still refuses those whose items have another size. With `NEARCAST_CHECK_CALLS=1`, as in tests, every call is
+    compared with the first.
     """
-    return kernel if _INTERPRETED else _DirectKernel(kernel)  # type: ignore[return-value]
+    return _DirectKernel(kernel)  # type: ignore[return-value]
 
 
 def inlined(function: F) -> F:
@@ -168,8 +171,43 @@ class _DirectKernel:
 
     def _found(self, args: tuple[Any, ...]) -> Any:
         returned = self._kernel(*args)
-        self._entry = self._kernel.only_entry
+        entry = self._kernel if _INTERPRETED else self._kernel.only_entry
+        if entry is not None and os.environ.get("NEARCAST_CHECK_CALLS", "0") not in ("", "0"):
+            entry = _CheckedEntry(self._kernel, entry, args)
+        self._entry = entry
         return returned
+
+
+class _CheckedEntry:
+    """The entry of a kernel, guarded: it raises `TypeError` for an argument of another form than in the first call."""
+
+    def __init__(self, kernel: Any, entry: Callable[..., Any], first: tuple[Any, ...]):
+        self._kernel, self._entry = kernel, entry
+        self._names = getattr(kernel, "py_func", kernel).__code__.co_varnames
+        self._forms = dict(self._forms_of(first))
+
+    def __call__(self, *args: Any) -> Any:
+        for name, form in self._forms_of(args):
+            if form != self._forms.get(name):
+                what = f"argument {name} of {self._kernel.__name__} is {form}"
+                raise TypeError(f"{what}; its compiled form takes {self._forms.get(name)}, as in the first call")
+        return self._entry(*args)
+
+    def _forms_of(self, args: tuple[Any, ...]) -> Iterator[tuple[str, str]]:
+        for name, value in zip(self._names, args, strict=False):
+            yield from _forms_of(name, value)
+
+
+def _forms_of(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name and the form of an argument and of all items of tuples: what Numba tells types apart by."""
+    if isinstance(value, tuple):
+        for of, item in zip(getattr(value, "_fields", range(len(value))), value, strict=True):
+            yield from _forms_of(f"{name}.{of}", item)
+    elif isinstance(value, np.ndarray):
+        order = "contiguous" if value.flags.c_contiguous and value.flags.aligned else "strided"
+        yield name, f"{'' if value.flags.writeable else 'read-only '}{order} {value.dtype.str} of {value.ndim} axes"
+    else:
+        yield name, np.asarray(value).dtype.str
 
 
 class _InlinedKernel(_Kernel):

@@ -33,6 +33,8 @@ _MICROSECOND = timedelta(microseconds=1)
 #: Values of the column `kind`.
 WITHIN, SIMILAR, TOPK = 0, 1, 2
 KIND_NAMES = ("within", "similar", "topk")
+#: Columns of one boolean row of one clause, which all such rows share: nobody writes into them.
+_ONE_WITHIN, _ONE_CLAUSE, _NO_END = np.array([WITHIN], np.uint8), np.array([0, 1]), np.array([NO_TIME])
 
 
 def microseconds_of(moment: datetime | None) -> int:
@@ -318,6 +320,40 @@ class Subscriptions:
             texts=None if any(piece.texts is None for piece in pieces) else pa.concat_arrays([p.texts for p in pieces]),
             min_move=_joined_min_moves(pieces),
         )
+
+
+class HeldSubscription(Subscriptions):
+    """One row of kind `within` with one clause, as an index holds it: its slot becomes a column of ids when asked for.
+
+    A single move needs no ids, and to make an Arrow column takes as long as to search the index.
+    """
+
+    @classmethod
+    def at(cls, slots: NDArray[np.int32], code: NDArray[np.int32], regions: Regions) -> HeldSubscription:
+        """Return what one slot holds, which never expires."""
+        held = object.__new__(cls)
+        held.__dict__.update(
+            _slots=slots,
+            kind=_ONE_WITHIN,
+            clause_start=_ONE_CLAUSE,
+            code_start=np.array([0, len(code)]),
+            code=code,
+            regions=regions,
+            expires=_NO_END,
+        )
+        return held
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "ids" or "_slots" not in self.__dict__:
+            raise AttributeError(name)
+        self.__dict__["ids"] = ids = _arrow.numbers(self.__dict__["_slots"])
+        return ids
+
+    def with_regions(self, regions: Regions) -> HeldSubscription:
+        """Return the same subscription at another place."""
+        moved = object.__new__(HeldSubscription)
+        moved.__dict__.update(self.__dict__, regions=regions)
+        return moved
 
 
 def _joined_min_moves(pieces: list[Subscriptions]) -> NDArray[np.float64] | None:

@@ -332,7 +332,7 @@ class Hub:
             held = state.index.subscriptions(slots)
             placement, point = place_at(state, slot, held, place), point_of(place)
             item = Move(
-                ids=_arrow.one_id(subscription_id),
+                ids=(subscription_id,),
                 regions=placement.regions,
                 points=None if point is None else np.array([point]),
                 times=None if moment == NO_TIME else np.array([moment]),

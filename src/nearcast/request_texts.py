@@ -174,7 +174,9 @@ class RequestTexts:
 
     def spans(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return where the texts of slots lie, for `put_back`."""
-        self._make_room(int(slots[0] if len(slots) == 1 else slots.max(initial=-1)) + 1)
+        if len(slots) == 1 and (slot := slots.item()) < len(self._span):
+            return self._span[slot : slot + 1].copy()  # that of a single change
+        self._make_room(int(slots.max(initial=-1)) + 1)
         span: NDArray[np.int64] = self._span[slots]
         return span
 

@@ -182,7 +182,7 @@ def move(state: State, item: Move) -> list[Piece]:
         after = held.with_regions(places.regions)
         pieces = joined(tell_moves(state, slots, held, after, clock, item.steps), pieces)
         pieces = with_expiry(expiry, pieces)
-    now = int(clock[-1]) if len(clock) else state.now
+    now = clock.item(-1) if len(clock) else state.now
     state.commit(pieces, torn=None, now=now, next_step=step_after(state, len(slots), item.steps))
     if state.live is not None:
         state.live.drop(now)
@@ -196,7 +196,8 @@ def _told_before(
     state: State, slots: NDArray[np.int32], clock: NDArray[np.int64], item: Move
 ) -> list[ChangeDeliveries]:
     """Return what the clock tells before a move; `ValueError` if it changes something between two rows of it."""
-    if state.live is None or not len(clock) or clock[-1] < max(next_event(state), state.now + 1):
+    is_now = item.times is None and item.clock is None
+    if state.live is None or is_now or not len(clock) or clock[-1] < max(next_event(state), state.now + 1):
         return []
     if len(slots) == 1:
         return told_expiry(state, clock, np.array([state.next_step]) if item.steps is None else item.steps)
@@ -219,11 +220,10 @@ def _known(state: State, item: Move) -> KnownMove:
 
 def _reported(before: NDArray[Any], item: Move, places: MovePlaces, clock: NDArray[np.int64]) -> NDArray[Any]:
     """Return the movers' rows after a move."""
+    if item.times is None and len(before) == 1:
+        last, _, _, min_move = before.item()
+        return np.array([(max(last, clock.item()), *places.extents[0].tolist(), min_move)], before.dtype)
     rows = before.copy()
-    if item.times is None and len(rows) == 1:
-        last, _, _, min_move = before[0].item()
-        rows[0] = max(last, int(clock[0])), *places.extents[0].tolist(), min_move
-        return rows
     reported = clock if item.times is None else np.where(item.times == NO_TIME, clock, item.times)
     rows["time"] = np.maximum(rows["time"], reported)
     rows["width"], rows["height"] = places.extents.T

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from nearcast._ids import Id
     from nearcast.columns import Messages, Subscriptions
     from nearcast.engine.moves import KnownMove
     from nearcast.geo import Regions
@@ -63,6 +64,7 @@ class Unsubscribe:
 class Move:
     """Give the subscriptions with these ids, each named once, other places, all of them or none.
 
+    The id of a single one may be given as it is: an Arrow column takes as long to make as the move takes in an index.
     A row with a point in `points` (n, 2) carries its region along; one whose point is NaN gets that of `regions`, a
     scored one a box of one point. `times` are those of the reports, NO_TIME for now; `clock` is event time at each
     where rows were put in order elsewhere. `text` is the new request text of
@@ -70,7 +72,7 @@ class Move:
     has looked up already.
     """
 
-    ids: pa.Array
+    ids: pa.Array | tuple[Id]
     regions: Regions
     steps: NDArray[np.int64] | None = None
     points: NDArray[np.float64] | None = None

@@ -38,7 +38,7 @@ def clock_of(state: State, item: Move, n: int) -> NDArray[np.int64]:
     """Return event time at each of the n reports of a move: with a lifetime the largest so far, else what it is."""
     times = item.times if item.clock is None else item.clock
     if state.live is None or times is None:
-        return np.full(n, state.now)
+        return np.array([state.now]) if n == 1 else np.full(n, state.now)
     clock: NDArray[np.int64] = np.maximum.accumulate(np.maximum(times, state.now))
     return clock
 

@@ -23,7 +23,7 @@ _UNMOVED = np.array([(NO_TIME, np.nan, np.nan, 0.0)], MOVER)
 
 
 def _highest(slots: NDArray[np.int32]) -> int:
-    return int(slots[0]) if len(slots) == 1 else int(slots.max(initial=-1))
+    return int(slots.item()) if len(slots) == 1 else int(slots.max(initial=-1))
 
 
 class Movers:
@@ -42,8 +42,8 @@ class Movers:
 
     def of(self, slots: NDArray[np.int32]) -> NDArray[Any]:
         """Return a copy of the rows of slots."""
-        if len(slots) == 1 and (slot := int(slots[0])) < len(self._rows):
-            return self._rows[slot : slot + 1].copy()  # that of a single change
+        if len(slots) == 1 and (slot := slots.item()) < len(self._rows):
+            return np.array([self._rows.item(slot)], MOVER)  # that of a single change
         if _highest(slots) < len(self._rows):
             return self._rows[slots]
         rows = np.repeat(_UNMOVED, len(slots))
@@ -55,7 +55,7 @@ class Movers:
         """Return width and height of the box that a slot carries along, None: those that the index holds."""
         if not 0 <= slot < len(self._rows):
             return None
-        _, width, height, _ = self._rows[slot].item()
+        _, width, height, _ = self._rows.item(slot)
         return None if math.isnan(width) else (width, height)
 
     def put(self, slots: NDArray[np.int32], rows: NDArray[Any]) -> None:

@@ -74,9 +74,10 @@ def place_at(state: State, slot: int, held: Subscriptions, place: Any) -> MovePl
 
     `held` is what the index holds at the slot. Raises `InvalidInput` if it cannot go there.
     """
-    space, point, extent = state.index.space, point_of(place), np.array([[np.nan, np.nan]])
-    if point is not None and (box := _carried_box(state, slot, held, *point, extent)) is not None:
-        return MovePlaces(box, extent, {})
+    space, point = state.index.space, point_of(place)
+    if point is not None and (carried := _carried_box(state, slot, held, *point)) is not None:
+        return carried
+    extent = np.array([[np.nan, np.nan]])
     if point is None:
         shape = shape_of_place(place, space)
     else:
@@ -89,10 +90,8 @@ def place_at(state: State, slot: int, held: Subscriptions, place: Any) -> MovePl
     return MovePlaces(Regions.from_shapes([shape], space), extent, {} if text is None else {0: text})
 
 
-def _carried_box(
-    state: State, slot: int, held: Subscriptions, x: float, y: float, extent: NDArray[np.float64]
-) -> Regions | None:
-    """Return the box of a subscription whose centre goes to (x, y), if it is one that crosses no border of the earth.
+def _carried_box(state: State, slot: int, held: Subscriptions, x: float, y: float) -> MovePlaces | None:
+    """Return where a box goes whose centre goes to (x, y), if it is one and crosses no border of the earth.
 
     This is what nearly every single move is, and needs no shape to be made.
     """
@@ -107,8 +106,8 @@ def _carried_box(
     most_x, most_y = (180.0, 90.0) if state.index.space.is_earth else (_MOST, _MOST)
     if not (-most_x <= west and east <= most_x and -most_y <= south and north <= most_y and width < 2 * most_x):
         return None
-    extent[0] = width, height
-    return Regions.of_one_part(BOX, np.array([[west, south, east, north]]))
+    box = Regions.of_one_part(BOX, np.array([[west, south, east, north]]))
+    return MovePlaces(box, np.array([[width, height]]), {})
 
 
 def shape_of_place(place: Any, space: Space) -> Shape:

@@ -41,7 +41,8 @@ class StoringUndo(NamedTuple):
     """Undo record of subscriptions stored or moved: new ids are removed, known ones get back what they had.
 
     `n_slots` and `n_live` are those of the index before, `kinds` those of the ids. `held` is what the slots `replaced`
-    held, `expires` when that expires, `texts` where its request texts lie, and `movers` what it reported.
+    held, `expires` when that expires, None where nothing does, `texts` where its request texts lie, and `movers` what
+    it reported.
     """
 
     n_slots: int
@@ -50,7 +51,7 @@ class StoringUndo(NamedTuple):
     kinds: Kinds
     replaced: NDArray[np.int32]
     held: Subscriptions | None
-    expires: NDArray[np.int64]
+    expires: NDArray[np.int64] | None
     texts: NDArray[np.int64]
     movers: NDArray[Any]
 
@@ -66,9 +67,9 @@ class StoringUndo(NamedTuple):
         """Return the record of a change that is about to begin; `held` and `movers` save a look where known."""
         if held is None and len(replaced):
             held = state.index.subscriptions(replaced)
-        expires = np.full(len(replaced), NO_TIME)
+        expires = None
         if len(state.expires):
-            has_expiry = replaced < len(state.expires)
+            expires, has_expiry = np.full(len(replaced), NO_TIME), replaced < len(state.expires)
             expires[has_expiry] = state.expires[replaced[has_expiry]]
         return cls(
             n_slots=state.index.n_slots,
@@ -94,7 +95,7 @@ class StoringUndo(NamedTuple):
             state.ids.unbind(self.new_ids, self.kinds)
         state.expires[added[added < len(state.expires)]] = NO_TIME
         has_expiry = self.replaced < len(state.expires)
-        state.expires[self.replaced[has_expiry]] = self.expires[has_expiry]
+        state.expires[self.replaced[has_expiry]] = NO_TIME if self.expires is None else self.expires[has_expiry]
         state.texts.put_back(self.replaced, self.texts)
         if len(state.movers):
             state.movers.begin(added, None)

@@ -25,7 +25,7 @@ def without_small_moves(
 
     `movers` are the rows of `Movers` of the subscriptions.
     """
-    if item.points is None or not movers["min_move"].any():
+    if item.points is None or not _any_guarded(movers):
         return places
     is_placed = np.diff(held.regions.part_start) > 0  # what contradicts itself may have no part
     guarded = np.flatnonzero((movers["min_move"] > 0) & is_placed & ~np.isnan(item.points[:, 0]))
@@ -44,6 +44,14 @@ def without_small_moves(
     extents[stay] = np.column_stack([movers["width"][stay], movers["height"][stay]])
     texts = {row: text for row, text in places.texts.items() if row not in set(stay.tolist())}
     return MovePlaces(Regions.concat([places.regions, held.regions]).take(rows), extents, texts)
+
+
+def _any_guarded(movers: NDArray[Any]) -> bool:
+    """Tell whether a row of `Movers` has a `min_move`."""
+    if len(movers) == 1:
+        _, _, _, min_move = movers.item()
+        return bool(min_move)
+    return bool(movers["min_move"].any())
 
 
 def _centres(regions: Regions, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from nearcast._ids import Id
     from nearcast.deliveries import Piece
     from nearcast.engine.life import LiveUndo
     from nearcast.engine.lifetime import Lifetime
@@ -122,8 +123,10 @@ class State:
             raise UnknownSubscription(f"there is no subscription {subscription_id!r}")
         return slot
 
-    def slots(self, ids: pa.Array) -> NDArray[np.int32]:
+    def slots(self, ids: pa.Array | tuple[Id]) -> NDArray[np.int32]:
         """Return the slots of ids, or raise `UnknownSubscription` if one of them is not known."""
+        if isinstance(ids, tuple):
+            return np.array([self.slot(ids[0])], np.int32)
         slots = self.ids.slots(ids)
         if (slots < 0).any():
             raise UnknownSubscription(f"there is no subscription {ids[int(np.argmin(slots))].as_py()!r}")

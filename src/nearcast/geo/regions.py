@@ -31,6 +31,9 @@ PREPARED_LOCK = threading.Lock()
 
 #: Columns without rows.
 _NO_CIRCLES, _NO_POLYGONS = np.empty((0, 3)), np.empty(0, object)
+#: Columns of one row, which all regions of one row share: nobody writes into the columns of regions.
+_ONE_PART, _NO_SHAPE, _ONE_SHAPE = np.array([0, 1]), np.array([-1], np.int32), np.array([0], np.int32)
+_ONE_KIND = [np.array([kind], np.uint8) for kind in (ANYWHERE, BOX, CIRCLE, POLYGON)]
 
 
 @dataclass(eq=False)
@@ -74,10 +77,10 @@ class Regions:
     ) -> "Regions":
         """Return one row that one box covers; a circle or polygon is given as the one row of its column."""
         return cls(
-            np.array([kind], np.uint8),
-            np.array([0, 1]),
+            _ONE_KIND[kind],
+            _ONE_PART,
             part,
-            np.array([-1 if circle is None and geometry is None else 0], np.int32),
+            _NO_SHAPE if circle is None and geometry is None else _ONE_SHAPE,
             _NO_CIRCLES if circle is None else circle,
             _NO_POLYGONS if geometry is None else geometry,
         )

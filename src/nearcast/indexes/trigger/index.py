@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from nearcast.indexes.trigger.thresholds import ThresholdPart, ThresholdRows, ThresholdSegment
 
 _NO_SHAPES = np.empty(0, object)
+#: The type of slots, and the shape of an array of one.
+_SLOT, _ONE = np.dtype(np.int32), (1,)
 #: After so many moves it is looked at whether others are to be taken in, as many slots as have moved.
 _LOOK_EVERY = 1024
 #: Attributes that a change of subscriptions replaces.
@@ -272,9 +274,10 @@ class TriggerIndex(MergingIndex):
             self._moving.note_state()
 
     def _alive(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
-        is_one = isinstance(slots, np.ndarray) and slots.shape == (1,) and slots.dtype == np.int32
-        if is_one and 0 <= slots[0] < self._next_slot and self._owner[slots[0]] != NOBODY:
-            return slots  # that of a single change
+        if type(slots) is np.ndarray and slots.dtype is _SLOT and slots.shape == _ONE:
+            slot = slots.item()
+            if 0 <= slot < self._next_slot and self._owner[slot] != NOBODY:
+                return slots  # that of a single change
         return checked_slots(slots, self._next_slot, lambda known: self._owner[known] != NOBODY)
 
     def _disown(self, slots: NDArray[np.int32]) -> None:

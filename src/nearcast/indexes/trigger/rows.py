@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast._jit import kernel
-from nearcast.columns import NO_TIME, SIMILAR, WITHIN, ScoreParameters, Subscriptions, gathered, joined
+from nearcast.columns import SIMILAR, WITHIN, HeldSubscription, ScoreParameters, Subscriptions, gathered, joined
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Regions
 from nearcast.indexes.shared.clause_rows import expanded, shape_codes
 from nearcast.indexes.shared.filters import term_bit
@@ -240,15 +240,7 @@ def subscription_of_row(
         regions = Regions.of_one_part(CIRCLE, part, circle=rows.circle[at].copy())
     else:
         regions = Regions.of_one_part(POLYGON, part, geometry=geometry[at].copy())
-    return Subscriptions(
-        _arrow.numbers(slots),
-        np.array([WITHIN], np.uint8),
-        np.array([0, 1]),
-        np.array([0, len(code)]),
-        code,
-        regions,
-        np.array([NO_TIME]),
-    )
+    return HeldSubscription.at(slots, code, regions)
 
 
 def _scoring_columns(rows: TriggerRows, slots: NDArray[np.int32]) -> tuple[NDArray[np.uint8], ScoreParameters | None]:

@@ -36,6 +36,8 @@ class FoundMessages(NamedTuple):
 
     def first(self, n: int) -> FoundMessages:
         """Return the first n."""
+        if not n:
+            return _NOTHING
         return FoundMessages(self.query[:n], self.row[:n], self.where[:n], self.score[:n])
 
     def changes(self, n_queries: int, arrival_of: NDArray[np.int64]) -> RelevanceChanges:
@@ -46,6 +48,9 @@ class FoundMessages(NamedTuple):
         order = np.argsort(((2 * self.query + enters) << _ROW_BITS) + self.row)
         start = starts_of(self.query[order], n_queries)
         return RelevanceChanges(start, arrival_of[self.row[order]], self.score[order], enters[order])
+
+
+_NOTHING = FoundMessages.room_for(0)
 
 
 @inlined

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import hot_kernel
+from nearcast._jit import direct, hot_kernel
 from nearcast.indexes.shared.scores import scored_of
 from nearcast.query import NOT
 
@@ -76,7 +76,7 @@ def queries_of(
     words.follow()
     code = np.empty(len(subscriptions.code), np.int32)
     code_start = _owned(subscriptions.code_start, _I64)
-    write_words(code_start, _owned(subscriptions.code, _I32), words.by_term, code)
+    _write_words(code_start, _owned(subscriptions.code, _I32), words.by_term, code)
     scored = _scored_columns(subscriptions, weights, words)
     return LiveQueries(
         kind=_owned(subscriptions.kind, _U8),
@@ -107,9 +107,13 @@ def write_words(code_start, code, word_of, out):
             at += n
 
 
+#: All columns that it takes are made for it.
+_write_words = direct(write_words)
+
+
 def _owned(column: NDArray, kind: np.dtype) -> NDArray:
     """Return a column as kernels want it: of one type and contiguous; read-only ones are another type to them."""
-    if column.dtype == kind and column.flags.carray:
+    if column.dtype is kind and column.flags.carray:
         return column
     return np.require(column, kind, ["C", "W"])
 

@@ -34,6 +34,8 @@ _WORTH_ORDERING = 64
 _SPARE_ROOM, _MOST_GUESSED = 1.25, 128.0
 #: Words of a scored row for which there is scratch from the beginning.
 _USUAL_WORDS = 32
+#: The order of one row, which is only read.
+_ONE_ROW = np.zeros(1, np.int64)
 
 
 class CellLiveStore(StoredLife):
@@ -167,6 +169,8 @@ class CellLiveStore(StoredLife):
 def _search_order(places: QueryPlaces) -> NDArray[np.int64]:
     """Return the rows in the order of a curve through their places: neighbours look at the same messages."""
     n = len(places.kind)
+    if n == 1:
+        return _ONE_ROW
     if n < _WORTH_ORDERING or not len(places.part):
         return np.arange(n)
     point = places.part[np.minimum(places.part_start[:-1], len(places.part) - 1)]

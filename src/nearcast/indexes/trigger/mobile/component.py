@@ -9,7 +9,7 @@ import numpy as np
 
 from nearcast import _arrow
 from nearcast._jit import direct
-from nearcast.columns import NO_TIME, WITHIN, Subscriptions
+from nearcast.columns import HeldSubscription, Subscriptions
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, Regions
 from nearcast.indexes.trigger.mobile.lists import CELL, COUNT, N_ENTRIES, N_HEADS, N_LISTS
 from nearcast.indexes.trigger.mobile.rows import (
@@ -205,23 +205,16 @@ class MobileComponent:
     def _subscription(self, slots: NDArray[np.int32]) -> Subscriptions | None:
         """Do for one slot what `subscriptions` does, without what only pays for many."""
         held = self.held
-        row = int(held.first_row[slots[0]])
+        row = held.first_row.item(slots.item())
         if row == _NONE or held.next_row[row] != _NONE:
             return None
-        code, part = held.code[held.code_first[row] : held.code_last[row]].copy(), held.part[row : row + 1].copy()
+        code = held.code[held.code_first.item(row) : held.code_last.item(row)].copy()
+        part = held.part[row : row + 1].copy()
         if held.shape[row] >= 0:
             regions = Regions.of_one_part(CIRCLE, part, circle=held.circle[row : row + 1].copy())
         else:
             regions = Regions.of_one_part(ANYWHERE if part[0, 0] == -np.inf else BOX, part)
-        return Subscriptions(
-            ids=_arrow.numbers(slots),
-            kind=np.array([WITHIN], np.uint8),
-            clause_start=np.array([0, 1]),
-            code_start=np.array([0, len(code)]),
-            code=code,
-            regions=regions,
-            expires=np.array([NO_TIME]),
-        )
+        return HeldSubscription.at(slots, code, regions)
 
     def triggers(self, rows: NDArray[np.int64]) -> list[int]:
         """Return the triggers of these rows."""
@@ -255,11 +248,11 @@ class MobileComponent:
     def _has_moved(self, slot: int, regions: Regions, undo: UndoLog) -> bool:
         """Move one slot of one row, without what only pays for many; False if it is not so simple."""
         held = self.held
-        row = int(held.first_row[slot])
-        if row == _NONE or held.next_row[row] != _NONE or len(regions.part) != 1:
+        row = held.first_row.item(slot)
+        if row == _NONE or held.next_row.item(row) != _NONE or len(regions.part) != 1:
             return False
-        was_circle, is_circle = held.shape[row] >= 0, len(regions.circle) == 1
-        if was_circle != is_circle or held.sides[row] != 1:
+        was_circle, is_circle = held.shape.item(row) >= 0, len(regions.circle) == 1
+        if was_circle != is_circle or held.sides.item(row) != 1:
             return False
         rows, part = np.array([row]), held.part[row : row + 1].copy()
         undo.call(
