@@ -93,8 +93,9 @@ class TriggerIndex(MergingIndex):
     older components still list is skipped.
 
     Full deltas and segments of like size are merged by a background thread that works on immutable arrays and
-    takes the lock only to put the result in place. `leaf_rows`: rectangles per cell. `few`: a term with no more
-    triggers than this is not cut by place. `delta_rows`: rows collected before they become a segment.
+    takes the lock only to put the result in place. `leaf_rows`: rectangles per cell, and scored rows per
+    group. `few`: a term with no more triggers than this is not cut by place. `delta_rows`: rows collected before they
+    become a segment.
     """
 
     def __init__(self, space: Space, *, leaf_rows: int = 4000, few: int = 8, delta_rows: int = 4096):

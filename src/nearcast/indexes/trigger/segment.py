@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 MOST_CELLS = 4
 #: Segments of up to this many cells' worth of rows are not cut by place.
 _SMALL = 4
-#: Groups of scored rows that a cell's worth of rows makes, and how many times `few` discs are few.
-_GROUPS_PER_LEAF, _FEW_DISCS = 4, 16
+#: How many times `few` discs are few.
+_FEW_DISCS = 16
 #: Entries whose rectangles are bounded together, so that a long list can be skipped through.
 BLOCK = 16
 
@@ -69,7 +69,7 @@ def build_segment(
     boolean = np.flatnonzero(rows.shape > SCORED)
     n = len(boolean)
     places = cut_space(rows.part[boolean], leaf_rows)
-    layout, scored_order = plan_discs(rows, weight, max(1, leaf_rows // _GROUPS_PER_LEAF))
+    layout, scored_order = plan_discs(rows, weight, leaf_rows)
     rows = take_rows(rows, np.append(boolean[_spatial_order(places, rows.part[boolean])], scored_order))
     n_terms = int(rows.code.max(initial=-1)) + 1
     count = np.zeros(n_terms + 1, np.int32)
