@@ -112,7 +112,7 @@ class Soak:
                 samples.append({"seconds": round(time.monotonic() - began, 1), **taken, **done, **self._given()})
                 say(told(samples[-1]))
         except KeyboardInterrupt:
-            say("interrupted")
+            pass  # whatever is said now would raise it again
         return samples
 
     def _given(self) -> dict[str, int]:
