@@ -125,7 +125,8 @@ def test_figures_are_listed(nearcast):
         (("--plan", "space-first(2x2)", "--partitions", "3"), "whose product is 3"),
         (("--window", "5"), "--window, --warm-up and --window-mode are for --kind topk"),
         (("--kind", "topk", "--window", "1h"), "give a number of messages"),
-        (("--soak", "0"), "--soak 0.0: give seconds"),
+        (("--soak", "0"), "--soak 0: give seconds"),
+        (("--soak", "often"), "--soak often: give seconds, 1 or more, or such as 1h"),
         (("--json", "nowhere/r.json"), "there is no folder nowhere"),
     ],
 )
@@ -149,12 +150,13 @@ def test_growth_is_told_from_noise():
         rows = []
         for at in range(60):
             sizes = {"driver_mb": 100 + growth * at, "jvm_mb": 500 + at % 3, "workers_mb": 200}
+            sizes |= {"state_mb": 10, "state_files": 30 + at % 5}
             rows.append({"seconds": at, **sizes})
         return rows
 
     assert summary(samples(0))["is_flat"] is True
     grown = summary(samples(1))
     assert grown["is_flat"] is False
-    assert "grew in driver (" in grown["verdict"]
+    assert "driver grew (" in grown["verdict"]
     assert grown["driver_mb_per_hour"] == pytest.approx(3600)
     assert summary(samples(0)[:2])["is_flat"] is None

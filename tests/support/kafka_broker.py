@@ -1,9 +1,6 @@
 """A real broker of Kafka as a process of its own, and a client for its topics that needs neither Java nor Spark."""
 
 import json
-import random
-import socket
-import subprocess
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -11,62 +8,36 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support.maven import jars_of, java
-from support.waiting import PATIENCE_S, run, wait_until
+from nearcast.bench.spark.kafka_jars import BROKER
+from nearcast.bench.spark.local_broker import LocalBroker
+from support.maven import jars_of
+from support.waiting import PATIENCE_S, wait_until
 
-BROKER = ("org.apache.kafka", "kafka_2.13", "4.1.0")
 USER, PASSWORD = "nearcast", "pa55word-of-nobody"
-_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 #: For a Java that lives for seconds: compile little, and collect garbage in one thread.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: Ports below those that the system gives to connections: one stays free while the broker is down.
-_PORTS = (20_000, 30_000)
 _PASSING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TRANSPORT)
 
 
-def free_ports(n):
-    found = set()
-    while len(found) < n:
-        port = random.randrange(*_PORTS)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                found.add(port)
-    return list(found)
-
-
-class Broker:
-    """One broker that is its own controller (KRaft), on this host alone, with a plain listener and one with SASL."""
+class Broker(LocalBroker):
+    """A broker with a plain listener and one with SASL, which compiles little: it lives for seconds."""
 
     def __init__(self, folder: Path):
-        self._folder = folder
-        jars = jars_of("broker", [BROKER], transitive=True)
-        self._program = [java(), "-Xmx512m", *QUICK_JAVA.split(), "-cp", f"{jars}/*"]
-        self._process = None
-        self._ports = free_ports(3)
-        plain, secured, controller = self._ports
-        self.plain, self.secured = f"127.0.0.1:{plain}", f"127.0.0.1:{secured}"
-        settings = {
-            "process.roles": "broker,controller",
-            "node.id": 1,
-            "listeners": f"PLAINTEXT://{self.plain},SASL_PLAINTEXT://{self.secured},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.plain},SASL_PLAINTEXT://{self.secured}",
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{_LOGIN} user_{USER}="{PASSWORD}";',
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "log.dirs": folder / "data",
-            "offsets.topic.replication.factor": 1,
-            "auto.create.topics.enable": "false",
-            # One that was killed is missed sooner, and comes back sooner.
-            "broker.session.timeout.ms": 2000,
-            "broker.heartbeat.interval.ms": 500,
-        }
-        self._properties = folder / "server.properties"
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        tool = [*self._program, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._properties)]
-        run(tool, check=True)
+        super().__init__(
+            folder,
+            jars_of("broker", [BROKER], transitive=True),
+            listeners={"PLAINTEXT": "PLAINTEXT", "SASL_PLAINTEXT": "SASL_PLAINTEXT"},
+            settings={
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{_LOGIN} user_{USER}="{PASSWORD}";',
+                # One that was killed is missed sooner, and comes back sooner.
+                "broker.session.timeout.ms": 2000,
+                "broker.heartbeat.interval.ms": 500,
+            },
+            java_options=["-Xmx512m", *QUICK_JAVA.split()],
+        )
+        self.secured = self.servers["SASL_PLAINTEXT"]
 
     @property
     def options(self):
@@ -76,31 +47,6 @@ class Broker:
             "kafka.sasl.mechanism": "PLAIN",
             "kafka.sasl.jaas.config": f'{_LOGIN} username="{USER}" password="{PASSWORD}";',
         }
-
-    def start(self):
-        """Start it, with the topics it had, and wait until it answers."""
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self._program, "kafka.Kafka", str(self._properties)], stdout=log, stderr=log
-            )
-        wait_until(self._answers, is_alive=lambda: self._process.poll() is None, about=self.said)
-
-    def _answers(self):
-        for port in self._ports[:2]:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-            except OSError:
-                return False
-        return True
-
-    def said(self):
-        return (self._folder / "log").read_text(errors="replace")[-3000:]
-
-    def kill(self):
-        """End it with -9."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(PATIENCE_S)
 
 
 class TopicRecord(NamedTuple):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nearcast.bench.data.distances import MaxDistance
 
 if TYPE_CHECKING:
+    from nearcast.spark.stream_options import WindowMode
     from nearcast.window import Window
 
 
@@ -39,6 +40,10 @@ class BenchRequest:
     partitions: int = 1
     threads: int = 1
     with_steps: bool = True
+    #: Whether all messages are also matched at once, and by the local engine a second time.
+    with_match: bool = True
+    #: Where the stream holds the window: each is timed.
+    window_modes: Sequence[WindowMode] = ("shared",)
     #: A topic of Kafka to time as well, None for none, and the records of a batch.
     topic: str | None = None
     batch: int = 0

@@ -59,14 +59,15 @@ class BenchArguments:
     max_distance_share: float | None = None
     window: str | None = None
     warm_up: int | None = None
-    window_mode: str | None = None
+    window_mode: list[str] | None = None
     batch: int | None = None
     files: int | None = None
     plan: str = ""
     partitions: int | None = None
     master: str = ""
     with_steps: bool = True
-    soak: float | None = None
+    with_match: bool = True
+    soak: str | None = None
     tiny: int | None = None
     kafka: str | None = None
 
@@ -90,8 +91,9 @@ class BenchArguments:
         for option, value in given.items():
             if value is None or value is False:
                 continue
-            words.append(f"--{option.replace('_', '-')}")
-            words += [] if value is True else [str(value)]
+            for each in value if isinstance(value, list) else [value]:
+                words.append(f"--{option.replace('_', '-')}")
+                words += [] if each is True else [str(each)]
         return shlex.join(words)
 
 

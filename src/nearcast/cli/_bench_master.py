@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from nearcast.cli._console import UsageMistake
@@ -24,10 +25,10 @@ def slots_of(master: str, option: str = "--master") -> int:
     return slots
 
 
-def bench_session(master: str) -> Any:
-    """Start a session whose workers are warm; a task that fails is tried again."""
+def bench_session(master: str, settings: Mapping[str, str] | None = None) -> Any:
+    """Start a session whose workers are warm, with these settings besides; a task that fails is tried again."""
     from nearcast.spark.session import session, warm
 
-    started = session(master if "," in master else f"{master[:-1]},4]", app="nearcast bench")
+    started = session(master if "," in master else f"{master[:-1]},4]", app="nearcast bench", settings=settings)
     warm(started)
     return started

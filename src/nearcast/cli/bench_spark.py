@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 MESSAGES, TOPK_MESSAGES, BATCH, TOPK_BATCH = 200_000, 10_000, 50_000, 1_000
 
 
+#: Asks for a broker that is started here.
+LOCAL_BROKER = "local"
+
+
 class StreamFiles(NamedTuple):
     """How messages arrive: so many a batch, in so many files."""
 
@@ -68,7 +74,8 @@ def spark(
         typer.Option(min=1, metavar="N", help="Of topk: messages between those that fill the window and the measured."),
     ] = None,
     window_mode: Annotated[
-        WindowModeName | None, typer.Option(help="Of topk: where the stream holds the window; shared unless given.")
+        list[WindowModeName] | None,
+        typer.Option(help="Of topk: where the stream holds the window; shared unless given, each of several is timed."),
     ] = None,
     plan: Annotated[str, typer.Option(metavar="NAME", help="How subscriptions are spread.")] = "trigger",
     partitions: Annotated[int | None, typer.Option(min=1, help="Parts they are spread over; one a slot.")] = None,
@@ -76,16 +83,24 @@ def spark(
     with_steps: Annotated[
         bool, typer.Option("--steps/--no-steps", help="Also time the steps of a batch, in this process.")
     ] = True,
+    with_match: Annotated[
+        bool, typer.Option("--match/--no-match", help="Also match all messages at once, and locally once more.")
+    ] = True,
     tiny: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Batches of ten messages that are measured at the end; 15.")
     ] = None,
     kafka: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Also time an empty topic, kafka://host:port/topic, which is filled."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="Also time an empty topic, kafka://host:port/topic, which is filled; local: of a broker started here.",
+        ),
     ] = None,
     soak: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Let messages and changes arrive for so long, and watch the memory."),
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Let messages and changes arrive for so long, such as 1h, and watch memory and files."
+        ),
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Also write the report here.")
@@ -109,7 +124,7 @@ def spark(
 ) -> int:
     """Time the stream beside the local engine on the same files, answers compared; or draw a --figure; or --soak."""
     given = BenchArguments(
-        "spark", **{**locals(), "kind": kind.value, "window_mode": window_mode and window_mode.value}
+        "spark", **{**locals(), "kind": kind.value, "window_mode": [mode.value for mode in window_mode or ()]}
     )
     if figure == "list":
         return _list_figures()
@@ -120,7 +135,7 @@ def spark(
         report = _draw(given)
     else:
         choice = DataChoice(given, TOPK_MESSAGES if kind is StreamKind.TOPK else MESSAGES)
-        report = _run(choice) if soak is None else _soak(choice, soak)
+        report = _run(choice) if soak is None else _soak(choice, _soak_seconds(soak))
     write_json(report, json_file)
     return 0
 
@@ -160,7 +175,8 @@ def _reach() -> MaxDistance:
 def _command(given: BenchArguments, **more: Any) -> str:
     """Return the command that repeats a run or a soak."""
     repeated = ("kind", "batch", "files", "window", "warm_up", "window_mode", "tiny", "plan", "partitions", "kafka")
-    return given.command(repeated, no_steps=not given.with_steps, master=given.master, **more)
+    without = {"no_steps": not given.with_steps, "no_match": not given.with_match}
+    return given.command(repeated, **without, master=given.master, **more)
 
 
 def _draw(given: BenchArguments) -> dict[str, Any]:
@@ -176,11 +192,12 @@ def _run(choice: DataChoice) -> dict[str, Any]:
     """Time the stream beside the local engine; print and return the report."""
     from nearcast.bench.report import machine
     from nearcast.bench.request import BenchRequest
+    from nearcast.bench.spark.aims import aims_of
     from nearcast.bench.spark.comparison import QUESTION, run_spark
     from nearcast.bench.spark.report import print_spark
 
     given, slots = choice.given, slots_of(choice.given.master)
-    of_window = (given.window, given.warm_up, given.window_mode)
+    of_window = (given.window, given.warm_up, given.window_mode or None)
     if given.kind != StreamKind.TOPK and any(each is not None for each in of_window):
         raise UsageMistake("--window, --warm-up and --window-mode are for --kind topk")
     if given.kafka is not None:
@@ -197,21 +214,51 @@ def _run(choice: DataChoice) -> dict[str, Any]:
         partitions=given.partitions or slots,
         threads=slots,
         with_steps=given.with_steps,
+        with_match=given.with_match,
+        window_modes=[WindowModeName(mode).value for mode in given.window_mode or ("shared",)],
         topic=given.kafka,
         batch=batch,
     )
     files = StreamFiles(batch, given.files or slots)
-    with StepProgress() as steps, tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder:
+    with StepProgress() as steps, _folder() as folder, _broker(given, Path(folder), steps) as (topic, settings):
         steps.begin("preparing the workload")
         workload, about = _prepared(choice, request, files, Path(folder) / "messages")
-        results = run_spark(workload, Path(folder), request, partial(bench_session, given.master), steps.begin)
-    settings = {"batch": files.batch, "files_per_batch": files.per_batch, "plan": request.plan}
-    settings |= {"partitions": request.partitions, "master": given.master}
-    settings |= {"java_options": os.environ.get("SPARK_SUBMIT_OPTS")}
-    about = {"question": QUESTION, **about, **settings, "command": request.command}
-    report = {"workload": about, "machine": machine(), "results": results}
+        request = replace(request, topic=topic)
+        start = partial(bench_session, given.master, settings)
+        results = run_spark(workload, Path(folder), request, start, steps.begin)
+    chosen = {"batch": files.batch, "files_per_batch": files.per_batch, "plan": request.plan}
+    chosen |= {"partitions": request.partitions, "master": given.master}
+    chosen |= {"java_options": os.environ.get("SPARK_SUBMIT_OPTS")}
+    about = {"question": QUESTION, **about, **chosen, "command": request.command}
+    report = {"workload": about, "machine": machine(), "results": results, "aims": aims_of(about, results)}
     print_spark(report, stdout())
     return report
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="nearcast-bench-")
+
+
+@contextmanager
+def _broker(given: BenchArguments, folder: Path, steps: StepProgress) -> Iterator[tuple[str | None, dict[str, str]]]:
+    """Start a broker where one is asked for; give the address of the topic, and what Spark's session needs for it."""
+    if given.kafka != LOCAL_BROKER:
+        yield given.kafka, {}
+        return
+    from nearcast import _jit
+    from nearcast.bench.spark.kafka_jars import BROKER, fetched_jars
+    from nearcast.bench.spark.local_broker import LocalBroker
+    from nearcast.pipeline.kafka_topics import CONNECTOR_JARS
+
+    steps.begin("starting a broker of Kafka, whose jars are fetched the first time")
+    kept = _jit.cache_root() / "kafka"
+    connector = fetched_jars(kept / f"connector-{CONNECTOR_JARS[0][2]}", CONNECTOR_JARS, transitive=False)
+    jars = fetched_jars(kept / f"broker-{BROKER[2]}", [BROKER], transitive=True)
+    own = folder / "broker"
+    own.mkdir()
+    with LocalBroker(own, jars) as broker:
+        named = ",".join(str(path) for path in sorted(connector.glob("*.jar")))
+        yield f"kafka://{broker.plain}/bench", {"spark.jars": named}
 
 
 def _check_topic(given: BenchArguments) -> None:
@@ -220,6 +267,8 @@ def _check_topic(given: BenchArguments) -> None:
 
     if given.kind == StreamKind.TOPK:
         raise UsageMistake("--kafka is for --kind within: a topic has no order over its partitions")
+    if given.kafka == LOCAL_BROKER:
+        return
     try:
         KafkaTopic.of(str(given.kafka))
     except InvalidInput as error:
@@ -230,7 +279,7 @@ def _prepared(
     choice: DataChoice, request: BenchRequest, files: StreamFiles, folder: Path
 ) -> tuple[StreamWorkload, dict[str, Any]]:
     """Write the workload as files in a folder; return it, and what there is to tell of it."""
-    from nearcast.bench.spark.data import stream_workload
+    from nearcast.bench.spark.data import stream_workload, window_warm_up
 
     if choice.given.kind != StreamKind.TOPK:
         workload = choice.workload()
@@ -244,7 +293,7 @@ def _prepared(
             space=request.space,
         )
         return given, workload.about | {"window": None}
-    warm_up = request.n_warm_up or 2 * files.batch
+    warm_up = request.n_warm_up or window_warm_up(files.batch)
     workload, length = choice.stream(request.window, warm_up)
     workload = request.max_distance.applied(workload)
     given = stream_workload(
@@ -258,8 +307,9 @@ def _prepared(
         n_warm_up=warm_up,
         n_tiny=choice.given.tiny,
         space=request.space,
+        window_first=True,
     )
-    given = replace(given, window_mode=WindowModeName(choice.given.window_mode or "shared").value)
+    given = replace(given, window_mode=request.window_modes[0])
     return given, workload.about | {"window": str(length), "window_mode": given.window_mode}
 
 
@@ -286,14 +336,29 @@ def _list_figures() -> int:
     return 0
 
 
+def _soak_seconds(given: str) -> float:
+    """Return a length of time in seconds: a number of them, or such as 20m and 1h."""
+    from nearcast.errors import InvalidInput
+    from nearcast.window import Window
+
+    try:
+        seconds = float(given)
+    except ValueError:
+        try:
+            seconds = (Window.of(given).length or 0) / 1e6
+        except InvalidInput:
+            seconds = 0.0
+    if not 1 <= seconds < float("inf"):
+        raise UsageMistake(f"--soak {given}: give seconds, 1 or more, or such as 1h")
+    return seconds
+
+
 def _soak(choice: DataChoice, seconds: float) -> dict[str, Any]:
     """Let messages and changes arrive for some time; draw how much memory that takes and return the report."""
     from nearcast.bench.figures.plot import must_be_able_to_draw
     from nearcast.bench.report import machine
     from nearcast.bench.spark.soak import Soak, draw_soak, summary
 
-    if not 1 <= seconds < float("inf"):
-        raise UsageMistake(f"--soak {seconds}: give seconds, 1 or more")
     must_be_able_to_draw()
     given, is_topk = choice.given, choice.given.kind == StreamKind.TOPK
     length = _window(given.window)

@@ -25,6 +25,7 @@ from nearcast.pipeline.store.store import Store
 
 if TYPE_CHECKING:
     from nearcast.bench.spark.data import StreamWorkload
+    from nearcast.pipeline.worker.source_reader import Kind
 
 #: So many bytes are too many for the driver to read a file by itself.
 _LARGE = 1 << 40
@@ -55,13 +56,13 @@ def local_pipeline(given: StreamWorkload, folder: Path, runner: LocalRunner, pla
     """Return a pipeline in this process that has begun with the subscriptions."""
     settings = PipelineSettings(given.space, window=given.window, plan=plan, partitions=partitions)
     pipeline = Pipeline(Store(str(folder / "K")), settings, runner, FileSink(str(folder / "out")))
-    pipeline.begin(given.subscriptions, given.vocabulary, sample=given.sample)
+    pipeline.begin(given.first, given.vocabulary, sample=given.sample)
     return pipeline
 
 
-def sources(batch: list[Path]) -> list[BatchSource]:
+def sources(batch: list[Path], kind: Kind = "messages") -> list[BatchSource]:
     """Return the files of a batch as the pipeline is given them."""
-    return [BatchSource("messages", path.name, str(path), n_bytes=_LARGE) for path in batch]
+    return [BatchSource(kind, path.name, str(path), n_bytes=_LARGE) for path in batch]
 
 
 def steps_of(given: StreamWorkload, folder: Path, *, plan: str, partitions: int) -> dict[str, Any]:
@@ -72,13 +73,14 @@ def steps_of(given: StreamWorkload, folder: Path, *, plan: str, partitions: int)
     """
     runner = TimedRunner()
     pipeline = local_pipeline(given, folder, runner, plan, partitions)
-    number = 0
-    filling = [
-        given.filling[at : at + given.files_per_batch] for at in range(0, len(given.filling), given.files_per_batch)
+    before = [
+        *(sources(batch) for batch in given.filling_batches),
+        *(sources(batch, "changes") for batch in given.joining),
+        *(sources(batch) for batch in given.warming),
     ]
-    for batch in [*filling, *given.warming]:
-        pipeline.run(number, sources(batch))
-        number += 1
+    for number, batch in enumerate(before):
+        pipeline.run(number, batch)
+    number = len(before)
     runner.seconds.clear()
     inside: defaultdict[str, float] = defaultdict(float)
     with _timed(_index_class(pipeline), "match", inside), _timed(Stager, "stage", inside):
@@ -118,7 +120,7 @@ def _registered(pipeline: Pipeline, runner: TimedRunner, rows: pa.Table, folder:
     n, total = rows.num_rows, 0.0
     for batch in range(2):
         path = folder / f"changes-{batch}.parquet"
-        pq.write_table(_as_changes(rows, batch), path)
+        pq.write_table(as_changes(rows, batch), path)
         runner.seconds.clear()
         began = time.process_time()
         pipeline.run(number + batch, [BatchSource("changes", path.name, str(path), n_bytes=_LARGE)])
@@ -132,7 +134,7 @@ def _registered(pipeline: Pipeline, runner: TimedRunner, rows: pa.Table, folder:
     return {"changes": n, **figures, "changes_per_s": round(n / total, 1)}
 
 
-def _as_changes(rows: pa.Table, batch: int) -> pa.Table:
+def as_changes(rows: pa.Table, batch: int) -> pa.Table:
     """Return subscriptions as rows that subscribe to them, under ids of their own."""
     first = batch * rows.num_rows
     if pa.types.is_integer(rows.schema.field("id").type):

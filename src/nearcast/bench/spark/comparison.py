@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,36 +36,49 @@ def run_spark(
 ) -> dict[str, Any]:
     """Return the results: `local`, `stream`, `match` (none for top-k), `topic` and `steps`, each a row of figures.
 
-    `start` gives the session. For top-k subscriptions the local engine is a hub on one core.
+    `start` gives the session. The local engine is a hub on as many cores as the stream has. Of several window modes the
+    first is that of `stream`, another one of `stream_` and its name.
     """
     from nearcast.bench.spark.batch_steps import steps_of
-    from nearcast.bench.spark.stream import figures, run_stream
+    from nearcast.bench.spark.stream import figures
 
     is_topk = given.window is not None
-    threads = 1 if is_topk else request.threads
-    before = _locally(given, folder, threads, say)
+    before = _locally(given, folder, request.threads, say)
     say("starting Spark")
     spark = start()
-    recording = run_stream(spark, given, folder / "stream", plan=request.plan, partitions=request.partitions, say=say)
-    row = figures(given, recording)
-    chosen = recording.reports[given.n_before : given.n_before + len(given.measured)]
-    _must_equal(before.deliveries, [report.deliveries for report in chosen])
+    recording = _streamed(spark, given, folder / "stream", request, before, say)
+    streams = {"stream": figures(given, recording)}
+    for mode in request.window_modes[1:]:
+        other = replace(given, window_mode=mode)
+        again = _streamed(spark, other, folder / f"stream-{mode}", request, before, say)
+        streams[f"stream_{mode}"] = figures(other, again)
     results: dict[str, Any] = {}
-    if not is_topk:
+    if not is_topk and request.with_match:
         results["match"] = _matched(spark, given, folder, sum(before.deliveries), say)
     if request.topic is not None:
         results["topic"] = _from_topic(spark, given, request, folder / "topic", recording, say)
-    # Filling a large window again would take longer than all the rest.
-    again = before if is_topk else _locally(given, folder, threads, say)
-    best = min(before, again, key=lambda each: each.seconds)
-    local = _local_row(given, best, threads)
-    row["ratio"] = round(row["messages_per_s"] / local["messages_per_s"], 3)
-    if "match" in results:
-        results["match"]["ratio"] = round(results["match"]["messages_per_s"] / local["messages_per_s"], 3)
+    # Filling a large window again, or storing subscriptions that a stream's memory is measured with, takes too long.
+    is_repeated = not is_topk and request.with_match
+    again_locally = _locally(given, folder, request.threads, say) if is_repeated else before
+    local = _local_row(given, min(before, again_locally, key=lambda each: each.seconds), request.threads)
+    for row in (*streams.values(), *(results[name] for name in ("match",) if name in results)):
+        row["ratio"] = round(row["messages_per_s"] / local["messages_per_s"], 3)
     if request.with_steps:
         say("timing the steps of a batch in this process")
         results["steps"] = steps_of(given, folder / "steps", plan=request.plan, partitions=request.partitions)
-    return {"local": local, "stream": row, **results}
+    return {"local": local, **streams, **results}
+
+
+def _streamed(
+    spark: SparkSession, given: StreamWorkload, folder: Path, request: BenchRequest, local: LocalResult, say: Say
+) -> StreamRecording:
+    """Run the stream; its measured batches must deliver as much as those of the local engine."""
+    from nearcast.bench.spark.stream import run_stream
+
+    recording = run_stream(spark, given, folder, plan=request.plan, partitions=request.partitions, say=say)
+    chosen = recording.reports[given.n_before : given.n_before + len(given.measured)]
+    _must_equal(local.deliveries, [report.deliveries for report in chosen])
+    return recording
 
 
 def _from_topic(
@@ -96,7 +110,7 @@ def _from_topic(
 
 def _locally(given: StreamWorkload, folder: Path, threads: int, say: Say) -> LocalResult:
     say("local engine: storing subscriptions")
-    hub = local_hub(given)
+    hub = local_hub(given, say)
     say(f"local engine: {given.n_measured:,} messages")
     is_topk = given.window is not None
     result = run_locally(hub, given.measured, folder / "local.parquet", threads, is_topk=is_topk)

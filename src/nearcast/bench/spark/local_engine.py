@@ -17,6 +17,7 @@ from nearcast.files import DeliveryWriter, read_table
 
 if TYPE_CHECKING:
     from nearcast.bench.spark.data import StreamWorkload
+    from nearcast.bench.timing import Say
     from nearcast.hub import Hub
 
 
@@ -29,16 +30,20 @@ class LocalResult:
     deliveries: list[int]
 
 
-def local_hub(given: StreamWorkload) -> Hub:
-    """Return a hub with the subscriptions that has seen all messages before the measured ones.
-
-    Subscriptions come first, as in a stream: buffers that grew with the window are not those that a search fills.
-    """
+def local_hub(given: StreamWorkload, say: Say = lambda _: None) -> Hub:
+    """Return a hub with the subscriptions that has seen all messages before the measured ones, in a stream's order."""
     from nearcast.hub import Hub
 
     hub = Hub(given.space, vocabulary=given.vocabulary, window=given.window)
-    hub.subscribe_many(given.subscriptions)
-    for path in (*given.filling, *(path for batch in given.warming for path in batch)):
+    hub.subscribe_many(given.first)
+    for path in given.filling:
+        hub.publish_many(read_table(path))
+    for at, batch in enumerate(given.joining):
+        say(f"local engine: searching the window, {at + 1} of {len(given.joining)}")
+        for path in batch:
+            hub.subscribe_many(read_table(path).drop_columns("op"))
+            hub.poll()
+    for path in (path for batch in given.warming for path in batch):
         hub.publish_many(read_table(path))
     return hub
 

@@ -71,6 +71,15 @@ def resident() -> dict[str, int]:
     return found
 
 
+def private() -> dict[str, int]:
+    """Return by role the bytes that processes have to themselves."""
+    found = dict.fromkeys(ROLES, 0)
+    for process in processes():
+        with suppress(OSError):
+            found[process.role] += private_bytes(process.pid)
+    return found
+
+
 def private_of_workers() -> list[int]:
     """Return the bytes that each Python worker has to itself, the largest first."""
     found = []

@@ -9,6 +9,8 @@ from nearcast.bench.report import print_rows
 if TYPE_CHECKING:
     from rich.console import Console
 
+#: Processes whose memory is printed: most of them are idle.
+_SHOWN_WORKERS = 3
 _SPEED = {
     "way": ("way", "{}"),
     "messages": ("messages", "{:,}"),
@@ -19,15 +21,17 @@ _SPEED = {
     "cpu_us_per_message": ("CPU µs/message", "{:,.2f}"),
 }
 _STREAM = {
+    "way": ("way", "{}"),
     "batches": ("batches", "{:,}"),
     "batch_s_median": ("median s", "{:,.3f}"),
     "batch_s_max": ("longest s", "{:,.3f}"),
     "tuples_per_message": ("tuples/message", "{:,.2f}"),
     "replication": ("replication", "{:,.2f}"),
-    "balance_seconds": ("balance (time)", "{:,.2f}"),
-    "balance_messages": ("balance (messages)", "{:,.2f}"),
+    "balance_seconds": ("balance, time", "{:,.2f}"),
+    "balance_messages": ("messages", "{:,.2f}"),
     "segment_bytes_per_message": ("bytes/message", "{:,.0f}"),
     "tiny_batch_ms": ("10 messages, ms", "{:,.0f}"),
+    "tiny_batch_ms_late": ("the last third, ms", "{:,.0f}"),
     "private": ("private MB of workers", "{}"),
 }
 _TOPIC = {
@@ -35,7 +39,22 @@ _TOPIC = {
     "broker_messages_per_s": ("messages/s", "{:,.0f}"),
     "messages_per_s_without_broker": ("the stream without that, messages/s", "{:,.0f}"),
 }
+_TOPIC_CHANGES = {
+    "changes": ("changes from a topic", "{:,}"),
+    "changes_seconds": ("seconds", "{:,.2f}"),
+    "changes_per_s": ("changes/s", "{:,.0f}"),
+    "changes_broker_s": ("read by Spark alone, s", "{:,.2f}"),
+    "changes_per_s_without_broker": ("the stream without that, changes/s", "{:,.0f}"),
+}
+_AIMS = {
+    "figure": ("aim", "{}"),
+    "shown_aim": ("", "{}"),
+    "shown": ("here", "{}"),
+    "met": ("", "{}"),
+    "stated_for": ("stated for", "{}"),
+}
 _CPU = {
+    "way": ("way", "{}"),
     "cpu_all_s": ("CPU s of all", "{:,.2f}"),
     "cpu_driver_s": ("driver", "{:,.2f}"),
     "cpu_jvm_s": ("JVM", "{:,.2f}"),
@@ -77,16 +96,43 @@ def print_spark(report: dict[str, Any], console: Console) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print()
     blank = dict.fromkeys(_SPEED)
-    names = {"local": f"local, {results['local']['threads']} threads", "stream": "stream", "match": "batch match"}
+    streams = _stream_names(about, results)
+    names = {"local": f"local, {results['local']['threads']} threads", **streams, "match": "batch match"}
     names["topic"] = "stream from a topic"
     rows = [{**blank, "way": name, **results[key]} for key, name in names.items() if key in results]
     print_rows(console, rows, _SPEED)
     if "topic" in results:
         print_rows(console, [results["topic"]], _TOPIC)
-    private = ", ".join(f"{each:,.0f}" for each in results["stream"]["worker_private_mb"])
-    stream = {**results["stream"], "private": private}
-    print_rows(console, [stream], _STREAM)
-    print_rows(console, [stream], _CPU)
+        print_rows(console, [results["topic"]], _TOPIC_CHANGES)
+    rows = [{**results[key], "way": name, "private": _private(results[key])} for key, name in streams.items()]
+    print_rows(console, rows, _STREAM)
+    print_rows(console, rows, _CPU)
     if "steps" in results:
         print_rows(console, [results["steps"]], _STEPS)
         print_rows(console, [results["steps"]], _CHANGES)
+    print_rows(console, [_shown_aim(each) for each in report["aims"]], _AIMS)
+
+
+def _stream_names(about: dict[str, Any], results: dict[str, Any]) -> dict[str, str]:
+    """Return what the streams of a report are called, by their keys."""
+    others = {key: key.replace("_", ", ") for key in results if key.startswith("stream_")}
+    return {"stream": f"stream, {about['window_mode']}" if others else "stream", **others}
+
+
+def _private(row: dict[str, Any]) -> str:
+    largest = row["worker_private_mb"][:_SHOWN_WORKERS]
+    return ", ".join(f"{each:,.0f}" for each in largest) + (
+        ", …" if len(row["worker_private_mb"]) > len(largest) else ""
+    )
+
+
+def _shown_aim(each: dict[str, Any]) -> dict[str, Any]:
+    met = "met" if each["is_met"] else "missed"
+    return {
+        **each,
+        "shown": f"{each['value']:,.4g} {each['unit']}"
+        if each["value"] < 1000
+        else f"{each['value']:,.0f} {each['unit']}",
+        "shown_aim": f"{each['aim_is']} {each['aim']:,g} {each['unit']}",
+        "met": met if each["is_of_size"] else f"({met}, at another size)",
+    }

@@ -1,4 +1,8 @@
-"""A soak: messages and changes of subscriptions arrive for long, and the memory of every process is watched."""
+"""A soak: messages and changes of subscriptions arrive for long, and the memory of every process is watched.
+
+Of Python processes the private memory counts, of Spark's JVM what is live after a collection: it fills its heap before
+it frees anything. Beside them stand the files of the state, which is the stream's half of the checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import csv
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -18,7 +23,7 @@ from nearcast import _arrow
 from nearcast._saved import replace_file
 from nearcast.bench.encoding import learned
 from nearcast.bench.growth import growth_of
-from nearcast.bench.spark.processes import ROLES, resident
+from nearcast.bench.spark.processes import ROLES, private, resident
 from nearcast.tables import space_of
 from nearcast.text import Analyzer
 
@@ -27,11 +32,15 @@ if TYPE_CHECKING:
 
     from nearcast.bench.data.workloads import Workload
     from nearcast.bench.timing import Say
+    from nearcast.spark.stream import Stream
     from nearcast.window import Window
 
 #: Messages and changes that arrive each second, half of these new subscriptions and half taken back.
 MESSAGES_PER_S, CHANGES_PER_S = 500, 50
-SAMPLE_EVERY_S = 2.0
+#: Seconds between two samples at least, and how many there are at most.
+SAMPLE_EVERY_S, SAMPLES = 2.0, 240
+#: What must not grow.
+SIZES = (*(f"{role}_mb" for role in ROLES), "state_mb", "state_files")
 #: The share of the soak that warms up and says nothing about growth.
 WARM_SHARE = 1 / 3
 _POINTS = 12
@@ -82,19 +91,28 @@ class Soak:
         stopped = Event()
         feeder = Thread(target=self._feed, args=(stopped,), name="nearcast soak", daemon=True)
         feeder.start()
-        samples: list[Sample] = []
-        began = time.monotonic()
         try:
-            while (since := time.monotonic() - began) < seconds:
-                if running.wait(min(SAMPLE_EVERY_S, seconds - since)):
-                    break
-                taken = {f"{role}_mb": round(size / 1e6, 1) for role, size in resident().items()}
-                samples.append({"seconds": round(time.monotonic() - began, 1), **taken, **done, **self._given()})
-                say(f"soak: {samples[-1]['seconds']:,.0f} s, {done['batches']:,} batches")
+            return self._watched(spark, running, seconds, done, say)
         finally:
             stopped.set()
             feeder.join()
             running.stop()
+
+    def _watched(
+        self, spark: SparkSession, running: Stream, seconds: float, done: dict[str, int], say: Say
+    ) -> list[Sample]:
+        """Return the samples; an interrupt ends the soak, and what was seen until then counts."""
+        samples: list[Sample] = []
+        began, every = time.monotonic(), max(SAMPLE_EVERY_S, seconds / SAMPLES)
+        try:
+            while (since := time.monotonic() - began) < seconds:
+                if running.wait(min(every, seconds - since)):
+                    break
+                taken = {**_memory(spark), **_files_below(self._folder / "K" / "nearcast")}
+                samples.append({"seconds": round(time.monotonic() - began, 1), **taken, **done, **self._given()})
+                say(told(samples[-1]))
+        except KeyboardInterrupt:
+            pass  # whatever is said now would raise it again
         return samples
 
     def _given(self) -> dict[str, int]:
@@ -127,6 +145,36 @@ class Soak:
         os.replace(hidden, path)
 
 
+def _memory(spark: SparkSession) -> Sample:
+    """Return the MB of each role that count, and those that are resident."""
+    java: Any = spark.sparkContext._jvm
+    java.java.lang.System.gc()
+    memory = java.java.lang.management.ManagementFactory.getMemoryMXBean()
+    live = memory.getHeapMemoryUsage().getUsed() + memory.getNonHeapMemoryUsage().getUsed()
+    sizes = private() | {"jvm": live}
+    found = {f"{role}_mb": round(size / 1e6, 1) for role, size in sizes.items()}
+    return found | {f"{role}_resident_mb": round(size / 1e6, 1) for role, size in resident().items()}
+
+
+def _files_below(folder: Path) -> Sample:
+    """Return how many files there are below a folder, and their MB; those that go meanwhile are left out."""
+    n = size = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += (Path(parent) / name).stat().st_size
+                n += 1
+    return {"state_mb": round(size / 1e6, 2), "state_files": n}
+
+
+def told(sample: Sample) -> str:
+    """Return a sample as a line."""
+    memory = ", ".join(f"{role} {sample[f'{role}_mb']:,.0f} MB" for role in ROLES)
+    state = f"state {sample['state_mb']:,.1f} MB in {sample['state_files']:,} files"
+    done = f"{sample['batches']:,} batches, {sample['messages_done']:,} of {sample['messages_given']:,} messages"
+    return f"soak: {sample['seconds']:,.0f} s, {memory}, {state}, {done}"
+
+
 def _part(table: pa.Table, first: int, rows: int) -> pa.Table:
     return table.take(_arrow.numbers((first + np.arange(rows)) % table.num_rows))
 
@@ -134,14 +182,22 @@ def _part(table: pa.Table, first: int, rows: int) -> pa.Table:
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     """Return the growth of each role's memory in MB an hour after the warm-up, and whether that is flat."""
     found: dict[str, Any] = {"samples": len(samples), **(samples[-1] if samples else {})}
-    growth = growth_of(samples, [f"{role}_mb" for role in ROLES], WARM_SHARE)
+    growth = growth_of(samples, SIZES, WARM_SHARE)
     if growth is None:
         return found | {"is_flat": None, "verdict": "too short to tell"}
-    grown = [name.removesuffix("_mb") for name in growth.grown]
-    found |= {**growth.per_hour, "is_flat": not grown}
-    rates = ", ".join(f"{role} {found[f'{role}_mb_per_hour']:+,.0f} MB/h" for role in ROLES)
-    verdict = f"memory grew in {', '.join(grown)}" if grown else "memory is flat"
-    return found | {"verdict": f"{verdict} ({rates} after the first third)"}
+    found |= {**growth.per_hour, "is_flat": not growth.grown}
+    rates = [f"{_named(name)} {found[f'{name}_per_hour']:+,.1f}{_unit(name)}/h" for name in SIZES]
+    grown = ", ".join(_named(name) for name in growth.grown)
+    verdict = f"{grown} grew" if grown else "nothing grew"
+    return found | {"verdict": f"{verdict} ({', '.join(rates)} after the first third)"}
+
+
+def _named(size: str) -> str:
+    return "files of the state" if size == "state_files" else size.removesuffix("_mb")
+
+
+def _unit(size: str) -> str:
+    return " MB" if size.endswith("_mb") else ""
 
 
 def draw_soak(samples: Sequence[Sample], report: dict[str, Any], out: Path) -> list[Path]:
@@ -156,7 +212,7 @@ def draw_soak(samples: Sequence[Sample], report: dict[str, Any], out: Path) -> l
         {"x": round(each["seconds"]), "series": role, "mb": each[f"{role}_mb"]} for each in chosen for role in ROLES
     ]
     series = [Series(role, role) for role in ROLES]
-    title, panels = "Memory of a stream with changes", [Panel("mb", "resident MB")]
+    title, panels = "Memory of a stream with changes", [Panel("mb", "MB, private or live")]
     figure = Figure("soak", "soak", title, "seconds", [Point(0)], series, panels, lambda *_: iter(()))
     on, about = report["machine"], report["workload"]
     pace = f"{MESSAGES_PER_S} messages and {CHANGES_PER_S} changes a second"

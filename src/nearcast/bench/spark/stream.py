@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from threading import Event
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +20,7 @@ from nearcast.pipeline.store.store import batch_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from nearcast.bench.spark.data import StreamWorkload
+    from nearcast.bench.spark.data import Batch, StreamWorkload
     from nearcast.bench.timing import Say
     from nearcast.pipeline.driver.batch_report import Report
     from nearcast.pipeline.driver.pipeline import Pipeline
@@ -38,49 +42,107 @@ class StreamRecording:
     delivery_bytes: int = 0
 
 
+class _Arrivals(NamedTuple):
+    """Files that a stream works off before others come: a line about them, and the batches, by kind."""
+
+    title: str
+    messages: list[Batch]
+    changes: list[Batch]
+
+
+def _arrivals(given: StreamWorkload) -> list[_Arrivals]:
+    """Return what comes one after the other: a stream that takes messages and changes at once has no order for them."""
+    measured = _Arrivals("stream", [*given.warming, *given.measured, *given.tiny], [])
+    if not given.joining:
+        return [_Arrivals("stream", given.filling_batches + measured.messages, [])]
+    return [
+        _Arrivals("stream: filling the window", given.filling_batches, []),
+        _Arrivals("stream: searching the window", [], given.joining),
+        measured,
+    ]
+
+
 def run_stream(
     spark: SparkSession, given: StreamWorkload, folder: Path, *, plan: str, partitions: int, say: Say
 ) -> StreamRecording:
-    """Take all batches through a Structured Streaming query, one after the other."""
-    from nearcast.spark.stream import stream
-
+    """Take all batches through Structured Streaming, one after the other, in as many queries as there are arrivals."""
     recording = StreamRecording()
     last_measured = given.n_before + len(given.measured) - 1
     total = given.n_before + len(given.measured) + len(given.tiny)
-
-    def on_batch(progress: BatchProgress) -> None:
-        recording.reports.append(progress.report)
-        recording.cpu.append(cpu_seconds())
-        recording.segment_bytes.append(_segment_bytes(running.pipeline))
-        if progress.report.batch == last_measured:
-            recording.private = private_of_workers()
-        say(f"stream: batch {progress.report.batch + 1} of {total}")
-
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", total + 10)
     say("stream: storing subscriptions")
-    running = stream(
-        given.folder,
-        given.subscriptions,
-        out=folder / "out",
-        checkpoint=folder / "K",
-        window=given.window,
-        window_mode=given.window_mode,
-        plan=plan,
-        partitions=partitions,
-        vocabulary=given.vocabulary,
-        space=given.space,
-        sample=given.sample,
-        once=True,
-        at_once=given.files_per_batch,
-        spark=spark,
-        on_batch=on_batch,
-    )
-    recording.triggers = trigger_seconds(running)
-    recording.replication = replication(running.pipeline)
-    manifest = running.pipeline.state.manifest
+    folders = {kind: folder / kind for kind in ("messages", "changes")}
+    for each in folders.values():
+        each.mkdir(parents=True)
+    for arrivals in _arrivals(given):
+        for kind, place in folders.items():
+            for path in (path for batch in getattr(arrivals, kind) for path in batch):
+                os.link(path, place / path.name)
+        running = _Running(recording, last_measured, partial(_say_batch, say, arrivals.title, total))
+        running.begin(spark, given, folder, folders, plan, partitions)
+        recording.triggers |= trigger_seconds(running.stream)
+    pipeline = running.stream.pipeline
+    recording.replication = replication(pipeline)
+    manifest = pipeline.state.manifest
     recording.snapshot_bytes = sum(manifest.sizes[entry.snapshot] for entry in manifest.partitions)
     recording.delivery_bytes = sum(path.stat().st_size for path in (folder / "out").glob("part-*"))
     return recording
+
+
+def _say_batch(say: Say, title: str, total: int, batch: int) -> None:
+    say(f"{title}, batch {batch + 1} of {total}")
+
+
+class _Running:
+    """A query over what has arrived, each batch of which is noted."""
+
+    stream: Stream
+
+    def __init__(self, recording: StreamRecording, last_measured: int, say_batch: Callable[[int], None]):
+        self._recording, self._last_measured, self._say_batch = recording, last_measured, say_batch
+        self._is_there = Event()
+
+    def begin(
+        self,
+        spark: SparkSession,
+        given: StreamWorkload,
+        folder: Path,
+        folders: dict[str, Path],
+        plan: str,
+        partitions: int,
+    ) -> None:
+        """Start the query, or go on from where the one before ended."""
+        from nearcast.spark.stream import stream
+
+        self.stream = stream(
+            folders["messages"],
+            given.first,
+            out=folder / "out",
+            checkpoint=folder / "K",
+            changes=folders["changes"] if given.joining else None,
+            window=given.window,
+            window_mode=given.window_mode,
+            plan=plan,
+            partitions=partitions,
+            vocabulary=given.vocabulary,
+            space=given.space,
+            sample=given.sample,
+            once=True,
+            at_once=given.files_per_batch,
+            spark=spark,
+            on_batch=self._note,
+        )
+        self._is_there.set()
+
+    def _note(self, progress: BatchProgress) -> None:
+        self._is_there.wait()
+        recording, report = self._recording, progress.report
+        recording.reports.append(report)
+        recording.cpu.append(cpu_seconds())
+        recording.segment_bytes.append(_segment_bytes(self.stream.pipeline))
+        if report.batch == self._last_measured:
+            recording.private = private_of_workers()
+        self._say_batch(report.batch)
 
 
 def trigger_seconds(running: Stream) -> dict[int, float]:
