@@ -177,7 +177,7 @@ def is_scattered(manifest: Manifest, above: float) -> bool:
 
 
 def have_all_changed(manifest: Manifest) -> bool:
-    """Tell whether there were so many changes since subscriptions were placed that placing them again is rare beside them."""
+    """Tell whether subscriptions have changed often enough, on average, since they were placed."""
     balance, n = manifest.balance, manifest.counts.get("subscriptions", 0)
     return balance is not None and balance.changes >= _CHANGES_EACH * n
 
