@@ -410,7 +410,8 @@ class Partition:
 def _has_cause(piece: ChangeDeliveries) -> NDArray[np.bool_]:
     """Tell which deliveries a message caused."""
     none: Any = None  # which NumPy's types do not allow for
-    return np.not_equal(piece.cause_ids, none).astype(np.bool_)
+    has_cause: NDArray[np.bool_] = np.not_equal(piece.cause_ids, none).astype(np.bool_)
+    return has_cause
 
 
 def _slots(piece: Piece) -> NDArray[np.int32]:

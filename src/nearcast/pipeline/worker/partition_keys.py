@@ -150,7 +150,7 @@ class PartitionKeys:
     def _is_one_by_one(self, changes: BatchChanges, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which changes depend on others of the batch: points carry what was stored or given before them."""
         op, number = changes.op[rows], changes.number[rows]
-        is_given = op == SUBSCRIBE
+        is_given: NDArray[np.bool_] = op == SUBSCRIBE
         moves = np.flatnonzero(op == MOVE)
         is_given[moves] = ~changes.moves.is_point[changes.at[rows[moves]]]
         if not is_given.any():
