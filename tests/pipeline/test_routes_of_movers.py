@@ -42,7 +42,7 @@ def test_after_everybody_moved_for_a_hundred_batches_routes_are_almost_those_of_
     for name in ("old", "fresh"):
         (tmp_path / name).mkdir()
     first = walkers.subscriptions()
-    stream = LivingStream(tmp_path / "old", settings, first, sample=sample, rebalance_above=1.2)
+    stream = LivingStream(tmp_path / "old", settings, first, sample=sample)
     stream.run(0, messages)  # for a plan to be learned from
     for batch in range(1, 101):
         stream.run(batch, {"changes-a": list(walkers.moves())})

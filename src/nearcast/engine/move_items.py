@@ -15,7 +15,7 @@ from nearcast.engine.expiry import are_alive
 from nearcast.engine.items import Advance, Move
 from nearcast.engine.move_columns import place_rows
 from nearcast.engine.move_times import late_reports, next_event, slides_window, why_late_report
-from nearcast.engine.moves import KnownMove, MovePlaces
+from nearcast.engine.moves import KnownMove
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,7 @@ class MoveItems:
             self._faults += [(int(rows[row]), field, reason) for row, field, reason in faults]
             good = np.setdiff1d(np.arange(len(rows)), [row for row, _, _ in faults])
             moves, slots, held = moves.take(good), slots[good], held.take(good)
-            placement, reports, points = _taken(placement, good), reports[good], points[good]
+            placement, reports, points = placement.take(good), reports[good], points[good]
         if not len(slots):
             return None
         times = moves.time if moves.time is not None and (moves.time != NO_TIME).any() else None
@@ -155,11 +155,6 @@ def _from_future(state: State, times: NDArray[np.int64], max_ahead: MaxAhead) ->
 def why_after_end(time: int) -> str:
     """Return why a report is refused that comes after the end of its subscription."""
     return f"time is {datetime_of(time)}, when the subscription has expired already; leave it out"
-
-
-def _taken(placement: MovePlaces, rows: NDArray[np.int64]) -> MovePlaces:
-    texts = {at: placement.texts[row] for at, row in enumerate(rows.tolist()) if row in placement.texts}
-    return MovePlaces(placement.regions.take(rows), placement.extents[rows], texts)
 
 
 def _previous(slots: NDArray[np.int32]) -> NDArray[np.int64]:

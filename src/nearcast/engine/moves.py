@@ -41,6 +41,11 @@ class MovePlaces(NamedTuple):
     extents: NDArray[np.float64]
     texts: dict[int, bytes]
 
+    def take(self, rows: NDArray[np.int64]) -> MovePlaces:
+        """Return these rows, in this order."""
+        texts = {at: self.texts[row] for at, row in enumerate(rows.tolist()) if row in self.texts} if self.texts else {}
+        return MovePlaces(self.regions.take(rows), self.extents[rows], texts)
+
 
 class KnownMove(NamedTuple):
     """What a caller of `Move` has looked up already: slots, what the index holds there, and where they go.
@@ -52,6 +57,10 @@ class KnownMove(NamedTuple):
     held: Subscriptions
     placement: MovePlaces
     reports: NDArray[Any]
+
+    def take(self, rows: NDArray[np.int64]) -> KnownMove:
+        """Return these rows, in this order."""
+        return KnownMove(self.slots[rows], self.held.take(rows), self.placement.take(rows), self.reports[rows])
 
 
 # --- the place of a move ----------------------------------------------------------------------------------------

@@ -25,7 +25,18 @@ import numpy as np
 
 from nearcast.errors import IncompatibleStore, unreadable_store
 from nearcast.geo import Space
-from nearcast.plans.base import ANY_CELL, ANY_WORD, PLAN_FILE, PLAN_FORMAT, Keys, Placement, Plan, PlanHead, PlanSample
+from nearcast.plans.base import (
+    ANY_CELL,
+    ANY_WORD,
+    PLAN_FILE,
+    PLAN_FORMAT,
+    SEVERAL_WORDS,
+    Keys,
+    Placement,
+    Plan,
+    PlanHead,
+    PlanSample,
+)
 from nearcast.plans.copies import KeywordFirstPlan, KeywordPlan, PrefixPlan, SpaceFirstPlan
 from nearcast.plans.grid import Grid
 from nearcast.plans.routes import Routes
@@ -43,6 +54,7 @@ __all__ = [
     "ANY_CELL",
     "ANY_WORD",
     "PLAN_NAMES",
+    "SEVERAL_WORDS",
     "Grid",
     "Keys",
     "Placement",

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages, Subscriptions
+    from nearcast.geo import Regions
     from nearcast.plans.grid import Grid
     from nearcast.text.words import WordTable
 
 #: In a key: whatever the message says, wherever it is.
 ANY_WORD, ANY_CELL = -1, -1
+#: In place of the one word that a subscription needs: it needs several, or that depends on more than its words.
+SEVERAL_WORDS = -2
 #: Copies are bits of one uint64.
 MOST_PARTITIONS_WITH_COPIES = 64
 
@@ -149,6 +152,17 @@ class Plan(ABC):
         thresholds: NDArray[np.float64] | None = None,
     ) -> Keys:
         """Return the keys that bring subscriptions everything they need at `home` itself, whatever the plan prefers."""
+
+    def single_words(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
+        """Return the one word that each boolean subscription needs wherever it is; SEVERAL_WORDS if it is not one.
+
+        A plan whose keys do not come of a word and a region alone has SEVERAL_WORDS for all.
+        """
+        return np.full(len(subscriptions), SEVERAL_WORDS, np.int32)
+
+    def keys_of_words(self, word: NDArray[np.int32], regions: Regions, home: int) -> Keys:
+        """Return the keys of subscriptions by the one word that each needs, and its region; a key may come again."""
+        raise NotImplementedError(f"the plan {self.name} has no keys of single words")
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -21,7 +21,7 @@ from nearcast.geo.parts import covering_parts
 from nearcast.indexes.shared.scores import own_amount, scored_of
 from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.rows import rarest_terms
-from nearcast.plans.base import ANY_WORD, topk_thresholds
+from nearcast.plans.base import ANY_WORD, SEVERAL_WORDS, topk_thresholds
 from nearcast.similarity import MARGIN, TFIDF, most_text, near_needed
 
 if TYPE_CHECKING:
@@ -64,6 +64,15 @@ def needs_of(
     order = np.argsort(row, kind="stable")
     word, reach = np.concatenate([word, scored_word]), np.concatenate([reach, scored_reach])
     return Needs(row[order], word[order], reach[order], threshold)
+
+
+def single_words(subscriptions: Subscriptions, frequency: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return what boolean subscriptions of one clause need; SEVERAL_WORDS for all others."""
+    row, word = _clause_words(subscriptions, frequency)
+    is_single = np.diff(subscriptions.clause_start)[row] == 1
+    found = np.full(len(subscriptions), SEVERAL_WORDS, np.int32)
+    found[row[is_single]] = word[is_single]
+    return found
 
 
 def all_words_of(subscriptions: Subscriptions, frequency: NDArray[np.int64]) -> Needs:

@@ -35,7 +35,7 @@ from nearcast.plans.base import (
 )
 from nearcast.plans.copies import frequency_by_word
 from nearcast.plans.grid import Grid, cut_space, message_points, places_of
-from nearcast.plans.needs import Needs, needs_of, shapes_of
+from nearcast.plans.needs import Needs, needs_of, shapes_of, single_words
 from nearcast.plans.pieces import cut_evenly, messages_of_keys, pieces_of, shared_out
 from nearcast.plans.single import tree_arrays, tree_of
 from nearcast.plans.words import FIRST_UNRANKED, Postings, WordRanks
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages, Subscriptions
+    from nearcast.geo import Regions
 
 #: Cells of the grid.
 _CELLS = 256
@@ -243,6 +244,16 @@ class TriggerPlan(Plan):
         needs = self._needs(subscriptions, weights, thresholds)
         keyed = self._keyed(subscriptions, needs)
         return Keys.distinct(keyed.word, keyed.cell, np.asarray(home, np.int32)[keyed.row])
+
+    def single_words(self, subscriptions: Subscriptions) -> NDArray[np.int32]:
+        """Return the rarest word of boolean subscriptions of one clause."""
+        return single_words(subscriptions, frequency_by_word(self._frequency, len(self.words)))
+
+    def keys_of_words(self, word: NDArray[np.int32], regions: Regions, home: int) -> Keys:
+        """Return each word with the cells that its region touches."""
+        word = np.repeat(word, np.diff(regions.part_start))
+        start, cell = self.grid.cells_of(regions.part, _MOST_CELLS)
+        return Keys(np.repeat(word, np.diff(start)), cell, np.full(len(cell), home, np.int32))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the grid, the layout, and how frequent words were."""

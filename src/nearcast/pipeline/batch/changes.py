@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import _arrow
+from nearcast.columns import NO_TIME
 from nearcast.geo.shapes import shorten
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.tables import Rejected, read_subscriptions
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 SUBSCRIBE, UNSUBSCRIBE, MOVE = 0, 1, 2
 OPS = ("subscribe", "unsubscribe", "move")
+#: Up to so many possible numbers for each that comes, repeats are looked for in a table of all.
+_FEW_EACH = 16
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,8 @@ def read_changes(
         row=numbers[good],
         at=at[good],
         subscriptions=carried,
-        moves=moves,
+        # Without what stands in the other columns: it would be written, sent and read with each batch.
+        moves=Moves(pa.nulls(len(moves)), moves.is_point, moves.point, moves.regions),
     )
 
 
@@ -196,17 +200,18 @@ def groups_of(
     """
     if changes is None or not len(mine):
         return []
-    before = np.searchsorted(position, changes.position[mine]).tolist()
-    ops, ids, clocks = (column[mine].tolist() for column in (changes.op, changes.number, changes.clock))
+    op, clock = changes.op[mine], changes.clock[mine]
+    before = np.searchsorted(position, changes.position[mine])
+    time = np.where(op == MOVE, NO_TIME, clock)
+    differs = (op[1:] != op[:-1]) | (before[1:] != before[:-1]) | (time[1:] != time[:-1])
+    ends = np.append(1 + np.flatnonzero(differs), len(mine)).tolist()
+    latest = _latest_repeats(changes.number[mine])
     starts: list[int] = []
-    seen: set[int] = set()
-    last = (-1, -1, 0)
-    for at, id_ in enumerate(ids):
-        now = (ops[at], before[at], 0 if ops[at] == MOVE else clocks[at])
-        if now != last or id_ in seen:
-            starts.append(at)
-            seen, last = set(), now
-        seen.add(id_)
+    first = 0
+    for end in ends:
+        while first < end:
+            starts.append(first)
+            first = min(end, int(np.searchsorted(latest, first)))
     return np.split(mine, starts[1:])
 
 
@@ -217,16 +222,35 @@ def codes_of(ids: pa.Array) -> NDArray[np.int64]:
 
 def runs_without_repeats(codes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Yield the rows of a column in order, in the longest runs in which no number comes twice; -1 may."""
-    order = np.argsort(codes, kind="stable")
-    previous = np.full(len(codes), -1, np.int64)
-    same = (codes[order[1:]] == codes[order[:-1]]) & (codes[order[1:]] >= 0)
-    previous[order[1:][same]] = order[:-1][same]
-    latest = np.maximum.accumulate(previous)
+    latest = _latest_repeats(codes)
     first = 0
     while first < len(codes):
         last = int(np.searchsorted(latest, first))
         yield np.arange(first, last)
         first = last
+
+
+def _latest_repeats(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return by row the last row whose number comes again up to this row, -1 for none; a run begun later has none."""
+    if len(codes) < 2 or _are_distinct(codes):
+        return np.full(len(codes), -1, np.int64)
+    order = np.argsort(codes, kind="stable")
+    previous = np.full(len(codes), -1, np.int64)
+    same = (codes[order[1:]] == codes[order[:-1]]) & (codes[order[1:]] >= 0)
+    previous[order[1:][same]] = order[:-1][same]
+    return np.maximum.accumulate(previous)
+
+
+def _are_distinct(codes: NDArray[np.int64]) -> bool:
+    """Tell whether no number comes twice, -1 excepted, without sorting; False also where that would take much room."""
+    codes = codes[codes >= 0]
+    n = int(codes.max(initial=-1)) + 1
+    if n > _FEW_EACH * len(codes):
+        return False
+    last = np.empty(n, np.int64)
+    rows = np.arange(len(codes))
+    last[codes] = rows
+    return bool((last[codes] == rows).all())
 
 
 class ChangeGroup(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -70,10 +70,18 @@ def put_in_order(
         [len(source.time) for source in (*messages, *changes)],
     )
     row = _joined([source.row for source in (*messages, *changes)])
-    order = np.lexsort((row, rank, is_message, time if by_time else np.zeros(len(time))))
+    order = rows_in_order((row, rank, is_message, time) if by_time else (row, rank, is_message))
     at_message, at_change = np.flatnonzero(is_message[order]), np.flatnonzero(~is_message[order])
     message = order[at_message]
     return BatchOrder(message, at_message, time[message], order[at_change] - n_messages, at_change)
+
+
+def rows_in_order(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    """Return the rows in the order of these columns, the least important first, as they are where they ascend."""
+    ascends = np.ones(max(0, len(keys[0]) - 1), np.bool_)
+    for key in keys:
+        ascends = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & ascends)
+    return np.arange(len(keys[0])) if ascends.all() else np.lexsort(tuple(keys))
 
 
 def _joined(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:

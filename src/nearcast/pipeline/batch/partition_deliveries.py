@@ -12,6 +12,7 @@ import pyarrow as pa
 from nearcast import _arrow
 from nearcast.deliveries import ChangeDeliveries, MatchDeliveries
 from nearcast.errors import InvalidColumns
+from nearcast.pipeline.batch.order import rows_in_order
 from nearcast.tables.names import DELIVERY_SCHEMA
 
 if TYPE_CHECKING:
@@ -92,8 +93,18 @@ def tables(deliveries: Sequence[PartitionDeliveries], schema: pa.Schema) -> Iter
                 last = min(first + _ROWS, len(each.piece))
                 yield as_schema(each.piece.to_table(first, last, dictionaries=True), schema)
         return
-    order = np.lexsort(tuple(np.concatenate(column) for column in zip(*map(_keys, deliveries), strict=True)))
-    yield _whole(deliveries, schema).take(_arrow.numbers(order))
+    yield _ordered(_whole(deliveries, schema), _key_columns(deliveries))
+
+
+def _key_columns(deliveries: Sequence[PartitionDeliveries]) -> list[NDArray[np.int64]]:
+    """Return the columns that decide the order of all deliveries, the least important first."""
+    return [np.concatenate(column) for column in zip(*map(_keys, deliveries), strict=True)]
+
+
+def _ordered(table: pa.Table, keys: Sequence[NDArray[np.int64]]) -> pa.Table:
+    order = rows_in_order(keys)
+    is_ordered = bool((order == np.arange(len(order))).all())
+    return table if is_ordered else table.take(_arrow.numbers(order))
 
 
 def _whole(deliveries: Sequence[PartitionDeliveries], schema: pa.Schema) -> pa.Table:
@@ -131,11 +142,11 @@ def keyed(deliveries: Sequence[PartitionDeliveries], schema: pa.Schema) -> Itera
     deliveries = [each for each in deliveries if len(each.piece)]
     if not deliveries:
         return
-    columns = [np.concatenate(column) for column in zip(*map(_keys, deliveries), strict=True)]
+    columns = _key_columns(deliveries)
     whole = _whole(deliveries, schema)
     for name, column in zip(_ADDED_KEYS, columns, strict=False):
         whole = whole.append_column(name, _arrow.numbers(column))
-    yield whole.take(_arrow.numbers(np.lexsort(tuple(columns))))
+    yield _ordered(whole, columns)
 
 
 def merged(parts: Sequence[pa.Table]) -> pa.Table:

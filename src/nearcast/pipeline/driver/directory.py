@@ -73,6 +73,8 @@ class Directory:
         self._n_places = 0
         self.next_number = 0
         self.next_expiry = np.iinfo(np.int64).max
+        #: How often subscriptions came or went: while it stays, places that were looked up hold.
+        self.version = 0
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -127,6 +129,7 @@ class Directory:
 
     def add(self, ids: pa.Array, **columns: NDArray[Any]) -> NDArray[np.int64]:
         """Register new subscriptions in order; return their places."""
+        self.version += 1
         n = len(ids)
         free = self._free.pop(n)
         places = np.concatenate([free, np.arange(self._n_places, self._n_places + n - len(free))])
@@ -149,6 +152,7 @@ class Directory:
 
     def remove(self, places: NDArray[np.int64]) -> None:
         """Forget subscriptions."""
+        self.version += 1
         self._ids.release(places.astype(np.int32))
         self._columns["expires"][places] = NO_TIME
         self._columns["number"][places] = -1
@@ -200,8 +204,9 @@ class Directory:
     def note_moves(
         self, places: NDArray[np.int64], moves: Moves, time: NDArray[np.int64], clock: NDArray[np.int64]
     ) -> None:
-        """Note moves to other places at these event times, in order; without a time, one is of now."""
-        np.maximum.at(self._columns["reported"], places, np.where(time == NO_TIME, clock, time))
+        """Note moves of subscriptions that differ at these event times; without a time, one is of now."""
+        reported = np.where(time == NO_TIME, clock, time)
+        self._columns["reported"][places] = np.maximum(self._columns["reported"][places], reported)
         given = np.flatnonzero(~moves.is_point)
         if len(given):
             shape, height = shapes_of(moves.regions.take(given))

@@ -524,7 +524,9 @@ class Pipeline:
             outputs=tuple(outputs),
             counts=counts,
             load=tuple(report.load),
-            balance=balance_after(last.balance, [each.seconds for each in results], needed_share(results)),
+            balance=balance_after(
+                last.balance, [each.seconds for each in results], needed_share(results), report.changes
+            ),
             seconds=round(report.seconds, 4),
         )
 

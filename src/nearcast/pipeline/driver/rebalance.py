@@ -48,6 +48,9 @@ RECENT = 32
 _AVERAGED, _TRUSTED_AFTER = 10, 20
 #: The first batch in which it is counted what the thresholds after it need, and from how many pairs on that tells.
 _COUNTED_FROM, _COUNTED_PAIRS = 8, 1000
+#: How many times as many partitions as at first keys may lead to, and how many changes a subscription must have seen
+#: meanwhile, before a stream places all again by itself: placing is dear, and to be rare beside moves.
+_SCATTERED, _CHANGES_EACH = 1.2, 20
 #: If they need a smaller share of what routes are made for, subscriptions are placed again.
 _NEEDED = 0.5
 
@@ -118,6 +121,8 @@ def wanted(store: Store, manifest: Manifest, above: float | None) -> RebalanceRe
         return request
     if above is not None and (is_uneven(manifest.balance, above) or is_scattered(manifest, above)):
         return RebalanceRequest(f"load-{manifest.batch}")
+    if is_scattered(manifest, _SCATTERED) and have_all_changed(manifest):
+        return RebalanceRequest(f"moves-{manifest.batch}")
     if has_risen(manifest.balance):
         return RebalanceRequest(f"thresholds-{manifest.batch}")
     return None
@@ -140,14 +145,16 @@ def _last_met(manifest: Manifest) -> str | None:
 # --- load -------------------------------------------------------------------------------------------------------
 
 
-def balance_after(balance: LoadBalance | None, seconds: Sequence[float], needed: float | None = None) -> LoadBalance:
-    """Return the moving average of the seconds of each partition, and over how many batches, after one more."""
+def balance_after(
+    balance: LoadBalance | None, seconds: Sequence[float], needed: float | None = None, changes: int = 0
+) -> LoadBalance:
+    """Return the load after one more batch, of so many seconds in each partition and so many changes."""
     if balance is None or len(balance.seconds) != len(seconds):
         balance = LoadBalance((0.0,) * len(seconds), 0)
     batches = balance.batches + 1
     share = 1 / min(batches, _AVERAGED)
     averages = [old + share * (new - old) for old, new in zip(balance.seconds, seconds, strict=True)]
-    return LoadBalance(tuple(round(each, 6) for each in averages), batches, needed)
+    return LoadBalance(tuple(round(each, 6) for each in averages), batches, needed, balance.changes + changes)
 
 
 def is_uneven(balance: LoadBalance | None, above: float) -> bool:
@@ -167,6 +174,12 @@ def is_scattered(manifest: Manifest, above: float) -> bool:
     if balance is None or balance.batches < _TRUSTED_AFTER:
         return False
     return plan.spread > above * plan.spread_at_first
+
+
+def have_all_changed(manifest: Manifest) -> bool:
+    """Tell whether subscriptions have changed often enough, on average, since they were placed."""
+    balance, n = manifest.balance, manifest.counts.get("subscriptions", 0)
+    return balance is not None and balance.changes >= _CHANGES_EACH * n
 
 
 # --- thresholds -------------------------------------------------------------------------------------------------

@@ -85,8 +85,9 @@ class Registrar:
         `clock` is passed up to the last change; `limit` tells how it refuses reports from the future.
         """
         placed = self._placed(pending)
-        batch = _BatchRegistration(self, pending, order, clock, limit, placed)
-        for at in runs_without_repeats(self._codes(pending)[order.change]):
+        known = _KnownPlaces(self.directory, pending.ids)
+        batch = _BatchRegistration(self, pending, order, clock, limit, placed, known)
+        for at in runs_without_repeats(known.codes(pending)[order.change]):
             batch.register_run(at)
         done = batch.done
         kept = np.flatnonzero(done.stands)
@@ -118,12 +119,29 @@ class Registrar:
         weights = self._weights.of_table(self.plan.words, 0)
         return self.plan.place(subscriptions, numbers, weights)
 
-    def _codes(self, pending: PendingChanges) -> NDArray[np.int64]:
-        """Return a number for each id; -1 for one that does not exist, whatever comes before it in this batch."""
-        codes = codes_of(pending.ids)
+
+class _KnownPlaces:
+    """The places of a column of ids in a directory, looked up once and again when subscriptions came or went since."""
+
+    def __init__(self, directory: Directory, ids: pa.Array):
+        self._directory, self._ids = directory, ids
+        self._places, self._version = directory.places(ids).astype(np.int64), directory.version
+
+    def codes(self, pending: PendingChanges) -> NDArray[np.int64]:
+        """Return a number for each id; -1 for one that does not exist, whatever comes before it in the batch."""
+        is_new = pending.op == SUBSCRIBE
+        if not is_new.any():
+            return self._places
+        codes = codes_of(self._ids)
         comes = np.zeros(int(codes.max(initial=-1)) + 1, np.bool_)
-        comes[codes[pending.op == SUBSCRIBE]] = True
-        return np.where(comes[codes] | (self.directory.places(pending.ids) >= 0), codes, -1)
+        comes[codes[is_new]] = True
+        return np.where(comes[codes] | (self._places >= 0), codes, -1)
+
+    def of(self, rows: NDArray[np.int64], ids: pa.Array) -> NDArray[np.int64]:
+        """Return the places of these rows, whose ids are given, as the directory is now."""
+        if self._version == self._directory.version:
+            return self._places[rows]
+        return self._directory.places(ids).astype(np.int64)
 
 
 class _BatchRegistration:
@@ -137,11 +155,12 @@ class _BatchRegistration:
         clock: EventClock,
         limit: AheadLimit | None,
         placed: Placement,
+        known: _KnownPlaces,
     ):
         self._directory, self._rejected = registrar.directory, registrar.rejected
         self._space = registrar.plan.space
         self._pending, self._order, self._clock, self._limit = pending, order, clock, limit
-        self._placed = placed
+        self._placed, self._known = placed, known
         self._described = described(pending.subscriptions)
         self.done = RegisteredRows(len(order.change))
 
@@ -149,7 +168,7 @@ class _BatchRegistration:
         """Accept or reject changes of subscriptions that differ."""
         pending, row = self._pending, self._order.change[at]
         ids = pending.ids.take(_arrow.numbers(row))
-        run = ChangeRun(at, row, pending.op[row], ids, self._directory.places(ids).astype(np.int64))
+        run = ChangeRun(at, row, pending.op[row], ids, self._known.of(row, ids))
         moving = np.flatnonzero(run.op == MOVE)
         faults = self._faults_of_moves(run, moving)
         heard = self._heard(run, moving, faults)

@@ -21,6 +21,8 @@ from nearcast.pipeline.copies.detector import Detector
 from nearcast.pipeline.divided_window.remote_window import RemoteWindow, use_remote_window
 from nearcast.pipeline.host_window.host_window import HostWindow, use_host_window
 from nearcast.pipeline.worker.batch_matcher import PartitionDelta, PartitionMatcher
+from nearcast.pipeline.worker.carried_moves import CarriedMoves
+from nearcast.pipeline.worker.needed_words import NeededWords
 from nearcast.pipeline.worker.partition_keys import PLACED_BELOW, PartitionKeys
 from nearcast.plans import Keys
 from nearcast.text import Vocabulary
@@ -60,6 +62,7 @@ class Partition:
     def __init__(self, number: int, settings: PipelineSettings, state: engine.State, detector: Detector | None = None):
         self.number, self.settings, self.state = number, settings, state
         self.detector = Detector(settings.space, settings.index) if detector is None else detector
+        self._words = NeededWords()
 
     @classmethod
     def empty(cls, number: int, settings: PipelineSettings, vocabulary: Vocabulary) -> Partition:
@@ -134,8 +137,11 @@ class Partition:
         state = self.state
         changes, mine = own_changes(inputs.changes, self.number)
         stored = None if changes is None else changes.subscriptions.into(state.words)
-        needs = PartitionKeys(self.number, state, router)
-        own = Keys.none() if changes is None or recorded is not None else needs.of_changes(changes, mine)
+        needs = PartitionKeys(self.number, state, router, self._words)
+        moves, own = None, Keys.none()
+        if changes is not None and recorded is None:
+            moves = needs.moves_of(changes, mine)
+            own = needs.of_changes(changes, mine, moves)
         rows = np.empty(0, np.int64) if recorded is not None else inputs.routed(self.number, router, own)
         if state.topk is not None:
             state.topk.forget_words(state.weights)
@@ -155,7 +161,8 @@ class Partition:
             if group.is_tick:
                 deliveries += self._tick(changes, group.row)
             if len(group.rows):
-                deliveries += self._change(changes, stored, group.rows)
+                deliveries += self._change(changes, stored, group.rows, moves)
+                moves = moves if changes.op[group.row] == MOVE else None
         deliveries += self._publish(messages, matcher, done, len(inputs))
         deliveries += self._end(inputs)
         keys = Keys.concat([own, self._keys_of_fallen(needs)])
@@ -233,9 +240,13 @@ class Partition:
     # Changes
 
     def _change(
-        self, changes: BatchChanges, stored: Subscriptions | None, group: NDArray[np.int64]
+        self,
+        changes: BatchChanges,
+        stored: Subscriptions | None,
+        group: NDArray[np.int64],
+        looked_up: CarriedMoves | None,
     ) -> list[PartitionDeliveries]:
-        """Apply changes of one kind to subscriptions that differ."""
+        """Apply changes of one kind to subscriptions that differ; `looked_up` are moves, if only such went before."""
         op = int(changes.op[group[0]])
         if self.state.live is None or op != MOVE:
             self._bring_clock(int(changes.step[group[0]]), int(changes.clock[group[0]]))
@@ -245,7 +256,7 @@ class Partition:
         if op == UNSUBSCRIBE:
             self._unsubscribe(changes, group)
             return []
-        return self._move(changes, group)
+        return self._move(changes, group, looked_up)
 
     def _subscribe(
         self, changes: BatchChanges, stored: Subscriptions, group: NDArray[np.int64]
@@ -264,6 +275,7 @@ class Partition:
     ) -> list[PartitionDeliveries]:
         pieces = engine.step(self.state, engine.Subscribe(subscriptions, changes.step[rows]))
         slots = self.state.ids.slots(subscriptions.ids)
+        self._words.forget(slots[slots >= 0])
         alive = slots >= 0  # what had expired already is gone again
         copies = np.zeros(len(rows), np.uint64) if changes.copies is None else changes.copies[rows]
         rows = rows[alive]
@@ -293,23 +305,26 @@ class Partition:
         if len(known):
             engine.step(self.state, engine.Unsubscribe(gone.take(_arrow.numbers(known)), changes.step[rows[known]]))
 
-    def _move(self, changes: BatchChanges, group: NDArray[np.int64]) -> list[PartitionDeliveries]:
+    def _move(
+        self, changes: BatchChanges, group: NDArray[np.int64], looked_up: CarriedMoves | None
+    ) -> list[PartitionDeliveries]:
         ids = changes.ids.take(_arrow.numbers(group))
-        moves = changes.moves.take(changes.at[group])
-        slots = self.state.ids.slots(ids)
-        here = np.flatnonzero(slots >= 0)
-        if not len(here):
+        known = None if looked_up is None else looked_up.still_known(self.state, group)
+        slots = self.state.ids.slots(ids) if known is None else known.slots
+        if (slots < 0).any():
+            here = np.flatnonzero(slots >= 0)
+            group, ids = group[here], ids.take(_arrow.numbers(here))
+        if not len(group):
             return []
-        moves = moves.take(here)
-        moved = ids.take(_arrow.numbers(here))
-        rows = group[here]
+        moves = changes.moves.take(changes.at[group])
         item = engine.Move(
-            moved,
+            ids,
             moves.regions,
-            changes.step[rows],
+            changes.step[group],
             moves.points(),
-            times=changes.time[rows],
-            clock=changes.clock[rows],
+            times=changes.time[group],
+            clock=changes.clock[group],
+            known=known,
         )
         return self._named(engine.step(self.state, item))
 
@@ -394,7 +409,9 @@ class Partition:
 
 def _has_cause(piece: ChangeDeliveries) -> NDArray[np.bool_]:
     """Tell which deliveries a message caused."""
-    return np.fromiter((cause is not None for cause in piece.cause_ids), np.bool_, len(piece))
+    none: Any = None  # which NumPy's types do not allow for
+    has_cause: NDArray[np.bool_] = np.not_equal(piece.cause_ids, none).astype(np.bool_)
+    return has_cause
 
 
 def _slots(piece: Piece) -> NDArray[np.int32]:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast import _arrow
 from nearcast.columns import WITHIN
-from nearcast.engine.move_columns import place_rows
 from nearcast.engine.moves import Extent, moved_row
 from nearcast.geo import Regions
 from nearcast.pipeline.batch.changes import MOVE, SUBSCRIBE
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.pipeline.batch.router import encoded
-from nearcast.plans import Keys
+from nearcast.pipeline.worker.carried_moves import CarriedMoves
+from nearcast.pipeline.worker.needed_words import NeededWords
+from nearcast.plans import SEVERAL_WORDS, Keys
 from nearcast.plans.measure import count_pairs
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ class PartitionKeys:
     What is returned for changes is only what the routes do not hold yet. With copies the driver knows the keys.
     """
 
-    def __init__(self, partition: int, state: State, router: Router):
+    def __init__(self, partition: int, state: State, router: Router, words: NeededWords | None = None):
         self._partition, self._state, self._router = partition, state, router
+        self._words = NeededWords() if words is None else words
         self.has_everything = router.routes.is_everywhere
 
     @property
@@ -67,9 +68,26 @@ class PartitionKeys:
         """Return the keys of stored subscriptions, of top-k ones down to the threshold they are placed with."""
         if self.has_everything or not len(slots):
             return Keys.none()
-        placed = self._state.by_slot["placed"][slots]
-        held = PortableSubscriptions.of(self._state.index.subscriptions(slots), self._state.words)
-        return self._placed(held.into(self._router.plan.words), placed)
+        keys, others = self._of_held(slots, self._state.index.subscriptions(slots))
+        if len(others):
+            slots = slots[others]
+            held = PortableSubscriptions.of(self._state.index.subscriptions(slots), self._state.words)
+            placed = self._placed(held.into(self._router.plan.words), self._state.by_slot["placed"][slots])
+            keys = Keys.concat([keys, placed])
+        return Keys.distinct(*keys)
+
+    def _of_held(self, slots: NDArray[np.int32], held: Subscriptions) -> tuple[Keys, NDArray[np.int64]]:
+        """Return the keys of those that need one word wherever they are, and the rows of the others.
+
+        `held` is what slots hold, at whatever place. A key may come again.
+        """
+        word = self._words.of(self._state, self._router.plan, slots, held)
+        is_single = word != SEVERAL_WORDS
+        if not is_single.any():
+            return Keys.none(), np.arange(len(slots))
+        single = np.flatnonzero(is_single)
+        regions = held.regions if is_single.all() else held.regions.take(single)
+        return self._router.plan.keys_of_words(word[single], regions, self._partition), np.flatnonzero(~is_single)
 
     def of_scored(self) -> Keys:
         """Return the keys of all scored subscriptions at home here, as words weigh now."""
@@ -94,47 +112,56 @@ class PartitionKeys:
 
     # Of subscriptions that change
 
-    def of_changes(self, changes: BatchChanges, mine: NDArray[np.int64]) -> Keys:
-        """Return the keys of subscriptions as each of these changes leaves them, before any is applied."""
-        rows = mine[changes.home[mine] == self._partition]
-        if not self.can_shrink or not len(rows):
+    def moves_of(self, changes: BatchChanges, mine: NDArray[np.int64]) -> CarriedMoves | None:
+        """Look up the moves of a batch that no other change of it precedes; None where keys do not depend on them."""
+        rows = self._of_home(changes, mine)
+        rows = rows[(changes.op[rows] == MOVE) & ~self._is_one_by_one(changes, rows)]
+        return CarriedMoves.of(self._state, changes, rows) if len(rows) else None
+
+    def of_changes(self, changes: BatchChanges, mine: NDArray[np.int64], moves: CarriedMoves | None) -> Keys:
+        """Return the keys of subscriptions as each of these changes leaves them, before any is applied.
+
+        `moves` is what `moves_of` found.
+        """
+        rows = self._of_home(changes, mine)
+        if not len(rows):
             return Keys.none()
-        wanted = self._as_changed(changes, rows)
-        keys = [self._placed(each.into(self._router.plan.words), None) for each in wanted]
+        is_one_by_one = self._is_one_by_one(changes, rows)
+        stored = rows[changes.op[rows] == SUBSCRIBE]
+        wanted = [changes.subscriptions.take(changes.at[stored])] if len(stored) else []
+        wanted += self._one_by_one(changes, rows[is_one_by_one])
+        keys = [Keys.none()]
+        if moves is not None:
+            after = moves.known.held.with_regions(moves.known.placement.regions)
+            own, others = self._of_held(moves.known.slots, after)
+            keys.append(own)
+            wanted += [PortableSubscriptions.of(after.take(others), self._state.words)] if len(others) else []
+        keys += [self._placed(each.into(self._router.plan.words), None) for each in wanted]
         return self.without_known(Keys.concat(keys))
+
+    def _of_home(self, changes: BatchChanges, mine: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the changes of subscriptions at home here, none where the routes need not know of them."""
+        return mine[changes.home[mine] == self._partition] if self.can_shrink else mine[:0]
 
     def without_known(self, keys: Keys) -> Keys:
         """Return the keys that the routes do not hold yet, each once."""
-        if not len(keys.word):
-            return keys
-        return self._router.routes.without_known(Keys.distinct(keys.word, keys.cell, keys.partition))
+        return Keys.distinct(*self._router.routes.without_known(keys)) if len(keys.word) else keys
 
-    def _as_changed(self, changes: BatchChanges, rows: NDArray[np.int64]) -> list[PortableSubscriptions]:
-        """Return the subscriptions of these changes as each change leaves them."""
-        stored = rows[changes.op[rows] == SUBSCRIBE]
-        result = [changes.subscriptions.take(changes.at[stored])] if len(stored) else []
-        moves = rows[changes.op[rows] == MOVE]
-        given = moves[~changes.moves.is_point[changes.at[moves]]]
-        # Points carry what is stored; where that changes in this batch, too, rows are gone through one by one.
-        number = changes.number
-        both = np.intersect1d(number[moves], number[np.concatenate([stored, given])])
-        is_one_by_one = np.isin(number[rows], both)
-        carried = np.setdiff1d(moves, rows[is_one_by_one])
-        if len(carried):
-            result += self._carried(changes, carried)
-        return result + self._one_by_one(changes, rows[is_one_by_one])
-
-    def _carried(self, changes: BatchChanges, rows: NDArray[np.int64]) -> list[PortableSubscriptions]:
-        """Return stored subscriptions at the points that these moves carry them to."""
-        state, moves = self._state, changes.moves.take(changes.at[rows])
-        slots = state.ids.slots(changes.ids.take(_arrow.numbers(rows)))
-        here = np.flatnonzero(slots >= 0)
-        distinct, place = np.unique(slots[here], return_inverse=True)
-        held = state.index.subscriptions(distinct).take(place)
-        moves = moves.take(here)
-        reports = state.movers.of(slots[here])
-        placement, _ = place_rows(state, slots[here], held, reports, moves.points(), moves.regions)
-        return [PortableSubscriptions.of(held.with_regions(placement.regions), state.words)]
+    def _is_one_by_one(self, changes: BatchChanges, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which changes depend on others of the batch: points carry what was stored or given before them."""
+        op, number = changes.op[rows], changes.number[rows]
+        is_given: NDArray[np.bool_] = op == SUBSCRIBE
+        moves = np.flatnonzero(op == MOVE)
+        is_given[moves] = ~changes.moves.is_point[changes.at[rows[moves]]]
+        if not is_given.any():
+            return is_given
+        distinct, place, count = np.unique(number, return_inverse=True, return_counts=True)
+        has_given = np.zeros(len(distinct), np.bool_)
+        has_given[place[is_given]] = True
+        has_move = np.zeros(len(distinct), np.bool_)
+        has_move[place[moves]] = True
+        found: NDArray[np.bool_] = ((count > 1) & has_given & has_move)[place]
+        return found
 
     def _one_by_one(self, changes: BatchChanges, rows: NDArray[np.int64]) -> list[PortableSubscriptions]:
         """Return the subscriptions of moves among these changes as each move leaves them."""
