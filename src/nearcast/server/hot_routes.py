@@ -6,8 +6,8 @@ cost more than these requests themselves, of which there are thousands a second.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
@@ -16,10 +16,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nearcast.errors import NearcastError
+from nearcast.server.parameters import Endpoint
 from nearcast.server.problems import Problem, answer_of
 from nearcast.server.request_watch import RequestWatch
-
-Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class HotRequest(Request):
