@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from nearcast.geo import Box, Circle, Space
+from nearcast.geo.shapes import Shape
 from nearcast.model import Message, Similar, Subscription, TopK, Within
 
 _EARTH = {"point": ("lon", "lat"), "radius": "radius_m", "box": ("west", "south", "east", "north"), "unit": "_m"}
@@ -22,7 +23,7 @@ def subscription_json(value: Subscription, space: Space) -> dict[str, Any]:
     names: dict[str, Any] = _EARTH if space.is_earth else _PLANE
     found: dict[str, Any] = {"id": value.id, "kind": value.kind, "query": value.query}
     if isinstance(value, Within):
-        found |= _region_columns(value.region, names)
+        found |= region_json(value.region, space)
     else:
         found |= dict(zip(names["point"], value.place, strict=True))
         found |= _score_columns(value, names["unit"])
@@ -31,7 +32,9 @@ def subscription_json(value: Subscription, space: Space) -> dict[str, Any]:
     return {name: each for name, each in found.items() if each is not None}
 
 
-def _region_columns(region: Any, names: dict[str, Any]) -> dict[str, Any]:
+def region_json(region: Shape | None, space: Space) -> dict[str, Any]:
+    """Return a region in its columns: four sides, a centre with a radius, or `region` as GeoJSON."""
+    names: dict[str, Any] = _EARTH if space.is_earth else _PLANE
     if region is None:
         return {}
     if isinstance(region, Box):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast.cli._console import UsageMistake
-from nearcast.model import checked_time
 
 if TYPE_CHECKING:
     from nearcast.server.tokens import TokenStore
@@ -19,12 +18,17 @@ _Data = Annotated[Path, typer.Option(metavar="FOLDER", help="The server's data f
 _DEFAULT = Path("nearcast-data")
 
 
-def _store(data: Path) -> TokenStore:
+def _tokens() -> Any:
     try:
-        from nearcast.server.tokens import TokenStore
+        from nearcast.server import tokens
     except ImportError as error:
         raise UsageMistake(f"tokens need more packages; pip install 'nearcast[server]' ({error})") from None
-    return TokenStore(data / "tokens.db")
+    return tokens
+
+
+def _store(data: Path) -> TokenStore:
+    store: TokenStore = _tokens().TokenStore(data / "tokens.db")
+    return store
 
 
 @app.command("create")
@@ -37,14 +41,14 @@ def create(
     expires: Annotated[str | None, typer.Option(metavar="TIME", help="When it ends, in RFC 3339.")] = None,
 ) -> int:
     """Make a token and print it, this once: only its SHA-256 is kept."""
-    moment = checked_time(expires, "expires")
+    end = _tokens().checked_end(expires)
     store = _store(data)
     secret, _ = store.create(
         tenant,
         [scope.strip() for scope in scopes.split(",")],
         subscriber=subscriber,
         name=name,
-        expires=None if moment is None else moment.timestamp(),
+        expires=end,
     )
     store.close()
     typer.echo(secret)

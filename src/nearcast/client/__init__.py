@@ -4,9 +4,18 @@
 """
 
 from nearcast.client.async_client import AsyncClient
-from nearcast.client.calls import PublishResult
+from nearcast.client.calls import BatchResult, PublishResult
 from nearcast.client.events import RemoteEvent, RemotePage
 from nearcast.client.problems import ServerProblem, ServerUnavailable
 from nearcast.client.sync_client import Client
 
-__all__ = ["AsyncClient", "Client", "PublishResult", "RemoteEvent", "RemotePage", "ServerProblem", "ServerUnavailable"]
+__all__ = [
+    "AsyncClient",
+    "BatchResult",
+    "Client",
+    "PublishResult",
+    "RemoteEvent",
+    "RemotePage",
+    "ServerProblem",
+    "ServerUnavailable",
+]

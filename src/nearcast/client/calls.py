@@ -13,14 +13,16 @@ from uuid import uuid4
 import pyarrow as pa
 
 from nearcast.client.events import RemotePage
+from nearcast.client.problems import ServerProblem
 from nearcast.errors import InvalidInput
 from nearcast.geo import Space
-from nearcast.geo.shapes import shorten
-from nearcast.json_forms import message_feature, rfc_3339, subscription_json
+from nearcast.geo.shapes import shape_from, shorten
+from nearcast.json_forms import message_feature, region_json, rfc_3339, subscription_json
 from nearcast.model import Message, Similar, TopK, Within
 
 Answer = TypeVar("Answer")
 _MOST_KEY_CHARS = 255
+_LINES = "application/x-ndjson"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class ServerCall(Generic[Answer]):
     headers: dict[str, str] = field(default_factory=dict)
     #: Seconds that the server may take beyond the usual, because it was asked to wait.
     wait_s: float = 0.0
+    #: Whether None is returned for what is not there.
+    may_be_missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,14 @@ class PublishResult:
     repeated: bool
 
 
+@dataclass(frozen=True)
+class BatchResult:
+    """What the server took of a batch: how many items, and those that it rejected, each with its row and the reason."""
+
+    accepted: int
+    rejected: list[dict[str, Any]]
+
+
 # Subscriptions
 
 
@@ -58,17 +70,36 @@ def subscribe(
     given: Any, space: Space, subscriber: str | None, labels: dict[str, str] | None, max_events: int | None
 ) -> ServerCall[str]:
     """Store a subscription, or replace the one that has its id; the id is read from the answer."""
-    body, id_ = _subscription(given, space), None
-    own = _given(subscriber=subscriber, labels=labels, max_events=max_events)
-    if body.get("type") == "Feature":  # its own fields are properties
-        properties = body.get("properties") or {}
-        body["properties"], id_ = {**properties, **own}, properties.get("id")
-    else:
-        body |= own
-    id_ = body.get("id") if id_ is None else id_
+    body = _with_own(_subscription(given, space), _given(subscriber=subscriber, labels=labels, max_events=max_events))
+    inner = body["properties"] if body.get("type") == "Feature" else {}
+    id_ = body.get("id") if inner.get("id") is None else inner["id"]
     if id_ is None:
         return ServerCall("POST", "/v1/subscriptions", _id, _json(body), headers=_key(None))
     return ServerCall("PUT", _path("subscriptions", id_), _id, _json(body))
+
+
+def subscribe_many(given: pa.Table | Iterable[Any], space: Space, subscriber: str | None) -> ServerCall[BatchResult]:
+    """Store many subscriptions as lines of JSON; those whose ids are known are replaced."""
+    own = _given(subscriber=subscriber)
+    body = b"".join(_json(_with_own(_subscription(each, space), own)) + b"\n" for each in _rows(given))
+    return ServerCall("POST", "/v1/subscriptions", _batch, body, _LINES, headers=_key(None))
+
+
+def move(subscription_id: Any, place: Any, time: datetime | str | None, space: Space) -> ServerCall[None]:
+    """Give a subscription another place."""
+    item = {"id": subscription_id, **_place(place, space), **_given(time=time)}
+    return ServerCall("POST", "/v1/locations", _moved, _json([item]), headers=_key(None))
+
+
+def move_many(given: pa.Table | Iterable[dict[str, Any]]) -> ServerCall[BatchResult]:
+    """Give many subscriptions, or all those of subscribers, other places."""
+    body = b"".join(_json(each) + b"\n" for each in _rows(given))
+    return ServerCall("POST", "/v1/locations", _batch, body, _LINES, headers=_key(None))
+
+
+def subscriber_of(subscription_id: Any) -> ServerCall[str | None]:
+    """Read whose a subscription is."""
+    return ServerCall("GET", _path("subscriptions", subscription_id), lambda found: found.get("subscriber"))
 
 
 def subscription(subscription_id: Any) -> ServerCall[dict[str, Any]]:
@@ -113,8 +144,13 @@ def publish_many(given: pa.Table | Iterable[Any], key: str | None) -> ServerCall
         body, content_type = _arrow(pa.table(given)), "application/vnd.apache.arrow.stream"
     else:
         body = b"".join(_json(_message(each)) + b"\n" for each in given)
-        content_type = "application/x-ndjson"
+        content_type = _LINES
     return ServerCall("POST", "/v1/messages", _published, body, content_type, headers=_key(key))
+
+
+def kept_message(message_id: Any) -> ServerCall[dict[str, Any] | None]:
+    """Read the newest message with an id, while it is kept."""
+    return ServerCall("GET", _path("messages", message_id), lambda found: found, may_be_missing=True)
 
 
 # Subscribers
@@ -124,13 +160,11 @@ def move_subscriber(
     subscriber: str, place: Any, time: datetime | str | None, space: Space
 ) -> ServerCall[dict[str, Any]]:
     """Tell where a subscriber is."""
-    names = ("lon", "lat") if space.is_earth else ("x", "y")
-    try:
-        x, y = (float(each) for each in place)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"place is {shorten(place)}; expected ({', '.join(names)})", field="place") from None
-    moment = rfc_3339(time) if isinstance(time, datetime) else time
-    body = dict(zip(names, (x, y), strict=True)) | _given(time=moment)
+    point = _point(place, space)
+    if point is None:
+        names = "lon, lat" if space.is_earth else "x, y"
+        raise InvalidInput(f"place is {shorten(place)}; expected ({names})", field="place")
+    body = point | _given(time=time)
     return ServerCall("PUT", f"{_path('subscribers', subscriber)}/location", dict, _json(body))
 
 
@@ -144,6 +178,11 @@ def events(subscriber: str, after: str | None, limit: int, wait_s: float) -> Ser
 def ack(subscriber: str, cursor: str) -> ServerCall[None]:
     """Tell that all events up to a cursor are done."""
     return ServerCall("POST", f"{_path('subscribers', subscriber)}/ack", _nothing, _json({"cursor": str(cursor)}))
+
+
+def acked(subscriber: str) -> ServerCall[str]:
+    """Read up to which cursor a subscriber has acknowledged its events."""
+    return ServerCall("GET", _path("subscribers", subscriber), lambda found: str(found["acked"]))
 
 
 def put_subscriber(subscriber: str, settings: dict[str, Any]) -> ServerCall[dict[str, Any]]:
@@ -175,6 +214,18 @@ def explain(message: Any, subscription_: Any, place: Any, space: Space) -> Serve
     return ServerCall("POST", "/v1/explain", dict, _json(body))
 
 
+def reached(message: Any) -> ServerCall[list[str]]:
+    """Ask whom a message would reach."""
+    return ServerCall(
+        "POST", "/v1/explain", lambda found: list(found["reached"]), _json({"message": _message(message)})
+    )
+
+
+def nearly(message: Any) -> ServerCall[list[dict[str, Any]]]:
+    """Ask who would nearly get a message."""
+    return ServerCall("POST", "/v1/explain", lambda found: list(found["nearly"]), _json({"message": _message(message)}))
+
+
 def estimate(given: Any, space: Space) -> ServerCall[dict[str, Any]]:
     """Ask how many messages a day a subscription would get."""
     return ServerCall("POST", "/v1/estimate", dict, _json({"subscription": _subscription(given, space)}))
@@ -199,6 +250,35 @@ def _subscription(given: Any, space: Space) -> dict[str, Any]:
     if isinstance(given, dict):
         return dict(given)
     raise InvalidInput(f"subscription is {shorten(given)}; expected a dict, Within, Similar or TopK")
+
+
+def _with_own(body: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Return a subscription with what the server keeps beside it; of a Feature these are properties."""
+    if body.get("type") == "Feature":
+        return {**body, "properties": {**(body.get("properties") or {}), **own}}
+    return {**body, **own}
+
+
+def _rows(given: pa.Table | Iterable[Any]) -> Iterable[Any]:
+    """Return the items of a batch; of a table, its rows without what is null."""
+    if isinstance(given, pa.Table) or hasattr(given, "__arrow_c_stream__"):
+        return [_given(**row) for row in pa.table(given).to_pylist()]
+    return given
+
+
+def _place(place: Any, space: Space) -> dict[str, Any]:
+    """Return a point or a region in its columns."""
+    point = _point(place, space)
+    return region_json(shape_from(place, space), space) if point is None else point
+
+
+def _point(place: Any, space: Space) -> dict[str, Any] | None:
+    """Return a point in its columns, None if the place is none."""
+    try:
+        x, y = (float(each) for each in place)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return {"lon": x, "lat": y} if space.is_earth else {"x": x, "y": y}
 
 
 def _message(given: Any) -> dict[str, Any]:
@@ -264,6 +344,18 @@ def _nothing(_: Any) -> None:
 
 def _id(found: Any) -> str:
     return str(found["id"])
+
+
+def _batch(found: Any) -> BatchResult:
+    return BatchResult(found["accepted"], found["rejected"])
+
+
+def _moved(found: Any) -> None:
+    """Raise if the one move of a request was rejected: a subscription that is not there is 404."""
+    for row in found["rejected"]:
+        status = 404 if row["field"] == "id" else 422
+        where = {"pointer": row["pointer"], "message": row["reason"]}
+        raise ServerProblem(status, "The subscription was not moved", row["reason"], [where], None)
 
 
 def _published(found: Any) -> PublishResult:

@@ -66,8 +66,10 @@ def read_answer(call: ServerCall[Answer], response: httpx2.Response) -> Answer:
 
 
 def is_done(call: ServerCall[Answer], error: ServerProblem | ServerUnavailable, retrying: Retrying) -> bool:
-    """Tell whether a deletion that finds nothing is one whose first answer was lost."""
-    return call.method == "DELETE" and retrying.is_unsure and isinstance(error, ServerProblem) and error.is_unknown
+    """Tell whether what is not there may be missing: a deletion that finds nothing may have had its answer lost."""
+    if not isinstance(error, ServerProblem) or not error.is_unknown:
+        return False
+    return call.may_be_missing or (call.method == "DELETE" and retrying.is_unsure)
 
 
 class OpenStream:

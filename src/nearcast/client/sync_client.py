@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx2
 
 from nearcast.client import calls
-from nearcast.client.calls import PublishResult, ServerCall
+from nearcast.client.calls import BatchResult, PublishResult, ServerCall
 from nearcast.client.connection import OpenStream, checked_space, client_options, is_done, read_answer, request_options
 from nearcast.client.events import RemoteEvent, RemotePage
 from nearcast.client.problems import ServerProblem, ServerUnavailable, unavailable
@@ -80,9 +80,25 @@ class Client:
         """Store a subscription and return its id; a known id is replaced. Its events are those of `subscriber`."""
         return self._run(calls.subscribe(subscription, self._space, subscriber, labels, max_events))
 
+    def subscribe_many(self, subscriptions: pa.Table | Iterable[Any], *, subscriber: str | None = None) -> BatchResult:
+        """Store subscriptions; known ids are replaced, and rows that cannot be used are in `rejected`, with reasons."""
+        return self._run(calls.subscribe_many(subscriptions, self._space, subscriber))
+
+    def move(self, subscription_id: str, place: Any, time: datetime | str | None = None) -> None:
+        """Give a subscription another place: a region, or a point that carries its region along."""
+        self._run(calls.move(subscription_id, place, time, self._space))
+
+    def move_many(self, moves: pa.Table | Iterable[dict[str, Any]]) -> BatchResult:
+        """Give subscriptions (`id`), or all those of a `subscriber`, other places, row by row in order."""
+        return self._run(calls.move_many(moves))
+
     def get(self, subscription_id: str) -> dict[str, Any]:
         """Return a subscription with what the server knows of it."""
         return self._run(calls.subscription(subscription_id))
+
+    def subscriber_of(self, subscription_id: str) -> str | None:
+        """Return whose a subscription is, None if it is nobody's."""
+        return self._run(calls.subscriber_of(subscription_id))
 
     def subscriptions(self, subscriber: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield all subscriptions, or those of a subscriber."""
@@ -120,6 +136,10 @@ class Client:
         """Publish messages in order; rows that cannot be used are in `rejected`, with reasons."""
         return self._run(calls.publish_many(messages, key))
 
+    def kept_message(self, message_id: str | int) -> dict[str, Any] | None:
+        """Return the newest message with an id as a Feature, None if none is kept."""
+        return self._run(calls.kept_message(message_id))
+
     # Subscribers
 
     def move_subscriber(self, subscriber: str, place: Any, time: datetime | str | None = None) -> dict[str, Any]:
@@ -141,6 +161,10 @@ class Client:
     def ack(self, subscriber: str, cursor: str) -> None:
         """Tell that all events up to a cursor are done."""
         self._run(calls.ack(subscriber, cursor))
+
+    def acked(self, subscriber: str) -> str:
+        """Return up to which cursor a subscriber has acknowledged its events."""
+        return self._run(calls.acked(subscriber))
 
     def stream(self, subscriber: str, *, after: str | None = None) -> Iterator[RemoteEvent]:
         """Yield events as they come, without end; a connection that breaks is opened again after the last event."""
@@ -174,6 +198,14 @@ class Client:
     def explain(self, message: Any, subscription: Any = None, *, place: Any = None) -> dict[str, Any]:
         """Return why a message reaches a subscription or not; without one, whom it reaches, and who nearly got it."""
         return self._run(calls.explain(message, subscription, place, self._space))
+
+    def reached(self, message: Any) -> list[str]:
+        """Return the subscriptions that a message would reach, at most 1,000."""
+        return self._run(calls.reached(message))
+
+    def nearly(self, message: Any) -> list[dict[str, Any]]:
+        """Return up to 20 subscriptions that one thing keeps from a message, the nearest first, with explanations."""
+        return self._run(calls.nearly(message))
 
     def estimate(self, subscription: Any) -> dict[str, Any]:
         """Return about how many messages a day a subscription would get, judged by recent ones."""

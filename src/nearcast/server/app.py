@@ -22,13 +22,14 @@ from nearcast.server.admin_stream import get_admin_stream
 from nearcast.server.events import get_events, post_ack
 from nearcast.server.free_memory import FreeMemory
 from nearcast.server.health import healthz, readyz
-from nearcast.server.hot_routes import Endpoint, ServerApp
+from nearcast.server.hot_routes import ServerApp
 from nearcast.server.locations import post_locations, put_location
 from nearcast.server.map_view import get_map
 from nearcast.server.messages import get_message, post_messages
 from nearcast.server.metrics import metrics
 from nearcast.server.openapi import describe
 from nearcast.server.page_files import get_page
+from nearcast.server.parameters import Endpoint, with_known_parameters
 from nearcast.server.problems import Problem, answer_of, at, of_http_error, pointer_to
 from nearcast.server.request_watch import RequestWatch
 from nearcast.server.settings import Settings
@@ -53,26 +54,33 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-#: What answers requests of which there may be thousands a second, or thousands at a time.
-_HOT: dict[tuple[str, str], Endpoint] = {
-    ("POST", "/v1/messages"): post_messages,
-    ("POST", "/v1/locations"): post_locations,
-    ("GET", "/v1/subscribers/{id}/stream"): get_stream,
+#: Routes that are plain Starlette: no parameters are read by pydantic, and answers are bytes.
+_PLAIN: dict[tuple[str, str], Endpoint] = {
+    (method, path): with_known_parameters(endpoint, path)
+    for method, path, endpoint in (
+        ("POST", "/v1/messages", post_messages),
+        ("GET", "/v1/messages/{id}", get_message),
+        ("POST", "/v1/locations", post_locations),
+        ("PUT", "/v1/subscribers/{id}/location", put_location),
+        ("GET", "/v1/subscribers/{id}/events", get_events),
+        ("POST", "/v1/subscribers/{id}/ack", post_ack),
+        ("GET", "/v1/subscribers/{id}/stream", get_stream),
+        ("GET", "/v1/stream", get_admin_stream),
+        ("GET", "/v1/map", get_map),
+    )
+}
+#: Those of them that answer requests of which there may be thousands a second, or thousands at a time.
+_HOT = {
+    each: _PLAIN[each]
+    for each in (("POST", "/v1/messages"), ("POST", "/v1/locations"), ("GET", "/v1/subscribers/{id}/stream"))
 }
 
 
 def _add_plain_routes(app: FastAPI) -> None:
-    """Add the routes that are plain Starlette: no parameters are read by pydantic, and answers are bytes."""
-    app.add_route("/v1/messages", post_messages, ["POST"])
-    app.add_route("/v1/messages/{id}", get_message, ["GET"])
-    app.add_route("/v1/locations", post_locations, ["POST"])
-    app.add_route("/v1/subscribers/{id}/location", put_location, ["PUT"])
-    app.add_route("/v1/subscribers/{id}/events", get_events, ["GET"])
-    app.add_route("/v1/subscribers/{id}/ack", post_ack, ["POST"])
-    app.add_route("/v1/subscribers/{id}/stream", get_stream, ["GET"])
+    """Add the plain routes, and those of who watches the server: these may be asked with whatever parameters."""
+    for (method, path), endpoint in _PLAIN.items():
+        app.add_route(path, endpoint, [method])
     app.router.routes.append(WebSocketRoute("/v1/subscribers/{id}/ws", subscriber_socket))
-    app.add_route("/v1/stream", get_admin_stream, ["GET"])
-    app.add_route("/v1/map", get_map, ["GET"])
     app.add_route("/healthz", healthz, ["GET"])
     app.add_route("/", get_page, ["GET"], include_in_schema=False)
     app.add_route("/page/{name:path}", get_page, ["GET"], include_in_schema=False)
@@ -84,7 +92,7 @@ def _add_plain_routes(app: FastAPI) -> None:
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     tokens = TokenStore(Path(settings.server.data) / "tokens.db")
-    app.state.tenants = tenants = Tenants(settings)
+    app.state.tenants = tenants = Tenants(settings, tokens)
     app.state.access = Access(settings, tokens, tenants)
     tenants.on_open = _end_after_last_events
     app.state.stopped = asyncio.get_running_loop().create_future()

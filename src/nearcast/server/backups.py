@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from nearcast.server.bodies import object_of, only
+from nearcast.server.bodies import only
 from nearcast.server.data_folders import backup_tenant
+from nearcast.server.idempotency import object_once
+from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, invalid
 from nearcast.server.tokens import NAME
 
-router = APIRouter(prefix="/v1", tags=["backup"])
+router = APIRouter(prefix="/v1", tags=["backup"], dependencies=[Depends(only_known_parameters)])
 
 
 @router.post("/backup", status_code=201)
@@ -19,15 +23,24 @@ async def post_backup(request: Request) -> Response:
     """Copy the caller's tenant into `backups/NAME` of the server's data folder; calls go on meanwhile."""
     caller = await request.app.state.access.caller(request, "admin")
     caller.check_unbound()
-    given = await object_of(request, request.app.state.settings.limits.body_bytes)
+
+    async def make(given: dict[str, Any]) -> Response:
+        name = _name_in(given)
+        tenant = caller.tenant
+        target = tenant.folder.parent.parent / "backups" / name / "tenants" / tenant.name
+        try:
+            await tenant.call(backup_tenant, tenant.hub, tenant.folder, target)
+        except FileExistsError:
+            raise Problem(409, "backup-exists", "there is a backup of that name; choose another") from None
+        return Response(msgspec.json.encode({"name": name}), 201, media_type="application/json")
+
+    return await object_once(request, caller, make)
+
+
+def _name_in(given: dict[str, Any]) -> str:
+    """Return the name that a body gives a backup."""
     only(given, "name")
     name = given.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name) or name.strip(".") == "":
         raise invalid("/name", "name is missing or no name; expected letters, digits, dots and dashes, at most 100")
-    tenant = caller.tenant
-    target = tenant.folder.parent.parent / "backups" / name / "tenants" / tenant.name
-    try:
-        await tenant.call(backup_tenant, tenant.hub, tenant.folder, target)
-    except FileExistsError:
-        raise Problem(409, "backup-exists", "there is a backup of that name; choose another") from None
-    return Response(msgspec.json.encode({"name": name}), 201, media_type="application/json")
+    return name

@@ -143,7 +143,12 @@ def _located(message: str) -> tuple[str, str]:
 async def object_of(request: Request, most: int, *types: str) -> dict[str, Any]:
     """Return the JSON object of a request; raise if it is anything else."""
     check_type(request, *(types or JSON))
-    found = decoded(await body_of(request, most))
+    return decoded_object(await body_of(request, most))
+
+
+def decoded_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a body; raise if it is anything else."""
+    found = decoded(body)
     if not isinstance(found, dict):
         raise Problem(422, "invalid-content", "the body is not an object", [at("", "expected a JSON object")])
     return found

@@ -1,7 +1,8 @@
 """Copies of a server's data folder: the hub, `server.db` and `webhooks.db` of each tenant, and the tokens.
 
 A tenant of a running server is copied by the server itself (`/v1/backup`); a folder that no server has open, by
-`backup_data`. Each database is copied as it is between two transactions.
+`backup_data`. Each database is copied as it is between two transactions. A copy has the mark `unfinished` until all of
+it is on disk: one that was cut short is neither restored, nor copied, nor served.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from nearcast.saved_files.folder import make_folder
 
 SERVER_DB = "server.db"
 DATABASES = (SERVER_DB, "webhooks.db")
+_UNFINISHED = "unfinished"
 
 
 def backup_data(source: Path, target: Path) -> None:
     """Copy a data folder that no server has open into a new or empty folder."""
-    tenants = sorted(each for each in (source / "tenants").iterdir() if each.is_dir())
-    with _removed_on_failure(target / "tenants", target / "tokens.db"):
-        for tenant in tenants:
+    check_finished(source)
+    with _marked_until_whole(target, "tenants", "tokens.db"):
+        for tenant in _tenants_in(source):
             backup_tenant(tenant / "hub", tenant, target / "tenants" / tenant.name)
         copy_database(source / "tokens.db", target / "tokens.db")
 
@@ -36,8 +38,7 @@ def backup_tenant(hub: DurableHub | Path, folder: Path, target: Path) -> None:
     """Copy a tenant: its databases first, so that what the copy of the hub has beyond them is only more."""
     if target.exists():
         raise FileExistsError(f"{target} exists; give a new folder")
-    make_folder(target)
-    with _removed_on_failure(target):
+    with _marked_until_whole(target, *DATABASES, "hub"):
         for name in DATABASES:
             copy_database(folder / name, target / name)
         durable.backup(hub, target / "hub")
@@ -46,17 +47,50 @@ def backup_tenant(hub: DurableHub | Path, folder: Path, target: Path) -> None:
 
 
 @contextmanager
-def _removed_on_failure(*made: Path) -> Iterator[None]:
-    """Take half a copy away, so that nobody takes it for a whole one and its place can be given again."""
+def _marked_until_whole(folder: Path, *parts: str) -> Iterator[None]:
+    """Have a folder filled with some parts; it is marked meanwhile, since a kill may come at any moment.
+
+    Should that fail, half a copy is taken away, so that its place can be given again.
+    """
+    mark, is_new = folder / _UNFINISHED, not folder.exists()
     try:
+        make_folder(folder)
+        mark.write_text("a copy is being made here, or was cut short\n")
+        sync(mark)
+        sync(folder)
         yield
+        sync(folder)
     except BaseException:
-        for each in made:
-            if each.is_dir():
-                shutil.rmtree(each, ignore_errors=True)
-            else:
-                each.unlink(missing_ok=True)
+        _remove(*(folder / each for each in parts), mark)
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
         raise
+    mark.unlink()
+    sync(folder)
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _tenants_in(folder: Path) -> list[Path]:
+    return sorted(each for each in (folder / "tenants").glob("*") if each.is_dir())
+
+
+def _marks_in(folder: Path) -> list[str]:
+    """Return what the marks of copies that were cut short say, in a data folder and its tenants."""
+    marked = [each for each in (folder, *_tenants_in(folder)) if (each / _UNFINISHED).exists()]
+    return [f"{each} is half a copy, which was cut short (it has the mark {_UNFINISHED!r})" for each in marked]
+
+
+def check_finished(folder: Path) -> None:
+    """Raise if a folder holds a copy that was cut short."""
+    for mark in _marks_in(folder):
+        raise IncompatibleStore(f"{mark}; delete it and make the copy again")
 
 
 def _note_changes(source: Path, target: Path) -> None:
@@ -110,10 +144,11 @@ def copy_database(source: Path, target: Path) -> None:
 
 def check_data(folder: Path) -> list[str]:
     """Return what is wrong with a data folder that no server has open, or with a durable hub."""
-    if not (folder / "tenants").is_dir():
-        return durable.check(folder).problems
+    marks = _marks_in(folder)
+    if marks or not (folder / "tenants").is_dir():
+        return marks or durable.check(folder).problems
     problems = []
-    for tenant in sorted(each for each in (folder / "tenants").iterdir() if each.is_dir()):
+    for tenant in _tenants_in(folder):
         problems += durable.check(tenant / "hub").problems
         for name in DATABASES:
             problems += _faults_of_database(tenant / name)

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from nearcast.durable.outbox.cursors import Cursor
 from nearcast.json_forms import rfc_3339
 from nearcast.server.access import Caller
-from nearcast.server.bodies import object_of, only
+from nearcast.server.bodies import only
 from nearcast.server.events import number_of
+from nearcast.server.idempotency import object_once
+from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, invalid
 from nearcast.server.webhooks.attempts import Attempt, DeadLetter
 from nearcast.server.webhooks.quiet import CursorEvent
 
-router = APIRouter(prefix="/v1", tags=["deliveries"])
+router = APIRouter(prefix="/v1", tags=["deliveries"], dependencies=[Depends(only_known_parameters)])
 #: Events of one call that sends again.
 _MOST_AGAIN = 10_000
 _PAGE = 1000
@@ -29,7 +33,8 @@ _PAGE = 1000
 @router.get("/deliveries")
 async def get_deliveries(request: Request) -> Response:
     """List attempts of webhooks, the newest first: about a `message`, of a `subscriber`, with a `status`."""
-    caller, subscriber = await _whose(request, request.query_params.get("subscriber"))
+    caller = await _caller(request)
+    subscriber = _subscriber_for(caller, request.query_params.get("subscriber"))
     status = request.query_params.get("status")
     if status not in (None, "failed", "accepted"):
         raise Problem(422, "invalid-parameter", f"status is {status[:40]!r}; expected failed or accepted")
@@ -50,7 +55,8 @@ async def get_deliveries(request: Request) -> Response:
 @router.get("/dead-letters")
 async def get_dead_letters(request: Request) -> Response:
     """List events that were given up, the oldest first."""
-    caller, subscriber = await _whose(request, request.query_params.get("subscriber"))
+    caller = await _caller(request)
+    subscriber = _subscriber_for(caller, request.query_params.get("subscriber"))
     limit = max(1, int(number_of(request, "limit", 100, _PAGE)))
     after = int(number_of(request, "cursor", 0, 1 << 60))
     found = await caller.tenant.call(caller.tenant.hooks.store.dead_letters, subscriber, after=after, limit=limit)
@@ -61,9 +67,13 @@ async def get_dead_letters(request: Request) -> Response:
 @router.post("/dead-letters:resend", status_code=202)
 async def resend_dead_letters(request: Request) -> Response:
     """Send dead letters again: those of some `numbers`, or all of a `subscriber`."""
-    given = await object_of(request, request.app.state.settings.limits.body_bytes)
+    caller = await _caller(request)
+    return await object_once(request, caller, partial(_letters_again, caller))
+
+
+async def _letters_again(caller: Caller, given: dict[str, Any]) -> Response:
     only(given, "numbers", "subscriber")
-    caller, subscriber = await _whose(request, given.get("subscriber"))
+    subscriber = _subscriber_for(caller, given.get("subscriber"))
     numbers = given.get("numbers")
     if numbers is not None and not (
         isinstance(numbers, list) and all(type(each) is int and 0 <= each < 1 << 63 for each in numbers)
@@ -94,9 +104,13 @@ async def replay(request: Request) -> Response:
 
 
 async def _again(request: Request, *fields: str) -> Response:
-    given = await object_of(request, request.app.state.settings.limits.body_bytes)
+    caller = await _caller(request)
+    return await object_once(request, caller, partial(_events_again, caller, fields))
+
+
+async def _events_again(caller: Caller, fields: Sequence[str], given: dict[str, Any]) -> Response:
     only(given, *fields)
-    caller, subscriber = await _whose(request, given.get("subscriber"))
+    subscriber = _subscriber_for(caller, given.get("subscriber"))
     if subscriber is None:
         raise invalid("/subscriber", "subscriber is missing; expected its id")
     async with caller.tenant.lock(subscriber):  # it may be erased meanwhile
@@ -140,14 +154,18 @@ def _event_again(caller: Caller, subscriber: str, delivery_id: str) -> list[Curs
     return found
 
 
-async def _whose(request: Request, subscriber: Any) -> tuple[Caller, str | None]:
-    """Return who calls, and the subscriber that they ask about; a bound token asks about its own."""
+async def _caller(request: Request) -> Caller:
     caller: Caller = await request.app.state.access.caller(request, "subscribe")
+    return caller
+
+
+def _subscriber_for(caller: Caller, subscriber: Any) -> str | None:
+    """Return the subscriber that a caller asks about; a bound token asks about its own."""
     if subscriber is not None and not isinstance(subscriber, str):
         raise invalid("/subscriber", "subscriber must be text")
-    subscriber = subscriber or caller.token.subscriber
-    caller.check_subscriber(subscriber)
-    return caller, subscriber
+    wanted: str | None = subscriber or caller.token.subscriber
+    caller.check_subscriber(wanted)
+    return wanted
 
 
 def _attempt_json(number: int, attempt: Attempt) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Erasure of a subscriber in the hub, in `webhooks.db` and in `server.db`.
+"""Erasure of a subscriber in the hub, in `webhooks.db`, `tokens.db` and `server.db`.
 
 It is noted first, so that a crash in between leaves nothing behind.
 """
@@ -11,9 +11,15 @@ from typing import Any
 from nearcast.server.server_db import ServerDb
 
 _NOTE = '{"is_erased":true}'
-#: Answers to the keys of requests that made subscriptions have these in them.
+#: Answers to the keys of requests that made subscriptions have the subscriber in them, those to batches may have ids
+#: of its subscriptions in rejected rows.
 _FORGET_ANSWERS = """
-    DELETE FROM answers WHERE json_valid(CAST(body AS TEXT)) AND json_extract(CAST(body AS TEXT), '$.subscriber') = ?
+    DELETE FROM answers WHERE json_valid(CAST(body AS TEXT)) AND (
+        json_extract(CAST(body AS TEXT), '$.subscriber') = ?1 OR EXISTS (
+            SELECT 1 FROM json_each(CAST(body AS TEXT), '$.rejected') AS rejected
+            WHERE json_extract(rejected.value, '$.id') IN (SELECT id FROM subscriptions WHERE subscriber = ?1)
+        )
+    )
 """
 
 
@@ -27,9 +33,9 @@ def end_erasure(subscriber: str) -> Callable[[Any], None]:
     """Return the writing that takes away all rows of a subscriber, and the note."""
 
     def write(connection: Any) -> None:
+        connection.execute(_FORGET_ANSWERS, (subscriber,))  # first: it looks at the subscriptions
         connection.execute("DELETE FROM subscriptions WHERE subscriber = ?", (subscriber,))
         connection.execute("DELETE FROM event_limits WHERE subscriber = ?", (subscriber,))
-        connection.execute(_FORGET_ANSWERS, (subscriber,))
         connection.execute("DELETE FROM subscribers WHERE id = ?", (subscriber,))
 
     return write

@@ -6,17 +6,18 @@ import math
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import as_float, is_number, shorten
 from nearcast.server.bodies import object_of, only
+from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, at, problem_of
 from nearcast.server.subscription_bodies import read_row
 from nearcast.server.tenants import Tenant
 
-router = APIRouter(prefix="/v1", tags=["explain"])
+router = APIRouter(prefix="/v1", tags=["explain"], dependencies=[Depends(only_known_parameters)])
 _MOST_REACHED, _MOST_NEARLY = 1000, 20
 
 

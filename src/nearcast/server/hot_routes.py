@@ -7,8 +7,8 @@ through them, and they take memory as long as it is open.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
@@ -17,10 +17,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nearcast.errors import NearcastError
+from nearcast.server.parameters import Endpoint
 from nearcast.server.problems import Problem, answer_of
 from nearcast.server.request_watch import RequestWatch
 
-Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 #: Which part of a path is the id, in `/v1/subscribers/{id}/stream`.
 _ID_PART = 3
 

@@ -1,7 +1,8 @@
 """`Idempotency-Key`: a POST under a key that was used before gets the answer it got then; another body is refused.
 
 Answers are rows of `server.db`, kept for 24 hours. Messages are safe beyond that: the hub takes the key into its log
-together with them, so that a crash between the two cannot publish them twice.
+together with them, so that a crash between the two cannot publish them twice. An answer with a secret is not kept: a
+repeat is told that it was shown.
 """
 
 from __future__ import annotations
@@ -11,17 +12,23 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from nearcast.errors import FileUnavailable
+from nearcast.server.bodies import JSON, body_of, check_type, decoded_object
 from nearcast.server.problems import Problem
 from nearcast.server.server_db import ServerDb
 
+if TYPE_CHECKING:
+    from nearcast.server.access import Caller
+
 _MOST_CHARS = 255
+#: Stands for whichever subscribers the ids in rejected rows are of; no subscriber has such a name.
+_ANYBODY = "*"
 #: Headers of an answer that are kept with it.
 _KEPT_HEADERS = ("location", "etag", "content-type")
 
@@ -38,9 +45,17 @@ class KeptAnswers:
         self._swept = 0.0
 
     async def once(
-        self, request: Request, body: bytes, make: Callable[[], Awaitable[Response]], token_id: str
+        self,
+        request: Request,
+        body: bytes,
+        make: Callable[[], Awaitable[Response]],
+        token_id: str,
+        instead: Callable[[Response], Response] = lambda response: response,
     ) -> Response:
-        """Return what `make` returns, or, under a key that was used for the same request, what it returned then."""
+        """Return what `make` returns, or, under a key that was used for the same request, what it returned then.
+
+        `instead` makes of an answer what is kept of it.
+        """
         key = key_of(request, token_id)
         if key is None:
             return await make()
@@ -55,9 +70,9 @@ class KeptAnswers:
             if known is not None:
                 return known
             response = await make()
-            if number <= self._erased.get(_subscriber_of(response), 0):
-                return response
-            return await self._kept(key, digest, response)
+            if number > self._last_erasure_about(response):
+                await self._keep(key, digest, instead(response))
+            return response
         finally:
             del self._under_way[key]
             done.set_result(None)
@@ -77,10 +92,17 @@ class KeptAnswers:
             return Response(_repeated(body), status, msgspec.json.decode(headers))
         return None
 
-    async def _kept(self, key: str, digest: bytes, response: Response) -> Response:
+    def _last_erasure_about(self, response: Response) -> int:
+        """Return how many requests there were before the last erasure that an answer may tell of."""
+        about = _subject_of(response)
+        if about == _ANYBODY:
+            return max(self._erased.values(), default=0)
+        return self._erased.get(about, 0)
+
+    async def _keep(self, key: str, digest: bytes, response: Response) -> None:
         """Keep an answer, unless the server was to blame for it: then the same request may be made again."""
         if response.status_code >= 500 or response.status_code == 429:
-            return response
+            return
         headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
         now = time.time()
         row = (key, digest, response.status_code, msgspec.json.encode(headers).decode(), bytes(response.body), now)
@@ -94,7 +116,28 @@ class KeptAnswers:
 
         with suppress(FileUnavailable):  # what was asked for is done, and of messages the hub knows the key
             await asyncio.wrap_future(self._db.write(write))
-        return response
+
+
+async def object_once(
+    request: Request,
+    caller: Caller,
+    make: Callable[[dict[str, Any]], Awaitable[Response]],
+    instead: Callable[[Response], Response] = lambda response: response,
+) -> Response:
+    """Return what `make` makes of the object that a request has as its body, once under a key."""
+    check_type(request, *JSON)
+    body = await body_of(request, request.app.state.settings.limits.body_bytes)
+
+    async def read_and_make() -> Response:
+        return await make(decoded_object(body))
+
+    return await caller.tenant.answers.once(request, body, read_and_make, caller.token.id, instead)
+
+
+def shown_once(request: Request, what: str, next_step: str) -> Response:
+    """Return what is kept of an answer with a secret: a repeat gets no answer that could be taken for the first."""
+    detail = f"this Idempotency-Key was used: {what} was made, and its secret shown in that answer alone; {next_step}"
+    return Problem(409, "shown-once", detail).response(request.url.path)
 
 
 def key_of(request: Request, token_id: str) -> str | None:
@@ -107,13 +150,15 @@ def key_of(request: Request, token_id: str) -> str | None:
     return f"{token_id}:{key}"
 
 
-def _subscriber_of(response: Response) -> str:
-    """Return the subscriber of a subscription that was made, empty if the answer is about none."""
+def _subject_of(response: Response) -> str:
+    """Return the subscriber of a subscription that was made; `_ANYBODY` of rejected rows, empty if there is none."""
     try:
         found = msgspec.json.decode(response.body)
     except msgspec.DecodeError:
         return ""
-    return str(found.get("subscriber") or "") if isinstance(found, dict) else ""
+    if not isinstance(found, dict):
+        return ""
+    return _ANYBODY if found.get("rejected") else str(found.get("subscriber") or "")
 
 
 def _repeated(body: bytes) -> bytes:

@@ -15,9 +15,9 @@ from nearcast.server.access import Caller
 from nearcast.server.activity import SAMPLED
 from nearcast.server.bodies import body_of, check_type, decoded, decoded_lines, object_of, only
 from nearcast.server.events import subscriber_caller
-from nearcast.server.location_columns import SubscriberMoves, moves_of_points, plain_points
+from nearcast.server.location_columns import SubscriberMoves, moves_of_points, nothing_to_move, plain_points
 from nearcast.server.message_bodies import LINES
-from nearcast.server.problems import Problem, at
+from nearcast.server.problems import Problem, at, pointer_to
 from nearcast.server.tenants import Tenant
 from nearcast.tables.rejected_rows import RejectedRow
 
@@ -59,8 +59,13 @@ async def post_locations(request: Request) -> Response:
     content_type = check_type(request, "application/json", *LINES)
     body = await body_of(request, limits.body_bytes)
     caller.tenant.check_disk()
-    found = await caller.tenant.call(_moved_many, caller, body, limits.batch, is_lines=content_type in LINES)
-    return Response(msgspec.json.encode(found), 202, media_type="application/json")
+
+    async def move() -> Response:
+        found = await caller.tenant.call(_moved_many, caller, body, limits.batch, is_lines=content_type in LINES)
+        return Response(msgspec.json.encode(found), 202, media_type="application/json")
+
+    answer: Response = await caller.tenant.answers.once(request, body, move, caller.token.id)
+    return answer
 
 
 def _moved_many(caller: Caller, body: bytes, most: int, *, is_lines: bool) -> dict[str, Any]:
@@ -87,11 +92,11 @@ def _check_number(n: int, most: int) -> None:
 
 def _moved_columns(tenant: Tenant, moves: SubscriberMoves) -> dict[str, Any]:
     """Make the moves of points of subscribers by one call of the hub."""
-    rejected: list[dict[str, Any]] = []
+    rejected = [_fault_json(item, error) for item, error in moves.faults]
     if len(moves.table):
         made = tenant.hub.move_many(moves.table)
         tenant.activity.moved(len(moves.table), moves.table.slice(0, SAMPLED).to_pylist, made)
-        rejected = [_row_json(row, int(moves.items[row.row])) for row in made.rejected]
+        rejected += [_row_json(row, int(moves.items[row.row])) for row in made.rejected]
     return _answer(tenant, moves.n_items, rejected)
 
 
@@ -105,8 +110,7 @@ def _moved_rows(caller: Caller, given: list[Any]) -> dict[str, Any]:
         try:
             found = _rows_of(caller, each)
         except (InvalidInput, Problem) as error:
-            field = getattr(error, "field", None)
-            rejected.append({"row": item, "id": None, "field": field, "reason": str(error)})
+            rejected.append(_fault_json(item, error))
             continue
         rows += found
         items += [item] * len(found)
@@ -118,7 +122,19 @@ def _moved_rows(caller: Caller, given: list[Any]) -> dict[str, Any]:
 
 
 def _row_json(row: RejectedRow, item: int) -> dict[str, Any]:
-    return {"row": item, "id": row.id, "field": row.field, "reason": row.reason}
+    """Return a move that the hub refused, as one of its item."""
+    return _rejected(item, row.id, row.field, row.reason)
+
+
+def _fault_json(item: int, error: InvalidInput | Problem) -> dict[str, Any]:
+    """Return an item that moves nothing."""
+    return _rejected(item, None, getattr(error, "field", None), str(error))
+
+
+def _rejected(item: int, id_: Any, field: str | None, reason: str) -> dict[str, Any]:
+    """Return a rejected item; its pointer is into the list of items, also where these came as lines."""
+    pointer = pointer_to(item) if field is None else pointer_to(item, field)
+    return {"row": item, "id": id_, "field": field, "pointer": pointer, "reason": reason}
 
 
 def _answer(tenant: Tenant, n_items: int, rejected: list[dict[str, Any]]) -> dict[str, Any]:
@@ -142,4 +158,14 @@ def _rows_of(caller: Caller, given: Any) -> list[dict[str, Any]]:
         caller.check_subscriber(None if row is None else row.subscriber)
         return [{**place, "id": given["id"]}]
     caller.check_subscriber(given["subscriber"])
-    return [{**place, "id": id_} for id_ in caller.tenant.hub.subscriptions_of(given["subscriber"])]
+    _check_point(place, is_earth=caller.tenant.hub.space.is_earth)
+    ids = caller.tenant.hub.subscriptions_of(given["subscriber"])
+    if not ids:
+        raise nothing_to_move()
+    return [{**place, "id": id_} for id_ in ids]
+
+
+def _check_point(place: dict[str, Any], *, is_earth: bool) -> None:
+    """Raise if the point of an item, where it has one, is not on the earth: once, not for each subscription."""
+    if is_earth and all(type(place.get(name)) in (int, float) for name in ("lon", "lat")):
+        check_position(place["lon"], place["lat"])

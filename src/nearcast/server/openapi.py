@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import Route
 
 from nearcast.server.message_bodies import ARROW, LINES, OBJECTS
+from nearcast.server.parameters import QUERIES
 from nearcast.server.problems import PROBLEM_TYPE
 
 _OBJECT: dict[str, Any] = {"type": "object"}
@@ -37,14 +38,20 @@ _BODIES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
     ("post", "/v1/estimate"): {"application/json": _OBJECT},
     ("post", "/v1/tokens"): {"application/json": {"$ref": f"{_REF}NewToken"}},
 }
-#: Parameters in the query of plain routes.
-_QUERIES: dict[str, dict[str, dict[str, Any]]] = {
-    "/v1/subscribers/{id}/events": {"cursor": _TEXT, "limit": _NUMBER, "wait": _NUMBER},
-    "/v1/subscribers/{id}/stream": {"cursor": _TEXT},
-    "/v1/map": {"bbox": _TEXT, "zoom": _NUMBER},
-}
 #: What plain routes answer with when they succeed, unless that is 200.
 _STATUSES = {"/v1/messages": "202", "/v1/locations": "202", "/v1/subscribers/{id}/ack": "204"}
+#: Routes whose POST may be sent again under a key; any other does nothing, or the same again.
+_KEYED = (
+    "/v1/subscriptions",
+    "/v1/messages",
+    "/v1/locations",
+    "/v1/tokens",
+    "/v1/replay",
+    "/v1/deliveries:resend",
+    "/v1/dead-letters:resend",
+    "/v1/subscribers/{id}:rotate",
+    "/v1/backup",
+)
 _OPEN = ("/healthz", "/readyz")
 _SCHEMAS: dict[str, Any] = {
     "Subscription": {
@@ -129,12 +136,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 def _add_plain(paths: dict[str, Any], route: Route) -> None:
     """Add a plain Starlette route, described by its endpoint's docstring."""
-    queries = _QUERIES.get(route.path, {})
-    parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "query", "schema": schema} for name, schema in queries.items()
-    ]
-    if "{id}" in route.path:
-        parameters.insert(0, {"name": "id", "in": "path", "required": True, "schema": _TEXT})
+    named = {"name": "id", "in": "path", "required": True, "schema": _TEXT}
+    parameters = [named] if "{id}" in route.path else []
     status = _STATUSES.get(route.path, "200")
     for method in sorted((route.methods or set()) - {"HEAD"}):
         paths.setdefault(route.path, {})[method.lower()] = {
@@ -146,14 +149,16 @@ def _add_plain(paths: dict[str, Any], route: Route) -> None:
 
 
 def _complete(operation: dict[str, Any], method: str, path: str) -> None:
-    """Add the body of an operation, the token that it needs, and problems for all else."""
+    """Add the parameters and the body of an operation, the token that it needs, and problems for all else."""
+    for name, schema in QUERIES.get(path, {}).items():
+        operation.setdefault("parameters", []).append({"name": name, "in": "query", "schema": schema})
     content = _BODIES.get((method, path))
     if content is not None:
         operation["requestBody"] = {
             "required": True,
             "content": {name: {"schema": schema} for name, schema in content.items()},
         }
-    if method == "post":
+    if method == "post" and path in _KEYED:
         key = {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255}}
         operation.setdefault("parameters", []).append(key)
     if path not in _OPEN:

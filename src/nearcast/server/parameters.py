@@ -2,20 +2,59 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, TypeAlias
+
 from fastapi import Request
 from fastapi.routing import APIRoute
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
 
 from nearcast.model.spelling import did_you_mean
 from nearcast.server.problems import Problem, at
 
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-async def only_known_parameters(request: Request) -> None:
-    """Raise if the query has a name that the route does not know: a misspelt `validateOnly` would store."""
-    route = request.scope["route"]
-    assert isinstance(route, APIRoute)
-    names = [each.alias for each in route.dependant.query_params]  # codespell:ignore dependant  FastAPI's word
-    for name in request.query_params:
+_TEXT: dict[str, Any] = {"type": "string"}
+_NUMBER: dict[str, Any] = {"type": "number"}
+_PAGE = {"cursor": _TEXT, "limit": _NUMBER}
+#: Parameters that routes read by themselves, by path, with their schemas. Those of other routes FastAPI knows.
+QUERIES: dict[str, dict[str, dict[str, Any]]] = {
+    "/v1/subscribers/{id}/events": {**_PAGE, "wait": _NUMBER},
+    "/v1/subscribers/{id}/stream": {"cursor": _TEXT},
+    "/v1/deliveries": {"message": _TEXT, "subscriber": _TEXT, "status": _TEXT, **_PAGE},
+    "/v1/dead-letters": {"subscriber": _TEXT, **_PAGE},
+    "/v1/map": {"bbox": _TEXT, "zoom": _NUMBER},
+}
+
+
+def check_parameters(connection: HTTPConnection, names: Collection[str]) -> None:
+    """Raise if the query has another name than these: who misspells `cursor` would get all from the beginning."""
+    if not connection.scope["query_string"]:
+        return
+    for name in connection.query_params:
         if name not in names:
             instead = did_you_mean(name, names) or f"; expected {', '.join(names) or 'no parameters'}"
             message = f"{name[:40]!r} means nothing here{instead}"
             raise Problem(422, "invalid-parameter", message, [at(f"?{name[:40]}", message)])
+
+
+async def only_known_parameters(request: Request) -> None:
+    """Raise if the query has a name that the route of a router does not know; a dependency of the router."""
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)
+    names = [each.alias for each in route.dependant.query_params]  # codespell:ignore dependant  FastAPI's word
+    check_parameters(request, [*names, *QUERIES.get(route.path, ())])
+
+
+def with_known_parameters(endpoint: Endpoint, path: str) -> Endpoint:
+    """Return the endpoint of a plain route, which refuses parameters that the path does not take."""
+    names = QUERIES.get(path, {})
+
+    @functools.wraps(endpoint)
+    async def checked(request: Request) -> Response:
+        check_parameters(request, names)
+        return await endpoint(request)
+
+    return checked

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from nearcast.errors import FileUnavailable, InvalidInput
 from nearcast.hub import DURABLE_HEAD
 from nearcast.server.app import create_app
+from nearcast.server.data_folders import check_finished
 from nearcast.server.settings import Settings
 from nearcast.server.tokens import TokenStore
 
@@ -88,6 +89,7 @@ def _check_data(settings: Settings) -> None:
         raise InvalidInput(f"data is {folder}, which is a file; give a folder")
     if any((folder / name).exists() for name in (DURABLE_HEAD, "hub.json")):
         raise InvalidInput(f"data is {folder}, which holds a hub of its own; give a new folder, or that of a server")
+    check_finished(folder)
     if settings.hub.space not in ("earth", "plane"):
         raise InvalidInput(f"hub.space is {settings.hub.space!r}; expected earth or plane")
 

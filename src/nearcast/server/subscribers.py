@@ -5,21 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import shorten
-from nearcast.server.bodies import object_of, only
+from nearcast.server.bodies import body_of, object_of, only
 from nearcast.server.erasure import begin_erasure, end_erasure
 from nearcast.server.events import subscriber_caller
+from nearcast.server.idempotency import shown_once
+from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, problem_of
 from nearcast.server.subscription_bodies import merged
 from nearcast.server.tenants import Tenant
 from nearcast.server.webhooks import AddressPolicy, HookSink, QuietRules
 from nearcast.server.webhooks.quiet import QUIET_FIELDS
 
-router = APIRouter(prefix="/v1/subscribers", tags=["subscribers"])
+router = APIRouter(prefix="/v1/subscribers", tags=["subscribers"], dependencies=[Depends(only_known_parameters)])
 _DEFAULTS: dict[str, Any] = {
     "sink": None,
     "paused": False,
@@ -75,7 +77,20 @@ async def _store(tenant: Tenant, subscriber: str, body: dict[str, Any]) -> None:
 async def rotate_secret(request: Request, id: str) -> Response:  # noqa: A002, ARG001  as above
     """Make a new secret for a subscriber's sink, which is in this answer and never again; the last two go on."""
     caller, subscriber = await subscriber_caller(request, "subscribe")
-    tenant = caller.tenant
+    body = await body_of(request, request.app.state.settings.limits.body_bytes)
+
+    async def rotate() -> Response:
+        return _answer(await _rotated(caller.tenant, subscriber))
+
+    def instead(_: Response) -> Response:
+        return shown_once(request, "a secret", "rotate again under another key")
+
+    answer: Response = await caller.tenant.answers.once(request, body, rotate, caller.token.id, instead)
+    return answer
+
+
+async def _rotated(tenant: Tenant, subscriber: str) -> dict[str, Any]:
+    """Give the sink of a subscriber another secret; return the subscriber with it."""
     async with tenant.lock(subscriber):
         before = _body(tenant, subscriber)
         if before["sink"] is None:
@@ -83,7 +98,7 @@ async def rotate_secret(request: Request, id: str) -> Response:  # noqa: A002, A
         sink = HookSink(before["sink"]["url"], tuple(before["sink"]["secrets"])).rotated()
         body = {**before, "sink": {"url": sink.url, "secrets": list(sink.secrets)}}
         await _store(tenant, subscriber, body)
-    return _answer(await tenant.call(_resource, tenant, subscriber, body, _new_secrets(body, before)))
+    return await tenant.call(_resource, tenant, subscriber, body, _new_secrets(body, before))
 
 
 @router.post("/{id}:enable", status_code=204)
@@ -99,7 +114,7 @@ async def enable_sink(request: Request, id: str) -> Response:  # noqa: A002, ARG
 
 @router.delete("/{id}", status_code=204)
 async def delete_subscriber(request: Request, id: str) -> Response:  # noqa: A002, ARG001  as above
-    """Erase a subscriber: its settings, subscriptions, waiting events and acknowledgements."""
+    """Erase a subscriber: its settings, subscriptions, waiting events, acknowledgements, and tokens bound to it."""
     caller, subscriber = await subscriber_caller(request, "subscribe")
     tenant = caller.tenant
     async with tenant.erasing():
@@ -107,6 +122,7 @@ async def delete_subscriber(request: Request, id: str) -> Response:  # noqa: A00
         await tenant.write(begin_erasure(subscriber))
         await tenant.hooks.dispatcher.erase(subscriber)
         await tenant.call(tenant.hub.erase, subscriber)
+        await tenant.call(tenant.revoke_tokens, subscriber)
         tenant.limits.forget(subscriber)
         tenant.answers.forget(subscriber)
         await tenant.write(end_erasure(subscriber))

@@ -35,6 +35,7 @@ from nearcast.server.server_db import ServerDb
 from nearcast.server.settings import Settings
 from nearcast.server.stalls import StallWatch
 from nearcast.server.subscription_rows import SubscriptionRow, SubscriptionRows
+from nearcast.server.tokens import TokenStore
 from nearcast.server.upkeep import TenantUpkeep
 from nearcast.server.webhooks import AttemptStore
 
@@ -52,9 +53,15 @@ class Tenant:
     """One tenant's hub, with the rows that the server keeps beside it."""
 
     def __init__(
-        self, name: str, folder: Path, settings: Settings, executor: Executor, loop: asyncio.AbstractEventLoop
+        self,
+        name: str,
+        folder: Path,
+        settings: Settings,
+        tokens: TokenStore,
+        executor: Executor,
+        loop: asyncio.AbstractEventLoop,
     ):
-        self.name, self.folder, self.settings, self._executor = name, folder, settings, executor
+        self.name, self.folder, self.settings, self.tokens, self._executor = name, folder, settings, tokens, executor
         make_folder(folder)
         self.hub = opened_hub(folder / "hub", settings)
         try:
@@ -69,7 +76,7 @@ class Tenant:
         self.db = ServerDb(folder / "server.db")
         self.rows = SubscriptionRows(self.db)
         attempts = AttemptStore(folder / "webhooks.db")
-        make_erasures_again(self.db, attempts.erase, self.hub.erase)
+        make_erasures_again(self.db, attempts.erase, self.hub.erase, self.revoke_tokens)
         self.rows.make_again(self._hold_again, self.release)
         self.activity = TenantActivity(self.hub.space, self.hub.lifetime)
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
@@ -90,7 +97,8 @@ class Tenant:
         self._disk = (0.0, 0)
         #: Subscribers whose erasure failed half way, because the disk was full.
         self.half_erased: set[str] = set()
-        self.upkeep = TenantUpkeep(self.hub, [folder / name for name in DATABASES], _retention(settings))
+        databases = [*(folder / name for name in DATABASES), self.tokens.path]
+        self.upkeep = TenantUpkeep(self.hub, databases, _retention(settings))
         self._tasks: list[asyncio.Task[None]] = []
 
     async def call(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
@@ -117,6 +125,10 @@ class Tenant:
             for lock in self._locks:
                 await stack.enter_async_context(lock)
             yield
+
+    def revoke_tokens(self, subscriber: str) -> int:
+        """End the tokens that are bound to a subscriber; return how many there were."""
+        return self.tokens.revoke_bound(self.name, subscriber)
 
     def check_not_half_erased(self, subscriber: str | None) -> None:
         """Raise if the erasure of a subscriber is not over: what is stored of it now would go with it."""
@@ -231,8 +243,8 @@ def _window(given: str | None) -> str | int | None:
 class Tenants:
     """All tenants of a data folder; those that exist are opened at the start, others when they are first called."""
 
-    def __init__(self, settings: Settings):
-        self._settings = settings
+    def __init__(self, settings: Settings, tokens: TokenStore):
+        self._settings, self._tokens = settings, tokens
         self.folder = Path(settings.server.data) / "tenants"
         self._executor = ThreadPoolExecutor(_THREADS, "nearcast-call")
         self._open: dict[str, Tenant] = {}
@@ -259,7 +271,8 @@ class Tenants:
         async with self._opening:
             if name not in self._open:
                 loop = asyncio.get_running_loop()
-                make = functools.partial(Tenant, name, self.folder / name, self._settings, self._executor, loop)
+                folder, settings = self.folder / name, self._settings
+                make = functools.partial(Tenant, name, folder, settings, self._tokens, self._executor, loop)
                 try:
                     made = await loop.run_in_executor(self._executor, make)
                 except apsw.Error as error:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from nearcast.geo.shapes import shorten
-from nearcast.model import checked_time
-from nearcast.server.bodies import object_of, only
+from nearcast.server.bodies import only
+from nearcast.server.idempotency import object_once, shown_once
+from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, invalid
+from nearcast.server.tokens import Token, TokenStore, checked_end
 
-router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+router = APIRouter(prefix="/v1/tokens", tags=["tokens"], dependencies=[Depends(only_known_parameters)])
 
 
 def _answer(found: Any, status: int = 200) -> Response:
@@ -26,23 +27,28 @@ async def post_token(request: Request) -> Response:
     """Make a token of the caller's tenant; its secret is in this answer and never again."""
     access = request.app.state.access
     caller = await access.caller(request, "admin")
-    given = await object_of(request, request.app.state.settings.limits.body_bytes)
+    made: list[Token] = []
+
+    async def make(given: dict[str, Any]) -> Response:
+        secret, token = await caller.tenant.call(_made, access.tokens, caller.tenant.name, given)
+        made.append(token)
+        return _answer({**token.to_json(), "token": secret}, 201)
+
+    def instead(_: Response) -> Response:
+        next_step = f"revoke it (DELETE /v1/tokens/{made[0].id}) and make another under another key"
+        return shown_once(request, f"the token {made[0].id}", next_step)
+
+    return await object_once(request, caller, make, instead)
+
+
+def _made(tokens: TokenStore, tenant: str, given: dict[str, Any]) -> tuple[str, Token]:
+    """Return the secret of a new token, and what is kept of it; in a thread."""
     only(given, "scopes", "subscriber", "name", "expires")
     name = given.get("name", "")
     if not isinstance(name, str) or len(name) > 200:
         raise invalid("/name", f"name is {shorten(name)}; expected text of at most 200 characters")
-    expires = checked_time(given.get("expires"), "expires")
-    if expires is not None and expires.timestamp() <= time.time():
-        raise invalid("/expires", "expires is in the past; give a later time")
-    secret, kept = await caller.tenant.call(
-        access.tokens.create,
-        caller.tenant.name,
-        given.get("scopes"),
-        subscriber=given.get("subscriber"),
-        name=name,
-        expires=None if expires is None else expires.timestamp(),
-    )
-    return _answer({**kept.to_json(), "token": secret}, 201)
+    expires = checked_end(given.get("expires"))
+    return tokens.create(tenant, given.get("scopes"), subscriber=given.get("subscriber"), name=name, expires=expires)
 
 
 @router.get("")

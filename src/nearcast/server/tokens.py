@@ -15,6 +15,7 @@ import apsw
 
 from nearcast.errors import InvalidInput
 from nearcast.geo.shapes import shorten
+from nearcast.model import checked_time
 from nearcast.saved_files.folder import make_folder
 from nearcast.server.transactions import transaction
 
@@ -56,11 +57,21 @@ def checked_name(value: Any, field: str) -> str:
     return value
 
 
+def checked_end(given: Any) -> float | None:
+    """Return when a token shall end, in seconds since 1970, None for never; what is over already is refused."""
+    moment = checked_time(given, "expires")
+    if moment is None:
+        return None
+    if moment.timestamp() <= time.time():
+        raise InvalidInput(f"expires is {shorten(given)}, which is in the past; give a later time", field="expires")
+    return moment.timestamp()
+
+
 class TokenStore:
     """The tokens of all tenants, in one file that the server and the command may open at the same time."""
 
     def __init__(self, path: Path):
-        self._lock, self._path = threading.Lock(), path
+        self._lock, self.path = threading.Lock(), path
         make_folder(path.parent)
         self._connection = apsw.Connection(str(path))
         self._connection.set_busy_timeout(10_000)
@@ -98,7 +109,7 @@ class TokenStore:
             expires=expires,
         )
         row = (_digest(secret), kept.id, kept.tenant, ",".join(kept.scopes), subscriber, name, kept.created, expires)
-        with self._lock, transaction(self._connection, self._path):
+        with self._lock, transaction(self._connection, self.path):
             self._connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         return secret, kept
 
@@ -119,9 +130,15 @@ class TokenStore:
     def revoke(self, tenant: str | None, token_id: str) -> bool:
         """Forget a token by its id; tell whether there was one."""
         statement = "DELETE FROM tokens WHERE id = ? AND (? IS NULL OR tenant = ?)"
-        with self._lock, transaction(self._connection, self._path):
+        with self._lock, transaction(self._connection, self.path):
             self._connection.execute(statement, (token_id, tenant, tenant))
             return bool(self._connection.changes())
+
+    def revoke_bound(self, tenant: str, subscriber: str) -> int:
+        """Forget the tokens that are bound to a subscriber; return how many there were."""
+        with self._lock, transaction(self._connection, self.path):
+            self._connection.execute("DELETE FROM tokens WHERE tenant = ? AND subscriber = ?", (tenant, subscriber))
+            return int(self._connection.changes())
 
     def _select(self, clause: str, values: tuple[Any, ...]) -> list[Token]:
         with self._lock:

@@ -19,6 +19,7 @@ from nearcast.server.bodies import decoded
 from nearcast.server.events import subscriber_caller
 from nearcast.server.feeds import EventFollower, EventPage
 from nearcast.server.locations import moved
+from nearcast.server.parameters import check_parameters
 from nearcast.server.problems import Problem, problem_of
 from nearcast.server.sse import LAST_STALLS, STREAM_PAGE, check_streams
 from nearcast.server.stalls import TooSlow
@@ -40,6 +41,7 @@ class SocketClose(Exception):
 async def subscriber_socket(socket: WebSocket) -> None:
     """Hand the events of a subscriber over a WebSocket, and take what the client says."""
     try:
+        check_parameters(socket, ("cursor",))
         caller, subscriber = await subscriber_caller(socket, "subscribe")
         check_streams(caller.tenant)
     except Problem as problem:
