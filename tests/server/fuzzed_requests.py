@@ -181,7 +181,7 @@ def _of_body(chance):
             ),
             ("PUT", f"/v1/subscribers/{id_}/location", {"lon": 13.4, "lat": 52.5, "time": "2026-01-01T00:00:00Z"}),
             ("PUT", f"/v1/subscribers/{id_}", {"cooldown": "5m", "digest": "1h", "paused": False, "sink": None}),
-            ("PATCH", f"/v1/subscribers/{id_}", {"sink": {"url": "https://example.com/hook"}, "debounce": "1m"}),
+            ("PATCH", f"/v1/subscribers/{id_}", {"sink": {"url": "https://hook.invalid/"}, "debounce": "1m"}),
             ("POST", f"/v1/subscribers/{id_}/ack", {"cursor": "0-0"}),
             ("POST", "/v1/explain", {"message": feature("m1"), "subscription": _subscription(chance)}),
             ("POST", "/v1/deliveries:resend", {"subscriber": "anna", "from": "0-0", "to": "1-1"}),
