@@ -24,10 +24,11 @@ from nearcast.deliveries import Deliveries, Published
 from nearcast.delivery_ids import delivery_id
 from nearcast.engine import Advance, Move, Publish, Subscribe, Unsubscribe, UseVocabulary, step
 from nearcast.engine.items import check_vocabulary
+from nearcast.engine.known_moves import KnownMove
 from nearcast.engine.life import relevant_now
 from nearcast.engine.lifetime import Lifetime
 from nearcast.engine.move_items import MoveItems, clock_item, untimely_reports
-from nearcast.engine.moves import KnownMove, place_at, point_of
+from nearcast.engine.moves import place_at, point_of
 from nearcast.engine.rectangles import centres_in_box, touching_rectangles
 from nearcast.engine.snapshot import open_state, save_state, take_state
 from nearcast.engine.stored_values import table_of, value_of

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 from nearcast._saved import replace_file, sync_folder
 from nearcast.durable.folder import DurableFolder
@@ -18,12 +18,18 @@ from nearcast.errors import IncompatibleStore
 from nearcast.hub import DURABLE_HEAD
 
 if TYPE_CHECKING:
-    from nearcast.durable.durable_hub import DurableHub
     from nearcast.durable.input_log import InputLog
     from nearcast.durable.snapshots import SnapshotTaker
 
 
-def backup(source: DurableHub | str | Path, target: str | Path) -> None:
+class OpenHub(Protocol):
+    """A durable hub that is open, as far as a backup concerns it."""
+
+    def backup(self, target: str | Path) -> None:
+        """Copy it into a new or empty folder."""
+
+
+def backup(source: OpenHub | str | Path, target: str | Path) -> None:
     """Copy a durable hub into a new or empty folder, which `DurableHub.open` opens.
 
     A hub that is open is given itself, not its folder: it goes on meanwhile, and what was answered before the call is

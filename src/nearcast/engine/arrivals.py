@@ -11,7 +11,8 @@ from nearcast.columns import NO_TIME, Messages, datetime_of, gathered
 from nearcast.deliveries import ChangeDeliveries, MatchDeliveries, Piece, as_changes, in_order
 from nearcast.engine.answers import pieces_named, step_after
 from nearcast.engine.expiry import are_alive, forget_expired, without_expired
-from nearcast.engine.life import LiveUndo, settle, store, told_expiry, with_expiry
+from nearcast.engine.life import settle, store, told_expiry, with_expiry
+from nearcast.engine.live_undo import LiveUndo
 from nearcast.engine.recovery import ArrivalUndo
 from nearcast.errors import InvalidMessage
 from nearcast.indexes import Matches
@@ -215,7 +216,7 @@ def advance(state: State, item: Advance) -> list[Piece]:
     now = max(state.now, item.time)
     expiry: list[Piece] = [*told_expiry(state, np.array([now]), np.array([state.next_step]))]
     if state.live is not None:
-        state.live_undo = LiveUndo.before(state)
+        state.live_undo = LiveUndo(state.next_step, state.live.mark())
     if state.topk is None:
         state.commit(expiry, now=now, next_step=step_after(state, 1))
         settle(state)

@@ -11,8 +11,8 @@ import pyarrow as pa
 from nearcast.columns import NO_TIME, TOPK
 from nearcast.engine.answers import pieces_of, step_after
 from nearcast.engine.expiry import are_alive, expiry_with, forget, forget_expired, set_expiry
+from nearcast.engine.known_moves import KnownMove
 from nearcast.engine.life import (
-    LiveUndo,
     joined,
     scored_answers,
     settle,
@@ -23,9 +23,9 @@ from nearcast.engine.life import (
     told_expiry,
     with_expiry,
 )
+from nearcast.engine.live_undo import LiveUndo
 from nearcast.engine.move_columns import place_rows
 from nearcast.engine.move_times import check_move, clock_of, next_event
-from nearcast.engine.moves import KnownMove
 from nearcast.engine.recovery import RemovalRedo, StoringUndo, WeighingUndo
 from nearcast.engine.small_moves import without_small_moves
 from nearcast.engine.upkeep import make_good, renumber_if_sparse, whole
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nearcast.columns import Subscriptions
     from nearcast.deliveries import ChangeDeliveries, Piece
     from nearcast.engine.items import Move, Subscribe, Unsubscribe, UseVocabulary
-    from nearcast.engine.moves import MovePlaces
+    from nearcast.engine.known_moves import MovePlaces
     from nearcast.engine.recovery import ChangeRecord
     from nearcast.engine.state import State
 
@@ -138,7 +138,7 @@ def use_vocabulary(state: State, item: UseVocabulary) -> list[Piece]:
     weights, n_weighed = TermWeights(state.words, vocabulary), 0
     before = None if state.live is None else scored_answers(state)
     if state.live is not None:
-        state.live_undo = LiveUndo.before(state)
+        state.live_undo = LiveUndo(state.next_step, state.live.mark())
     state.torn = WeighingUndo(state.weights)
     if state.n_weighed:
         n_weighed = len(state.words)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nearcast._ids import Id
     from nearcast.columns import Messages, Subscriptions
-    from nearcast.engine.moves import KnownMove
+    from nearcast.engine.known_moves import KnownMove
     from nearcast.geo import Regions
     from nearcast.indexes import Matches
 

@@ -11,13 +11,14 @@ raised `State.next_step`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from nearcast.columns import NO_TIME, TOPK
 from nearcast.deliveries import ChangeDeliveries, as_changes, by_step, in_order
 from nearcast.engine.expiry import are_alive
+from nearcast.engine.live_undo import LiveUndo
 from nearcast.errors import InvalidMessage
 
 if TYPE_CHECKING:
@@ -31,19 +32,6 @@ if TYPE_CHECKING:
     from nearcast.engine.state import State
     from nearcast.live.answers import RelevantMessages
     from nearcast.live.contract import LiveStore
-
-
-class LiveUndo(NamedTuple):
-    """Undo record of a store of live messages: what it held before the step of this number."""
-
-    step: int
-    mark: Any
-
-    @classmethod
-    def before(cls, state: State) -> LiveUndo:
-        """Return the record of a step that is about to begin."""
-        assert state.live is not None
-        return cls(state.next_step, state.live.mark())
 
 
 def settle(state: State) -> None:
@@ -69,7 +57,7 @@ def store(state: State, messages: Messages, clock: NDArray[np.int64], steps: NDA
         raise InvalidMessage(reason, field=field)
     ends = state.lifetime.ends(messages.time, messages.expires, clock)
     lasting = np.flatnonzero(ends != NO_TIME)
-    state.live_undo = LiveUndo.before(state)
+    state.live_undo = LiveUndo(state.next_step, state.live.mark())
     if len(lasting):
         kept = messages if len(lasting) == len(messages) else messages.take(lasting)
         state.live.append(kept, steps[lasting], ends[lasting])

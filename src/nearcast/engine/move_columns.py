@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns import WITHIN
-from nearcast.engine.moves import NOWHERE, POLYGON_STAYS, MovePlaces, does_not_fit, extent_of, needs_point
+from nearcast.engine.known_moves import MovePlaces
+from nearcast.engine.moves import NOWHERE, POLYGON_STAYS, does_not_fit, extent_of, needs_point
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, POLYGON, Area, Circle, Regions, Shape, Space
 
 if TYPE_CHECKING:

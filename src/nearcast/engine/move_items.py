@@ -13,9 +13,9 @@ import numpy as np
 from nearcast.columns import NO_TIME, datetime_of
 from nearcast.engine.expiry import are_alive
 from nearcast.engine.items import Advance, Move
+from nearcast.engine.known_moves import KnownMove
 from nearcast.engine.move_columns import place_rows
 from nearcast.engine.move_times import late_reports, next_event, slides_window, why_late_report
-from nearcast.engine.moves import KnownMove
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,12 @@ keeps. Those of the box that was carried last would drift: each move rounds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearcast.columns import WITHIN
+from nearcast.engine.known_moves import MovePlaces
 from nearcast.errors import InvalidRegion, InvalidSubscription
 from nearcast.geo import BOX, Area, Box, Circle, Regions, Shape, Space, shape_from
 from nearcast.geo.shapes import as_float, check_position, finite_number, is_number, shorten
@@ -29,41 +30,6 @@ POLYGON_STAYS = "a polygon cannot follow a point; move it to another polygon"
 
 #: (row, field, reason) of a move that cannot be made.
 Fault = tuple[int, str, str]
-
-
-class MovePlaces(NamedTuple):
-    """Where the rows of a `Move` go: their regions, the boxes' widths and heights (n, 2), and their request texts.
-
-    An extent is NaN where the index's own region tells it. `texts` are those that change, by row.
-    """
-
-    regions: Regions
-    extents: NDArray[np.float64]
-    texts: dict[int, bytes]
-
-    def take(self, rows: NDArray[np.int64]) -> MovePlaces:
-        """Return these rows, in this order."""
-        texts = {at: self.texts[row] for at, row in enumerate(rows.tolist()) if row in self.texts} if self.texts else {}
-        return MovePlaces(self.regions.take(rows), self.extents[rows], texts)
-
-
-class KnownMove(NamedTuple):
-    """What a caller of `Move` has looked up already: slots, what the index holds there, and where they go.
-
-    `reports` are the rows of `Movers` of these slots, as they are before the move.
-    """
-
-    slots: NDArray[np.int32]
-    held: Subscriptions
-    placement: MovePlaces
-    reports: NDArray[Any]
-
-    def take(self, rows: NDArray[np.int64]) -> KnownMove:
-        """Return these rows, in this order."""
-        return KnownMove(self.slots[rows], self.held.take(rows), self.placement.take(rows), self.reports[rows])
-
-
-# --- the place of a move ----------------------------------------------------------------------------------------
 
 
 def point_of(place: Any) -> tuple[float, float] | None:

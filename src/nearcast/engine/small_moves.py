@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearcast.engine.known_moves import MovePlaces
 from nearcast.engine.move_columns import extents_of
-from nearcast.engine.moves import MovePlaces
 from nearcast.geo import CIRCLE, Regions
 
 if TYPE_CHECKING:

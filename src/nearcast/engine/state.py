@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from nearcast._ids import Id
     from nearcast.deliveries import Piece
-    from nearcast.engine.life import LiveUndo
     from nearcast.engine.lifetime import Lifetime
+    from nearcast.engine.live_undo import LiveUndo
     from nearcast.engine.recovery import ChangeRecord
     from nearcast.indexes import Index
     from nearcast.live.contract import LiveStore

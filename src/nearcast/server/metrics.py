@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
-
-if TYPE_CHECKING:
-    from nearcast.server.tenants import Tenant
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -63,14 +60,13 @@ class TenantMetrics:
         self.published.inc(accepted)
         self.rejected.inc(rejected)
 
-    def look(self, tenant: Tenant) -> None:
-        """Take the gauges from the hub; in a thread, for the hub may be busy."""
-        stats = tenant.hub.stats()
+    def set_gauges(self, stats: dict[str, Any], n_waiting: int) -> None:
+        """Take the gauges from what the hub tells of itself, and the number of messages that wait for it."""
         self.subscriptions.set(stats["subscriptions"])
         self.delivered.set(stats["delivered"])
         self.inputs.set(stats["log"]["inputs"])
         self.transactions.set(stats["log"]["transactions"])
-        self.waiting.set(tenant.publisher.n_waiting)
+        self.waiting.set(n_waiting)
         for name, gauge in self.outbox.items():
             gauge.set(stats["outbox"][name])
 
@@ -78,5 +74,7 @@ class TenantMetrics:
 async def metrics(request: Request) -> Response:
     """Answer with the metrics of the caller's tenant."""
     caller = await request.app.state.access.caller(request, "admin")
-    await caller.tenant.call(caller.tenant.metrics.look, caller.tenant)
-    return Response(generate_latest(caller.tenant.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+    tenant = caller.tenant
+    stats = await tenant.call(tenant.hub.stats)  # in a thread, for the hub may be busy
+    tenant.metrics.set_gauges(stats, tenant.publisher.n_waiting)
+    return Response(generate_latest(tenant.metrics.registry), media_type=CONTENT_TYPE_LATEST)

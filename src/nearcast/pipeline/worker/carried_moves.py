@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast import _arrow
+from nearcast.engine.known_moves import KnownMove
 from nearcast.engine.move_columns import place_rows
-from nearcast.engine.moves import KnownMove
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
