@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from nearcast.server.bodies import only
 from nearcast.server.data_folders import backup_tenant
-from nearcast.server.idempotency import object_once
+from nearcast.server.keyed_objects import object_once
 from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, invalid
 from nearcast.server.tokens import NAME

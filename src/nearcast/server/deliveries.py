@@ -18,7 +18,7 @@ from nearcast.json_forms import rfc_3339
 from nearcast.server.access import Caller
 from nearcast.server.bodies import only
 from nearcast.server.events import number_of
-from nearcast.server.idempotency import object_once
+from nearcast.server.keyed_objects import object_once
 from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, invalid
 from nearcast.server.webhooks.attempts import Attempt, DeadLetter

@@ -12,19 +12,15 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from nearcast.errors import FileUnavailable
-from nearcast.server.bodies import JSON, body_of, check_type, decoded_object
 from nearcast.server.problems import Problem
 from nearcast.server.server_db import ServerDb
-
-if TYPE_CHECKING:
-    from nearcast.server.access import Caller
 
 _MOST_CHARS = 255
 #: Stands for whichever subscribers the ids in rejected rows are of; no subscriber has such a name.
@@ -116,22 +112,6 @@ class KeptAnswers:
 
         with suppress(FileUnavailable):  # what was asked for is done, and of messages the hub knows the key
             await asyncio.wrap_future(self._db.write(write))
-
-
-async def object_once(
-    request: Request,
-    caller: Caller,
-    make: Callable[[dict[str, Any]], Awaitable[Response]],
-    instead: Callable[[Response], Response] = lambda response: response,
-) -> Response:
-    """Return what `make` makes of the object that a request has as its body, once under a key."""
-    check_type(request, *JSON)
-    body = await body_of(request, request.app.state.settings.limits.body_bytes)
-
-    async def read_and_make() -> Response:
-        return await make(decoded_object(body))
-
-    return await caller.tenant.answers.once(request, body, read_and_make, caller.token.id, instead)
 
 
 def shown_once(request: Request, what: str, next_step: str) -> Response:

@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from nearcast.geo.shapes import shorten
 from nearcast.server.bodies import only
-from nearcast.server.idempotency import object_once, shown_once
+from nearcast.server.idempotency import shown_once
+from nearcast.server.keyed_objects import object_once
 from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, invalid
 from nearcast.server.tokens import Token, TokenStore, checked_end
