@@ -19,6 +19,12 @@ class Weighted(NamedTuple):
     weight: np.ndarray
 
 
+class Unweighted(NamedTuple):
+    """One of the two columns."""
+
+    value: np.ndarray
+
+
 def total(columns, first):
     """Return the weighted sum of the values from `first` on."""
     found = 0.0
@@ -44,6 +50,7 @@ OTHERS = {
     "read-only": (GOOD._replace(value=read_only(GOOD.value)), 0, "argument columns.value of total is read-only"),
     "another scalar": (GOOD, 0.5, "argument first of total is <f8"),
     "a column less": (GOOD[:1], 0, "argument columns.0 of total is"),
+    "the last column missing": (Unweighted(GOOD.value), 0, "argument columns.weight of total is missing"),
 }
 
 

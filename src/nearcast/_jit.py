@@ -187,10 +187,12 @@ class _CheckedEntry:
         self._forms = dict(self._forms_of(first))
 
     def __call__(self, *args: Any) -> Any:
-        for name, form in self._forms_of(args):
-            if form != self._forms.get(name):
-                what = f"argument {name} of {self._kernel.__name__} is {form}"
-                raise TypeError(f"{what}; its compiled form takes {self._forms.get(name)}, as in the first call")
+        forms = dict(self._forms_of(args))
+        for name in [*forms, *self._forms]:
+            given, taken = forms.get(name, "missing"), self._forms.get(name, "none of that name")
+            if given != taken:
+                what = f"argument {name} of {self._kernel.__name__} is {given}"
+                raise TypeError(f"{what}; its compiled form takes {taken}, as in the first call")
         return self._entry(*args)
 
     def _forms_of(self, args: tuple[Any, ...]) -> Iterator[tuple[str, str]]:

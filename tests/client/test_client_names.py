@@ -125,6 +125,7 @@ NOT_GIVEN = {
     "end": "the cursor of a publish",
     "on_release": "stream",
     "begin_publish": "AsyncClient",
+    "begin_publish_together": "AsyncClient",
     "safe": "for programs in the same process",
     "in_box": "the map",
     "centres_in_box": "the map",

@@ -100,28 +100,35 @@ def test_words_that_movers_need_are_found_in_their_first_batch_alone(stream, mon
 
 
 @pytest.mark.parametrize(
-    ("changes", "batches", "spread", "is_wanted"),
-    [(200, 20, 1.3, True), (199, 20, 1.3, False), (200, 19, 1.3, False), (200, 20, 1.2, False)],
+    ("n", "moves", "batches", "spread", "at_first", "is_wanted"),
+    [
+        (10, 200, 20, 1.3, 1.0, True),
+        (10, 199, 20, 1.3, 1.0, False),
+        (10, 200, 19, 1.3, 1.0, False),
+        (10, 200, 20, 1.2, 1.0, False),
+        (0, 200, 20, 1.3, 1.0, False),  # nobody is left to be placed
+        (10, 200, 20, 1.3, 0.0, False),  # nobody knows how it was at first
+    ],
 )
 def test_movers_are_placed_again_once_they_scattered_and_all_have_moved_often(
-    tmp_path, changes, batches, spread, is_wanted
+    tmp_path, n, moves, batches, spread, at_first, is_wanted
 ):
     """Not before: placing all again is dear, and must be rare beside moves."""
     manifest = SimpleNamespace(
         batch=30,
-        balance=LoadBalance((1.0, 1.0), batches, changes=changes),
-        counts={"subscriptions": 10},
-        plan=SimpleNamespace(spread=spread, spread_at_first=1.0),
+        balance=LoadBalance((1.0, 1.0), batches, moves=moves),
+        counts={"subscriptions": n},
+        plan=SimpleNamespace(spread=spread, spread_at_first=at_first),
         rebalance=None,
     )
     request = wanted(Store(str(tmp_path)), manifest, None)
     assert (request is not None) is is_wanted
 
 
-def test_changes_are_counted_from_one_placing_to_the_next(stream):
+def test_moves_are_counted_from_one_placing_to_the_next(stream):
     for batch in range(2):
         stream.run(batch, {"changes-a": moves(batch)})
-    assert stream.pipeline.state.manifest.balance.changes == 2 * N
+    assert stream.pipeline.state.manifest.balance.moves == 2 * N
     ask(stream.store, stream.pipeline.state.manifest, None, None)
     stream.run(2, {"changes-a": moves(2)})
-    assert stream.pipeline.state.manifest.balance.changes == N
+    assert stream.pipeline.state.manifest.balance.moves == N

@@ -32,6 +32,23 @@ def test_what_was_freed_goes_back_to_the_system_once_it_is_much():
     assert all(each[-1] == 1 for each in kept)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell how much memory is resident")
+def test_what_a_burst_leaves_goes_back_although_it_was_looked_at_meanwhile():
+    """A look in the middle of it finds nothing to give back; a minute later there is another."""
+    memory = FreeMemory()
+    burst = [np.ones(ARRAY_BYTES, np.uint8) for _ in range(N_ARRAYS)]
+    assert memory.look()
+    kept = burst[::100]
+    del burst
+    before = resident_bytes()
+    memory._again -= 1_000
+    assert memory.look()
+    assert resident_bytes() < before - ARRAY_BYTES * N_ARRAYS // 2
+    memory._again -= 1_000
+    assert not memory.look(), "once is enough"
+    assert all(each[-1] == 1 for each in kept)
+
+
 def test_cycles_of_objects_are_collected_now_and_then():
     """A server leaves full collections to this: half a second each would come every few seconds."""
     memory, cycle = FreeMemory(), Linked()

@@ -31,7 +31,8 @@ def posted_together(server, given):
         for number in range(len(given)):
             threads.append(threading.Thread(target=post, args=(number,)))
             threads[-1].start()
-            wait_until(lambda: tenant.publisher.n_waiting == len(threads))
+            n = sum(len(each) if isinstance(each, list) else 1 for each, _ in given[: number + 1])
+            wait_until(lambda n=n: tenant.publisher.n_waiting == n)
     for thread in threads:
         join(thread)
     return [answers[number] for number in range(len(given))], tenant.hub.stats()["log"]["transactions"] - before
@@ -48,6 +49,15 @@ def test_requests_with_keys_that_wait_share_a_transaction(server):
     with server.client() as client:
         again = client.post("/v1/messages", json=given[1][0], headers={"Idempotency-Key": given[1][1]})
     assert {**answers[1].json(), "repeated": True} == again.json()
+
+
+def test_small_requests_do_not_wait_for_a_large_one_beside_them(server):
+    """The first is under way; the next is a transaction of its own, and so are the large one and the last."""
+    large = [feature(f"l{number}") for number in range(200)]
+    given = [(feature("s0"), "s0"), (feature("s1"), "s1"), (large, None), (feature("s2"), "s2")]
+    answers, n_transactions = posted_together(server, given)
+    assert [202] * 4 == [each.status_code for each in answers]
+    assert 4 == n_transactions
 
 
 def test_a_refused_request_among_others_with_keys_is_told_alone(server):

@@ -109,6 +109,17 @@ def test_answers_with_ids_of_an_erased_subscriber_go_with_it(client, server):
     assert name.encode() not in _kept(server)
 
 
+def test_that_a_secret_was_shown_is_forgotten_with_its_subscriber(client, server):
+    """What is kept of a rotation has the name of the subscriber; who comes under that name later has its own."""
+    name, sink = "hidden", {"sink": {"url": "https://hook.invalid/"}}
+    for _ in range(2):
+        client.put(f"/v1/subscribers/{name}", json=sink)
+        assert 200 == client.post(f"/v1/subscribers/{name}:rotate", headers=_key(name)).status_code
+        assert 409 == client.post(f"/v1/subscribers/{name}:rotate", headers=_key(name)).status_code
+        assert 204 == client.delete(f"/v1/subscribers/{name}").status_code
+        assert name.encode() not in _kept(server)
+
+
 def test_the_description_has_keys_where_they_count(client):
     """And not on what does the same again by itself."""
     paths = client.get("/openapi.json").json()["paths"]

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from itertools import islice
+from itertools import takewhile
 
 import httpx2
 import pytest
@@ -12,6 +12,9 @@ from nearcast.durable import Cursor
 from nearcast.server.feeds import EventFollower, EventPage
 from support.http_server import circle, feature, running
 from support.waiting import wait_until
+
+#: The id of the message after those that a client reads late.
+LAST = 200
 
 
 class OpenFeeds:
@@ -76,22 +79,32 @@ def test_a_client_that_reads_late_gets_every_event_once_and_in_order(tmp_path):
     with running(tmp_path, send_buffer=65_536, limits=limits) as server, server.client(transport=small) as client:
         client.post("/v1/subscriptions", json=circle("tea", subscriber="late"))
         with client.stream("GET", "/v1/subscribers/late/stream") as stream:
-            for first in range(0, 200, 50):
+            for first in range(0, LAST, 50):
                 body = [feature(number, padding="x" * 10_000) for number in range(first, first + 50)]
                 with server.client() as other:
                     assert 202 == other.post("/v1/messages", json=body).status_code
             wait_until(lambda: server.tenant().stalls._until)  # somebody waits for the client
+            with server.client() as other:
+                assert 202 == other.post("/v1/messages", json=[feature(LAST)]).status_code
             lines = (line for line in stream.iter_lines() if line.startswith("data: "))
-            found = [json.loads(line.removeprefix("data: "))["data"]["message_id"] for line in islice(lines, 200)]
-    assert list(range(200)) == found
+            ids = (json.loads(line.removeprefix("data: "))["data"]["message_id"] for line in lines)
+            found = list(takewhile(lambda id_: id_ != LAST, ids))  # it ends also where one is missing
+    assert list(range(LAST)) == found
+
+
+@pytest.mark.parametrize("name", ["cursor", "lastEventId"])
+def test_a_stream_goes_on_after_the_cursor_in_its_query(client, name):
+    """`lastEventId` is what clients send that cannot set a header when they connect again."""
+    refused = client.get("/v1/subscribers/late/stream", params={name: "noon"})
+    assert (422, True) == (refused.status_code, "noon" in refused.json()["detail"])
 
 
 def test_paths_that_are_like_that_of_a_stream_are_answered_as_ever(client):
-    """Another method, no id, one with a slash, and one that no subscriber can have."""
+    """Another method, no id, one with a slash, and some that no subscriber can have, the placeholder among them."""
     assert 405 == client.post("/v1/subscribers/late/stream").status_code
     assert 200 == client.head("/v1/subscribers/late/stream").status_code
-    for path in ("/v1/subscribers//stream", "/v1/subscribers/a%2Fb/stream", "/v1/subscribers/%20/stream"):
-        refused = client.get(path)
+    for name in ("", "a%2Fb", "%20", "%7Bid%7D"):
+        refused = client.get(f"/v1/subscribers/{name}/stream")
         assert (404, "application/problem+json") == (refused.status_code, refused.headers["content-type"])
     bad = client.get("/v1/subscribers/late/stream", headers={"Last-Event-ID": "noon"})
     assert (422, "application/problem+json") == (bad.status_code, bad.headers["content-type"])

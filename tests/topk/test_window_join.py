@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_window import SPACES, World, same
 
 from nearcast import Hub, TopK, Vocabulary
-from nearcast.topk.window import segmented_index
+from nearcast.topk.window import answers, segmented_index
 from nearcast.topk.window.blocks import BlockIndex, group_search, join
 from support.torn import Tracer, look, rows
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.modes
 def small(monkeypatch):
     """Join even a few queries, in several slices, and call kernels for a few groups."""
     monkeypatch.setattr(BlockIndex, "JOINED_FROM", 2)
-    monkeypatch.setattr(segmented_index, "JOIN_SLICE", 8)
+    monkeypatch.setattr(segmented_index, "join_slice", lambda _: 8)
     monkeypatch.setattr(join, "_GROUPS", 3)
 
 
@@ -48,7 +48,7 @@ def test_more_queries_of_one_word_than_lanes(monkeypatch):
     """Those that do not fit into a group make the next; none is left out."""
     monkeypatch.setattr(group_search, "LANES", 4)
     monkeypatch.setattr(join, "LANES", 4)
-    monkeypatch.setattr(segmented_index, "JOIN_SLICE", 64)
+    monkeypatch.setattr(segmented_index, "join_slice", lambda _: 64)
     world = World(5, SPACES["plane"], names=("scan", "blocks"))
     for _ in range(6):
         world.append()
@@ -108,3 +108,9 @@ def test_subscribing_and_a_new_vocabulary_join(monkeypatch, tmp_path):
         told[-1] += [list(hub.use_vocabulary(vocabulary)), [list(hub.current(i)) for i in range(30)]]
     assert told[0] == told[1]
     assert 0 < n_joined < len(joined)
+
+
+def test_a_slice_of_a_join_has_fewer_queries_the_more_each_keeps():
+    """At 40 bytes a message: a thousand kept by each of 32,768 would take 1.3 GB a thread."""
+    assert [answers.JOIN_SLICE] * 2 == [answers.join_slice(keep) for keep in (1, 64)]
+    assert all(40 * keep * answers.join_slice(keep) <= 350e6 for keep in range(1, 1025))

@@ -17,7 +17,9 @@ _FORGET_ANSWERS = """
     DELETE FROM answers WHERE json_valid(CAST(body AS TEXT)) AND (
         json_extract(CAST(body AS TEXT), '$.subscriber') = ?1 OR EXISTS (
             SELECT 1 FROM json_each(CAST(body AS TEXT), '$.rejected') AS rejected
-            WHERE json_extract(rejected.value, '$.id') IN (SELECT id FROM subscriptions WHERE subscriber = ?1)
+            WHERE rejected.type = 'object' AND json_extract(rejected.value, '$.id') IN (
+                SELECT id FROM subscriptions WHERE subscriber = ?1
+            )
         )
     )
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import math
 import os
 import time
 from pathlib import Path
@@ -18,6 +19,8 @@ import pyarrow as pa
 
 #: How often it is looked, in seconds, and how much more memory there must be than after the last time.
 _EVERY_S, _GROWN_BYTES = 5.0, 32 << 20
+#: Seconds after a release in which what it was made in the middle of should be over: then there is another.
+_AGAIN_S = 60.0
 #: Seconds between two full collections of garbage.
 _COLLECTED_S = 600.0
 _STATM = Path("/proc/self/statm")
@@ -44,7 +47,7 @@ class FreeMemory:
 
     def __init__(self) -> None:
         self._least = resident_bytes() or 0
-        self._collected = time.monotonic()
+        self._collected, self._again = time.monotonic(), math.inf
 
     async def run(self) -> None:
         """Look now and then until cancelled."""
@@ -57,9 +60,14 @@ class FreeMemory:
         if time.monotonic() - self._collected >= _COLLECTED_S:
             gc.collect()
             self._collected = time.monotonic()
-        now = resident_bytes()
-        if now is None or now < self._least + _GROWN_BYTES:
+        before = resident_bytes()
+        if before is None:
+            return False
+        self._least = min(self._least, before)
+        has_grown = before >= self._least + _GROWN_BYTES
+        if not has_grown and time.monotonic() < self._again:
             return False
         release_free_memory()
         self._least = resident_bytes() or 0
+        self._again = time.monotonic() + _AGAIN_S if has_grown else math.inf
         return True

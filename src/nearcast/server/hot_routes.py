@@ -60,7 +60,7 @@ class ServerApp(FastAPI):
         """Return the endpoint of a request of a hot route, else None, and the parameters of its path."""
         method, path = scope["method"], scope["path"]
         found = self._hot.get((method, path))
-        if found is not None:
+        if found is not None and "{id}" not in path:  # which somebody may be called
             return found, {}
         parts = path.split("/", _ID_PART + 2)
         if len(parts) != _ID_PART + 2 or not parts[_ID_PART]:

@@ -66,8 +66,9 @@ class KeptAnswers:
             if known is not None:
                 return known
             response = await make()
-            if number > self._last_erasure_about(response):
-                await self._keep(key, digest, instead(response))
+            kept = instead(response)
+            if number > self._last_erasure_about(kept):
+                await self._keep(key, digest, kept)
             return response
         finally:
             del self._under_way[key]
@@ -114,10 +115,14 @@ class KeptAnswers:
             await asyncio.wrap_future(self._db.write(write))
 
 
-def shown_once(request: Request, what: str, next_step: str) -> Response:
-    """Return what is kept of an answer with a secret: a repeat gets no answer that could be taken for the first."""
+def shown_once(request: Request, what: str, next_step: str, subscriber: str | None = None) -> Response:
+    """Return what is kept of an answer with a secret: a repeat gets no answer that could be taken for the first.
+
+    It names the subscriber that it is about, so that it goes when that one is erased.
+    """
     detail = f"this Idempotency-Key was used: {what} was made, and its secret shown in that answer alone; {next_step}"
-    return Problem(409, "shown-once", detail).response(request.url.path)
+    more = {} if subscriber is None else {"subscriber": subscriber}
+    return Problem(409, "shown-once", detail, more=more).response(request.url.path)
 
 
 def key_of(request: Request, token_id: str) -> str | None:

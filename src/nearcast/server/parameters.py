@@ -22,7 +22,8 @@ _PAGE = {"cursor": _TEXT, "limit": _NUMBER}
 #: Parameters that routes read by themselves, by path, with their schemas. Those of other routes FastAPI knows.
 QUERIES: dict[str, dict[str, dict[str, Any]]] = {
     "/v1/subscribers/{id}/events": {**_PAGE, "wait": _NUMBER},
-    "/v1/subscribers/{id}/stream": {"cursor": _TEXT},
+    # Who cannot set a header when it connects again sends its last event in the query, by this name.
+    "/v1/subscribers/{id}/stream": {"cursor": _TEXT, "lastEventId": _TEXT},
     "/v1/deliveries": {"message": _TEXT, "subscriber": _TEXT, "status": _TEXT, **_PAGE},
     "/v1/dead-letters": {"subscriber": _TEXT, **_PAGE},
     "/v1/map": {"bbox": _TEXT, "zoom": _NUMBER},

@@ -45,13 +45,14 @@ _TITLES = {
 
 @dataclass
 class Problem(Exception):
-    """A refusal: status, slug of its type, detail, and errors with pointers; `headers` go with the answer."""
+    """A refusal: status, slug of its type, detail, errors with pointers, `more` members; `headers` go with it."""
 
     status: int
     slug: str
     detail: str
     errors: list[dict[str, Any]] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.detail
@@ -64,6 +65,7 @@ class Problem(Exception):
             "status": self.status,
             "detail": self.detail,
             "instance": instance,
+            **self.more,
         }
         return {**found, "errors": self.errors} if self.errors else found
 

@@ -132,11 +132,12 @@ class Publisher:
             await asyncio.sleep(_MOMENT_S)
 
     def _next_batch(self) -> list[PublishRequest]:
-        """Take the requests off the queue that go into one transaction."""
+        """Take the requests off the queue that go into one transaction; small ones do not wait for what is large."""
         total = n = 0
+        is_large = len(self._waiting[0]) > _ENOUGH
         for request in self._waiting:
             total += len(request)
-            if n and total > _MOST_TOGETHER:
+            if n and (total > _MOST_TOGETHER or (len(request) > _ENOUGH) != is_large):
                 break
             n += 1
         batch, self._waiting = self._waiting[:n], self._waiting[n:]

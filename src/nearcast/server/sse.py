@@ -144,7 +144,8 @@ async def get_stream(request: Request) -> Response:
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
     check_streams(caller.tenant)
-    cursor = request.headers.get("last-event-id") or request.query_params.get("cursor") or None
+    asked = request.query_params
+    cursor = request.headers.get("last-event-id") or asked.get("lastEventId") or asked.get("cursor") or None
     first = await caller.tenant.feeds.page(subscriber, cursor, STREAM_PAGE)  # a bad cursor is a problem, not a stream
     stream = EventStream(caller.tenant, subscriber, first, request.app.state.stopped)
     return SseResponse(stream.run, caller.tenant)

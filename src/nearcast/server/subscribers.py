@@ -83,7 +83,7 @@ async def rotate_secret(request: Request, id: str) -> Response:  # noqa: A002, A
         return _answer(await _rotated(caller.tenant, subscriber))
 
     def instead(_: Response) -> Response:
-        return shown_once(request, "a secret", "rotate again under another key")
+        return shown_once(request, "a secret", "rotate again under another key", subscriber)
 
     answer: Response = await caller.tenant.answers.once(request, body, rotate, caller.token.id, instead)
     return answer

@@ -74,10 +74,16 @@ class LocalBroker:
         with (self._folder / "log").open("ab") as log:
             command = [*self._program, "kafka.Kafka", str(self._properties)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            self._wait_until_it_answers(self._process)
+        except BaseException:  # an interrupt, say
+            self.kill()
+            raise
+
+    def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _STARTS_S
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
+            if process.poll() is not None or time.monotonic() > deadline:
                 raise NearcastError(f"the broker does not answer: {self.said()}")
             time.sleep(_PAUSE_S)
 

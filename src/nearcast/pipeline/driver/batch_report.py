@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+from nearcast.pipeline.batch.changes import MOVE
 from nearcast.pipeline.driver.phases import NO_PHASES, PhaseSeconds
 from nearcast.pipeline.driver.window_rounds import NO_QUESTIONS, QuestionCount
 
@@ -30,6 +31,8 @@ class Report:
     batch: int
     messages: int
     changes: int
+    #: Those of the changes that are moves.
+    moves: int
     deliveries: int
     rejected: int
     seconds: float
@@ -60,6 +63,7 @@ def report_of(
         batch=files.batch,
         messages=count.published,
         changes=0 if batch_changes is None else len(batch_changes),
+        moves=0 if batch_changes is None else int((batch_changes.op == MOVE).sum()),
         deliveries=sum(each.deliveries for each in results),
         rejected=rejected,
         seconds=seconds,

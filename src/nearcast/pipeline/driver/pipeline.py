@@ -525,7 +525,7 @@ class Pipeline:
             counts=counts,
             load=tuple(report.load),
             balance=balance_after(
-                last.balance, [each.seconds for each in results], needed_share(results), report.changes
+                last.balance, [each.seconds for each in results], needed_share(results), report.moves
             ),
             seconds=round(report.seconds, 4),
         )

@@ -48,9 +48,9 @@ RECENT = 32
 _AVERAGED, _TRUSTED_AFTER = 10, 20
 #: The first batch in which it is counted what the thresholds after it need, and from how many pairs on that tells.
 _COUNTED_FROM, _COUNTED_PAIRS = 8, 1000
-#: How many times as many partitions as at first keys may lead to, and how many changes a subscription must have seen
+#: How many times as many partitions as at first keys may lead to, and how many moves a subscription must have made
 #: meanwhile, before a stream places all again by itself: placing is dear, and to be rare beside moves.
-_SCATTERED, _CHANGES_EACH = 1.2, 20
+_SCATTERED, _MOVES_EACH = 1.2, 20
 #: If they need a smaller share of what routes are made for, subscriptions are placed again.
 _NEEDED = 0.5
 
@@ -121,7 +121,7 @@ def wanted(store: Store, manifest: Manifest, above: float | None) -> RebalanceRe
         return request
     if above is not None and (is_uneven(manifest.balance, above) or is_scattered(manifest, above)):
         return RebalanceRequest(f"load-{manifest.batch}")
-    if is_scattered(manifest, _SCATTERED) and have_all_changed(manifest):
+    if is_scattered(manifest, _SCATTERED) and have_all_moved(manifest):
         return RebalanceRequest(f"moves-{manifest.batch}")
     if has_risen(manifest.balance):
         return RebalanceRequest(f"thresholds-{manifest.batch}")
@@ -146,15 +146,15 @@ def _last_met(manifest: Manifest) -> str | None:
 
 
 def balance_after(
-    balance: LoadBalance | None, seconds: Sequence[float], needed: float | None = None, changes: int = 0
+    balance: LoadBalance | None, seconds: Sequence[float], needed: float | None = None, moves: int = 0
 ) -> LoadBalance:
-    """Return the load after one more batch, of so many seconds in each partition and so many changes."""
+    """Return the load after one more batch, of so many seconds in each partition and so many moves."""
     if balance is None or len(balance.seconds) != len(seconds):
         balance = LoadBalance((0.0,) * len(seconds), 0)
     batches = balance.batches + 1
     share = 1 / min(batches, _AVERAGED)
     averages = [old + share * (new - old) for old, new in zip(balance.seconds, seconds, strict=True)]
-    return LoadBalance(tuple(round(each, 6) for each in averages), batches, needed, balance.changes + changes)
+    return LoadBalance(tuple(round(each, 6) for each in averages), batches, needed, balance.moves + moves)
 
 
 def is_uneven(balance: LoadBalance | None, above: float) -> bool:
@@ -173,13 +173,13 @@ def is_scattered(manifest: Manifest, above: float) -> bool:
     plan, balance = manifest.plan, manifest.balance
     if balance is None or balance.batches < _TRUSTED_AFTER:
         return False
-    return plan.spread > above * plan.spread_at_first
+    return 0.0 < plan.spread_at_first < plan.spread / above
 
 
-def have_all_changed(manifest: Manifest) -> bool:
-    """Tell whether subscriptions have changed often enough, on average, since they were placed."""
+def have_all_moved(manifest: Manifest) -> bool:
+    """Tell whether subscriptions have moved often enough, on average, since they were placed."""
     balance, n = manifest.balance, manifest.counts.get("subscriptions", 0)
-    return balance is not None and balance.changes >= _CHANGES_EACH * n
+    return balance is not None and n > 0 and balance.moves >= _MOVES_EACH * n
 
 
 # --- thresholds -------------------------------------------------------------------------------------------------

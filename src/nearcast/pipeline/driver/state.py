@@ -172,7 +172,8 @@ class DriverState:
         """
         counts, plan = self.router.routes.counts(), self.manifest.plan
         needed = tuple(counts[at] if at in whole else each for at, each in enumerate(plan.needed))
-        plan = replace(plan, needed=needed, spread=self.router.routes.spread)
+        spread = self.router.routes.spread  # of a stream that began empty the first that is none of 0 counts
+        plan = replace(plan, needed=needed, spread=spread, spread_at_first=plan.spread_at_first or spread)
         if self.snapshots is None:
             return replace(plan, growth=(*plan.growth, *growth))
         since = [name for name in plan.growth if name not in self.snapshots.growth]

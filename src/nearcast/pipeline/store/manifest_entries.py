@@ -119,13 +119,13 @@ class LoadBalance(_ManifestEntry):
     """The moving average of the seconds a batch takes in each partition, and over how many batches.
 
     `needed` is the share of what routes are made for that the thresholds after the last batch need, where counted, and
-    `changes` is how many changes there were since subscriptions were placed.
+    `moves` is how many moves there were since subscriptions were placed.
     """
 
     seconds: tuple[float, ...]
     batches: int
     needed: float | None = None
-    changes: int = 0
+    moves: int = 0
 
 
 @dataclass(frozen=True)

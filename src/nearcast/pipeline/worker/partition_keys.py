@@ -68,11 +68,11 @@ class PartitionKeys:
         """Return the keys of stored subscriptions, of top-k ones down to the threshold they are placed with."""
         if self.has_everything or not len(slots):
             return Keys.none()
-        keys, others = self._of_held(slots, self._state.index.subscriptions(slots))
+        held = self._state.index.subscriptions(slots)
+        keys, others = self._of_held(slots, held)
         if len(others):
-            slots = slots[others]
-            held = PortableSubscriptions.of(self._state.index.subscriptions(slots), self._state.words)
-            placed = self._placed(held.into(self._router.plan.words), self._state.by_slot["placed"][slots])
+            carried = PortableSubscriptions.of(held.take(others), self._state.words).into(self._router.plan.words)
+            placed = self._placed(carried, self._state.by_slot["placed"][slots[others]])
             keys = Keys.concat([keys, placed])
         return Keys.distinct(*keys)
 

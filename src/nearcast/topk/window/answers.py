@@ -18,11 +18,17 @@ if TYPE_CHECKING:
     from nearcast.indexes.shared.undo import UndoLog
 
 #: Queries that one thread answers in one go, one by one or joined with the window: the more there are of these, the
-#: more share a word, at 40 bytes for each message that one of them may keep.
+#: more share a word. A slice of a join has room for so many messages, at 40 bytes, beyond its least size.
 SLICE, JOIN_SLICE = 256, 1 << 15
+_JOIN_ROOM, _LEAST_JOIN_SLICE = 1 << 21, 1 << 13
 #: The fewest queries that a thread is worth starting for, and the least room for answers.
 _FEWEST = 4
 _LEAST_ROOM = 1 << 12
+
+
+def join_slice(keep: int) -> int:
+    """Return how many queries a slice of a join has, each of which keeps up to so many messages."""
+    return min(JOIN_SLICE, max(_LEAST_JOIN_SLICE, _JOIN_ROOM // max(keep, 1)))
 
 
 class SliceAnswers(NamedTuple):

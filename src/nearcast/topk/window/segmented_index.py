@@ -15,7 +15,7 @@ import numpy as np
 
 from nearcast._jit import hot_kernel
 from nearcast.indexes.shared.undo import UndoLog
-from nearcast.topk.window.answers import JOIN_SLICE, SLICE, SliceAnswers, SliceSearch, answers
+from nearcast.topk.window.answers import SLICE, SliceAnswers, SliceSearch, answers, join_slice
 from nearcast.topk.window.contract import LiveRows
 from nearcast.topk.window.scores import N_WORDS, ROW, WORD_FIRST, first_word, n_words_of
 from nearcast.topk.window.scratch import ScratchLender
@@ -255,7 +255,7 @@ class SegmentedMessages(StoredMessages):
         work, request = np.zeros(len(keep), np.int64), self._request(queries, keep, floor, alive)
         is_join = len(keep) >= self.JOINED_FROM and int(keep.max()) <= min(int(most.max()), self.JOINED_KEEP)
         answer = self._joined(request, work) if is_join else self._one_by_one(request, work)
-        size = JOIN_SLICE if is_join else SLICE
+        size = join_slice(int(keep.max())) if is_join else SLICE
         return answers(self.space, queries, most, work, answer, threads, self._unfinished, size)
 
     def _request(
