@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
 import pyarrow as pa
 
+from nearcast.client.batches import RowLines, lines_of
+from nearcast.client.bodies import (
+    arrow_bytes,
+    given_values,
+    json_bytes,
+    message_body,
+    move_body,
+    place_body,
+    point_body,
+    subscription_body,
+    with_own,
+)
 from nearcast.client.events import RemotePage
-from nearcast.client.problems import ServerProblem
+from nearcast.client.problems import ServerProblem, slug_of
 from nearcast.errors import InvalidInput
 from nearcast.geo import Space
-from nearcast.geo.shapes import shape_from, shorten
-from nearcast.json_forms import message_feature, region_json, rfc_3339, subscription_json
-from nearcast.model import Message, Similar, TopK, Within
+from nearcast.geo.shapes import shorten
+from nearcast.tables.inputs import table_or_values
 
 Answer = TypeVar("Answer")
 _MOST_KEY_CHARS = 255
-_LINES = "application/x-ndjson"
+_LINES, _ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
+#: The problem of a token that is bound to one subscriber, and asks for what is another's.
+_OTHERS = "other-subscriber"
 
 
 @dataclass(frozen=True)
@@ -38,8 +51,10 @@ class ServerCall(Generic[Answer]):
     headers: dict[str, str] = field(default_factory=dict)
     #: Seconds that the server may take beyond the usual, because it was asked to wait.
     wait_s: float = 0.0
-    #: Whether None is returned for what is not there.
-    may_be_missing: bool = False
+    #: The problem for which None is returned: what was asked for is not there.
+    missing_slug: str | None = None
+    #: Whether the token may end with what the call does: made again, it is refused.
+    may_end_token: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,31 +85,33 @@ def subscribe(
     given: Any, space: Space, subscriber: str | None, labels: dict[str, str] | None, max_events: int | None
 ) -> ServerCall[str]:
     """Store a subscription, or replace the one that has its id; the id is read from the answer."""
-    body = _with_own(_subscription(given, space), _given(subscriber=subscriber, labels=labels, max_events=max_events))
+    body = with_own(
+        subscription_body(given, space), given_values(subscriber=subscriber, labels=labels, max_events=max_events)
+    )
     inner = body["properties"] if body.get("type") == "Feature" else {}
     id_ = body.get("id") if inner.get("id") is None else inner["id"]
     if id_ is None:
-        return ServerCall("POST", "/v1/subscriptions", _id, _json(body), headers=_key(None))
-    return ServerCall("PUT", _path("subscriptions", id_), _id, _json(body))
+        return ServerCall("POST", "/v1/subscriptions", _id, json_bytes(body), headers=_key(None))
+    return ServerCall("PUT", _path("subscriptions", id_), _id, json_bytes(body))
 
 
 def subscribe_many(given: pa.Table | Iterable[Any], space: Space, subscriber: str | None) -> ServerCall[BatchResult]:
     """Store many subscriptions as lines of JSON; those whose ids are known are replaced."""
-    own = _given(subscriber=subscriber)
-    body = b"".join(_json(_with_own(_subscription(each, space), own)) + b"\n" for each in _rows(given))
-    return ServerCall("POST", "/v1/subscriptions", _batch, body, _LINES, headers=_key(None))
+    own = given_values(subscriber=subscriber)
+    lines = lines_of(given, space, lambda each: with_own(subscription_body(each, space), own))
+    return ServerCall("POST", "/v1/subscriptions", partial(_batch, lines), lines.body, _LINES, headers=_key(None))
 
 
 def move(subscription_id: Any, place: Any, time: datetime | str | None, space: Space) -> ServerCall[None]:
     """Give a subscription another place."""
-    item = {"id": subscription_id, **_place(place, space), **_given(time=time)}
-    return ServerCall("POST", "/v1/locations", _moved, _json([item]), headers=_key(None))
+    item = {"id": subscription_id, **place_body(place, space), **given_values(time=time)}
+    return ServerCall("POST", "/v1/locations", _moved, json_bytes([item]), headers=_key(None))
 
 
-def move_many(given: pa.Table | Iterable[dict[str, Any]]) -> ServerCall[BatchResult]:
+def move_many(given: pa.Table | Iterable[dict[str, Any]], space: Space) -> ServerCall[BatchResult]:
     """Give many subscriptions, or all those of subscribers, other places."""
-    body = b"".join(_json(each) + b"\n" for each in _rows(given))
-    return ServerCall("POST", "/v1/locations", _batch, body, _LINES, headers=_key(None))
+    lines = lines_of(given, space, lambda each: move_body(each, space))
+    return ServerCall("POST", "/v1/locations", partial(_moved_batch, lines), lines.body, _LINES, headers=_key(None))
 
 
 def subscriber_of(subscription_id: Any) -> ServerCall[str | None]:
@@ -110,7 +127,7 @@ def subscription(subscription_id: Any) -> ServerCall[dict[str, Any]]:
 def subscriptions(subscriber: str | None, cursor: str | None, limit: int) -> ServerCall[dict[str, Any]]:
     """Read a page of subscriptions."""
     return ServerCall(
-        "GET", "/v1/subscriptions", dict, params=_given(subscriber=subscriber, cursor=cursor, limit=limit)
+        "GET", "/v1/subscriptions", dict, params=given_values(subscriber=subscriber, cursor=cursor, limit=limit)
     )
 
 
@@ -135,22 +152,23 @@ def current(subscription_id: Any) -> ServerCall[list[dict[str, Any]]]:
 
 def publish(given: Any, key: str | None) -> ServerCall[PublishResult]:
     """Publish one message, under a key, so that it can be sent again."""
-    return ServerCall("POST", "/v1/messages", _published, _json(_message(given)), "application/json", headers=_key(key))
+    return ServerCall(
+        "POST", "/v1/messages", _published, json_bytes(message_body(given)), "application/json", headers=_key(key)
+    )
 
 
-def publish_many(given: pa.Table | Iterable[Any], key: str | None) -> ServerCall[PublishResult]:
+def publish_many(given: pa.Table | Iterable[Any], space: Space, key: str | None) -> ServerCall[PublishResult]:
     """Publish a table as an Arrow stream, anything else as lines of JSON."""
-    if isinstance(given, pa.Table) or hasattr(given, "__arrow_c_stream__"):
-        body, content_type = _arrow(pa.table(given)), "application/vnd.apache.arrow.stream"
-    else:
-        body = b"".join(_json(_message(each)) + b"\n" for each in given)
-        content_type = _LINES
-    return ServerCall("POST", "/v1/messages", _published, body, content_type, headers=_key(key))
+    values = table_or_values(given, space)
+    if isinstance(values, pa.Table):
+        return ServerCall("POST", "/v1/messages", _published, arrow_bytes(values), _ARROW, headers=_key(key))
+    lines = lines_of(values, space, message_body)
+    return ServerCall("POST", "/v1/messages", partial(_published_lines, lines), lines.body, _LINES, headers=_key(key))
 
 
 def kept_message(message_id: Any) -> ServerCall[dict[str, Any] | None]:
     """Read the newest message with an id, while it is kept."""
-    return ServerCall("GET", _path("messages", message_id), lambda found: found, may_be_missing=True)
+    return ServerCall("GET", _path("messages", message_id), lambda found: found, missing_slug="unknown-message")
 
 
 # Subscribers
@@ -160,24 +178,24 @@ def move_subscriber(
     subscriber: str, place: Any, time: datetime | str | None, space: Space
 ) -> ServerCall[dict[str, Any]]:
     """Tell where a subscriber is."""
-    point = _point(place, space)
+    point = point_body(place, space)
     if point is None:
         names = "lon, lat" if space.is_earth else "x, y"
         raise InvalidInput(f"place is {shorten(place)}; expected ({names})", field="place")
-    body = point | _given(time=time)
-    return ServerCall("PUT", f"{_path('subscribers', subscriber)}/location", dict, _json(body))
+    body = point | given_values(time=time)
+    return ServerCall("PUT", f"{_path('subscribers', subscriber)}/location", dict, json_bytes(body))
 
 
 def events(subscriber: str, after: str | None, limit: int, wait_s: float) -> ServerCall[RemotePage]:
     """Read the next events of a subscriber; the server waits for the first one as long as it is told."""
-    params = _given(cursor=after, limit=limit, wait=wait_s or None)
+    params = given_values(cursor=after, limit=limit, wait=wait_s or None)
     path = f"{_path('subscribers', subscriber)}/events"
     return ServerCall("GET", path, RemotePage.from_json, params=params, wait_s=wait_s)
 
 
 def ack(subscriber: str, cursor: str) -> ServerCall[None]:
     """Tell that all events up to a cursor are done."""
-    return ServerCall("POST", f"{_path('subscribers', subscriber)}/ack", _nothing, _json({"cursor": str(cursor)}))
+    return ServerCall("POST", f"{_path('subscribers', subscriber)}/ack", _nothing, json_bytes({"cursor": str(cursor)}))
 
 
 def acked(subscriber: str) -> ServerCall[str]:
@@ -187,12 +205,12 @@ def acked(subscriber: str) -> ServerCall[str]:
 
 def put_subscriber(subscriber: str, settings: dict[str, Any]) -> ServerCall[dict[str, Any]]:
     """Set the sink and the rules of a subscriber."""
-    return ServerCall("PUT", _path("subscribers", subscriber), dict, _json(settings))
+    return ServerCall("PUT", _path("subscribers", subscriber), dict, json_bytes(settings))
 
 
 def erase(subscriber: str) -> ServerCall[None]:
     """Forget a subscriber with all that is its own."""
-    return ServerCall("DELETE", _path("subscribers", subscriber), _nothing)
+    return ServerCall("DELETE", _path("subscribers", subscriber), _nothing, may_end_token=True)
 
 
 def stream_path(subscriber: str) -> str:
@@ -208,32 +226,36 @@ def explain(message: Any, subscription_: Any, place: Any, space: Space) -> Serve
     asked = (
         subscription_
         if subscription_ is None or isinstance(subscription_, (str, int))
-        else _subscription(subscription_, space)
+        else subscription_body(subscription_, space)
     )
-    body = {"message": _message(message)} | _given(subscription=asked, place=None if place is None else list(place))
-    return ServerCall("POST", "/v1/explain", dict, _json(body))
+    body = {"message": message_body(message)} | given_values(
+        subscription=asked, place=None if place is None else list(place)
+    )
+    return ServerCall("POST", "/v1/explain", dict, json_bytes(body))
 
 
 def reached(message: Any) -> ServerCall[list[str]]:
     """Ask whom a message would reach."""
     return ServerCall(
-        "POST", "/v1/explain", lambda found: list(found["reached"]), _json({"message": _message(message)})
+        "POST", "/v1/explain", lambda found: list(found["reached"]), json_bytes({"message": message_body(message)})
     )
 
 
 def nearly(message: Any) -> ServerCall[list[dict[str, Any]]]:
     """Ask who would nearly get a message."""
-    return ServerCall("POST", "/v1/explain", lambda found: list(found["nearly"]), _json({"message": _message(message)}))
+    return ServerCall(
+        "POST", "/v1/explain", lambda found: list(found["nearly"]), json_bytes({"message": message_body(message)})
+    )
 
 
 def estimate(given: Any, space: Space) -> ServerCall[dict[str, Any]]:
     """Ask how many messages a day a subscription would get."""
-    return ServerCall("POST", "/v1/estimate", dict, _json({"subscription": _subscription(given, space)}))
+    return ServerCall("POST", "/v1/estimate", dict, json_bytes({"subscription": subscription_body(given, space)}))
 
 
 def backup(name: str) -> ServerCall[None]:
     """Have the server copy its data under a name."""
-    return ServerCall("POST", "/v1/backup", _nothing, _json({"name": name}))
+    return ServerCall("POST", "/v1/backup", _nothing, json_bytes({"name": name}), headers=_key(None))
 
 
 def health() -> ServerCall[dict[str, Any]]:
@@ -241,76 +263,7 @@ def health() -> ServerCall[dict[str, Any]]:
     return ServerCall("GET", "/readyz", dict)
 
 
-# Bodies
-
-
-def _subscription(given: Any, space: Space) -> dict[str, Any]:
-    if isinstance(given, (Within, Similar, TopK)):
-        return subscription_json(given, space)
-    if isinstance(given, dict):
-        return dict(given)
-    raise InvalidInput(f"subscription is {shorten(given)}; expected a dict, Within, Similar or TopK")
-
-
-def _with_own(body: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Return a subscription with what the server keeps beside it; of a Feature these are properties."""
-    if body.get("type") == "Feature":
-        return {**body, "properties": {**(body.get("properties") or {}), **own}}
-    return {**body, **own}
-
-
-def _rows(given: pa.Table | Iterable[Any]) -> Iterable[Any]:
-    """Return the items of a batch; of a table, its rows without what is null."""
-    if isinstance(given, pa.Table) or hasattr(given, "__arrow_c_stream__"):
-        return [_given(**row) for row in pa.table(given).to_pylist()]
-    return given
-
-
-def _place(place: Any, space: Space) -> dict[str, Any]:
-    """Return a point or a region in its columns."""
-    point = _point(place, space)
-    return region_json(shape_from(place, space), space) if point is None else point
-
-
-def _point(place: Any, space: Space) -> dict[str, Any] | None:
-    """Return a point in its columns, None if the place is none."""
-    try:
-        x, y = (float(each) for each in place)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return {"lon": x, "lat": y} if space.is_earth else {"x": x, "y": y}
-
-
-def _message(given: Any) -> dict[str, Any]:
-    if isinstance(given, Message):
-        return message_feature(given)
-    if isinstance(given, dict):
-        return given
-    if hasattr(given, "__geo_interface__"):
-        return dict(given.__geo_interface__)
-    raise InvalidInput(f"message is {shorten(given)}; expected a dict, a Feature or a Message")
-
-
-def _json(value: Any) -> bytes:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain).encode()
-    except (TypeError, ValueError, UnicodeEncodeError) as error:
-        raise InvalidInput(f"it cannot be sent as JSON: {error}") from None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return rfc_3339(value)
-    if hasattr(value, "item"):  # a number of NumPy
-        return value.item()
-    raise TypeError(f"{shorten(value)} is no value of JSON")
-
-
-def _arrow(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+# Keys and paths
 
 
 def _key(key: str | None) -> dict[str, str]:
@@ -331,10 +284,6 @@ def _path(kind: str, name: Any) -> str:
     return f"/v1/{kind}/{quote(str(name), safe='')}"
 
 
-def _given(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
 # Answers
 
 
@@ -346,17 +295,33 @@ def _id(found: Any) -> str:
     return str(found["id"])
 
 
-def _batch(found: Any) -> BatchResult:
-    return BatchResult(found["accepted"], found["rejected"])
+def _batch(lines: RowLines, found: Any) -> BatchResult:
+    return BatchResult(found["accepted"], lines.all_rejected(found["rejected"]))
+
+
+def _moved_batch(lines: RowLines, found: Any) -> BatchResult:
+    """Return what was taken of moves; pointers are into the rows that were given."""
+    rejected = [{**row, "pointer": _pointer(row["row"], row["field"])} for row in lines.all_rejected(found["rejected"])]
+    return BatchResult(found["accepted"], rejected)
+
+
+def _pointer(row: int, name: str | None) -> str:
+    """Return the JSON pointer (RFC 6901) to a row of a list, or to a field of it."""
+    return f"/{row}" if name is None else f"/{row}/{name.replace('~', '~0').replace('/', '~1')}"
 
 
 def _moved(found: Any) -> None:
-    """Raise if the one move of a request was rejected: a subscription that is not there is 404."""
+    """Raise if the one move of a request was rejected: one not there is 404, another subscriber's is 403."""
     for row in found["rejected"]:
-        status = 404 if row["field"] == "id" else 422
+        slug = slug_of(row)
+        status = 403 if slug == _OTHERS else 404 if row["field"] == "id" else 422
         where = {"pointer": row["pointer"], "message": row["reason"]}
-        raise ServerProblem(status, "The subscription was not moved", row["reason"], [where], None)
+        raise ServerProblem(status, "The subscription was not moved", row["reason"], [where], None, slug)
 
 
 def _published(found: Any) -> PublishResult:
     return PublishResult(found["accepted"], found["rejected"], found.get("cursor"), bool(found.get("repeated")))
+
+
+def _published_lines(lines: RowLines, found: Any) -> PublishResult:
+    return replace(_published(found), rejected=lines.all_rejected(found["rejected"]))

@@ -66,10 +66,16 @@ def read_answer(call: ServerCall[Answer], response: httpx2.Response) -> Answer:
 
 
 def is_done(call: ServerCall[Answer], error: ServerProblem | ServerUnavailable, retrying: Retrying) -> bool:
-    """Tell whether what is not there may be missing: a deletion that finds nothing may have had its answer lost."""
-    if not isinstance(error, ServerProblem) or not error.is_unknown:
+    """Tell whether a refusal is as good as an answer: what is not there may be missing, or the answer was lost.
+
+    A deletion that was made finds nothing when it is made again, or its token has ended with what it deleted.
+    """
+    if not isinstance(error, ServerProblem):
         return False
-    return call.may_be_missing or (call.method == "DELETE" and retrying.is_unsure)
+    if call.missing_slug is not None and error.slug == call.missing_slug:
+        return True
+    is_repeat = call.method == "DELETE" and retrying.is_unsure
+    return is_repeat and (error.is_unknown or (call.may_end_token and error.is_unauthorized))
 
 
 class OpenStream:

@@ -8,17 +8,29 @@ import httpx2
 
 from nearcast.errors import NearcastError
 
-_GONE = 404
+_UNAUTHORIZED, _GONE = 401, 404
+_TYPE = "urn:nearcast:problem:"
 #: What may pass by itself: too many requests, a server that stops or starts, a full disk.
 MAY_PASS = frozenset((429, 502, 503, 504, 507))
 
 
 class ServerProblem(NearcastError):
-    """A request that the server refused. `errors` has what is wrong with which part of it: pointer and message."""
+    """A request that the server refused. `errors` has what is wrong with which part of it: pointer and message.
 
-    def __init__(self, status: int, title: str, detail: str, errors: list[dict[str, Any]], retry_after_s: float | None):
+    `slug` is the name of the problem, such as `unknown-message`; None if the answer is of no nearcast server.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        title: str,
+        detail: str,
+        errors: list[dict[str, Any]],
+        retry_after_s: float | None,
+        slug: str | None = None,
+    ):
         self.status, self.title, self.detail, self.errors = status, title, detail, errors
-        self.retry_after_s = retry_after_s
+        self.retry_after_s, self.slug = retry_after_s, slug
         self.may_pass = status in MAY_PASS
         parts = [f"{status} {title}".strip(), detail, *(_told(each, detail) for each in errors)]
         super().__init__("; ".join(part for part in parts if part))
@@ -27,6 +39,11 @@ class ServerProblem(NearcastError):
     def is_unknown(self) -> bool:
         """Tell whether what was asked for is not there."""
         return self.status == _GONE
+
+    @property
+    def is_unauthorized(self) -> bool:
+        """Tell whether the token is none that the server knows."""
+        return self.status == _UNAUTHORIZED
 
 
 def _told(error: dict[str, Any], detail: str) -> str:
@@ -38,6 +55,8 @@ class ServerUnavailable(NearcastError):
     """The server cannot be reached, or the connection broke: whether a request was taken is not known."""
 
     may_pass = True
+    #: Whether the server may have done what was asked for: not if there was no connection.
+    may_be_done = True
 
 
 def check_response(response: httpx2.Response) -> httpx2.Response:
@@ -56,7 +75,14 @@ def check_response(response: httpx2.Response) -> httpx2.Response:
         str(found.get("detail") or ""),
         errors if isinstance(errors, list) else [],
         _seconds(response.headers.get("retry-after")),
+        slug_of(found),
     )
+
+
+def slug_of(found: dict[str, Any]) -> str | None:
+    """Return the name of a problem from its `type`, None if that is none of nearcast."""
+    kind = str(found.get("type"))
+    return kind.removeprefix(_TYPE) if kind.startswith(_TYPE) else None
 
 
 def unreadable(path: str, status: int, error: object) -> ServerProblem:
@@ -67,7 +93,9 @@ def unreadable(path: str, status: int, error: object) -> ServerProblem:
 
 def unavailable(url: str, error: Exception) -> ServerUnavailable:
     """Return the error of a connection that failed."""
-    return ServerUnavailable(f"{url} cannot be reached ({type(error).__name__}: {error}); is the server running?")
+    found = ServerUnavailable(f"{url} cannot be reached ({type(error).__name__}: {error}); is the server running?")
+    found.may_be_done = not isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
+    return found
 
 
 def _seconds(given: str | None) -> float | None:

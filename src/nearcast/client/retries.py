@@ -28,7 +28,7 @@ class Retrying:
         """Return how long to wait before the call is made again; raise the error if it should not be."""
         now = self._clock()
         self._first = now if self._first is None else self._first
-        self.is_unsure = self.is_unsure or isinstance(error, ServerUnavailable)
+        self.is_unsure = self.is_unsure or (isinstance(error, ServerUnavailable) and error.may_be_done)
         if not error.may_pass or self.for_s <= 0:
             raise error
         asked = error.retry_after_s if isinstance(error, ServerProblem) else None

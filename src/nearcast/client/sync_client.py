@@ -90,7 +90,7 @@ class Client:
 
     def move_many(self, moves: pa.Table | Iterable[dict[str, Any]]) -> BatchResult:
         """Give subscriptions (`id`), or all those of a `subscriber`, other places, row by row in order."""
-        return self._run(calls.move_many(moves))
+        return self._run(calls.move_many(moves, self._space))
 
     def get(self, subscription_id: str) -> dict[str, Any]:
         """Return a subscription with what the server knows of it."""
@@ -134,7 +134,7 @@ class Client:
 
     def publish_many(self, messages: pa.Table | Iterable[Any], *, key: str | None = None) -> PublishResult:
         """Publish messages in order; rows that cannot be used are in `rejected`, with reasons."""
-        return self._run(calls.publish_many(messages, key))
+        return self._run(calls.publish_many(messages, self._space, key))
 
     def kept_message(self, message_id: str | int) -> dict[str, Any] | None:
         """Return the newest message with an id as a Feature, None if none is kept."""

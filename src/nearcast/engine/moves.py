@@ -39,6 +39,8 @@ def point_of(place: Any) -> tuple[float, float] | None:
     geometry = getattr(place, "__geo_interface__", place)
     if isinstance(geometry, Mapping):
         geometry = geometry.get("coordinates") if geometry.get("type") == "Point" else None
+    if isinstance(geometry, (bytes, bytearray)):  # a sequence of numbers, and no place
+        return None
     if isinstance(geometry, (Sequence, np.ndarray)) and len(geometry) == 2 and all(map(is_number, geometry)):
         return as_float(geometry[0]), as_float(geometry[1])
     return None

@@ -127,8 +127,9 @@ def _row_json(row: RejectedRow, item: int) -> dict[str, Any]:
 
 
 def _fault_json(item: int, error: InvalidInput | Problem) -> dict[str, Any]:
-    """Return an item that moves nothing."""
-    return _rejected(item, None, getattr(error, "field", None), str(error))
+    """Return an item that moves nothing; of a problem its `type` tells which, as where a whole request is refused."""
+    found = _rejected(item, None, getattr(error, "field", None), str(error))
+    return {**found, "type": error.type} if isinstance(error, Problem) else found
 
 
 def _rejected(item: int, id_: Any, field: str | None, reason: str) -> dict[str, Any]:

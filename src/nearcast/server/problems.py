@@ -57,10 +57,15 @@ class Problem(Exception):
     def __str__(self) -> str:
         return self.detail
 
+    @property
+    def type(self) -> str:
+        """Return the name of the problem as a URI."""
+        return f"urn:nearcast:problem:{self.slug}"
+
     def to_json(self, instance: str) -> dict[str, Any]:
         """Return the problem as the object of RFC 9457."""
         found: dict[str, Any] = {
-            "type": f"urn:nearcast:problem:{self.slug}",
+            "type": self.type,
             "title": _TITLES.get(self.status, "The request was refused"),
             "status": self.status,
             "detail": self.detail,

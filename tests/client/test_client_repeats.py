@@ -1,0 +1,135 @@
+"""Calls whose answer was lost on the way and that are made again, and refusals that are told as what they are."""
+
+import asyncio
+import http.server
+import socket
+import threading
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+from nearcast import AsyncClient, Client
+from nearcast.client import ServerProblem, ServerUnavailable
+from nearcast.client.problems import unavailable
+from nearcast.client.retries import Retrying
+from support.http_server import circle, feature, make_token, running
+from support.waiting import PATIENCE_S, join
+
+
+@contextmanager
+def losing(url):
+    """Run a proxy before a server that loses its first answer: the connection breaks after the request was done."""
+    seen = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+            answer = httpx2.request(
+                self.command, url + self.path, content=body, headers=headers, timeout=PATIENCE_S, trust_env=False
+            )
+            seen.append(answer.status_code)
+            if len(seen) == 1:
+                self.close_connection = True
+                return
+            self.send_response(answer.status_code)
+            self.send_header("content-type", answer.headers.get("content-type", "text/plain"))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        do_DELETE = do_POST  # noqa: N815  the name is that of the library
+
+        def log_message(self, *_):
+            pass
+
+    proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=proxy.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{proxy.server_address[1]}", seen
+    finally:
+        proxy.shutdown()
+        join(thread)
+        proxy.server_close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Run a server that asks for tokens."""
+    data = tmp_path_factory.mktemp("repeats") / "data"
+    make_token(data)
+    with running(data, server={"require_tokens": True}) as found:
+        yield found
+
+
+def test_a_subscriber_that_erases_itself_and_does_not_hear_of_it(server):
+    """Its token went with it, so that the repeat is refused; the erasure was made all the same."""
+    token = make_token(server.data, scopes=("subscribe",), subscriber="anna")
+    with losing(server.url) as (url, seen), Client(url, token) as client:
+        assert client.erase("anna") is None
+        assert [204, 401] == seen
+        with pytest.raises(ServerProblem, match="401"):
+            client.erase("anna")
+
+
+def test_the_same_of_an_async_client(server):
+    """Awaited."""
+    token = make_token(server.data, scopes=("subscribe",), subscriber="ben")
+
+    async def act(url):
+        async with AsyncClient(url, token) as client:
+            await client.erase("ben")
+
+    with losing(server.url) as (url, seen):
+        asyncio.run(act(url))
+        assert [204, 401] == seen
+
+
+def test_a_call_that_was_never_sent_was_not_made():
+    """Where nobody listened nothing was erased, and a token that is refused then is a wrong one."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        with Client(url, retry_for=0) as client, pytest.raises(ServerUnavailable) as caught:
+            client.erase("anna")
+    retrying = Retrying(60.0)
+    retrying.pause_s(caught.value)
+    assert not retrying.is_unsure
+    retrying.pause_s(unavailable(url, httpx2.ReadError("broken")))
+    assert retrying.is_unsure
+
+
+def test_a_backup_whose_answer_was_lost(server):
+    """It is there once, and the call succeeds; under its name no other is made."""
+    with losing(server.url) as (url, seen), Client(url, make_token(server.data)) as client:
+        client.backup("monday")
+        assert [201, 201] == seen
+        with pytest.raises(ServerProblem, match="409") as caught:
+            client.backup("monday")
+        assert "backup-exists" == caught.value.slug
+
+
+def test_a_message_that_is_not_kept_is_none_and_a_wrong_address_is_not(server):
+    """Any other 404 says that the client speaks with something else."""
+    token = make_token(server.data)
+    with Client(server.url, token) as client:
+        client.publish(feature("kept"))
+        assert client.kept_message("nobody") is None
+    with Client(f"{server.url}/elsewhere", token) as client, pytest.raises(ServerProblem, match="404"):
+        client.kept_message("kept")
+
+
+def test_moving_what_is_anothers(server):
+    """A token that is bound to a subscriber may not: 403, as of other calls; what is not there is 404."""
+    with Client(server.url, make_token(server.data)) as admin:
+        admin.subscribe(circle("cleos"), subscriber="cleo")
+        with pytest.raises(ServerProblem) as unknown:
+            admin.move("nobody", (1, 2))
+    token = make_token(server.data, scopes=("subscribe", "location"), subscriber="dora")
+    with Client(server.url, token) as client:
+        with pytest.raises(ServerProblem, match="bound to another") as caught:
+            client.move("cleos", (1, 2))
+        (row,) = client.move_many([{"id": "cleos", "lon": 1, "lat": 2}]).rejected
+    assert (404, 403, "other-subscriber") == (unknown.value.status, caught.value.status, caught.value.slug)
+    assert row["type"].endswith(":other-subscriber")
