@@ -18,6 +18,7 @@ _SOURCES = Path(__file__).parent
 WITHOUT_KERNELS = (
     "bench",
     "cli",
+    "client",
     "deliveries.py",
     "demo",
     "durable",
