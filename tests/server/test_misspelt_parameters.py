@@ -58,7 +58,8 @@ def test_known_parameters_are_described(client):
     paths = client.get("/openapi.json").json()["paths"]
     found = [each["name"] for each in paths["/v1/deliveries"]["get"]["parameters"]]
     assert ["message", "subscriber", "status", "cursor", "limit"] == found
-    assert ["id", "cursor"] == [each["name"] for each in paths["/v1/subscribers/{id}/stream"]["get"]["parameters"]]
+    stream = paths["/v1/subscribers/{id}/stream"]["get"]["parameters"]
+    assert ["id", "cursor", "lastEventId"] == [each["name"] for each in stream]
 
 
 def test_whoever_watches_may_send_what_they_like(client):
