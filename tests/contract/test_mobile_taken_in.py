@@ -83,7 +83,7 @@ def test_taking_in_cut_short_at_every_line(monkeypatch):
     slots = life.pick(6)
     regions = [life.region_for(slot) for slot in slots.tolist()]
     columns, before = Regions.from_shapes(regions, PLANE), life.twin.index.match(life.twin.messages(life.said))
-    index, messages, interrupter, lines = life.mine.index, life.mine.messages(life.said), Interrupter(2), []
+    index, messages, interrupter, lines = life.mine.index, life.mine.messages(life.said), Interrupter(), []
 
     def take_in_too():
         index._looked_at, index._n_moved = 0, 24
