@@ -1,9 +1,7 @@
 """Clients at their ends: streams that break and lines that are hard to tell, answers that were lost, bad input."""
 
 import asyncio
-import http.server
 import json
-import threading
 from contextlib import contextmanager
 from itertools import islice
 
@@ -15,8 +13,8 @@ from nearcast.client.connection import OpenStream
 from nearcast.client.events import EventStreamParser
 from nearcast.client.retries import Retrying
 from nearcast.errors import InvalidInput
+from support.http_handler import QuietHandler, served
 from support.http_server import circle, feature, running
-from support.waiting import join
 
 STREAM = "text/event-stream; charset=utf-8"
 #: A client that knows only seconds: what it must outlive takes longer in all.
@@ -33,35 +31,20 @@ def answering(*answers):
     """Run a server that gives these answers, (status, type, body) or None to hang up, and then the last one again."""
     seen = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            length = int(self.headers.get("content-length") or 0)
-            self.rfile.read(length)
+    class Handler(QuietHandler):
+        def do_GET(self):  # noqa: N802  the name is that of the library
+            self.body()
             seen.append((self.command, self.path, dict(self.headers)))
             answer = answers[min(len(seen), len(answers)) - 1]
             if answer is None:
-                self.close_connection = True
-                return
-            status, kind, body = answer
-            self.send_response(status)
-            self.send_header("content-type", kind)
-            self.end_headers()
-            self.wfile.write(body)
+                self.hang_up()
+            else:
+                self.answer(*answer)
 
         do_DELETE = do_GET  # noqa: N815  the name is that of the library
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", seen
-    finally:
-        server.shutdown()
-        join(thread)
-        server.server_close()
+    with served(Handler) as url:
+        yield url, seen
 
 
 def test_texts_with_other_line_ends(tmp_path):

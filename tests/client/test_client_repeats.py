@@ -1,9 +1,7 @@
 """Calls whose answer was lost on the way and that are made again, and refusals that are told as what they are."""
 
 import asyncio
-import http.server
 import socket
-import threading
 from contextlib import contextmanager
 
 import httpx2
@@ -13,8 +11,9 @@ from nearcast import AsyncClient, Client
 from nearcast.client import ServerProblem, ServerUnavailable
 from nearcast.client.problems import unavailable
 from nearcast.client.retries import Retrying
+from support.http_handler import QuietHandler, served
 from support.http_server import circle, feature, make_token, running
-from support.waiting import PATIENCE_S, join
+from support.waiting import PATIENCE_S
 
 
 @contextmanager
@@ -22,36 +21,21 @@ def losing(url):
     """Run a proxy before a server that loses its first answer: the connection breaks after the request was done."""
     seen = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+    class Handler(QuietHandler):
+        def do_POST(self):  # noqa: N802  the name is that of the library
             headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
-            answer = httpx2.request(
-                self.command, url + self.path, content=body, headers=headers, timeout=PATIENCE_S, trust_env=False
-            )
+            options = {"content": self.body(), "headers": headers, "timeout": PATIENCE_S, "trust_env": False}
+            answer = httpx2.request(self.command, url + self.path, **options)
             seen.append(answer.status_code)
             if len(seen) == 1:
-                self.close_connection = True
-                return
-            self.send_response(answer.status_code)
-            self.send_header("content-type", answer.headers.get("content-type", "text/plain"))
-            self.end_headers()
-            self.wfile.write(answer.content)
+                self.hang_up()
+            else:
+                self.answer(answer.status_code, answer.headers.get("content-type", "text/plain"), answer.content)
 
         do_DELETE = do_POST  # noqa: N815  the name is that of the library
 
-        def log_message(self, *_):
-            pass
-
-    proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=proxy.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{proxy.server_address[1]}", seen
-    finally:
-        proxy.shutdown()
-        join(thread)
-        proxy.server_close()
+    with served(Handler) as proxy:
+        yield proxy, seen
 
 
 @pytest.fixture(scope="module")

@@ -42,6 +42,3 @@ class KnownMove(NamedTuple):
     def take(self, rows: NDArray[np.int64]) -> KnownMove:
         """Return these rows, in this order."""
         return KnownMove(self.slots[rows], self.held.take(rows), self.placement.take(rows), self.reports[rows])
-
-
-# --- the place of a move ----------------------------------------------------------------------------------------

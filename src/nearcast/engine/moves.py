@@ -32,6 +32,9 @@ POLYGON_STAYS = "a polygon cannot follow a point; move it to another polygon"
 Fault = tuple[int, str, str]
 
 
+# --- the place of a move ----------------------------------------------------------------------------------------
+
+
 def point_of(place: Any) -> tuple[float, float] | None:
     """Return a place that is a point as (x, y), None if it is anything else."""
     if type(place) is tuple and len(place) == 2 and type(place[0]) is float and type(place[1]) is float:
