@@ -114,3 +114,38 @@ def test_a_slice_of_a_join_has_fewer_queries_the_more_each_keeps():
     """At 40 bytes a message: a thousand kept by each of 32,768 would take 1.3 GB a thread."""
     assert [answers.JOIN_SLICE] * 2 == [answers.join_slice(keep) for keep in (1, 64)]
     assert all(40 * keep * answers.join_slice(keep) <= 350e6 for keep in range(1, 1025))
+
+
+@pytest.mark.parametrize("unit", [1e-170, 1.0, 1e170])
+def test_distances_whose_squares_are_no_numbers(unit):
+    """On a plane of atoms or of galaxies a bound falls back to `hypot`: the squares are 0 or infinite."""
+    told = []
+    for index in ("scan:messages=scan", "trigger"):
+        rng = random.Random(3)
+        hub = Hub("plane", index=index, window=300, max_distance=9 * unit)
+        for i in range(300):
+            hub.publish({"id": i, "text": "tea", "x": unit * rng.uniform(-9, 9), "y": unit * rng.uniform(-9, 9)})
+        hub.subscribe_many([TopK(i, "tea", (unit * rng.uniform(-9, 9), 0.0), k=3, text_weight=0.1) for i in range(9)])
+        told.append([list(hub.current(i)) for i in range(9)])
+    assert told[0] == told[1]
+
+
+def test_who_has_enough_takes_no_part_in_further_words(monkeypatch):
+    """A query whose rarest word has filled it with better messages than its other words can give is left out."""
+    hopeful = []
+    of_word = join.WindowJoin._hopeful
+    monkeypatch.setattr(
+        join.WindowJoin,
+        "_hopeful",
+        lambda self, planned, nth: hopeful.append(of_word(self, planned, nth)) or hopeful[-1],
+    )
+    vocabulary, told = Vocabulary(), []
+    vocabulary.learn_tokens([["tea"]] * 50 + [["ramen"]])
+    for index in ("scan:messages=scan", "trigger"):
+        hub = Hub("plane", index=index, window=400, max_distance=10, vocabulary=vocabulary)
+        for i in range(400):
+            hub.publish({"id": i, "text": "ramen" if i % 2 else f"tea w{i}", "x": float(i % 7), "y": 0.0})
+        hub.subscribe_many([TopK(i, "ramen tea", (float(i % 7), 0.0), k=2, text_weight=0.9) for i in range(20)])
+        told.append([list(hub.current(i)) for i in range(20)])
+    assert told[0] == told[1]
+    assert {0, 8} <= {len(some) for some in hopeful}

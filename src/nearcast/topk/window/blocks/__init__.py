@@ -55,7 +55,7 @@ class BlockIndex(SegmentedMessages):
 
     def _joined(self, request: SearchRequest, work: NDArray[np.int64]) -> SliceSearch:
         n_words = max(self._n_words, int(request.queries.word.max(initial=-1)) + 1)
-        return WindowJoin(request, self._as_read()[2], work, self._lender, self._n_groups(), n_words).answer
+        return WindowJoin(self.space, request, self._as_read()[2], work, self._lender, self._n_groups(), n_words).answer
 
     @property
     def _kernel(self) -> Callable[..., int]:

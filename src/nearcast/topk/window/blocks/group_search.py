@@ -37,6 +37,9 @@ LANES = 64
 #: Takes a message out of a lane that has found it through an earlier word.
 _FOUND_BEFORE = -1e9
 _NUMBER_BITS = 32
+#: Words whose bits share an int64.
+_BIT_SHIFT = 5
+_BIT_MASK = (1 << _BIT_SHIFT) - 1
 
 
 class PlannedQueries(NamedTuple):
@@ -68,7 +71,8 @@ class GroupLanes(NamedTuple):
     `waiting` are the positions of candidates, with their scores up to rounding.
 
     `head[word]` begins a chain of those lanes that have this word beside the one whose list is searched: the `lane`,
-    and as `chained` what the word gains there; `after` is the next link, -1 the end.
+    and as `chained` what the word gains there; `after` is the next link, -1 the end. `is_chained` has a bit for each
+    word that begins a chain: of most words of a message this is all that is read, and it fits the nearest cache.
 
     The words of the i-th message of the block under way are `said[first_said[i]:end_said[i]]` of the messages held, and
     `scale[i]` is 1 over its length. `touched` is of no use but that what was added up there had to be fetched.
@@ -87,6 +91,7 @@ class GroupLanes(NamedTuple):
     n_waiting: NDArray[np.int64]
     waiting: NDArray[np.int64]
     waiting_score: NDArray[np.float64]
+    is_chained: NDArray[np.int64]
     head: NDArray[np.int32]
     lane: NDArray[np.int32]
     chained: NDArray[np.float64]
@@ -134,6 +139,7 @@ def new_lanes(n_words: int, most_words: int, most_kept: int) -> GroupLanes:
         n_waiting=np.zeros(LANES, np.int64),
         waiting=np.empty((LANES, room), np.int64),
         waiting_score=np.empty((LANES, room)),
+        is_chained=np.zeros((n_words >> _BIT_SHIFT) + 1, np.int64),
         head=np.full(n_words, -1, np.int32),
         lane=np.empty(chains, np.int32),
         chained=np.empty(chains),
@@ -244,6 +250,7 @@ def _board(request, planned, nth, members, first, last, lanes):
                 lanes.lane[used] = lane
                 lanes.chained[used] = planned.gain[begin + i] if i > nth else _FOUND_BEFORE
                 lanes.after[used], lanes.head[word] = lanes.head[word], used
+                lanes.is_chained[word >> _BIT_SHIFT] |= 1 << (word & _BIT_MASK)
                 used += 1
     return last - first
 
@@ -254,7 +261,8 @@ def _leave(planned, lanes, n_lanes):
     for lane in range(n_lanes):
         n = lanes.query[lane]
         for i in range(planned.n_words[n]):
-            lanes.head[planned.word[planned.start[n] + i]] = -1
+            word = planned.word[planned.start[n] + i]
+            lanes.head[word], lanes.is_chained[word >> _BIT_SHIFT] = -1, 0
 
 
 @inlined
@@ -380,16 +388,28 @@ def _sum_other_words(held, nth, word, lanes, n_lanes):
         lanes.text[lane] = 0.0
     scale, said = lanes.scale[nth], 0.0
     for i in range(lanes.first_said[nth], lanes.end_said[nth]):
-        if held.said[i, 0] == word:
+        other = held.said[i, 0]
+        if other == word:
             said = held.said[i, 1] * scale
-        if held.said[i, 0] >= 0:
-            at = lanes.head[held.said[i, 0]]
+        if other >= 0 and (lanes.is_chained[other >> _BIT_SHIFT] >> (other & _BIT_MASK)) & 1 != 0:
+            at = lanes.head[other]
             while at >= 0:
                 is_before = lanes.chained[at] < 0.0
                 gained = _FOUND_BEFORE if is_before else lanes.chained[at] * held.said[i, 1] * scale
                 lanes.text[lanes.lane[at]] += gained
                 at = lanes.after[at]
     return said
+
+
+@inlined
+def _nearly_near(request, which, position):
+    """Return the proximity of a message to a query up to rounding."""
+    queries, held = request.queries, request.held
+    if request.is_earth:
+        return near_to(queries, which, held, position, True)
+    # A card begins as a summary does: with the box around its place.
+    x, y, far = queries.point[which, 0], queries.point[which, 1], queries.max_distance[which]
+    return near_to_group(False, x, y, 0.0, far, held.card, position)
 
 
 @inlined
@@ -400,7 +420,7 @@ def _note_candidate(request, planned, position, lanes, n_lanes):
         if text < 0.0 or w * text < lanes.limit[lane]:
             continue
         n = lanes.query[lane]
-        score = score_of(w, text, near_to(request.queries, planned.which[n], request.held, position, request.is_earth))
+        score = score_of(w, text, _nearly_near(request, planned.which[n], position))
         if score < lanes.bar[lane]:
             continue
         at = lanes.n_waiting[lane]
