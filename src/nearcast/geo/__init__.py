@@ -12,7 +12,16 @@ Order is always longitude before latitude, x before y. Borders are inside.
 from nearcast.geo.parts import ANYWHERE, BOX, CIRCLE, POLYGON
 from nearcast.geo.regions import Regions, polygons_touch, touches
 from nearcast.geo.shapes import Area, Box, Circle, Shape, shape_from
-from nearcast.geo.space import EARTH_RADIUS_M, Space, box_distance, circle_holds, haversine, place_distance
+from nearcast.geo.space import (
+    EARTH_RADIUS_M,
+    Space,
+    box_distance,
+    circle_holds,
+    cos_latitude,
+    haversine,
+    haversine_by_cosines,
+    place_distance,
+)
 
 __all__ = [
     "ANYWHERE",
@@ -28,7 +37,9 @@ __all__ = [
     "Space",
     "box_distance",
     "circle_holds",
+    "cos_latitude",
     "haversine",
+    "haversine_by_cosines",
     "place_distance",
     "polygons_touch",
     "shape_from",

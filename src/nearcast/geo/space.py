@@ -21,7 +21,8 @@ Bounds = tuple[float, float, float, float]
 
 
 @kernel
-def _cos_latitude(lat):
+def cos_latitude(lat):
+    """Return the cosine of a latitude in degrees, exactly 0 at the poles."""
     # cos(π/2) is 6e-17 in floating point, which would put the "same" pole at two longitudes a nanometre apart.
     return math.cos(math.radians(lat)) if abs(lat) < 90.0 else 0.0
 
@@ -36,8 +37,14 @@ def _longitude_gap(lon1, lon2):
 @kernel
 def haversine(lon1, lat1, lon2, lat2):
     """Return the metres between two points on the sphere of radius `EARTH_RADIUS_M`, given in degrees."""
+    return haversine_by_cosines(lon1, lat1, cos_latitude(lat1), lon2, lat2, cos_latitude(lat2))
+
+
+@kernel
+def haversine_by_cosines(lon1, lat1, cosine1, lon2, lat2, cosine2):
+    """Return `haversine`, to the last bit, of points whose `cos_latitude` is known: that is half of its work."""
     gap = math.radians(_longitude_gap(lon1, lon2))
-    cosines = _cos_latitude(lat1) * _cos_latitude(lat2)
+    cosines = cosine1 * cosine2
     h = math.sin(math.radians(lat2 - lat1) / 2.0) ** 2 + cosines * math.sin(gap / 2.0) ** 2
     if h <= 0.75:
         return 2.0 * EARTH_RADIUS_M * math.asin(math.sqrt(h))
@@ -51,7 +58,7 @@ def _meridian_edge_distance(lon, lat, edge, south, north):
     """Return the metres to the stretch of the meridian `edge` from `south` to `north`."""
     nearest = min(haversine(lon, lat, edge, south), haversine(lon, lat, edge, north))
     gap = math.radians(_longitude_gap(lon, edge))
-    foot = math.degrees(math.atan2(math.sin(math.radians(lat)), _cos_latitude(lat) * math.cos(gap)))
+    foot = math.degrees(math.atan2(math.sin(math.radians(lat)), cos_latitude(lat) * math.cos(gap)))
     if south < foot and foot < north:
         return min(nearest, haversine(lon, lat, edge, foot))
     return nearest

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.geo import EARTH_RADIUS_M
+from nearcast.geo import EARTH_RADIUS_M, cos_latitude
+from nearcast.indexes.shared.filters import term_bit
 from nearcast.indexes.trigger.rows import (
     FUNCTION,
     MAX_DISTANCE,
@@ -21,12 +22,13 @@ from nearcast.indexes.trigger.rows import (
     X,
     Y,
 )
+from nearcast.indexes.trigger.tables import VACANT
 from nearcast.model import SIMILARITIES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.trigger.discs import Discs
+    from nearcast.indexes.trigger.discs import DiscNotes, Discs
     from nearcast.indexes.trigger.rows import TriggerRows
     from nearcast.indexes.trigger.segment import TriggerSegment
 
@@ -141,6 +143,20 @@ def check_discs(
     spread = {term for group, term in lists if group != _NOWHERE}
     told = {term + _WILDCARD for term in np.flatnonzero(discs.is_spread).tolist()}
     assert spread == told, "is_spread tells of other terms than those with lists in groups"
+
+
+def check_notes(segment: TriggerSegment, notes: DiscNotes, *, is_earth: bool) -> None:
+    """Raise AssertionError where the notes on the discs of a segment are not what its rows say."""
+    discs, rows = segment.discs, segment.rows
+    first_row = int(discs.first_row[0])
+    assert len(notes.others) == len(discs.scored), "a disc has no signature"
+    for term, first, last in discs.table[discs.table[:, 0] != VACANT].tolist():
+        for entry in range(first, last):
+            words = words_of_row(rows, first_row + int(discs.scored[entry]))
+            bits = {int(term_bit(word)) for word in words if word != term}
+            assert int(notes.others[entry]) == sum(bits), f"disc {entry} has the signature of other words"
+    expected = [cos_latitude(y) for y in rows.score[:, Y].tolist()] if is_earth else []
+    assert notes.cosine.tolist() == expected, "the cosines are not those of the latitudes"
 
 
 def _check_disc(

@@ -9,7 +9,7 @@ import numpy as np
 
 from nearcast.indexes.trigger.components import DeltaComponent, SegmentComponent
 from nearcast.indexes.trigger.mobile.component import MobileComponent
-from nearcast.testing.discs import check_discs, check_scored_rows, check_terms, is_scored_row
+from nearcast.testing.discs import check_discs, check_notes, check_scored_rows, check_terms, is_scored_row
 from nearcast.testing.thresholds import check_moving
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def check_trigger(index: TriggerIndex) -> None:
             _check_slots_are_whole(component, owner)
             if isinstance(component, SegmentComponent):
                 check_segment(component.segment, index._weights, is_earth=index.space.is_earth)
+                check_notes(component.segment, component.notes, is_earth=index.space.is_earth)
             else:
                 _check_delta(component.delta, index._weights, is_earth=index.space.is_earth)
                 _check_delta_owns(component, owner)

@@ -182,13 +182,12 @@ class MergingIndex(Index):
         """Build one segment of the live rows of `old`; rows that die meanwhile are left out by their owner."""
         pieces = [(component.taken(component.live_rows(owner)), component.geometry) for component in old]
         rows, geometry = join_rows(pieces)
-        segment = self._build(rows)
+        # The new segment takes over the number of the first old one; it needs no number of its own.
+        merged = SegmentComponent(old[0].number, self._build(rows), geometry)
         with self._lock:
             self._undo.roll_back()
             if numbering != self._numbering or any(component not in self._components for component in old):
                 return  # slots have new numbers, or somebody who ran out of components has merged these first
-            # The new segment takes over the number of the first old one; it needs no number of its own.
-            merged = SegmentComponent(old[0].number, segment, geometry)
             is_old = np.zeros(NOBODY + 1, np.uint8)
             is_old[[component.number for component in old]] = 1
             components = [*(c for c in self._components if c not in old), merged]

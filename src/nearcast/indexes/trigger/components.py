@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from nearcast._saved import save_array
 from nearcast.indexes.trigger.delta import TriggerDelta, search_delta, search_scored_delta
 from nearcast.indexes.trigger.disc_search import search_discs
+from nearcast.indexes.trigger.discs import DiscNotes, note_discs
 from nearcast.indexes.trigger.mobile.component import MobileComponent
 from nearcast.indexes.trigger.rows import TriggerRows, take_rows
 from nearcast.indexes.trigger.scratch import TriggerBatch, TriggerScratch
@@ -36,6 +37,11 @@ class SegmentComponent:
     number: int
     segment: TriggerSegment
     geometry: NDArray[np.object_]
+    notes: DiscNotes = field(init=False)
+
+    def __post_init__(self) -> None:
+        segment = self.segment
+        self.notes = note_discs(segment.rows, segment.discs, is_earth=segment.earth[0] == 1)
 
     @property
     def n_rows(self) -> int:
@@ -76,7 +82,7 @@ class SegmentComponent:
 
     def search_scored(self, batch: TriggerBatch, owner: NDArray[np.uint8], scratch: TriggerScratch) -> bool:
         """Run `search_discs`, where there are any."""
-        return not self.has_scored or bool(search_discs(self.segment, batch, owner, self.number, scratch))
+        return not self.has_scored or bool(search_discs(self.segment, self.notes, batch, owner, self.number, scratch))
 
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the rows of these slots, by binary search."""

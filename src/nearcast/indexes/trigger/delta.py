@@ -11,11 +11,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import hot_kernel, inlined
+from nearcast.geo import place_distance
 from nearcast.indexes.shared.predicates import boxes_overlap, clause_holds, message_parts
-from nearcast.indexes.trigger.disc_search import score_here
+from nearcast.indexes.trigger.disc_search import ELSEWHERE, text_here
 from nearcast.indexes.trigger.places import EVERYWHERE, GUARD, message_word, rectangle_word
 from nearcast.indexes.trigger.reach import WILDCARD, scored_triggers
-from nearcast.indexes.trigger.rows import SCORE_COLUMNS, SCORED, THRESHOLD, TriggerRows, rarest_terms, take_rows
+from nearcast.indexes.trigger.rows import (
+    MAX_DISTANCE,
+    SCORE_COLUMNS,
+    SCORED,
+    TEXT_WEIGHT,
+    THRESHOLD,
+    TriggerRows,
+    X,
+    Y,
+    rarest_terms,
+    take_rows,
+)
 from nearcast.indexes.trigger.scratch import (
     FOUND,
     HITS,
@@ -29,6 +41,7 @@ from nearcast.indexes.trigger.scratch import (
     tally_now,
 )
 from nearcast.indexes.trigger.search import touches_shape
+from nearcast.similarity import near_of, score_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -328,7 +341,13 @@ def _score(rows, row, slot, is_earth, term, batch, i, scratch):
         return False
     scratch.tally[VERIFIED] += 1
     k = SCORED - rows.shape[row]
-    score = score_here(rows, row, k, term, False, is_earth, batch, i, scratch)
+    text = text_here(rows, row, k, term, batch, i, scratch)
+    if text == ELSEWHERE:
+        return True
+    box, message = batch.box, batch.order[i]
+    x_min, y_min, x_max, y_max = box[message, 0], box[message, 1], box[message, 2], box[message, 3]
+    distance = place_distance(is_earth, rows.score[k, X], rows.score[k, Y], x_min, y_min, x_max, y_max)
+    score = score_of(rows.score[k, TEXT_WEIGHT], text, near_of(distance, rows.score[k, MAX_DISTANCE]))
     if score >= rows.score[k, THRESHOLD]:
         scratch.hit_slot[at], scratch.hit_score[at], scratch.hit_message[at] = slot, score, i
         scratch.tally[HITS] = at + 1

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from nearcast._jit import hot_kernel, inlined
-from nearcast.geo import place_distance
+from nearcast.geo import cos_latitude, haversine_by_cosines, place_distance
 from nearcast.indexes.shared.word_order import comes_before
 from nearcast.indexes.trigger.discs import NOWHERE
 from nearcast.indexes.trigger.reach import WILDCARD, frame_place
@@ -34,33 +34,35 @@ from nearcast.indexes.trigger.scratch import HITS, LOOKED_AT, VERIFIED, has_term
 from nearcast.indexes.trigger.tables import find_list
 from nearcast.similarity import JACCARD, counts_weights, near_of, score_of, text_of
 
-#: What `score_here` returns for a row that another of its triggers finds.
+#: What `text_here` returns for a row that another of its triggers finds.
 ELSEWHERE = -1.0
 #: Discs tested at a time, before those that hold the message are scored.
 _STRETCH = 512
 
 
 @hot_kernel
-def search_discs(segment, batch, owner, number, scratch):
+def search_discs(segment, notes, batch, owner, number, scratch):
     """Add the rows that the messages of a chunk satisfy to the hits; False when room ran out: try again with more.
 
     The terms of the messages are marked (`mark_chunk`). A row counts only while `owner[slot] == number`.
     """
     discs, places = segment.discs, scratch.places
     for i in range(batch.order.size):
-        places[i, 0], places[i, 1], places[i, 2], places[i, 3] = frame_place(discs.frame, batch.box, batch.order[i])
+        message = batch.order[i]
+        places[i, 0], places[i, 1], places[i, 2], places[i, 3] = frame_place(discs.frame, batch.box, message)
+        places[i, 4] = cos_latitude(batch.box[message, 1]) if segment.earth[0] == 1 else 0.0
     for j in range(batch.by_term.size):
         term, i = batch.distinct[batch.by_term[j]], batch.message_of[batch.by_term[j]]
         if term - WILDCARD < discs.is_spread.size and not _search_term(
-            segment, NOWHERE, term, 0.0, batch, i, owner, number, scratch
+            segment, notes, NOWHERE, term, 0.0, batch, i, owner, number, scratch
         ):
             return False
     for i in range(batch.order.size):
-        if not _search_term(segment, NOWHERE, WILDCARD, 0.0, batch, i, owner, number, scratch):
+        if not _search_term(segment, notes, NOWHERE, WILDCARD, 0.0, batch, i, owner, number, scratch):
             return False
     _keep_spread_terms(discs.is_spread, batch, scratch)
     for group in range(1, discs.group_reach.size):
-        if not _search_group(segment, group, batch, owner, number, scratch):
+        if not _search_group(segment, notes, group, batch, owner, number, scratch):
             return False
     return True
 
@@ -80,7 +82,7 @@ def _keep_spread_terms(is_spread, batch, scratch):
 
 
 @inlined
-def _search_group(segment, group, batch, owner, number, scratch):
+def _search_group(segment, notes, group, batch, owner, number, scratch):
     """Search one group for all messages that its farthest disc may reach; False when room ran out."""
     discs, places = segment.discs, scratch.places
     for i in range(batch.order.size):
@@ -88,7 +90,7 @@ def _search_group(segment, group, batch, owner, number, scratch):
         if gap > discs.group_reach[group]:
             continue
         for j in range(scratch.local_start[i], scratch.local_start[i + 1]):
-            if not _search_term(segment, group, scratch.local[j], gap, batch, i, owner, number, scratch):
+            if not _search_term(segment, notes, group, scratch.local[j], gap, batch, i, owner, number, scratch):
                 return False
     return True
 
@@ -103,7 +105,7 @@ def _gap(box, group, x, y, z):
 
 
 @inlined
-def _search_term(segment, group, term, gap, batch, i, owner, number, scratch):
+def _search_term(segment, notes, group, term, gap, batch, i, owner, number, scratch):
     """Find the discs of a term in a group that reach `gap` and hold the message, and score their rows."""
     discs, places, waiting = segment.discs, scratch.places, scratch.waiting
     at = find_list(discs.table_start, discs.table, group, term)
@@ -124,7 +126,7 @@ def _search_term(segment, group, term, gap, batch, i, owner, number, scratch):
             waiting[n] = e
             n += dx * dx + dy * dy + dz * dz <= reach * reach
         first = stop
-        if n and not _score_waiting(segment, term, n, batch, i, owner, number, scratch):
+        if n and not _score_waiting(segment, notes, term, n, batch, i, owner, number, scratch):
             return False
     return True
 
@@ -142,24 +144,32 @@ def _reaching(disc, first, last, gap):
 
 
 @inlined
-def _score_waiting(segment, term, n, batch, i, owner, number, scratch):
+def _score_waiting(segment, notes, term, n, batch, i, owner, number, scratch):
     """Score the rows of the waiting discs and keep those that reach their threshold; False when room ran out."""
     discs, rows, tally, places = segment.discs, segment.rows, scratch.tally, scratch.places
     if tally[HITS] + n > scratch.hit_slot.size:
         return False
     tally[VERIFIED] += n
     x, y, z, spread = places[i, 0], places[i, 1], places[i, 2], places[i, 3]
-    is_earth, first_row, at = segment.earth[0] == 1, discs.first_row[0], tally[HITS]
+    bits, first_row, at = batch.bits[i], discs.first_row[0], tally[HITS]
     for w in range(n):
         e = scratch.waiting[w]
         k = discs.scored[e]
         slot = rows.slot[first_row + k]
         if owner[slot] != number:
             continue
+        if notes.others[e] & bits == 0:
+            text = _text_of_one(rows, k, term, batch, i)
+        else:
+            text = text_here(rows, first_row + k, k, term, batch, i, scratch)
+        if text == ELSEWHERE:
+            continue
+        near = 0.0
         dx, dy, dz = discs.disc[e, 0] - x, discs.disc[e, 1] - y, discs.disc[e, 2] - z
         rim = rows.score[k, RIM] + spread
-        is_far = dx * dx + dy * dy + dz * dz > rim * rim
-        score = score_here(rows, first_row + k, k, term, is_far, is_earth, batch, i, scratch)
+        if dx * dx + dy * dy + dz * dz <= rim * rim:
+            near = near_of(_distance(segment, notes, k, batch, i, places), rows.score[k, MAX_DISTANCE])
+        score = score_of(rows.score[k, TEXT_WEIGHT], text, near)
         if score >= rows.score[k, THRESHOLD]:
             scratch.hit_slot[at], scratch.hit_score[at], scratch.hit_message[at] = slot, score, i
             at += 1
@@ -168,9 +178,30 @@ def _score_waiting(segment, term, n, batch, i, owner, number, scratch):
 
 
 @inlined
-def score_here(rows, row, k, term, is_far, is_earth, batch, i, scratch):
-    """Return the score of a row, found through one of its words, or `ELSEWHERE` if an earlier one finds it too."""
-    message, weight = batch.order[i], batch.weight
+def _distance(segment, notes, k, batch, i, places):
+    """Return `place_distance` of a row to a message, from known cosines where that is a point of the earth."""
+    score, box, message = segment.rows.score, batch.box, batch.order[i]
+    x_min, y_min, x_max, y_max = box[message, 0], box[message, 1], box[message, 2], box[message, 3]
+    is_earth = segment.earth[0] == 1
+    if is_earth and x_min == x_max and y_min == y_max:
+        return haversine_by_cosines(score[k, X], score[k, Y], notes.cosine[k], x_min, y_min, places[i, 4])
+    return place_distance(is_earth, score[k, X], score[k, Y], x_min, y_min, x_max, y_max)
+
+
+@inlined
+def _text_of_one(rows, k, term, batch, i):
+    """Return the text score of a row that has this term in common with a message and no other, or none: `WILDCARD`."""
+    function = int(rows.score[k, FUNCTION])
+    common = 0.0
+    if term != WILDCARD:
+        common = batch.weight[term] if counts_weights(function) else 1.0
+    return _text(rows, k, function, common, batch, i)
+
+
+@inlined
+def text_here(rows, row, k, term, batch, i, scratch):
+    """Return the text score of a row, found through one of its words, or `ELSEWHERE` if an earlier one finds it too."""
+    weight = batch.weight
     function = int(rows.score[k, FUNCTION])
     weighs = counts_weights(function)
     common = 0.0
@@ -180,21 +211,12 @@ def score_here(rows, row, k, term, is_far, is_earth, batch, i, scratch):
             if term == WILDCARD or comes_before(weight, word, term):
                 return ELSEWHERE
             common += weight[word] if weighs else 1.0
+    return _text(rows, k, function, common, batch, i)
+
+
+@inlined
+def _text(rows, k, function, common, batch, i):
     other = 0.0
     if function >= JACCARD and common > 0.0:
-        other = batch.totals[message, 1 if function == JACCARD else 0]
-    text = text_of(function, common, rows.score[k, OWN], other)
-    near = 0.0
-    if not is_far:
-        box = batch.box
-        distance = place_distance(
-            is_earth,
-            rows.score[k, X],
-            rows.score[k, Y],
-            box[message, 0],
-            box[message, 1],
-            box[message, 2],
-            box[message, 3],
-        )
-        near = near_of(distance, rows.score[k, MAX_DISTANCE])
-    return score_of(rows.score[k, TEXT_WEIGHT], text, near)
+        other = batch.totals[batch.order[i], 1 if function == JACCARD else 0]
+    return text_of(function, common, rows.score[k, OWN], other)

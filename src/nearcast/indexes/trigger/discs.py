@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast._jit import kernel
+from nearcast.geo import cos_latitude
+from nearcast.indexes.shared.filters import term_bit
 from nearcast.indexes.trigger.places import cells_of_boxes, cut_space
 from nearcast.indexes.trigger.reach import WILDCARD, frame_around, frame_length, frame_point, scored_triggers
 from nearcast.indexes.trigger.rows import MAX_DISTANCE, RIM, SCORED, X, Y
-from nearcast.indexes.trigger.tables import by_cell_and_term, make_tables
+from nearcast.indexes.trigger.tables import VACANT, by_cell_and_term, make_tables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,6 +51,18 @@ class Discs(NamedTuple):
     box: NDArray[np.float64]
     group_reach: NDArray[np.float64]
     is_spread: NDArray[np.uint8]
+
+
+class DiscNotes(NamedTuple):
+    """What the search reads beside the discs of a segment, derived from its rows and not saved with them.
+
+    `others[e]` is the signature of the words that the row of disc e has beside the term of the disc. `cosine[k]` is the
+    cosine of the latitude of row k of `TriggerRows.score`; there are none on a plane. Every process computes its own:
+    with the cosines of another machine a distance might differ in the last bit.
+    """
+
+    others: NDArray[np.uint64]
+    cosine: NDArray[np.float64]
 
 
 class DiscLayout(NamedTuple):
@@ -126,6 +140,35 @@ def build_discs(rows: TriggerRows, layout: DiscLayout, order: NDArray[np.int64],
         group_reach=group_reach,
         is_spread=is_spread,
     )
+
+
+def note_discs(rows: TriggerRows, discs: Discs, *, is_earth: bool) -> DiscNotes:
+    """Return the notes on the discs of a segment with these rows."""
+    others = np.zeros(len(discs.scored), np.uint64)
+    cosine = np.empty(len(rows.score) if is_earth else 0)
+    if len(rows.score):  # who has boolean subscriptions alone need not wait until these are compiled
+        _sign_others(rows.code_start, rows.code, discs, others)
+        _fill_cosines(rows.score, cosine)
+    return DiscNotes(others, cosine)
+
+
+@kernel
+def _sign_others(code_start, code, discs, others):
+    for at in range(discs.table.shape[0]):
+        term = discs.table[at, 0]
+        if term == VACANT:
+            continue
+        for e in range(discs.table[at, 1], discs.table[at, 2]):
+            row = discs.first_row[0] + discs.scored[e]
+            for i in range(code_start[row], code_start[row + 1]):
+                if code[i] != term:
+                    others[e] |= term_bit(code[i])
+
+
+@kernel
+def _fill_cosines(score, cosine):
+    for k in range(cosine.size):
+        cosine[k] = cos_latitude(score[k, Y])
 
 
 @kernel

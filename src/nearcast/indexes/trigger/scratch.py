@@ -39,7 +39,7 @@ class TriggerScratch(NamedTuple):
 
     `has[term]` is 1 while a message with the term is verified. `number_of[term]` numbers the terms that messages of the
     chunk have, 0 for all others, and bit i of the row `masks[number_of[term]]` tells whether message i has it;
-    `places[i]` is where that message is in the frame of the segment being searched.
+    `places[i]` is where that message is in the frame of the segment being searched, and the cosine of its latitude.
     """
 
     has: NDArray[np.uint8]
@@ -73,7 +73,7 @@ def new_scratch(n_terms: int, n_cells: int, room: int) -> TriggerScratch:
         cells=np.empty(n_cells, np.int32),
         stack=empty_stack(),
         parts=np.empty((2, 4)),
-        places=np.empty((SCORED_CHUNK, 4)),
+        places=np.empty((SCORED_CHUNK, 5)),
         local=np.empty(_FIRST_MASKS, np.int32),
         local_start=np.empty(SCORED_CHUNK + 1, np.int64),
         found=np.empty(room, np.int32),
