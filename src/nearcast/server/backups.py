@@ -43,4 +43,4 @@ def _name_in(given: dict[str, Any]) -> str:
     name = given.get("name")
     if not is_name(name):
         raise invalid("/name", "name is missing or no name; expected letters, digits, dots and dashes, at most 100")
-    return str(name)
+    return name

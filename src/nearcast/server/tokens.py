@@ -9,7 +9,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import apsw
 
@@ -50,7 +50,7 @@ class Token:
         return {**vars(self), "scopes": list(self.scopes)}
 
 
-def is_name(value: Any) -> bool:
+def is_name(value: Any) -> TypeGuard[str]:
     """Tell whether a value can name a tenant, subscriber or subscription: not where it would lead out of its path."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None and set(value) != {"."}
 
