@@ -17,8 +17,11 @@ from support.waiting import PATIENCE_S
 
 
 @contextmanager
-def losing(url):
-    """Run a proxy before a server that loses its first answer: the connection breaks after the request was done."""
+def losing(url, instead=None):
+    """Run a proxy before a server that loses its first answer: after the request was done, the connection breaks.
+
+    With a status `instead`, that is answered.
+    """
     seen = []
 
     class Handler(QuietHandler):
@@ -27,7 +30,9 @@ def losing(url):
             options = {"content": self.body(), "headers": headers, "timeout": PATIENCE_S, "trust_env": False}
             answer = httpx2.request(self.command, url + self.path, **options)
             seen.append(answer.status_code)
-            if len(seen) == 1:
+            if len(seen) == 1 and instead is not None:
+                self.answer(instead, "text/html", b"<h1>no answer of the server</h1>")
+            elif len(seen) == 1:
                 self.hang_up()
             else:
                 self.answer(answer.status_code, answer.headers.get("content-type", "text/plain"), answer.content)
@@ -68,6 +73,43 @@ def test_the_same_of_an_async_client(server):
     with losing(server.url) as (url, seen):
         asyncio.run(act(url))
         assert [204, 401] == seen
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_deletion_whose_answer_a_proxy_lost(server, status):
+    """The repeat finds nothing: what was to be deleted is deleted, or went with the token. It is no error."""
+    name = f"eve-{status}"
+    token = make_token(server.data, scopes=("subscribe",), subscriber=name)
+    with Client(server.url, token) as client:
+        client.subscribe(circle(name))
+    with losing(server.url, status) as (url, seen), Client(url, token) as client:
+        assert client.unsubscribe(name) is None
+        assert [204, 404] == seen
+    with losing(server.url, status) as (url, seen), Client(url, token) as client:
+        assert client.erase(name) is None
+        assert [204, 401] == seen
+
+
+def test_the_same_of_an_async_client_behind_a_proxy(server):
+    """Awaited."""
+    with Client(server.url, make_token(server.data)) as client:
+        client.subscribe(circle("fay"))
+
+    async def act(url):
+        async with AsyncClient(url, make_token(server.data)) as client:
+            await client.unsubscribe("fay")
+
+    with losing(server.url, 502) as (url, seen):
+        asyncio.run(act(url))
+        assert [204, 404] == seen
+
+
+@pytest.mark.parametrize("status", [429, 507])
+def test_a_refusal_of_the_server_itself_did_nothing(status):
+    """A repeat that finds nothing then found nothing to delete."""
+    retrying = Retrying(60.0)
+    retrying.pause_s(ServerProblem(status, "", "", [], None))
+    assert not retrying.is_unsure
 
 
 def test_a_call_that_was_never_sent_was_not_made():

@@ -11,6 +11,7 @@ PLACE = {"lon": 1.0, "lat": 2.0}
 CALLS = [
     ("POST", "/v1/messages", feature("m"), "no parameters"),
     ("GET", "/v1/messages/m", None, "no parameters"),
+    ("GET", "/v1/messages", None, "expected id"),
     ("POST", "/v1/locations", [], "no parameters"),
     ("PUT", "/v1/subscribers/anna/location", PLACE, "no parameters"),
     ("GET", "/v1/subscribers/anna/events", None, "did you mean cursor"),

@@ -6,6 +6,7 @@ import pytest
 from standardwebhooks import Webhook
 from threaded_receiver import Receiver, receiving
 
+from nearcast.server import deliveries
 from support.http_server import circle, feature, make_token, running
 from support.waiting import wait_until
 
@@ -86,10 +87,28 @@ def test_sending_again(tmp_path):
         cursor = receiver.events()[0]["sequence"]
         assert client.post("/v1/replay", json={"subscriber": "anna", "from": cursor}).json() == {"resent": 2}
         wait_until(lambda: sorted(receiver.ids[4:]) == sorted([second, third]))
+        for name in ("from", "to"):
+            wrong = client.post("/v1/replay", json={"subscriber": "anna", name: 5})
+            assert (422, f"/{name}") == (wrong.status_code, wrong.json()["errors"][0]["pointer"])
+            assert wrong.json()["detail"].startswith(f"{name} is 5")
         refused = client.post("/v1/replay", json={"subscriber": "nobody"})
         assert (refused.status_code, refused.json()["type"]) == (409, "urn:nearcast:problem:no-sink")
         assert client.post("/v1/deliveries:resend", json={**again, "delivery_id": "?"}).status_code == 404
         assert first not in receiver.ids[3:]
+
+
+def test_sending_more_again_than_one_call_does(tmp_path, monkeypatch):
+    """The answer says where the next call begins; the last one says nothing."""
+    monkeypatch.setattr(deliveries, "_MOST_AGAIN", 2)
+    monkeypatch.setattr(deliveries, "_PAGE", 2)
+    with receiving(Receiver()) as receiver, running(tmp_path, **ALLOWED) as server, server.client() as client:
+        put_sink(client, receiver)
+        client.post("/v1/subscriptions", json=circle("tea", subscriber="anna"))
+        publish(client, "m1", "m2", "m3")
+        wait_until(lambda: len(receiver.requests) == 3)
+        found = client.post("/v1/replay", json={"subscriber": "anna"}).json()
+        assert found == {"resent": 2, "next": receiver.events()[1]["sequence"]}
+        assert client.post("/v1/replay", json={"subscriber": "anna", "from": found["next"]}).json() == {"resent": 1}
 
 
 def test_quiet(tmp_path):

@@ -1,5 +1,6 @@
 """Tokens that end with the subscriber they are bound to, and such that would have ended before they were made."""
 
+import threading
 import time
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from nearcast.cli import main
 from nearcast.server.erasure import begin_erasure
 from nearcast.server.tokens import TokenStore
-from support.http_server import circle, make_token, running
+from support.http_server import circle, feature, make_token, running
+from support.waiting import join, wait_until
 
 
 def _status(server, token):
@@ -76,3 +78,20 @@ def test_neither_does_the_route(client, server):
     store = TokenStore(server.data / "tokens.db")
     assert [] == store.of_tenant(None)
     store.close()
+
+
+def test_a_long_wait_hands_nothing_over_when_its_token_has_ended(tmp_path):
+    """The event that ends the wait is for whoever may read it then."""
+    token = make_token(tmp_path, scopes=("subscribe",), subscriber="anna")
+    with running(tmp_path) as server, server.client() as admin, server.client(token) as anna:
+        anna.post("/v1/subscriptions", json=circle("tea"))
+        path, answers = "/v1/subscribers/anna/events", []
+        waiting = threading.Thread(target=lambda: answers.append(anna.get(path, params={"wait": 60})), daemon=True)
+        waiting.start()
+        wait_until(lambda: "anna" in server.tenant().feeds._waiting, is_alive=waiting.is_alive)
+        assert [] == admin.get(path).json()["events"]  # pages are read in order: the first one was empty, too
+        (kept,) = admin.get("/v1/tokens").json()["items"]
+        assert 204 == admin.delete(f"/v1/tokens/{kept['id']}").status_code
+        admin.post("/v1/messages", json=feature("m"))
+        join(waiting)
+        assert [401] == [each.status_code for each in answers]

@@ -328,7 +328,7 @@ def test_a_large_event_links_to_its_message(tmp_path: Path) -> None:
             bench.put(receiver.port)
             await bench.clock.settle()
         assert len(receiver.requests[0].body) < 1000
-        assert b'"message_url":"/v1/messages/1"' in receiver.requests[0].body
+        assert b'"message_url":"/v1/messages?id=1"' in receiver.requests[0].body
 
     run(test)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from nearcast.server.webhooks.attempts import (
     Retry,
 )
 from nearcast.server.webhooks.dispatcher import Dispatcher
+from nearcast.server.webhooks.lanes import Lane
 from nearcast.server.webhooks.quiet import CursorEvent, QuietFilter, QuietRules
 from nearcast.server.webhooks.schedule import retry_after_s
 from nearcast.server.webhooks.signing import new_secret
@@ -79,7 +81,7 @@ def test_a_long_digest_has_links(tmp_path: Path) -> None:
         made.event["data"]["message"] = {"properties": {"text": "x" * 10_000}}
     (body,) = sent_bodies(tmp_path, source, QuietRules(digest=timedelta(microseconds=1)))
     shown = [(each["data"]["message"], each["data"]["message_url"]) for each in body["data"]["events"]]
-    assert shown == [(None, "/v1/messages/a%2Fb")] * 3
+    assert shown == [(None, "/v1/messages?id=a%2Fb")] * 3
 
 
 def test_a_name_in_another_script_is_resolved_as_it_was_read() -> None:
@@ -208,6 +210,65 @@ def test_nothing_of_an_erased_subscriber_stays_in_the_file(tmp_path: Path) -> No
 
     run(test)
     assert b"52.5" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_an_erasure_does_not_wait_for_a_lull(tmp_path: Path) -> None:
+    """Outcomes of others come all the time; those that were given before it are waited for, and no more."""
+
+    async def test() -> None:
+        store = AttemptStore(tmp_path / "webhooks.db")
+        dispatcher = Dispatcher(store, ListedEvents(), HookTransport(AddressPolicy()))
+        outcome = AttemptOutcome(Attempt("ben", "e", None, "1-1", NOW, 204, "HTTP 204"), EndpointState("ben"))
+        most, tasks, is_erased = 20_000, list[asyncio.Task[None]](), False
+
+        async def keep_busy() -> None:
+            while not is_erased and len(tasks) < most:
+                tasks.append(asyncio.create_task(dispatcher._recorder.record(outcome)))
+                await asyncio.sleep(0)
+
+        busy = asyncio.create_task(keep_busy())
+        while not tasks:
+            await asyncio.sleep(0)
+        await tasks[0]
+        await dispatcher.erase("anna")
+        n_given, is_erased = len(tasks), True
+        await busy
+        await asyncio.gather(*tasks)
+        await dispatcher.close()
+        store.close()
+        assert n_given < most
+
+    run(test)
+
+
+def test_events_that_nobody_takes_go_with_the_retention(tmp_path: Path) -> None:
+    """Those of an endpoint that is disabled or paused are due and not sent; what waits for its turn stays."""
+    store = AttemptStore(tmp_path / "webhooks.db")
+    store.put_back([_retry("anna", b"old"), replace(_retry("anna", b"new"), event_id="later", due=NOW + 20)])
+    assert 0 == store.drop_before(NOW)
+    assert 1 == store.drop_before(NOW + 10)
+    assert [b"new"] == [each.body for each in store.retries("anna")]
+    store.close()
+
+
+def test_a_trial_does_not_wait_behind_endpoints_that_fail(tmp_path: Path) -> None:
+    """Somebody waits for its answer, and asks just because the endpoint fails."""
+
+    async def test() -> None:
+        store, receiver = AttemptStore(tmp_path / "webhooks.db"), HookReceiver()
+        transport = HookTransport(AddressPolicy.allowing(["127.0.0.0/8"]), most_connections=4)
+        dispatcher = Dispatcher(store, ListedEvents(), transport)
+        store.set_endpoint(EndpointState("anna", failing_since=NOW, n_failures=7))
+        async with receiver.running():
+            dispatcher.put("anna", HookSink(f"http://127.0.0.1:{receiver.port}/", (new_secret(),)))
+            async with transport.slot(Lane.FAILING), asyncio.timeout(DEADLINE_S):  # all that failing endpoints have
+                answer = await dispatcher.try_out("anna", {"id": "test:1"})
+            assert answer is not None
+            assert answer.status == 204
+            await dispatcher.close()
+        store.close()
+
+    run(test)
 
 
 def test_enabling_does_not_wait_for_the_disk_in_the_loop(tmp_path: Path) -> None:

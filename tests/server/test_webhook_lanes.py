@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hook_receivers import HookReceiver, ListedEvents
 
-from nearcast.server.webhooks.addresses import AddressPolicy
+from nearcast.server.webhooks.addresses import AddressPolicy, resolve
 from nearcast.server.webhooks.attempts import AttemptStore, EndpointState
 from nearcast.server.webhooks.breaker import Breaker
 from nearcast.server.webhooks.dispatcher import Dispatcher
@@ -124,6 +125,33 @@ def test_waiting_for_a_connection_is_no_failure(tmp_path: Path) -> None:
         assert [204] == [attempt.status for _, attempt in store.attempts()]
         assert store.endpoint("anna").n_failures == 0
         store.close()
+
+    run(test)
+
+
+def test_names_that_hang_keep_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there are connections for endpoints that do not answer; the name of one that does is found."""
+    lanes, released = ConnectionLanes(512), threading.Event()
+    n_hanging = lanes.slot(Lane.NEW)._value + lanes.slot(Lane.FAILING)._value
+    begun = threading.Semaphore(0)
+
+    def look_up(host: str, *_: Any, **__: Any) -> list[Any]:
+        if host != "live.example":
+            begun.release()
+            assert released.wait(DEADLINE_S)
+        return [(2, 1, 6, "", ("203.0.113.1", 443))]
+
+    monkeypatch.setattr("nearcast.server.webhooks.addresses.socket.getaddrinfo", look_up)
+
+    async def test() -> None:
+        hanging = [asyncio.create_task(resolve(f"dead{n}.example", 443)) for n in range(n_hanging)]
+        try:
+            await asyncio.to_thread(begun.acquire)
+            async with asyncio.timeout(60):
+                assert ["203.0.113.1"] == await resolve("live.example", 443)
+        finally:
+            released.set()
+            await asyncio.gather(*hanging)
 
     run(test)
 

@@ -29,6 +29,7 @@ from nearcast.client.problems import ServerProblem, slug_of
 from nearcast.errors import InvalidInput
 from nearcast.geo import Space
 from nearcast.geo.shapes import shorten
+from nearcast.nesting import is_encodable
 from nearcast.tables.inputs import table_or_values
 
 Answer = TypeVar("Answer")
@@ -168,7 +169,9 @@ def publish_many(given: pa.Table | Iterable[Any], space: Space, key: str | None)
 
 def kept_message(message_id: Any) -> ServerCall[dict[str, Any] | None]:
     """Read the newest message with an id, while it is kept."""
-    return ServerCall("GET", _path("messages", message_id), lambda found: found, missing_slug="unknown-message")
+    # Not in the path: neither "" nor ".." nor "a//b" comes through all clients and proxies as it is.
+    asked = {"id": _id_text("message", message_id)}
+    return ServerCall("GET", "/v1/messages", lambda found: found, params=asked, missing_slug="unknown-message")
 
 
 # Subscribers
@@ -279,9 +282,17 @@ def _key(key: str | None) -> dict[str, str]:
 
 def _path(kind: str, name: Any) -> str:
     """Return the path of a subscription or a subscriber; which other ids there can be, the server says."""
-    if name is None or name == "":
+    text = _id_text(kind[:-1], name)
+    if text.strip(".") == "":  # a path with such a part is another path
         raise InvalidInput(f"the id of a {kind[:-1]} is {name!r}; expected text", field="id")
-    return f"/v1/{kind}/{quote(str(name), safe='')}"
+    return f"/v1/{kind}/{quote(text, safe='')}"
+
+
+def _id_text(kind: str, given: Any) -> str:
+    """Return an id as text that can be sent."""
+    if given is None or not is_encodable(str(given)):
+        raise InvalidInput(f"the id of a {kind} is {shorten(given)}; expected text", field="id")
+    return str(given)
 
 
 # Answers

@@ -12,6 +12,8 @@ _UNAUTHORIZED, _GONE = 401, 404
 _TYPE = "urn:nearcast:problem:"
 #: What may pass by itself: too many requests, a server that stops or starts, a full disk.
 MAY_PASS = frozenset((429, 502, 503, 504, 507))
+#: Answers of a proxy before the server, which may have lost its answer, and of a hub whose disk failed in the call.
+_MAY_BE_DONE = frozenset((502, 503, 504))
 
 
 class ServerProblem(NearcastError):
@@ -34,6 +36,11 @@ class ServerProblem(NearcastError):
         self.may_pass = status in MAY_PASS
         parts = [f"{status} {title}".strip(), detail, *(_told(each, detail) for each in errors)]
         super().__init__("; ".join(part for part in parts if part))
+
+    @property
+    def may_be_done(self) -> bool:
+        """Tell whether what was asked for may have been done all the same."""
+        return self.status in _MAY_BE_DONE
 
     @property
     def is_unknown(self) -> bool:

@@ -21,14 +21,14 @@ class Retrying:
     _first: float | None = None
     _chance: random.Random = field(default_factory=random.Random, repr=False)
     _clock: Callable[[], float] = time.monotonic
-    #: Whether a connection broke: what was asked for may have been done.
+    #: Whether a connection broke, or a proxy answered instead: what was asked for may have been done.
     is_unsure: bool = False
 
     def pause_s(self, error: ServerProblem | ServerUnavailable) -> float:
         """Return how long to wait before the call is made again; raise the error if it should not be."""
         now = self._clock()
         self._first = now if self._first is None else self._first
-        self.is_unsure = self.is_unsure or (isinstance(error, ServerUnavailable) and error.may_be_done)
+        self.is_unsure = self.is_unsure or error.may_be_done
         if not error.may_pass or self.for_s <= 0:
             raise error
         asked = error.retry_after_s if isinstance(error, ServerProblem) else None

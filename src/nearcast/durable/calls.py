@@ -24,6 +24,7 @@ from nearcast.tables import Rejected, messages_table, subscriptions_table
 from nearcast.tables.inputs import table_or_values
 from nearcast.tables.moves import moves_table, region_text
 from nearcast.tables.names import EARTH_PLACE, PLANE_PLACE, ROW_COLUMN
+from nearcast.tables.takeable import with_takeable_columns
 from nearcast.text import Vocabulary
 
 _TIME = pa.timestamp("us", "UTC")
@@ -43,7 +44,7 @@ def publish_many(messages: Any, space: Space, source: str, rejected: Rejected, *
     table = table_or_values(messages, space)
     if not isinstance(table, pa.Table):
         table = messages_table(table, space, rejected=rejected, source=source, strict=is_strict)
-    return Input("publish_many", table, is_strict, len(rejected))
+    return Input("publish_many", with_takeable_columns(table), is_strict, len(rejected))
 
 
 def subscribe(value: Subscription, space: Space) -> Input:
@@ -56,7 +57,7 @@ def subscribe_many(subscriptions: Any, space: Space, source: str, rejected: Reje
     table = table_or_values(subscriptions, space)
     if not isinstance(table, pa.Table):
         table = subscriptions_table(table, space, rejected=rejected, source=source)
-    return Input("subscribe_many", table, is_strict, len(rejected))
+    return Input("subscribe_many", with_takeable_columns(table), is_strict, len(rejected))
 
 
 def unsubscribe(subscription_id: Id) -> Input:
@@ -93,7 +94,7 @@ def move_many(moves: Any, space: Space, source: str, rejected: Rejected, *, is_s
     table = table_or_values(moves, space)
     if not isinstance(table, pa.Table):
         table = moves_table(table, space, rejected=rejected, source=source)
-    return Input("move_many", table, is_strict, len(rejected))
+    return Input("move_many", with_takeable_columns(table), is_strict, len(rejected))
 
 
 def advance(time: datetime | str) -> Input:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from nearcast.errors import IncompatibleStore
 from nearcast.saved_files.contents import damaged
+from nearcast.tables.takeable import with_takeable_columns
 
 _FORM = b"NCI1"
 _HEAD_BYTES = len(_FORM) + 4
@@ -82,7 +83,7 @@ def decoded(data: bytes, called: str) -> Input:
     if zlib.crc32(content).to_bytes(4, "little") != data[len(_FORM) : _HEAD_BYTES]:
         raise damaged(called, "its content is not what was written (CRC-32)")
     with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
-        table = reader.read_all()
+        table = with_takeable_columns(reader.read_all())  # earlier versions logged any
     metadata = dict(table.schema.metadata)
     call, is_strict, n_refused = metadata.pop(_CALL).decode(), int(metadata.pop(_STRICT)), int(metadata.pop(_REFUSED))
     if call not in CALLS:

@@ -15,6 +15,8 @@ from nearcast.server.settings import Settings
 from nearcast.server.tenants import Tenant, Tenants
 from nearcast.server.tokens import SCOPES, Token, TokenStore
 
+#: Headers that proxies add: behind one on the same machine, whoever reaches it would be an admin without a token.
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 _ANYBODY = Token(id="loopback", tenant="default", scopes=SCOPES, name="without a token, on loopback")
 
 
@@ -92,6 +94,11 @@ class Access:
         """Return what looks after the token, should the request become a stream."""
         return TokenWatch(self.tokens, token, self._settings.limits.keep_alive_seconds)
 
+    def check_again(self, token: Token) -> None:
+        """Raise if the token of a request that has waited ended meanwhile."""
+        if token is not _ANYBODY and not self.tokens.is_valid(token.id):
+            raise _unauthorized("the token has expired or was revoked")
+
     def take(self, token: Token) -> None:
         """Count a request, or what a client sends over a socket; raise if the token makes too many."""
         self._rates.take(token.id)
@@ -101,6 +108,11 @@ class Access:
         if given is None:
             if self._settings.needs_tokens:
                 raise _unauthorized("send Authorization: Bearer nc_…; make a token with: nearcast token create")
+            if self._settings.server.require_tokens is None and any(map(connection.headers.get, _FORWARDED)):
+                raise _unauthorized(
+                    "the request came through a proxy, and not from this machine: send Authorization: Bearer nc_…, "
+                    "or let server.require_tokens be false"
+                )
             return _ANYBODY
         kind, _, secret = given.partition(" ")
         token = self.tokens.find(secret.strip()) if kind.lower() == "bearer" else None

@@ -25,7 +25,7 @@ from nearcast.server.health import healthz, readyz
 from nearcast.server.hot_routes import ServerApp
 from nearcast.server.locations import post_locations, put_location
 from nearcast.server.map_view import get_map
-from nearcast.server.messages import get_message, post_messages
+from nearcast.server.messages import find_message, get_message, post_messages
 from nearcast.server.metrics import metrics
 from nearcast.server.openapi import describe
 from nearcast.server.page_files import get_page
@@ -56,10 +56,11 @@ def create_app(settings: Settings) -> FastAPI:
 
 #: Routes that are plain Starlette: no parameters are read by pydantic, and answers are bytes.
 _PLAIN: dict[tuple[str, str], Endpoint] = {
-    (method, path): with_known_parameters(endpoint, path)
+    (method, path): with_known_parameters(endpoint, method, path)
     for method, path, endpoint in (
         ("POST", "/v1/messages", post_messages),
-        ("GET", "/v1/messages/{id}", get_message),
+        ("GET", "/v1/messages", find_message),
+        ("GET", "/v1/messages/{id:any}", get_message),
         ("POST", "/v1/locations", post_locations),
         ("PUT", "/v1/subscribers/{id}/location", put_location),
         ("GET", "/v1/subscribers/{id}/events", get_events),

@@ -13,7 +13,7 @@ from nearcast.server.data_folders import backup_tenant
 from nearcast.server.keyed_objects import object_once
 from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, invalid
-from nearcast.server.tokens import NAME
+from nearcast.server.tokens import is_name
 
 router = APIRouter(prefix="/v1", tags=["backup"], dependencies=[Depends(only_known_parameters)])
 
@@ -41,6 +41,6 @@ def _name_in(given: dict[str, Any]) -> str:
     """Return the name that a body gives a backup."""
     only(given, "name")
     name = given.get("name")
-    if not isinstance(name, str) or not NAME.fullmatch(name) or name.strip(".") == "":
+    if not is_name(name):
         raise invalid("/name", "name is missing or no name; expected letters, digits, dots and dashes, at most 100")
     return name

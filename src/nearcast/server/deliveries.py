@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from nearcast.durable.outbox.cursors import Cursor
+from nearcast.errors import InvalidInput
 from nearcast.json_forms import rfc_3339
 from nearcast.server.access import Caller
 from nearcast.server.bodies import only
@@ -117,26 +118,38 @@ async def _events_again(caller: Caller, fields: Sequence[str], given: dict[str, 
         if not caller.tenant.hooks.dispatcher.serves(subscriber):
             detail = "the subscriber has no sink, or is paused; its events can be pulled by cursor"
             raise Problem(409, "no-sink", detail)
-        events = await caller.tenant.call(_chosen, caller, subscriber, given)
+        events, following = await caller.tenant.call(_chosen, caller, subscriber, given)
         await caller.tenant.hooks.dispatcher.resend(subscriber, events)
-    return _answer({"resent": len(events)}, 202)
+    more = {} if following is None else {"next": following}
+    return _answer({"resent": len(events), **more}, 202)
 
 
-def _chosen(caller: Caller, subscriber: str, given: dict[str, Any]) -> list[CursorEvent]:
-    """Return the events that are to be sent again; in a thread."""
+def _chosen(caller: Caller, subscriber: str, given: dict[str, Any]) -> tuple[list[CursorEvent], str | None]:
+    """Return the events that are to be sent again, and the `from` of the next call where there may be more.
+
+    In a thread.
+    """
     hooks = caller.tenant.hooks
     if given.get("delivery_id") is not None:
-        return _event_again(caller, subscriber, str(given["delivery_id"]))
-    first, last = Cursor.parse(given.get("from", "0-0")), Cursor.parse(given.get("to", "999999999999999999-0"))
+        return _event_again(caller, subscriber, str(given["delivery_id"])), None
+    first, last = _cursor_in(given, "from", "0-0"), _cursor_in(given, "to", "999999999999999999-0")
     events: list[CursorEvent] = []
     after = str(first)
     while len(events) < _MOST_AGAIN:
         page = hooks.source.events(subscriber, after, _PAGE)
         events += [each for each in page.events if Cursor.parse(each.cursor) <= last]
         if page.cursor is None or Cursor.parse(page.cursor) >= last:
-            break
+            return events, None
         after = page.cursor
-    return events
+    return events, after
+
+
+def _cursor_in(given: dict[str, Any], name: str, default: str) -> Cursor:
+    """Return the cursor that a body gives under a name."""
+    try:
+        return Cursor.parse(given.get(name, default))
+    except InvalidInput as error:
+        raise invalid(f"/{name}", str(error).replace("cursor", name, 1)) from None
 
 
 def _event_again(caller: Caller, subscriber: str, delivery_id: str) -> list[CursorEvent]:

@@ -9,6 +9,7 @@ refused, events that were not counted yet wait.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -17,14 +18,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from nearcast.durable import Cursor, EventColumns, EventsWanted, events_of
+from nearcast.durable import Cursor, EventColumns, EventsWanted, Retention, events_of
 from nearcast.errors import NearcastError
 from nearcast.server.server_db import ServerDb
 from nearcast.server.subscription_rows import SubscriptionRow, put_limit
 
 _log = logging.getLogger("nearcast.server")
-#: Events that are counted at a time, and seconds for which the end of a subscription is remembered.
-_PORTION, _REMEMBERED_S = 1000, 30 * 86_400
+#: Events that are counted at a time.
+_PORTION = 1000
+#: Seconds for which the limit of a subscription that is gone is remembered, at least; as long as its events are kept.
+_REMEMBERED_S = 30 * 86_400.0
 #: Locks for counting: subscribers are counted one at a time, and two of them rarely share a lock.
 _LOCKS = 64
 
@@ -95,21 +98,23 @@ class HandedOver(NamedTuple):
 class EventLimits:
     """The limits of one tenant's subscriptions."""
 
-    def __init__(self, db: ServerDb, hub: Any, executor: Executor, end: Callable[[str], object]):
-        self._db, self._hub, self._executor, self._end = db, hub, executor, end
+    def __init__(self, db: ServerDb, hub: Any, executor: Executor, end: Callable[[str], object], retention: Retention):
+        self._db, self._hub, self._executor, self._end, self._retention = db, hub, executor, end, retention
         #: Guards all that is below, for moments.
         self._lock = threading.Lock()
         self._counting = [threading.Lock() for _ in range(_LOCKS)]
         self._by_subscriber: dict[str, dict[str, EventLimit]] = {}
         #: The subscriber of each subscription that is counted.
         self._subscriber_of: dict[str, str] = {}
+        #: The subscriptions that have not had their last event, by subscriber.
+        self._open: dict[str, set[str]] = {}
         #: Registrations that are under way, by the id of the subscription.
         self._changing: dict[str, LimitChange] = {}
         #: Subscribers whose events are to be counted, in order, and whether a thread is at it.
         self._to_count: dict[str, None] = {}
         self._is_counting = False
-        db.execute("DELETE FROM event_limits WHERE last IS NOT NULL AND at < ?", (time.time() - _REMEMBERED_S,))
-        for id_, subscriber, most, since, counted, counted_to, last, _ in db.read("SELECT * FROM event_limits"):
+        statement = f"SELECT * FROM event_limits WHERE NOT ({_IS_OLD})"
+        for id_, subscriber, most, since, counted, counted_to, last, _ in db.read(statement, (self._old(time.time()),)):
             cursor = None if last is None else Cursor.parse(last)
             limit = EventLimit(id_, subscriber, most, Cursor.parse(since), counted, Cursor.parse(counted_to), cursor)
             self._put(limit)
@@ -123,7 +128,7 @@ class EventLimits:
             now = self._hub.end
             after = EventLimit(row.id, row.subscriber, row.max_events, now, 0, now)
         with self._lock:
-            before = self._by_subscriber.get(self._subscriber_of.get(row.id, ""), {}).get(row.id)
+            before = self._limit_of(row.id)
             waits = {} if after is None else {after.subscriber: after.since}
             if before is not None:
                 waits[before.subscriber] = before.counted_to
@@ -145,18 +150,46 @@ class EventLimits:
     def forget(self, subscriber: str) -> None:
         """Count for an erased subscriber no more."""
         with self._lock:
-            for id_ in self._by_subscriber.pop(subscriber, {}):
-                del self._subscriber_of[id_]
+            for id_ in list(self._by_subscriber.get(subscriber, ())):
+                self._remove(id_)
+
+    def forget_old(self, now: float) -> None:
+        """Forget limits of subscriptions that ended or were deleted so long ago that none of their events is kept."""
+        before = self._old(now)
+        while old := self._db.scan(f"SELECT id FROM event_limits WHERE {_IS_OLD} LIMIT ?", (before, _PORTION)):
+            known = {id_: self._limit_of(id_) for (id_,) in old}
+            self._db.write(partial(_delete_old, ids=list(known), before=before)).result()
+            with self._lock:
+                for id_, limit in known.items():  # unless it was begun anew meanwhile
+                    if limit is not None and self._limit_of(id_) is limit and id_ not in self._changing:
+                        self._remove(id_)
+
+    def _old(self, now: float) -> float:
+        """Return the moment before which limits were written whose subscriptions have no event that is kept."""
+        age_us = self._retention.age_us
+        return -math.inf if age_us is None else now - max(_REMEMBERED_S, age_us / 1e6)
+
+    def _limit_of(self, id_: str) -> EventLimit | None:
+        """Return the limit of a subscription, whoever its subscriber is."""
+        return self._by_subscriber.get(self._subscriber_of.get(id_, ""), {}).get(id_)
 
     def _put(self, limit: EventLimit) -> None:
         self._by_subscriber.setdefault(limit.subscriber, {})[limit.id] = limit
         self._subscriber_of[limit.id] = limit.subscriber
+        if limit.last is None:
+            self._open.setdefault(limit.subscriber, set()).add(limit.id)
+        else:
+            _discard(self._open, limit.subscriber, limit.id)
 
     def _remove(self, id_: str) -> None:
         """Count for a subscription no more, whoever its subscriber was; `_lock` is held."""
         subscriber = self._subscriber_of.pop(id_, None)
         if subscriber is not None:
-            del self._by_subscriber[subscriber][id_]
+            _discard(self._open, subscriber, id_)
+            own = self._by_subscriber[subscriber]
+            del own[id_]
+            if not own:
+                del self._by_subscriber[subscriber]
 
     def ended(self) -> list[str]:
         """Return the subscriptions that had their last event, whether or not their end was made."""
@@ -167,7 +200,7 @@ class EventLimits:
     def has_ended(self, subscription_id: str) -> bool:
         """Tell whether a subscription had its last event."""
         with self._lock:
-            limit = self._by_subscriber.get(self._subscriber_of.get(subscription_id, ""), {}).get(subscription_id)
+            limit = self._limit_of(subscription_id)
         return limit is not None and limit.last is not None
 
     # Handing over
@@ -239,12 +272,12 @@ class EventLimits:
 
     def counted(self) -> list[str]:
         """Return the subscribers whose events may have to be counted; for any thread."""
-        return list(self._by_subscriber)
+        return list(self._open)
 
     def count_soon(self, subscribers: Iterable[str]) -> None:
         """Count the events of subscribers in a thread, one after the other: requests need the other threads."""
         with self._lock:
-            self._to_count.update((name, None) for name in subscribers if self._by_subscriber.get(name))
+            self._to_count.update((name, None) for name in subscribers if name in self._open)
             if not self._to_count or self._is_counting:
                 return
             self._is_counting = True
@@ -295,12 +328,31 @@ class EventLimits:
                     continue
                 limit = replace(limit, counted_to=max(after, limit.counted_to))
                 if limit != begun[id_]:
-                    own[id_] = limit
+                    self._put(limit)
                     self._db.write(partial(put_limit, subscription_id=id_, values=limit.row()))
                 if limit.last is not None:
                     ended.append(id_)
         for id_ in ended:
             self._end(id_)
+
+
+#: The subscription had its last event, or is gone, and nothing was counted since.
+_IS_OLD = "at < ? AND (last IS NOT NULL OR id NOT IN (SELECT id FROM subscriptions))"
+
+
+def _delete_old(connection: Any, ids: list[str], before: float) -> None:
+    """Delete the rows of limits, but those that were written again."""
+    for id_ in ids:
+        connection.execute(f"DELETE FROM event_limits WHERE id = ? AND {_IS_OLD}", (id_, before))
+
+
+def _discard(sets: dict[str, set[str]], name: str, value: str) -> None:
+    """Take a value out of one of some sets, and an empty set away."""
+    found = sets.get(name)
+    if found is not None:
+        found.discard(value)
+        if not found:
+            del sets[name]
 
 
 def _counted(limit: EventLimit, cursor: Cursor) -> EventLimit:

@@ -14,14 +14,14 @@ from nearcast.server.access import Caller
 from nearcast.server.bodies import object_of, only
 from nearcast.server.feeds import EventPage
 from nearcast.server.problems import Problem, at, invalid
-from nearcast.server.tokens import NAME
+from nearcast.server.tokens import is_name
 
 
 async def subscriber_caller(request: Any, *scopes: str) -> tuple[Caller, str]:
     """Return who calls and the subscriber of the path, for which they may act."""
     caller: Caller = await request.app.state.access.caller(request, *scopes)
     subscriber = request.path_params["id"]
-    if not NAME.fullmatch(subscriber):
+    if not is_name(subscriber):
         raise Problem(404, "unknown-subscriber", "no subscriber can have that id")
     caller.check_subscriber(subscriber)
     return caller, subscriber
@@ -55,6 +55,7 @@ async def get_events(request: Request) -> Response:
         if not page.events and not page.gap and wait:
             stopping = request.app.state.stopped
             await asyncio.wait([woken, stopping], timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            request.app.state.access.check_again(caller.token)
             page = await feeds.page(subscriber, cursor, limit)
     caller.tenant.metrics.events.labels("pull").inc(len(page.events))
     return Response(_page_json(subscriber, page), media_type="application/json")

@@ -304,8 +304,10 @@ class EventFeeds:
         try:
             wanted = [EventsWanted(each.subscriber, each.after, each.limit) for each in batch]
             found = self._limits.pages(wanted, encoded_events)
-        except Exception as error:  # noqa: BLE001  told to all who asked
-            return [error] * len(batch)
+        except Exception as error:  # noqa: BLE001  told to whoever asked
+            if len(batch) > 1:  # one page that cannot be made must not take the others along
+                return [page for each in batch for page in self._read([each])]
+            return [error]
         return [page if isinstance(page, NearcastError) else _page_of(page) for page in found]
 
 

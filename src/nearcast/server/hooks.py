@@ -82,14 +82,19 @@ class TenantHooks:
         self._sweeps = asyncio.get_running_loop().create_task(self._sweep())
 
     async def _sweep(self) -> None:
-        """Forget attempts and dead letters past the retention, now and then."""
-        age_us = self._retention.age_us
-        while age_us is not None:
+        """Forget what is past the retention, now and then."""
+        while self._retention.age_us is not None:
             try:
-                await asyncio.to_thread(self.store.drop_before, time.time() - age_us / 1e6)
+                await asyncio.to_thread(self.forget_old, time.time())
             except NearcastError as error:  # a full disk passes
                 _log.warning("attempts past the retention are kept: %s", type(error).__name__)
             await asyncio.sleep(_SWEEP_S)
+
+    def forget_old(self, now: float) -> None:
+        """Forget attempts, dead letters and overdue events that are past the retention; the last are counted."""
+        age_us = self._retention.age_us
+        if age_us is not None:
+            self._metrics.gaps.labels("retention").inc(self.store.drop_before(now - age_us / 1e6))
 
     def serve(self, subscriber: str, body: dict[str, Any]) -> None:
         """Serve a subscriber as its settings say; not at all if it has no sink, and not while it is paused."""

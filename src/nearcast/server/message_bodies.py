@@ -19,6 +19,7 @@ from nearcast.server.feature_columns import plain_point, table_of_features
 from nearcast.server.problems import Problem, at
 from nearcast.server.settings import LimitSettings
 from nearcast.tables.rejected_rows import RejectedRow
+from nearcast.tables.takeable import with_takeable_columns
 
 OBJECTS = ("application/json", "application/geo+json")
 LINES = ("application/x-ndjson", "application/jsonl", "application/geo+json-seq", "application/json-seq")
@@ -98,7 +99,7 @@ def _of_arrow(body: bytes, limits: LimitSettings) -> GivenMessages:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Problem(400, "invalid-arrow", f"the body is no Arrow stream: {' '.join(str(error).split())}") from None
     _check_batch(len(table), limits)
-    return _of_table(table, limits)
+    return _of_table(with_takeable_columns(table), limits)
 
 
 def _of_table(table: pa.Table, limits: LimitSettings) -> GivenMessages:

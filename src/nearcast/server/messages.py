@@ -17,11 +17,12 @@ from nearcast.server.idempotency import key_of
 from nearcast.server.message_bodies import ARROW, LINES, OBJECTS, GivenMessages, messages_of
 from nearcast.server.problems import Problem, at, pointer_to
 from nearcast.server.tenants import Tenant
+from nearcast.tables.cells import is_id
 from nearcast.tables.rejected_rows import RejectedRow
 
 #: Bytes of a body that is read in a thread.
 _LARGE = 1 << 16
-_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _PROPERTIES = ("text", "terms", "time", "expires")
 
 
@@ -73,20 +74,31 @@ def _refused(row: RejectedRow) -> Problem:
 
 
 async def get_message(request: Request) -> Response:
-    """Return the newest message with an id as a Feature, while it is kept."""
+    """Return the newest message with the id in the path as a Feature, while it is kept."""
+    return await _answer_about(request, request.path_params["id"])
+
+
+async def find_message(request: Request) -> Response:
+    """Return the newest message with the `id` in the query, which carries every id there can be."""
+    given = request.query_params.get("id")
+    if given is None:
+        raise Problem(422, "invalid-parameter", "id is missing", [at("?id", "expected the id of a message")])
+    return await _answer_about(request, given)
+
+
+async def _answer_about(request: Request, message_id: str) -> Response:
     caller = await request.app.state.access.caller(request, "subscribe", "publish")
     caller.check_unbound()
-    given = request.path_params["id"]
-    feature = await caller.tenant.call(_kept, caller.tenant, given)
+    feature = await caller.tenant.call(_kept, caller.tenant, message_id)
     if feature is None:
         raise Problem(404, "unknown-message", "no message with that id is kept")
     return Response(msgspec.json.encode(feature, enc_hook=str), media_type="application/geo+json")
 
 
 def _kept(tenant: Tenant, given: str) -> dict[str, Any] | None:
-    """Return the kept message of an id in a path, which may be text or a number; without subscribers, of the newest."""
+    """Return the kept message of an id as text, which may be a number; without subscribers, of the newest."""
     ids: list[str | int] = [given, int(given)] if _NUMBER.fullmatch(given) else [given]
-    for id_ in ids:
+    for id_ in filter(is_id, ids):
         message = tenant.hub.kept_message(id_)
         feature = tenant.activity.newest.with_ids({id_}).get(id_) if message is None else message_feature(message)
         if feature is not None:

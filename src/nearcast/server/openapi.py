@@ -11,6 +11,7 @@ from starlette.routing import Route
 from nearcast.server.message_bodies import ARROW, LINES, OBJECTS
 from nearcast.server.parameters import QUERIES
 from nearcast.server.problems import PROBLEM_TYPE
+from nearcast.server.tokens import SCOPES
 
 _OBJECT: dict[str, Any] = {"type": "object"}
 _LIST: dict[str, Any] = {"type": "array", "items": _OBJECT}
@@ -39,7 +40,11 @@ _BODIES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
     ("post", "/v1/tokens"): {"application/json": {"$ref": f"{_REF}NewToken"}},
 }
 #: What plain routes answer with when they succeed, unless that is 200.
-_STATUSES = {"/v1/messages": "202", "/v1/locations": "202", "/v1/subscribers/{id}/ack": "204"}
+_STATUSES = {
+    ("POST", "/v1/messages"): "202",
+    ("POST", "/v1/locations"): "202",
+    ("POST", "/v1/subscribers/{id}/ack"): "204",
+}
 #: Routes whose POST may be sent again under a key; any other does nothing, or the same again.
 _KEYED = (
     "/v1/subscriptions",
@@ -99,7 +104,12 @@ _SCHEMAS: dict[str, Any] = {
     "NewToken": {
         "type": "object",
         "required": ["scopes"],
-        "properties": {"scopes": {"type": "array", "items": _TEXT}, "subscriber": _TEXT, "name": _TEXT},
+        "properties": {
+            "scopes": {"type": "array", "items": {"enum": list(SCOPES)}},
+            "subscriber": _TEXT,
+            "name": _TEXT,
+            "expires": {"type": "string", "format": "date-time"},
+        },
     },
     "Problem": {
         "type": "object",
@@ -137,10 +147,11 @@ def describe(app: FastAPI) -> dict[str, Any]:
 def _add_plain(paths: dict[str, Any], route: Route) -> None:
     """Add a plain Starlette route, described by its endpoint's docstring."""
     named = {"name": "id", "in": "path", "required": True, "schema": _TEXT}
-    parameters = [named] if "{id}" in route.path else []
-    status = _STATUSES.get(route.path, "200")
+    path = route.path_format
+    parameters = [named] if "{id}" in path else []
     for method in sorted((route.methods or set()) - {"HEAD"}):
-        paths.setdefault(route.path, {})[method.lower()] = {
+        status = _STATUSES.get((method, path), "200")
+        paths.setdefault(path, {})[method.lower()] = {
             "operationId": route.name,
             "summary": (route.endpoint.__doc__ or "").partition("\n")[0],
             "parameters": parameters,
@@ -150,7 +161,7 @@ def _add_plain(paths: dict[str, Any], route: Route) -> None:
 
 def _complete(operation: dict[str, Any], method: str, path: str) -> None:
     """Add the parameters and the body of an operation, the token that it needs, and problems for all else."""
-    for name, schema in QUERIES.get(path, {}).items():
+    for name, schema in QUERIES.get((method.upper(), path), {}).items():
         operation.setdefault("parameters", []).append({"name": name, "in": "query", "schema": schema})
     content = _BODIES.get((method, path))
     if content is not None:

@@ -1,4 +1,4 @@
-"""Parameters in the query of a request: those that a route does not take are refused, not passed over."""
+"""Parameters of requests: ids in paths, and names in queries, of which those that a route does not take are refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from fastapi import Request
 from fastapi.routing import APIRoute
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
@@ -19,15 +20,33 @@ Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "number"}
 _PAGE = {"cursor": _TEXT, "limit": _NUMBER}
-#: Parameters that routes read by themselves, by path, with their schemas. Those of other routes FastAPI knows.
-QUERIES: dict[str, dict[str, dict[str, Any]]] = {
-    "/v1/subscribers/{id}/events": {**_PAGE, "wait": _NUMBER},
+#: Parameters that routes read by themselves, by method and path, with schemas. Those of other routes FastAPI knows.
+QUERIES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
+    ("GET", "/v1/messages"): {"id": _TEXT},
+    ("GET", "/v1/subscribers/{id}/events"): {**_PAGE, "wait": _NUMBER},
     # Who cannot set a header when it connects again sends its last event in the query, by this name.
-    "/v1/subscribers/{id}/stream": {"cursor": _TEXT, "lastEventId": _TEXT},
-    "/v1/deliveries": {"message": _TEXT, "subscriber": _TEXT, "status": _TEXT, **_PAGE},
-    "/v1/dead-letters": {"subscriber": _TEXT, **_PAGE},
-    "/v1/map": {"bbox": _TEXT, "zoom": _NUMBER},
+    ("GET", "/v1/subscribers/{id}/stream"): {"cursor": _TEXT, "lastEventId": _TEXT},
+    ("GET", "/v1/deliveries"): {"message": _TEXT, "subscriber": _TEXT, "status": _TEXT, **_PAGE},
+    ("GET", "/v1/dead-letters"): {"subscriber": _TEXT, **_PAGE},
+    ("GET", "/v1/map"): {"bbox": _TEXT, "zoom": _NUMBER},
 }
+
+
+class AnyTextConvertor(Convertor[str]):
+    """The rest of a path, whatever it holds: `{id:any}` takes slashes and line ends, and may be empty."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        """Return the text as it is; percent signs were decoded before."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the text as it is."""
+        return value
+
+
+register_url_convertor("any", AnyTextConvertor())
 
 
 def check_parameters(connection: HTTPConnection, names: Collection[str]) -> None:
@@ -46,12 +65,12 @@ async def only_known_parameters(request: Request) -> None:
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
     names = [each.alias for each in route.dependant.query_params]  # codespell:ignore dependant  FastAPI's word
-    check_parameters(request, [*names, *QUERIES.get(route.path, ())])
+    check_parameters(request, [*names, *QUERIES.get((request.method, route.path), ())])
 
 
-def with_known_parameters(endpoint: Endpoint, path: str) -> Endpoint:
-    """Return the endpoint of a plain route, which refuses parameters that the path does not take."""
-    names = QUERIES.get(path, {})
+def with_known_parameters(endpoint: Endpoint, method: str, path: str) -> Endpoint:
+    """Return the endpoint of a plain route, which refuses parameters that the route does not take."""
+    names = QUERIES.get((method, path), {})
 
     @functools.wraps(endpoint)
     async def checked(request: Request) -> Response:

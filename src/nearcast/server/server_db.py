@@ -42,12 +42,15 @@ _SCHEMA = """
 
 
 class ServerDb:
-    """One connection that writes, in a thread of its own, and one that reads."""
+    """One connection that writes, in a thread of its own, one that reads rows, and one that reads many.
+
+    The loop reads single rows, by their keys: it must never wait for somebody who looks through a whole table.
+    """
 
     def __init__(self, path: Path):
         self.path = path
-        self._writer, self._reader = self._connection(), self._connection()
-        self._reading = threading.Lock()
+        self._writer, self._reader, self._scanner = (self._connection() for _ in range(3))
+        self._reading, self._scanning = threading.Lock(), threading.Lock()
         self._make_tables()
         self._queue: queue.SimpleQueue[tuple[Writing, Future[Any]] | None] = queue.SimpleQueue()
         self._stopped = ""
@@ -76,6 +79,11 @@ class ServerDb:
         """Return the rows of a query."""
         with self._reading:
             return list(self._reader.execute(statement, values))
+
+    def scan(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a query that may look at many; in a thread."""
+        with self._scanning:
+            return list(self._scanner.execute(statement, values))
 
     def write(self, function: Callable[[Any], T]) -> Future[T]:
         """Run a function on the writing connection; what is returned is done when it is on disk (fsync)."""
@@ -148,4 +156,5 @@ class ServerDb:
         self._thread.join()
         with suppress(apsw.Error):
             self._reader.close()
+            self._scanner.close()
             self._writer.close()

@@ -95,7 +95,7 @@ class SubscriptionRows:
             where.append("EXISTS (SELECT 1 FROM json_each(labels) WHERE key = ? AND value = ?)")
             values.extend(label)  # type: ignore[arg-type]
         statement = f"SELECT {_COLUMNS} FROM subscriptions WHERE {' AND '.join(where)} ORDER BY number LIMIT ?"
-        return [SubscriptionRow.of(row) for row in self._db.read(statement, (*values, limit))]
+        return [SubscriptionRow.of(row) for row in self._db.scan(statement, (*values, limit))]
 
     def count(self) -> int:
         """Return how many there are."""

@@ -88,8 +88,7 @@ async def list_subscriptions(
 ) -> Response:
     """List subscriptions in order of registration, some at a time; `next` is the cursor of the next page."""
     caller = await _caller(request)
-    if f not in ("json", "geojson"):
-        raise Problem(422, "invalid-parameter", "f is neither json nor geojson", [at("?f", "expected json or geojson")])
+    _check_form(f)
     if caller.token.subscriber is not None:
         caller.check_subscriber(subscriber or caller.token.subscriber)
     name, is_named, value = label.partition(":")
@@ -118,10 +117,16 @@ async def list_subscriptions(
     return _answer({"items": items, "next": following})
 
 
+def _check_form(given: str) -> None:
+    if given not in ("json", "geojson"):
+        raise Problem(422, "invalid-parameter", "f is neither json nor geojson", [at("?f", "expected json or geojson")])
+
+
 @router.get("/{id}")
 async def get_subscription(request: Request, id: str, f: str = "json") -> Response:  # noqa: A002  the name in the path
     """Return a subscription at its present place."""
     row, resource = await _found(await _caller(request), id)
+    _check_form(f)
     if f == "geojson":
         return Response(msgspec.json.encode(subscription_feature(resource)), media_type="application/geo+json")
     return _answer(resource, version=row.version)

@@ -82,15 +82,14 @@ class Tenant:
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
         self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self._on_published)
+        retention = _retention(settings)
         self.limits = EventLimits(
-            self.db, self.hub, executor, lambda id_: loop.call_soon_threadsafe(self.on_last_event, id_)
+            self.db, self.hub, executor, lambda id_: loop.call_soon_threadsafe(self.on_last_event, id_), retention
         )
         self.feeds = EventFeeds(self.hub, executor, loop, self.metrics, self.limits)
         #: Called in the loop with the id of a subscription that had its last event.
         self.on_last_event: Callable[[str], None] = lambda _: None
-        self.hooks = TenantHooks(
-            self.hub, attempts, self.db, settings.webhooks, self.metrics, self.limits, _retention(settings)
-        )
+        self.hooks = TenantHooks(self.hub, attempts, self.db, settings.webhooks, self.metrics, self.limits, retention)
         #: Streams that are open, and those of them whose clients are being written to.
         self.n_streams, self.stalls = 0, StallWatch()
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
@@ -98,7 +97,8 @@ class Tenant:
         #: Subscribers whose erasure failed half way, because the disk was full.
         self.half_erased: set[str] = set()
         databases = [*(folder / name for name in DATABASES), self.tokens.path]
-        self.upkeep = TenantUpkeep(self.hub, databases, _retention(settings))
+        sweeps = (self.tokens.drop_expired, self.limits.forget_old)
+        self.upkeep = TenantUpkeep(self.hub, databases, retention, sweeps)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def call(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:

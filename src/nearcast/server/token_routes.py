@@ -57,7 +57,8 @@ async def get_tokens(request: Request) -> Response:
     """List the tokens of the caller's tenant, without their secrets."""
     access = request.app.state.access
     caller = await access.caller(request, "admin")
-    return _answer({"items": [token.to_json() for token in access.tokens.of_tenant(caller.tenant.name)]})
+    found = await caller.tenant.call(access.tokens.of_tenant, caller.tenant.name)
+    return _answer({"items": [token.to_json() for token in found]})
 
 
 @router.delete("/{id}", status_code=204)

@@ -9,7 +9,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import apsw
 
@@ -21,7 +21,9 @@ from nearcast.server.transactions import transaction
 
 SCOPES = ("publish", "subscribe", "location", "admin")
 PREFIX = "nc_"
-NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+#: Seconds for which a token that expired is still listed.
+_LISTED_S = 30 * 86_400
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS tokens (
         digest BLOB PRIMARY KEY, id TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, scopes TEXT NOT NULL, subscriber TEXT,
@@ -48,9 +50,14 @@ class Token:
         return {**vars(self), "scopes": list(self.scopes)}
 
 
+def is_name(value: Any) -> TypeGuard[str]:
+    """Tell whether a value can name a tenant, subscriber or subscription: not where it would lead out of its path."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None and set(value) != {"."}
+
+
 def checked_name(value: Any, field: str) -> str:
     """Return a name of a tenant, subscriber or subscription: letters, digits, dot, dash and underscore."""
-    if not isinstance(value, str) or not NAME.fullmatch(value) or set(value) == {"."}:
+    if not is_name(value):
         raise InvalidInput(
             f"{field} is {shorten(value)}; expected 1 to 100 letters, digits, '.', '-' or '_'", field=field
         )
@@ -71,13 +78,16 @@ class TokenStore:
     """The tokens of all tenants, in one file that the server and the command may open at the same time."""
 
     def __init__(self, path: Path):
-        self._lock, self.path = threading.Lock(), path
+        self._lock, self._finding, self.path = threading.Lock(), threading.Lock(), path
         make_folder(path.parent)
         self._connection = apsw.Connection(str(path))
         self._connection.set_busy_timeout(10_000)
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA secure_delete = ON")  # of a token that was revoked nothing stays in free pages
+        #: The loop finds tokens by it, and waits neither for who writes one nor for who lists all.
+        self._finder = apsw.Connection(str(path))
+        self._finder.set_busy_timeout(10_000)
         with self._connection:
             self._connection.execute(_SCHEMA)
         path.chmod(0o600)
@@ -115,17 +125,19 @@ class TokenStore:
 
     def find(self, secret: str) -> Token | None:
         """Return the token of a secret, None if there is none or it has expired."""
-        found = self._select("WHERE digest = ? AND (expires IS NULL OR expires > ?)", (_digest(secret), time.time()))
+        found = self._found("digest = ? AND (expires IS NULL OR expires > ?)", (_digest(secret), time.time()))
         return found[0] if found else None
 
     def is_valid(self, token_id: str) -> bool:
         """Tell whether there is a token of an id that has not expired."""
-        return bool(self._select("WHERE id = ? AND (expires IS NULL OR expires > ?)", (token_id, time.time())))
+        return bool(self._found("id = ? AND (expires IS NULL OR expires > ?)", (token_id, time.time())))
 
     def of_tenant(self, tenant: str | None) -> list[Token]:
         """Return the tokens of a tenant, or of all of them, oldest first."""
         where, values = ("", ()) if tenant is None else ("WHERE tenant = ?", (tenant,))
-        return self._select(f"{where} ORDER BY created", values)
+        with self._lock:
+            statement = f"SELECT {_COLUMNS} FROM tokens {where} ORDER BY created"
+            return [_token(row) for row in self._connection.execute(statement, values)]
 
     def revoke(self, tenant: str | None, token_id: str) -> bool:
         """Forget a token by its id; tell whether there was one."""
@@ -140,14 +152,24 @@ class TokenStore:
             self._connection.execute("DELETE FROM tokens WHERE tenant = ? AND subscriber = ?", (tenant, subscriber))
             return int(self._connection.changes())
 
-    def _select(self, clause: str, values: tuple[Any, ...]) -> list[Token]:
-        with self._lock:
-            rows = list(self._connection.execute(f"SELECT {_COLUMNS} FROM tokens {clause}", values))
-        return [Token(row[0], row[1], tuple(row[2].split(",")), *row[3:]) for row in rows]
+    def drop_expired(self, now: float) -> int:
+        """Forget tokens that expired some weeks before now, in seconds since 1970; return how many there were."""
+        with self._lock, transaction(self._connection, self.path):
+            self._connection.execute("DELETE FROM tokens WHERE expires < ?", (now - _LISTED_S,))
+            return int(self._connection.changes())
+
+    def _found(self, where: str, values: tuple[Any, ...]) -> list[Token]:
+        with self._finding:
+            return [_token(row) for row in self._finder.execute(f"SELECT {_COLUMNS} FROM tokens WHERE {where}", values)]
 
     def close(self) -> None:
         """Close the file."""
+        self._finder.close()
         self._connection.close()
+
+
+def _token(row: tuple[Any, ...]) -> Token:
+    return Token(row[0], row[1], tuple(row[2].split(",")), *row[3:])
 
 
 def _digest(secret: str) -> bytes:

@@ -1,5 +1,7 @@
 """What a tenant does every hour or sooner, so that of who was erased nothing is on disk when the retention is over.
 
+What has ended by itself goes as well, so that it does not grow: tokens that expired, counts of events.
+
 A busy server writes snapshots and begins its write-ahead logs anew all the time. On a quiet one they stay as they are,
 with all that was deleted since.
 """
@@ -24,10 +26,19 @@ _MOST_DELAY_S = 86_400.0
 
 
 class TenantUpkeep:
-    """Has the hub of a tenant forget who was erased, and its databases what was deleted."""
+    """Has the hub of a tenant forget who was erased, and its databases what was deleted or is past its time.
 
-    def __init__(self, hub: DurableHub, databases: Sequence[Path], retention: Retention):
-        self._hub, self._databases = hub, databases
+    `sweeps` are called with the time, in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        hub: DurableHub,
+        databases: Sequence[Path],
+        retention: Retention,
+        sweeps: Sequence[Callable[[float], object]] = (),
+    ):
+        self._hub, self._databases, self._sweeps = hub, databases, sweeps
         age_us = retention.age_us
         self._delay_s = _MOST_DELAY_S if age_us is None else min(age_us / 2e6, _MOST_DELAY_S)
 
@@ -42,6 +53,8 @@ class TenantUpkeep:
     def once(self, now: float) -> None:
         """Forget what was erased some time before now, in seconds since 1970, and what was deleted; waits for disks."""
         self._try(lambda: self._hub.forget_erased(now - self._delay_s))
+        for sweep in self._sweeps:
+            self._try(partial(sweep, now))
         for path in self._databases:
             self._try(partial(empty_wal, path))
 
@@ -49,4 +62,4 @@ class TenantUpkeep:
         try:
             work()
         except Exception as error:  # noqa: BLE001  a full disk, or one who reads: the next time, then
-            _log.warning("what was erased is not forgotten yet: %s", type(error).__name__)
+            _log.warning("what was erased or has ended is not forgotten yet: %s", type(error).__name__)

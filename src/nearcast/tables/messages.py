@@ -18,6 +18,7 @@ from nearcast.tables.message_limits import refuse_expired, refuse_long, refuse_w
 from nearcast.tables.names import EARTH_PLACE, GEOMETRY_COLUMN, PLANE_PLACE, ROW_COLUMN
 from nearcast.tables.rejected_rows import Mask, Rejected
 from nearcast.tables.scored_rows import without_bad
+from nearcast.tables.takeable import with_takeable_columns
 from nearcast.text import Analyzer
 from nearcast.text.weights import TermWeights, message_totals
 from nearcast.text.words import UNKNOWN, WordTable
@@ -120,7 +121,7 @@ def _check_columns(rows: TableRows, space: Space) -> None:
 def _attributes(table: pa.Table, space: Space) -> pa.Table | None:
     known = {*MESSAGE_FIELDS, *(EARTH_PLACE if space.is_earth else PLANE_PLACE)}
     others = [name for name in table.column_names if name not in known]
-    return table.select(others) if others else None
+    return with_takeable_columns(table.select(others)) if others else None
 
 
 # --- words ------------------------------------------------------------------------------------------------------

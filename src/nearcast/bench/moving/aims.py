@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nearcast.bench.aims import Aim
 from nearcast.bench.answers import AnswersDiffer
 from nearcast.bench.encoding import learned
 from nearcast.bench.moving.anchor import FENCES, FENCES_AIM, anchor_rate
@@ -58,9 +59,9 @@ class AimRows:
 
     rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, what: str, value: float | None, unit: str, aim: str = "") -> None:
+    def add(self, what: str, value: float | None, unit: str, aim: Aim | None = None) -> None:
         """Add a row."""
-        self.rows.append({"measure": what, "value": value, "unit": unit, "aim": aim})
+        self.rows.append({"measure": what, "value": value, "unit": unit, "aim": "" if aim is None else str(aim)})
 
 
 def run_aims(request: AimsRequest, say: Say) -> dict[str, Any]:
@@ -169,16 +170,16 @@ def _without_lifetime(workload: MovingWorkload, request: AimsRequest, rows: AimR
     rate = MovingRate(0, 0.0)
     for at in _measured(workload):
         rate = rate.and_then(move_all(hub, batches_of_moves(workload, at, request.batch)))
-    rows.add("move_many without a lifetime", rate.per_s, "moves/s", ">= 200,000")
+    rows.add("move_many without a lifetime", rate.per_s, "moves/s", Aim.at_least(200_000))
     hub.close()
     after, n = hub.stats()["index"]["bytes"], len(hub)
     rows.add("index, before any move", round(before / n, 1), "bytes/subscription")
-    rows.add(f"index, after {rate.n:,} moves", round(after / n, 1), "bytes/subscription", "<= 250")
+    rows.add(f"index, after {rate.n:,} moves", round(after / n, 1), "bytes/subscription", Aim.at_most(250))
     say("publishing to what has moved, and to a new index")
     moved_us, fresh_us = _publishing_us(hub, workload, request)
     rows.add(f"publish_many after {rate.n:,} moves", round(moved_us, 3), "µs/message")
     rows.add("the same with a new index", round(fresh_us, 3), "µs/message")
-    rows.add("one by the other", round(moved_us / max(fresh_us, 1e-9), 3), "", "<= 1.3")
+    rows.add("one by the other", round(moved_us / max(fresh_us, 1e-9), 3), "", Aim.at_most(1.3))
 
 
 def _publishing_us(hub: Hub, workload: MovingWorkload, request: AimsRequest) -> tuple[float, float]:
@@ -216,22 +217,27 @@ def _with_lifetime(workload: MovingWorkload, request: AimsRequest, rows: AimRows
         messages = workload.messages_at(at)
         publishing += cpu_us(lambda messages=messages: len(hub.publish_many(messages))) / 1e6  # type: ignore[misc]
         n_messages += messages.num_rows
-    rows.add("move_many with a lifetime", moving.per_s, "moves/s", ">= 100,000")
+    rows.add("move_many with a lifetime", moving.per_s, "moves/s", Aim.at_least(100_000))
     rows.add("publish_many with a lifetime", round(publishing * 1e6 / max(n_messages, 1), 3), "µs/message")
     timestamps = len(_measured(workload))
     what = f"a timestamp of 30 s: {moving.n // timestamps:,} moves, {n_messages // timestamps:,} messages"
-    rows.add(what, round((moving.seconds + publishing) / timestamps, 3), "s", "<= 60 on two cores")
+    rows.add(what, round((moving.seconds + publishing) / timestamps, 3), "s", Aim.at_most(60, "on two cores"))
     live = hub.stats()["live"]
     words = _words_of(workload.messages)
-    rows.add("a live message, less 8 a word", round(live["bytes"] / live["messages"] - 8 * words, 1), "bytes", "<= 150")
+    rows.add(
+        "a live message, less 8 a word",
+        round(live["bytes"] / live["messages"] - 8 * words, 1),
+        "bytes",
+        Aim.at_most(150),
+    )
     say("moving one by one")
     p50, p99 = np.percentile(_single_moves_us(hub, workload), [50, 99])
-    rows.add("hub.move, p50 by the clock", round(float(p50), 2), "µs", "<= 100")
-    rows.add("hub.move, p99 by the clock", round(float(p99), 2), "µs", "<= 2,000")
+    rows.add("hub.move, p50 by the clock", round(float(p50), 2), "µs", Aim.at_most(100))
+    rows.add("hub.move, p99 by the clock", round(float(p99), 2), "µs", Aim.at_most(2_000))
     say(f"publishing beside {BESIDE_RATE:,} moves a second")
     p99_ms, rate_beside = _publishing_beside(hub, workload)
     what = f"hub.publish beside {rate_beside:,} moves/s, p99 by the clock"
-    rows.add(what, round(p99_ms, 3), "ms", f"<= 10 beside {BESIDE_RATE:,}")
+    rows.add(what, round(p99_ms, 3), "ms", Aim.at_most(10, f"beside {BESIDE_RATE:,}"))
     hub.close()
 
 
@@ -309,7 +315,7 @@ def _publishing_beside(hub: Hub, workload: MovingWorkload) -> tuple[float, int]:
 
 def _scored(request: AimsRequest, rows: AimRows, say: Say) -> None:
     """Move subscriptions that score messages: similar ones with a lifetime, top-k ones over a window."""
-    for kind, share, aim in (("similar", 1.0, ">= 30,000"), ("topk", _TOPK_SHARE, "")):
+    for kind, share, aim in (("similar", 1.0, Aim.at_least(30_000)), ("topk", _TOPK_SHARE, None)):
         say(f"moving subscriptions of kind {kind}")
         n, m = (max(1, round(each * share)) for each in (request.setting.subscriptions, request.setting.messages))
         setting = replace(request.setting, kind=kind, subscriptions=n, messages=m, timestamps=2)

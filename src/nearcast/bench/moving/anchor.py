@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from nearcast.bench.aims import Aim
 from nearcast.bench.answers import AnswersDiffer
 from nearcast.bench.data.drawn_tables import numbered
 from nearcast.bench.data.places import EarthPlaces
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from nearcast.bench.moving.settings import SettingData
     from nearcast.hub import Hub
 
-FENCES, FENCES_AIM = 23_000, ">= 60,000 on one core (6,000 on 16)"
+FENCES, FENCES_AIM = 23_000, Aim.at_least(60_000, "on one core (6,000 on 16)")
 _RADIUS_M, _ROUNDS, _SAMPLE = 5_000.0, 3, 50
 _NAMES = ["subscription_id", "message_id", "change"]
 

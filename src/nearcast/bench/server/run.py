@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from nearcast.bench.aims import AimedFigure
 from nearcast.bench.server.answers import check_events
 from nearcast.bench.server.data_folders import make_folder, without_snapshot
 from nearcast.bench.server.load_process import LoadProcess
-from nearcast.bench.server.rows import LOADS, LOG_ALONE, NAMES, READY, ServerFigure, figure_of_start
+from nearcast.bench.server.rows import LOADS, LOG_ALONE, NAMES, READY, figure_of_start
 from nearcast.bench.server.server_process import ServerProcess
 from nearcast.bench.server.workload import ServerSizes
 from nearcast.errors import NearcastError
@@ -57,9 +58,9 @@ def _measure(
     begin: Callable[[str], None],
     sizes: ServerSizes,
     seed: int,
-) -> tuple[int, list[ServerFigure]]:
+) -> tuple[int, list[AimedFigure]]:
     """Return how many events were compared, and the figures of the rows on one data folder."""
-    figures: list[ServerFigure] = []
+    figures: list[AimedFigure] = []
     with _server(data, kills=READY in names) as server:
         begin("comparing answers")
         n_compared = check_events(load.run("compare", server), sizes, seed)
@@ -78,15 +79,15 @@ def _measure(
 
 def _loaded(
     names: tuple[str, ...], load: LoadProcess, server: ServerProcess, begin: Callable[[str], None]
-) -> list[ServerFigure]:
-    figures: list[ServerFigure] = []
+) -> list[AimedFigure]:
+    figures: list[AimedFigure] = []
     for name in LOADS:
         if name in names:
             begin(f"measuring {name}")
             try:
                 figures += LOADS[name](load.run(name, server))
             except NearcastError as error:  # the other rows are worth their time
-                figures.append(ServerFigure(name, f"failed: {error}", None, ""))
+                figures.append(AimedFigure(f"failed: {error}", None, "", row=name))
     return figures
 
 

@@ -36,7 +36,7 @@ export class AskPanel {
     const what = element("p", {}, shown(textOf(known), 1000));
     const out = this.#begin("Message", what);
     await this.#tell(out, async () => {
-      const given = known.geometry ? known : await call("GET", `/v1/messages/${encodeURIComponent(known.id)}`);
+      const given = known.geometry ? known : await call("GET", `/v1/messages?id=${encodeURIComponent(known.id)}`);
       what.replaceChildren(shown(textOf(given), 1000));
       const found = await call("POST", "/v1/explain", { message: given });
       const count = `${found.reached.length}${found.more ? " and more" : ""}`;
@@ -142,7 +142,7 @@ export class AskPanel {
   async #text(id) {
     const known = this.on.textOf(id);
     if (known) return known;
-    return call("GET", `/v1/messages/${encodeURIComponent(id)}`).then(textOf, () => null);
+    return call("GET", `/v1/messages?id=${encodeURIComponent(id)}`).then(textOf, () => null);
   }
 
   async #recent(out, found) {

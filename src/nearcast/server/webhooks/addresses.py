@@ -27,8 +27,9 @@ IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 _MOST_CHARACTERS = 2000
-#: Names are looked up in threads of their own: one that nobody answers for holds its thread up for long.
-_LOOKUPS = ThreadPoolExecutor(64, "nearcast-names")
+#: Names are looked up in threads of their own: one that nobody answers for holds its thread up for long. There are as
+#: many as a tenant has connections, so that names that hang keep no other waiting; they are begun when needed.
+_LOOKUPS = ThreadPoolExecutor(512, "nearcast-names")
 #: IPv6 that is in use on the internet; all else is special.
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 #: Networks that some Pythons call global: protocol assignments, relays, documentation, and addresses of IPv6 that stand

@@ -103,17 +103,21 @@ class AttemptStore:
     """The tables of webhooks in the database of a tenant; any thread may call it, one at a time gets in."""
 
     def __init__(self, path: str | Path):
-        self._lock, self._path = threading.Lock(), path
+        self._lock, self._listing, self._path = threading.Lock(), threading.Lock(), path
         self._connection = apsw.Connection(str(path))
         self._connection.set_busy_timeout(10_000)  # while `upkeep` empties the write-ahead log
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA secure_delete = ON")  # of what is erased nothing stays in free pages
         self._connection.execute(_SCHEMA)
+        #: For lists, which may look through all there is: no webhook waits for who reads them.
+        self._lister = apsw.Connection(str(path))
+        self._lister.set_busy_timeout(10_000)
 
     def close(self) -> None:
         """Close the database."""
-        with self._lock:
+        with self._lock, self._listing:
+            self._lister.close()
             self._connection.close()
 
     def record(self, outcomes: Iterable[AttemptOutcome]) -> None:
@@ -162,9 +166,9 @@ class AttemptStore:
         asked = {"subscriber = ?": subscriber, "message_id = ?": message_id, "number < ?": before}
         asked["(status BETWEEN 200 AND 299) = ?"] = is_accepted
         where, values = _where(asked)
-        with self._lock:
+        with self._listing:
             statement = f"SELECT * FROM attempts {where} ORDER BY number DESC LIMIT ?"
-            return [(row[0], Attempt(*row[1:])) for row in self._connection.execute(statement, (*values, limit))]
+            return [(row[0], Attempt(*row[1:])) for row in self._lister.execute(statement, (*values, limit))]
 
     def cursor_of(self, subscriber: str, event_id: str) -> str | None:
         """Return the cursor of an event that was sent to a subscriber."""
@@ -208,11 +212,16 @@ class AttemptStore:
             for table in ("attempts", "retries", "dead_letters", "endpoints"):
                 self._delete(table, subscriber=subscriber)
 
-    def drop_before(self, moment: float) -> None:
-        """Forget attempts and dead letters that are older."""
+    def drop_before(self, moment: float) -> int:
+        """Forget attempts and dead letters that are older, and events that were due before: return how many of these.
+
+        An event is overdue while its endpoint is disabled, paused or left alone.
+        """
         with self._lock, transaction(self._connection, self._path):
             self._connection.execute("DELETE FROM attempts WHERE at < ?", (moment,))
             self._connection.execute("DELETE FROM dead_letters WHERE at < ?", (moment,))
+            self._connection.execute("DELETE FROM retries WHERE due < ?", (moment,))
+            return int(self._connection.changes())
 
     def _insert(self, table: str, row: Any, **more: Any) -> None:
         values = {each.name: getattr(row, each.name) for each in fields(row)} | more

@@ -141,7 +141,7 @@ class Dispatcher:
         self.remove(subscriber)
         if endpoint is not None and endpoint.task is not None:
             await asyncio.wait([endpoint.task])
-        await self._recorder.close()
+        await self._recorder.flush()
         await asyncio.to_thread(self._store.erase, subscriber)
 
     async def enable(self, subscriber: str) -> None:
@@ -202,6 +202,8 @@ class Dispatcher:
         if endpoint is None or endpoint.is_paused:
             return None
         lane = (await self._breaker_of(endpoint)).lane
+        if lane is Lane.FAILING:  # who asks waits for the answer, and must not wait behind all that are dead
+            lane = Lane.NEW
         return await self._posted(endpoint, lane, event["id"], _body(event))
 
     async def close(self) -> None:
@@ -358,7 +360,7 @@ def _with_links(event: dict[str, Any]) -> dict[str, Any]:
     """Return an event without its message, and a digest without those of its events."""
     data = event.get("data", {})
     if "message" in data:
-        url = f"/v1/messages/{quote(str(event.get('subject')), safe='')}"
+        url = f"/v1/messages?id={quote(str(event.get('subject')), safe='')}"
         data = {**data, "message": None, "message_url": url}
     elif "events" in data:
         data = {**data, "events": [_with_links(each) for each in data["events"]]}

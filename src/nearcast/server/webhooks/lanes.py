@@ -11,7 +11,8 @@ import asyncio
 import time
 from enum import Enum
 
-#: Requests a second of failing endpoints, all together, and how many of them may come at once after a rest.
+#: Requests a second of failing endpoints, all together, and how many of them may come at once after a rest. Left to
+#: themselves 36,000 make that many, for each is probed every half hour: only those that begin to fail together wait.
 _FAILING_PER_S, _FAILING_AT_ONCE = 20.0, 100.0
 
 

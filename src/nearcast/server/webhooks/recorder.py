@@ -13,6 +13,8 @@ class OutcomeRecorder:
     def __init__(self, store: AttemptStore):
         self._store = store
         self._waiting: list[tuple[AttemptOutcome, asyncio.Future[None]]] = []
+        #: Those that are being written.
+        self._writing: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def record(self, outcome: AttemptOutcome) -> None:
@@ -27,6 +29,7 @@ class OutcomeRecorder:
     async def _drain(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
+            self._writing = [stored for _, stored in batch]
             try:
                 await asyncio.to_thread(self._store.record, [each for each, _ in batch])
             except Exception as error:  # noqa: BLE001  raised in each task that waits
@@ -38,7 +41,13 @@ class OutcomeRecorder:
                     if not stored.done():
                         stored.set_result(None)
 
+    async def flush(self) -> None:
+        """Wait until all that was given so far is written; what others give meanwhile is not waited for."""
+        given = [*self._writing, *(stored for _, stored in self._waiting)]
+        if given:
+            await asyncio.wait(given)
+
     async def close(self) -> None:
-        """Wait for what is being written."""
+        """Wait for all that is written, when nothing is given any more."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
