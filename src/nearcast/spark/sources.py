@@ -101,7 +101,7 @@ def kafka_frame(
         if "data source" not in str(error).lower():
             raise
         raise without_connector(topic) from None
-    # What `format_string("%s/%05d")` gives, at a third of its price: that parses the pattern for every record.
+    # What `format_string("%s/%05d")` gives, at less than half its price: that parses the pattern for every record.
     number = F.col("partition").cast("string")
     padded = F.when(F.col("partition") < 10**5, F.lpad(number, 5, "0")).otherwise(number)
     return frame.select(
