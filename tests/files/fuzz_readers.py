@@ -12,8 +12,10 @@ import random
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+
 from nearcast.errors import InvalidColumns
-from nearcast.files import read_batches, united
+from nearcast.files import read_batches, read_lines, read_objects, united
 from nearcast.geo import Space
 from nearcast.tables import Rejected, read_messages, read_subscriptions
 from nearcast.tables.names import ROW_COLUMN
@@ -23,6 +25,8 @@ from nearcast.text.words import WordTable
 EARTH = Space.earth()
 #: Lines of one file, and rows that are read at once: some go the fast way even where others are broken.
 LINES, BATCH = 60, 7
+#: Texts that are read at once: a broken one spoils only another.
+TEXTS = 2
 
 SQUARE = {"type": "Polygon", "coordinates": [[[0, 0], [2, 0], [2, 1], [0, 1], [0, 0]]]}
 ROWS = [
@@ -172,14 +176,31 @@ def check(path, counts):
     counts["used"] += used
 
 
+def check_objects(path, counts):
+    """Read the lines of a file as texts in memory, some at a time: what is read at once is what lines are read as."""
+    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    for first in range(0, len(lines), TEXTS):
+        texts = lines[first : first + TEXTS]
+        table = read_objects(pa.chunked_array([texts], pa.binary()), source="texts")
+        if table is not None:
+            rejected = Rejected()
+            of_lines = read_lines(b"\n".join(texts), source="texts", rejected=rejected)
+            assert table.schema == of_lines.schema
+            assert repr(table.to_pylist()) == repr(of_lines.to_pylist())  # NaN among them
+            assert not len(rejected)
+            counts["at once"] += len(texts)
+
+
 def main(suffix, lines, seed):
     """Check files until so many lines were read."""
-    counts = dict.fromkeys(("lines", "rejected", "used"), 0)
+    counts = dict.fromkeys(("lines", "rejected", "used", "at once"), 0)
     while counts["lines"] < lines:
         path = Path(f"mutated{suffix}")
         path.write_bytes(content(random.Random(f"{suffix} {seed}"), suffix))
         try:
             check(path, counts)
+            if suffix == ".jsonl":
+                check_objects(path, counts)
         except InvalidColumns as error:
             if "not GeoJSON" not in str(error):
                 raise

@@ -169,3 +169,4 @@ def test_mutated_files_leave_rejected_rows_and_nothing_else(suffix, tmp_path):
     counts = json.loads(done.stdout)
     assert counts["lines"] >= FUZZ_LINES
     assert counts["rejected"] > 0 < counts["used"]
+    assert (suffix == ".jsonl") == (counts["at once"] > 0)

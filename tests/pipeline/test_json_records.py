@@ -48,3 +48,21 @@ def test_rows_of_other_streams_are_numbered(stream):
 def test_objects_over_several_lines_and_with_marks_before_them(stream):
     report, _ = run(stream, [(GOOD % 1).replace(b",", b",\n"), b"\x1e" + GOOD % 2, b"\xef\xbb\xbf" + GOOD % 3])
     assert (3, 0) == (report.messages, report.rejected)
+
+
+def test_times_are_text_where_they_are_columns_and_elsewhere(stream):
+    """A value `time` makes no column, nor does one within another object; text that is no time rejects its row."""
+    lines = [
+        b'{"id": 1, "text": "w1", "x": 0.0, "y": 0.0, "more": {"time": "2026-05-01"}, "expires": null}',
+        b'{"id": 2, "text": "time", "x": 0.0, "y": 0.0, "more": {"time": "2026-05-02"}}',
+    ]
+    report, rejected = run(stream, lines)
+    assert (2, 0, []) == (report.messages, report.rejected, rejected)
+
+
+@pytest.mark.parametrize("bad", [b'"time": "no time"', b'"time": 7', b'"time": "2026-05-01T09:00:00"'])
+def test_a_bad_time_rejects_its_record(stream, bad):
+    good = GOOD[:-1] + b', "time": "2026-05-01T09:00:00Z"}'
+    report, rejected = run(stream, [good % 1, GOOD[:-1] % 2 + b", " + bad + b"}", good % 3])
+    assert (2, 1) == (report.messages, report.rejected)
+    assert [(41, "time")] == [(row.row, row.field) for row in rejected]

@@ -1,5 +1,6 @@
 """Rows of a batch are encoded by the workers that hold them, and files are found without a job."""
 
+import hashlib
 import json
 import os
 
@@ -75,6 +76,31 @@ def test_what_tells_rows_from_others_does_not_hang_on_partitions(spark, task):
     changed = records(20)
     changed[7] = (*changed[7][:6], bytearray(b'{"id": "other", "text": "tea", "x": 0, "y": 0}'))
     assert identities_of(before) != identities_of(given(frame_of(spark, changed, 2), {}))
+
+
+def test_rows_are_known_by_the_digests_that_are_in_manifests(spark):
+    """A batch that an older version committed may come again."""
+    rows = [*records(5), ("messages", "topic/00000", 105, None, 0, None, None)]
+    (source,) = given(frame_of(spark, rows, 2), {})
+    lines = [b"%d %b" % (row[2], bytes(row[6] or b"")) for row in rows]
+    total = sum(int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big") for line in lines)
+    assert f"6 {total % (1 << 64):016x}" == source.content
+    assert "100-105" == source.span
+
+
+def test_a_partition_with_several_sources_a_file_and_a_beat(spark, task):
+    """Each source is read by itself, in the order of its positions; the others are told."""
+    rows = [*reversed(records(4)), *records(3, "topic/00001", 7)]
+    rows += [("messages", None, 0, "/in/a.jsonl", 5, None, None), ("clock", None, 12, None, 0, None, None)]
+    frame = spark.createDataFrame(rows, SCHEMA).coalesce(1)
+    found = arrivals_of(frame, InputFolders({"messages": "/in"}), [], RowReader({"messages": task}))
+    assert 12 == found.beat
+    spans = {each.source: (each.span, [read.row.tolist() for read in each.reads]) for each in found.given}
+    first, second = [100, 101, 102, 103], [7, 8, 9]
+    expected = {"a.jsonl": (None, []), "topic/00000": ("100-103", [first]), "topic/00001": ("7-9", [second])}
+    assert expected == spans
+    (read,) = found.given[1].reads
+    assert ["m0", "m1", "m2", "m3"] == MessageSegment.read(task.store.local(read.segment)).messages.ids.to_pylist()
 
 
 def test_rows_without_offsets_are_known_in_any_order(spark, task):

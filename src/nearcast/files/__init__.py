@@ -30,6 +30,7 @@ __all__ = [
     "DeliveryWriter",
     "read_batches",
     "read_lines",
+    "read_objects",
     "read_row_groups",
     "read_table",
     "total_rows",
@@ -94,6 +95,18 @@ def read_lines(data: bytes, *, source: str, rejected: Rejected | None = None, id
 
     batches = line_batches(io.BytesIO(data), source, 65_536, rejected, only_features=False, id_type=id_type)
     return united(list(_at_least_one(batches)))
+
+
+def read_objects(texts: pa.ChunkedArray, *, source: str, id_type: type | None = None) -> pa.Table | None:
+    """Return the rows of a binary column of JSON texts, numbered, as `read_lines` does those of as many lines.
+
+    None unless each text is one plain object on one line, and all values have the types that are wanted: then
+    `read_lines` tells which are not.
+    """
+    from nearcast.files.json_lines import object_batches
+
+    batches = object_batches(texts, source, 65_536, id_type=id_type)
+    return united(batches) if batches else None
 
 
 def total_rows(path: FilePath) -> int | None:

@@ -14,6 +14,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.errors import InvalidColumns, InvalidInput, InvalidMessage
 from nearcast.files.file_errors import ARROW_CONTENT_ERRORS
@@ -22,13 +23,26 @@ from nearcast.model.dicts import TWO_IDS, has_two_ids
 from nearcast.model.places import place_of_feature
 from nearcast.nesting import MAX_DEPTH, has_half_character, is_deep, is_deep_json
 from nearcast.tables.cells import is_id, is_list, is_number, is_text
-from nearcast.tables.names import CELLS, GEOMETRY_COLUMN, JSON_CELLS, NUMBER_NAMES, ROW_COLUMN, TEXT_NAMES
+from nearcast.tables.names import (
+    CELLS,
+    GEOMETRY_COLUMN,
+    JSON_CELLS,
+    NUMBER_NAMES,
+    ROW_COLUMN,
+    TEXT_NAMES,
+    TIME_NAMES,
+)
 from nearcast.tables.rejected_rows import Rejected
 
 _RECORD_SEPARATOR = b"\x1e"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-#: A whole number that a float may not hold.
+#: A whole number that a float may not hold, and what such a number is at least.
 _LONG_INTEGER = re.compile(rb"[:,\[]\s*-?[0-9]{16,}\s*[,}\]]")
+_LONG = 1e15
+#: The names of times, as they stand before their values.
+_TIME_KEYS = {name: re.compile(rf'"{name}"\s*:'.encode()) for name in TIME_NAMES}
+#: Texts of so many bytes together are not joined: Arrow's offsets end at 2 GiB.
+_JOINED_BYTES = 1 << 30
 #: How the last line of an object ends.
 _OBJECT_ENDS = (b"}\n", b"}\r\n", b"}")
 _TOO_DEEP = f"nested more than {MAX_DEPTH} deep; expected flat columns, or geometries"
@@ -63,6 +77,26 @@ def line_batches(
     records = _records(file)
     for block in iter(lambda: list(itertools.islice(records, batch_rows)), []):
         yield reader.table(block)
+
+
+def object_batches(
+    texts: pa.ChunkedArray, source: str, batch_rows: int, *, id_type: type | None = None
+) -> list[pa.Table] | None:
+    """Return the tables of a binary column of JSON texts; None if some must be looked at one by one.
+
+    They are those that `line_batches` makes of the same texts, a line each.
+    """
+    reader = _Reader(source, None, only_features=False)
+    reader.id_type = id_type
+    tables = []
+    for first in range(0, len(texts), batch_rows):
+        block = texts.slice(first, batch_rows)
+        content = _joined_objects(block)
+        table = None if content is None else reader.table_at_once(content, len(block))
+        if table is None:
+            return None
+        tables.append(table)
+    return tables
 
 
 def collection_batches(
@@ -130,12 +164,21 @@ class _Reader:
 
     def table(self, records: list[Record]) -> pa.Table:
         """Return the table of some records; those that cannot be read are rejected."""
-        found = None if self._only_features else _read_at_once(records)
-        if found is not None and self._is_usable(found.schema):
-            numbers = np.arange(self._next_row, self._next_row + len(records))
-            self._next_row += len(records)
-            return self._finished(found, numbers)
+        content = b"" if self._only_features else b"".join(record.text for record in records)
+        if content and _are_for_arrow(records, content):
+            found = self.table_at_once(content, len(records))
+            if found is not None:
+                return found
         return self.values_table([(record.line, _parsed(record.text)) for record in records])
+
+    def table_at_once(self, content: bytes, n: int) -> pa.Table | None:
+        """Return the table Arrow makes of n objects of limited depth; None if it cannot, or has other types."""
+        found = _read_at_once(content, n)
+        if found is None or not self._is_usable(found.schema):
+            return None
+        numbers = np.arange(self._next_row, self._next_row + n)
+        self._next_row += n
+        return self._finished(found, numbers)
 
     def values_table(self, values: list[tuple[int | None, Any]]) -> pa.Table:
         """Return the table of some JSON values; an error in place of a value is the reason to reject its row."""
@@ -214,24 +257,41 @@ class _Reader:
 # --- many lines at once -----------------------------------------------------------------------------------------
 
 
-def _read_at_once(records: list[Record]) -> pa.Table | None:
-    """Return the table Arrow makes of the records, None if it cannot or would change a value."""
-    content = b"".join(record.text for record in records)
-    if not _are_for_arrow(records, content):
-        return None
+def _read_at_once(content: bytes, n: int) -> pa.Table | None:
+    """Return the table Arrow makes of n objects, None if it cannot or would change a value."""
     try:
         content.decode()
-        table = _arrow_table(content, None)
-        dated = [field for field in table.schema if _holds(pa.types.is_temporal, field.type)]
-        if dated:
-            # Arrow takes text that looks like a date for one; we want it as it is written.
-            table = _arrow_table(content, pa.schema([(field.name, _undated(field.type)) for field in dated]))
-        if _LONG_INTEGER.search(content) and any(_holds(pa.types.is_floating, field.type) for field in table.schema):
+        table = _with_texts(content)
+        if _has_long_floats(table) and _LONG_INTEGER.search(content):
             return None  # Arrow rounds an integer that stands among floats
     except (*ARROW_CONTENT_ERRORS, UnicodeDecodeError, OverflowError, RecursionError):
         return None
     # Two records on a line, or one on two, are for the slow way to reject.
-    return table if table.num_rows == len(records) else None
+    return table if table.num_rows == n else None
+
+
+def _with_texts(content: bytes) -> pa.Table:
+    """Return the table Arrow makes of a content, in which text that looks like a date is as it is written."""
+    first = content[: content.find(b"\n")]
+    texts = {name: pa.string() for name, key in _TIME_KEYS.items() if key.search(first)}
+    table = _arrow_table(content, texts)
+    if any(table[name].null_count == table.num_rows for name in texts):
+        texts = {}  # the name may stand elsewhere, and this be no column at all
+        table = _arrow_table(content, texts)
+    dated = {field.name: _undated(field.type) for field in table.schema if _holds(pa.types.is_temporal, field.type)}
+    return _arrow_table(content, texts | dated) if dated else table
+
+
+def _has_long_floats(table: pa.Table) -> bool:
+    """Tell whether a float is as large as an integer of many digits, or is nested, where it is not looked at."""
+    for field in table.schema:
+        if pa.types.is_floating(field.type):
+            least, most = pc.min_max(table[field.name]).values()
+            if least.is_valid and not -_LONG < least.as_py() <= most.as_py() < _LONG:
+                return True
+        elif _holds(pa.types.is_floating, field.type):
+            return True
+    return False
 
 
 def _are_for_arrow(records: list[Record], content: bytes) -> bool:
@@ -239,10 +299,37 @@ def _are_for_arrow(records: list[Record], content: bytes) -> bool:
 
     A line with both braces cannot lend a part of itself to the next one, so as many rows as lines are one row a line.
     """
-    is_flat = b"[" not in content and content.count(b"{") == len(records)
-    if is_flat and content.startswith(b"{") and content.count(b"}\n{") == len(records) - 1:
-        return content[-4:].rstrip().endswith(b"}")  # the common case, without a look at each line
+    if _are_objects(content, len(records)):
+        return True  # the common case, without a look at each line
     return all(_is_object(record.text) and not is_deep_json(record.text) for record in records)
+
+
+def _are_objects(content: bytes, n: int) -> bool:
+    """Tell whether a content is n lines, each of which begins and ends as an object does, and none nested deeply.
+
+    False may also be the answer where there are spaces around objects, or many of them in one.
+    """
+    if not content.startswith(b"{") or not content.endswith((b"}", b"}\n")):
+        return False
+    n_between = content.count(b"\n") - content.endswith(b"\n")
+    return n_between == content.count(b"}\n{") == n - 1 and _most_brackets(content) <= MAX_DEPTH
+
+
+def _most_brackets(lines: bytes) -> int:
+    """Return how many brackets open on one line at most; nothing on it is nested deeper than that."""
+    content = np.frombuffer(lines, np.uint8)
+    opening = np.flatnonzero((content == ord("[")) | (content == ord("{")))
+    ends = np.append(np.flatnonzero(content == ord("\n")), len(content))
+    return int(np.diff(np.searchsorted(opening, ends), prepend=0).max())
+
+
+def _joined_objects(texts: pa.ChunkedArray) -> bytes | None:
+    """Return objects of limited depth, a line each; None if some text may be anything else."""
+    if texts.null_count or texts.nbytes > _JOINED_BYTES:
+        return None
+    lists = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts.combine_chunks())
+    content: bytes = pc.binary_join(lists, pa.scalar(b"\n", texts.type))[0].as_py()
+    return content if _are_objects(content, len(texts)) else None
 
 
 def _is_object(text: bytes) -> bool:
@@ -252,13 +339,13 @@ def _is_object(text: bytes) -> bool:
     return text.startswith(b"{") and text.endswith(b"}")
 
 
-def _arrow_table(content: bytes, schema: pa.Schema | None) -> pa.Table:
+def _arrow_table(content: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
     from pyarrow import json as arrow_json
 
     return arrow_json.read_json(
         pa.BufferReader(content),
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(content) + 1),
-        parse_options=arrow_json.ParseOptions(explicit_schema=schema),
+        parse_options=arrow_json.ParseOptions(explicit_schema=pa.schema(types) if types else None),
     )
 
 

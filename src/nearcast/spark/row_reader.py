@@ -6,15 +6,17 @@ times and numbers of rows. They are encoded once, so that every task of the batc
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast import _arrow
 from nearcast.errors import NearcastError
 from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, read_source
 from nearcast.spark.failures import in_one_line
@@ -111,30 +113,32 @@ class RowReader:
 
     def _contents(self, table: pa.Table) -> PartContents:
         is_other = pc.or_(pc.equal(table["kind"], CLOCK), pc.is_valid(table["path"]))
-        rows = table.filter(pc.invert(is_other))
-        names = zip(rows["kind"].to_pylist(), rows["source"].to_pylist(), strict=True)
-        parts = [self._part(rows, kind, source) for kind, source in dict.fromkeys(names)]
-        others = table.filter(is_other)
+        others, rows = table.filter(is_other), table
+        if others.num_rows:
+            rows = table.filter(pc.invert(is_other))
+        names = rows.group_by(["kind", "source"], use_threads=False).aggregate([]).to_pylist()
+        parts = [self._part(rows, each["kind"], each["source"], is_alone=len(names) == 1) for each in names]
         if WALL not in others.column_names:
             others = others.append_column(WALL, pa.nulls(others.num_rows, pa.int64()))
         return PartContents(others.select(_OTHERS.names).cast(_OTHERS), parts)
 
-    def _part(self, table: pa.Table, kind: Kind, source: str) -> RowPart:
-        is_own = pc.and_(pc.equal(table["kind"], kind), pc.equal(table["source"], source))
-        rows = _numbered(table.filter(is_own)).sort_by("position")
-        positions, lines = rows["position"].to_pylist(), rows["row"].to_pylist()
-        read = pa.table({"position": rows["position"], "line": rows["row"].cast(pa.binary())})
+    def _part(self, table: pa.Table, kind: Kind, source: str, *, is_alone: bool) -> RowPart:
+        """Read the rows of one source, which is alone where a partition has no other."""
+        if not is_alone:
+            table = table.filter(pc.and_(pc.equal(table["kind"], kind), pc.equal(table["source"], source)))
+        rows = _in_order(_numbered(table))
+        positions, lines = rows["position"], rows["row"].cast(pa.binary())
         newest = pc.max(rows["arrived"]).as_py()
         return RowPart(
             kind=kind,
             source=source,
-            n=len(lines),
-            first=positions[0],
-            last=positions[-1],
-            digest=_digest(lines if kind == source else map(_at, positions, lines)),
+            n=rows.num_rows,
+            first=positions[0].as_py(),
+            last=positions[-1].as_py(),
+            digest=_digest(None if kind == source else positions, lines),
             newest=None if newest is None else newest.timestamp(),
             wall=pc.max(rows[WALL]).as_py() if WALL in rows.column_names else None,
-            result=self._result(kind, source, read),
+            result=self._result(kind, source, pa.table({"position": positions, "line": lines})),
         )
 
     def _result(self, kind: Kind, source: str, rows: pa.Table) -> ReadResult | None:
@@ -158,10 +162,16 @@ def _numbered(rows: pa.Table) -> pa.Table:
     return rows.set_column(rows.column_names.index("position"), "position", pc.coalesce(rows["position"], numbers))
 
 
-def _at(position: int, line: bytes | None) -> bytes:
-    return b"%d %b" % (position, line or b"")
+def _in_order(rows: pa.Table) -> pa.Table:
+    """Return rows by position, as those of a topic come."""
+    is_sorted = bool((np.diff(_arrow.array_of(rows["position"])) >= 0).all())
+    return rows if is_sorted else rows.sort_by("position")
 
 
-def _digest(lines: Iterable[bytes | None]) -> int:
-    """Return the sum of the digests of lines."""
-    return sum(int.from_bytes(hashlib.blake2b(line or b"", digest_size=8).digest(), "big") for line in lines)
+def _digest(positions: pa.ChunkedArray | None, lines: pa.ChunkedArray) -> int:
+    """Return the sum of the digests of lines, each behind its position where these are given, modulo 2^64."""
+    lines = pc.fill_null(lines, b"")
+    if positions is not None:
+        lines = pc.binary_join_element_wise(positions.cast(pa.string()).cast(pa.binary()), lines, b" ")
+    digests = b"".join([blake2b(line, digest_size=8).digest() for line in lines.to_pylist()])
+    return int(np.frombuffer(digests, ">u8").sum(dtype=np.uint64))

@@ -13,8 +13,14 @@ from nearcast.pipeline.store.store import epoch_of
 
 
 def this_driver() -> DriverEpoch:
-    """Return what names this process to others, for the log of manifests to number."""
-    return DriverEpoch(0, socket.gethostname(), os.getpid(), datetime.now(UTC).isoformat().replace("+00:00", "Z"))
+    """Return what names this process to others. Its epoch is the time in milliseconds, unless the log has come further.
+
+    Counted through, epochs would come again in a checkpoint that was restored from a copy, and files that drivers after
+    the copy left outside of it would look as if they were those of the next driver.
+    """
+    now = datetime.now(UTC)
+    number = int(now.timestamp() * 1000)
+    return DriverEpoch(number, socket.gethostname(), os.getpid(), now.isoformat().replace("+00:00", "Z"))
 
 
 def forget_claims(folder: str, epoch: int) -> str:

@@ -242,8 +242,9 @@ class Manifests:
     def take_over(self, driver: DriverEpoch, check: Callable[[Manifest | None], object]) -> Manifest | None:
         """Begin the next epoch: no driver of an earlier one can commit any more. Return the last manifest.
 
-        The number of `driver` is that of the epoch it gets. `check` may refuse to go on from a manifest: it is called
-        before anything changes, so that a start that cannot succeed leaves a running driver alone.
+        Its number is that of `driver`, unless the last epoch has come further: then it is the next one. `check` may
+        refuse to go on from a manifest: it is called before anything changes, so that a start that cannot succeed
+        leaves a running driver alone.
         """
 
         def checked(end: _LogEnd, manifest: Manifest | None) -> tuple[_LogEnd, Manifest | None]:
@@ -252,7 +253,7 @@ class Manifests:
 
         while True:
             end, manifest = self._looked(checked)
-            epoch = replace(driver, number=1 + (0 if end.epoch is None else end.epoch.number))
+            epoch = replace(driver, number=max(driver.number, 1 + (0 if end.epoch is None else end.epoch.number)))
             mine = next_slot(end.slot, is_fence=end.is_fence, first=_BEFORE)
             if self._fill(mine, fence_of(epoch)):
                 self.epoch, self._fence = epoch, mine

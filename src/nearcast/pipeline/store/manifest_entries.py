@@ -23,7 +23,7 @@ class _ManifestEntry:
 
 @dataclass(frozen=True)
 class DriverEpoch(_ManifestEntry):
-    """A driver's hold on a checkpoint: epochs are numbered through, and the last one alone may commit."""
+    """A driver's hold on a checkpoint: numbers of epochs ascend, and the last one alone may commit."""
 
     number: int
     host: str

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from nearcast import _arrow
 from nearcast.errors import FileMissing, InvalidColumns, with_remedy
-from nearcast.files import read_lines, read_row_groups, read_table
+from nearcast.files import read_lines, read_objects, read_row_groups, read_table
 from nearcast.files.file_errors import ARROW_CONTENT_ERRORS, fetch_error
 from nearcast.pipeline.batch.changes import SourceChanges, read_changes
 from nearcast.pipeline.batch.partition_deliveries import id_type
@@ -215,17 +215,26 @@ def _is_json(rows: pa.Table) -> bool:
 
 def _read_rows(task: ReadTask, rows: pa.Table, rejected: Rejected) -> pa.Table:
     """Return rows that came as JSON, numbered by their position; one that is no object is rejected."""
-    lines = [_one_line(each) for each in rows.column("line").to_pylist()]
-    found, source = Rejected(), task.source
     id_type = {"int64": int, "string": str, None: None}[task.id_type]
-    table = read_lines(b"\n".join(line or b"null" for line in lines), source=source, rejected=found, id_type=id_type)
+    table = read_objects(rows.column("line").cast(pa.binary()), source=task.source, id_type=id_type)
+    if table is None:
+        table = _read_one_by_one(task.source, rows, id_type, rejected)
     position = _arrow.array_of(rows.column("position"))
-    for row in found:
-        at = int(position[row.row])
-        reason = _LINE.sub("", row.reason) if lines[row.row] else "it is empty; expected a JSON object"
-        rejected.add(source, at, row.id, row.field, f"{_where(source, at)}: {reason}")
     numbers = _arrow.numbers(position[_arrow.array_of(table[ROW_COLUMN])])
     return table.set_column(table.column_names.index(ROW_COLUMN), ROW_COLUMN, numbers)
+
+
+def _read_one_by_one(source: str, rows: pa.Table, id_type: type | None, rejected: Rejected) -> pa.Table:
+    """Return rows some of which may be no objects; they are numbered by their place in the table."""
+    found = Rejected()
+    lines = [_one_line(each) for each in rows.column("line").to_pylist()]
+    table = read_lines(b"\n".join(line or b"null" for line in lines), source=source, rejected=found, id_type=id_type)
+    position = rows.column("position")
+    for row in found:
+        at = position[row.row].as_py()
+        reason = _LINE.sub("", row.reason) if lines[row.row] else "it is empty; expected a JSON object"
+        rejected.add(source, at, row.id, row.field, f"{_where(source, at)}: {reason}")
+    return table
 
 
 #: How `read_lines` begins a reason: these lines are nobody else's.
