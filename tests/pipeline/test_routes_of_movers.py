@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from nearcast.pipeline.driver import pipeline
+from nearcast.pipeline.worker.partition_keys import PartitionKeys
 from support.life_streams import LivingStream, check, settings_of
 
 N, WORDS, SIDE = 150, 4, 40.0
@@ -63,3 +64,36 @@ def test_routes_that_shrink_in_every_batch_lose_no_message(tmp_path, monkeypatch
     settings = settings_of("trigger", 3, lifetime, window=window)
     stream, _ = check(tmp_path, 6, settings, batches=8, faults=0.2, reweigh=0.2)
     assert len(stream.pipeline.state.router.routes)
+
+
+@pytest.mark.parametrize("case", ["all move", "one stays", "one may be noise", "one is gone"])
+def test_keys_of_moves_stand_for_those_of_all_where_everybody_moves(tmp_path, monkeypatch, case):
+    """They are not worked out again, and are those of the places after the batch; else they are."""
+    monkeypatch.setattr(pipeline, "FEW_KEYS", 0)
+    monkeypatch.setattr(pipeline, "SPARE_KEYS", 0.0)
+    again = []
+    of_slots, of_all = PartitionKeys.of_slots, PartitionKeys.of_all
+
+    def noted(keys, slots):
+        again.append(len(slots))
+        return of_slots(keys, slots)
+
+    def compared(keys):
+        found, expected = of_all(keys), of_slots(keys, keys._at_home())
+        assert [column.tolist() for column in expected] == [column.tolist() for column in found]
+        return found
+
+    monkeypatch.setattr(PartitionKeys, "of_slots", noted)
+    monkeypatch.setattr(PartitionKeys, "of_all", compared)
+    walkers = Walkers()
+    rows = walkers.subscriptions()
+    if case == "one may be noise":
+        rows[0]["min_move"] = SIDE
+    stream = LivingStream(tmp_path, settings_of("trigger", 3, None), rows)
+    moves = list(walkers.moves())
+    if case == "one stays":
+        moves = moves[1:]
+    elif case == "one is gone":
+        moves[0] = {"op": "unsubscribe", "id": moves[0]["id"]}
+    stream.run(0, {"changes-a": moves})
+    assert len(again) == (0 if case == "all move" else 1)

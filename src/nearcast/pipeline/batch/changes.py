@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from nearcast import _arrow
 from nearcast.columns import NO_TIME
 from nearcast.geo.shapes import shorten
+from nearcast.pipeline.batch.packed_columns import PackedState
 from nearcast.pipeline.batch.portable_subscriptions import PortableSubscriptions
 from nearcast.tables import Rejected, read_subscriptions
 from nearcast.tables.cells import TableRows
@@ -32,7 +33,7 @@ _FEW_EACH = 16
 
 
 @dataclass(frozen=True)
-class SourceChanges:
+class SourceChanges(PackedState):
     """The subscribe, unsubscribe and move rows of one source, in its order.
 
     `at` is the row of each in `subscriptions` or in `moves`, whichever its `op` needs. `row` is its number in `source`.
@@ -79,7 +80,7 @@ def read_changes(
     words = WordTable()
     wanted = {code: np.flatnonzero(is_good & (op == code)) for code in (SUBSCRIBE, UNSUBSCRIBE, MOVE)}
     subscriptions = read_subscriptions(
-        table.take(_arrow.numbers(wanted[SUBSCRIBE])),
+        _rows_of(table, wanted[SUBSCRIBE]),
         settings.space,
         words,
         settings.analyzer,
@@ -89,7 +90,7 @@ def read_changes(
         may_repeat=not only_subscribe if may_repeat is None else may_repeat,
         rejected=found,
     )
-    moves = read_moves(table.take(_arrow.numbers(wanted[MOVE])), settings.space, source=source, rejected=found)
+    moves = read_moves(_rows_of(table, wanted[MOVE]), settings.space, source=source, rejected=found)
     for each in found:
         is_good[each.row] = False
         rejected.add(source, int(numbers[each.row]), each.id, each.field, each.reason)
@@ -124,6 +125,13 @@ def _ops(rows: TableRows) -> NDArray[np.int64]:
     return op
 
 
+def _rows_of(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    """Return ascending rows of a table, without a copy where these are all or none."""
+    if len(rows) in (0, table.num_rows):
+        return table.slice(0, len(rows))
+    return table.take(_arrow.numbers(rows))
+
+
 def _numbered(table: pa.Table) -> pa.Table:
     numbers = _arrow.numbers(np.arange(table.num_rows))
     if ROW_COLUMN in table.column_names:
@@ -132,7 +140,7 @@ def _numbered(table: pa.Table) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class BatchChanges:
+class BatchChanges(PackedState):
     """The changes of one batch in order, each with the number of its subscription and the partitions it goes to.
 
     `position` is the place of each among all changes and messages of the batch, `step` the number of its step, `time`

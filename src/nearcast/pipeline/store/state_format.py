@@ -13,8 +13,8 @@ from nearcast.errors import IncompatibleStore
 #: 1 had no checksums. In 2 pickles carried no number, and they name modules that have moved since. In 3 names carried
 #: no epoch, and manifests said nothing of the sources of a batch. In 4 directories and changes had no times of reports.
 #: In 5 changes named their sources. In 6 streams had no id, and for lists of top-k that ran short the window was
-#: searched at once: a replay searches at the end of a portion.
-STATE_FORMAT = 7
+#: searched at once: a replay searches at the end of a portion. In 7 columns of changes were written out.
+STATE_FORMAT = 8
 _OTHER_CHECKPOINT = "go on with the version of nearcast that wrote it, or begin anew with another checkpoint"
 
 

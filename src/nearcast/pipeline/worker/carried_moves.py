@@ -42,6 +42,11 @@ class CarriedMoves(NamedTuple):
         placement, faults = place_rows(state, slots, held, reports, moves.points(), moves.regions)
         return cls(rows, KnownMove(slots, held, placement, reports), len(state.ids), is_once and not faults)
 
+    @property
+    def is_unconditional(self) -> bool:
+        """Tell whether each subscription will be where its move takes it: none is refused, repeated, or maybe noise."""
+        return self.is_whole and not self.known.reports["min_move"].any()
+
     def still_known(self, state: State, group: NDArray[np.int64]) -> KnownMove | None:
         """Return what is known of some rows of the batch, None where it no longer holds or nobody has looked.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 PLACED_BELOW = 0.8
 
 
+class _MovedKeys(NamedTuple):
+    """The keys of subscriptions, by slots that ascend, at the places that a batch of nothing but moves takes them to.
+
+    A key may come again.
+    """
+
+    slots: NDArray[np.int32]
+    keys: Keys
+
+
 class PartitionKeys:
     """Works out the keys of the subscriptions at home in a partition, as a plan has them.
 
@@ -40,6 +50,7 @@ class PartitionKeys:
     def __init__(self, partition: int, state: State, router: Router, words: NeededWords | None = None):
         self._partition, self._state, self._router = partition, state, router
         self._words = NeededWords() if words is None else words
+        self._all_moved: _MovedKeys | None = None
         self.has_everything = router.routes.is_everywhere
 
     @property
@@ -98,7 +109,10 @@ class PartitionKeys:
 
     def of_all(self) -> Keys:
         """Return the keys of all subscriptions at home here."""
-        return self.of_slots(self._at_home())
+        slots = self._at_home()
+        if self._all_moved is not None and np.array_equal(self._all_moved.slots, slots):
+            return Keys.distinct(*self._all_moved.keys)
+        return self.of_slots(slots)
 
     def _at_home(self) -> NDArray[np.int32]:
         slots = self._state.ids.in_use()
@@ -135,6 +149,8 @@ class PartitionKeys:
             after = moves.known.held.with_regions(moves.known.placement.regions)
             own, others = self._of_held(moves.known.slots, after)
             keys.append(own)
+            if len(moves.rows) == len(mine) and not len(others) and moves.is_unconditional:
+                self._all_moved = _MovedKeys(np.sort(moves.known.slots), own)
             wanted += [PortableSubscriptions.of(after.take(others), self._state.words)] if len(others) else []
         keys += [self._placed(each.into(self._router.plan.words), None) for each in wanted]
         return self.without_known(Keys.concat(keys))

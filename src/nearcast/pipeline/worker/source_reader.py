@@ -19,6 +19,7 @@ from nearcast.errors import FileMissing, InvalidColumns, with_remedy
 from nearcast.files import read_lines, read_objects, read_row_groups, read_table
 from nearcast.files.file_errors import ARROW_CONTENT_ERRORS, fetch_error
 from nearcast.pipeline.batch.changes import SourceChanges, read_changes
+from nearcast.pipeline.batch.packed_columns import PackedState
 from nearcast.pipeline.batch.partition_deliveries import id_type
 from nearcast.pipeline.batch.router import PlanRef, router_of
 from nearcast.pipeline.batch.segments import MessageSegment
@@ -66,7 +67,7 @@ class ReadTask:
 
 
 @dataclass(frozen=True)
-class ReadResult:
+class ReadResult(PackedState):
     """What was read of a source: the name of the segment with times and row numbers of its messages, or the changes."""
 
     source: str
