@@ -6,6 +6,7 @@ import pytest
 from nearcast.columns import TOPK, Messages, ScoreParameters, Subscriptions
 from nearcast.geo import BOX, Regions, Space
 from nearcast.indexes import create, open_index
+from nearcast.indexes.trigger.thresholds import batch_match, components
 from nearcast.indexes.trigger.thresholds.search import BLOCKS_TRIED
 from nearcast.similarity import TFIDF
 from nearcast.testing import check_index
@@ -49,9 +50,9 @@ def messages(rng, n):
 class Both:
     """The trigger index and `scan`, with the same subscriptions."""
 
-    def __init__(self, rng, space):
+    def __init__(self, rng, space, n=N):
         self.all, self.slots = [create("trigger", space), create("scan", space)], None
-        subscribed = subscriptions(rng)
+        subscribed = subscriptions(rng).take(np.arange(n))
         for index in self.all:
             index.set_weights(WEIGHTS)
             self.slots = index.insert(subscribed)
@@ -124,3 +125,18 @@ def test_bundles_are_made_anew_when_opened(tmp_path):
     both.set_thresholds(np.zeros(N))
     both.agree(messages(rng, 3))
     check_index(both.all[0])
+
+
+@pytest.mark.parametrize("n", [N, 40], ids=["lists", "delta"])
+def test_candidates_that_outgrow_their_room(monkeypatch, n):
+    """Where there are too many candidates, fewer messages are searched for at a time; answers and counts stay."""
+    rng = np.random.default_rng(6)
+    both = Both(rng, Space.plane(), n)
+    asked = messages(rng, 9)
+    at_once = both.agree(asked)
+    monkeypatch.setattr(components, "_MOST_CANDIDATES", 2 * n)
+    monkeypatch.setattr(batch_match, "_FIRST_ROOM", 1)
+    both.all[0]._moving._matcher._idle.clear()
+    in_parts = both.agree(asked)
+    assert (at_once.candidates, at_once.verified) == (in_parts.candidates, in_parts.verified)
+    assert len(in_parts.slots) > 4 * n

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nearcast.topk.keeper import Keeper
 
 #: Columns that are made anew: where a buffer is and who it is linked with.
-_MADE_ANEW = ("slab", "size_class", "oldest", "previous", "next", "step", "nth", "is_untold")
+_MADE_ANEW = ("slab", "size_class", "oldest", "previous", "next", "step", "nth", "is_untold", "record")
 #: In a file an entry's tag is (row << DOMINATOR_BITS) | dominators.
 DOMINATOR_BITS = 16
 _DOMINATORS = (1 << DOMINATOR_BITS) - 1

@@ -1,4 +1,8 @@
-"""Changes of one buffer: entries in rank order, with the number of dominators of each."""
+"""Changes of one buffer: entries in rank order, with the number of dominators of each.
+
+Loops that run through entries count in unsigned numbers: one that may be negative is no plain address to Numba, and
+such a loop takes one entry at a time.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,8 @@ if TYPE_CHECKING:
 #: The bits of a row that an entry has; `WindowRows.first` tells the others.
 ROW_BITS = 32
 LOW_ROW = (1 << ROW_BITS) - 1
+#: Among so many entries counting those before is faster than halving, which the processor cannot foresee.
+_FEW = 48
 
 
 class Entries(NamedTuple):
@@ -52,12 +58,16 @@ def ranks_before(rows, score, row, other_score, other):
 def position_in(rows, entries, size, score, row):
     """Return at which position a message belongs."""
     low, high = 0, size
-    while low < high:
+    while high - low > _FEW:
         middle = (low + high) >> 1
         if entries.score[middle] > score:
             low = middle + 1
         else:
             high = middle
+    n_before = 0
+    for i in range(np.uint64(low), np.uint64(high)):
+        n_before += entries.score[i] > score
+    low += n_before
     while low < size and entries.score[low] == score and not is_newer(rows, row, row_at(rows, entries, low)):
         low += 1
     return low
@@ -82,12 +92,13 @@ def copy(entries, position, others, other):
 @inlined
 def open_gap(entries, position, last):
     """Move the entries from `position` to before `last` one further; what was at `last` is lost."""
-    for i in range(last, position, -1):
-        entries.score[i] = entries.score[i - 1]
-    for i in range(last, position, -1):
-        entries.row[i] = entries.row[i - 1]
-    for i in range(last, position, -1):
-        entries.dominators[i] = entries.dominators[i - 1]
+    top, n, one = np.uint64(last), np.uint64(last - position), np.uint64(1)
+    for back in range(n):
+        entries.score[top - back] = entries.score[top - back - one]
+    for back in range(n):
+        entries.row[top - back] = entries.row[top - back - one]
+    for back in range(n):
+        entries.dominators[top - back] = entries.dominators[top - back - one]
 
 
 @inlined
@@ -96,23 +107,23 @@ def drop_at(entries, size, position):
 
     An expiring message is older than all others and dominates none: no count changes.
     """
-    for i in range(position, size - 1):
-        entries.score[i] = entries.score[i + 1]
-    for i in range(position, size - 1):
-        entries.row[i] = entries.row[i + 1]
-    for i in range(position, size - 1):
-        entries.dominators[i] = entries.dominators[i + 1]
+    first, last, one = np.uint64(position), np.uint64(size - 1), np.uint64(1)
+    for i in range(first, last):
+        entries.score[i] = entries.score[i + one]
+    for i in range(first, last):
+        entries.row[i] = entries.row[i + one]
+    for i in range(first, last):
+        entries.dominators[i] = entries.dominators[i + one]
     return size - 1
 
 
 @inlined
 def find_row(entries, size, row):
     """Return at which position a message is, `size` if it is not there."""
-    low = np.uint32(row & LOW_ROW)
-    for i in range(size):
-        if entries.row[i] == low:
-            return i
-    return size
+    low, found = np.uint32(row & LOW_ROW), size
+    for i in range(size):  # to the end: without a way out it takes many at once
+        found -= (size - i) if entries.row[i] == low else 0
+    return found
 
 
 @inlined
@@ -131,18 +142,21 @@ def dominate(rows, entries, position, size, row, k):
 
     Returns the position of the first that has k now, `size` if there is none.
     """
-    first = size
     if rows.by_time:
         for i in range(position, size):
             if is_newer(rows, row, row_at(rows, entries, i)):
                 entries.dominators[i] += 1
     else:  # nothing is newer than what arrives
-        for i in range(position, size):
+        for i in range(np.uint64(position), np.uint64(size)):
             entries.dominators[i] += 1
-    for i in range(position, size):
-        if entries.dominators[i] >= k:
-            first = i
-            break
+    n_dropped = 0
+    for i in range(np.uint64(position), np.uint64(size)):
+        n_dropped += entries.dominators[i] >= k
+    if n_dropped == 0:
+        return size
+    first = position
+    while entries.dominators[first] < k:
+        first += 1
     return first
 
 

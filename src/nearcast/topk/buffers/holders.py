@@ -44,6 +44,7 @@ class Holders(NamedTuple):
 
     What every change reads or writes is a record in one line of a processor's cache (`_RECORD`); the columns are views
     of it, so they have gaps. The others are columns of their own: of a bound the row matters only where scores tie.
+    Kernels read `record`: one address for all fields of a holder, where each column with gaps has its own.
     """
 
     slot: NDArray[np.int32]
@@ -65,6 +66,7 @@ class Holders(NamedTuple):
     step: NDArray[np.int64]
     nth: NDArray[np.int32]
     work: NDArray[np.int32]
+    record: NDArray[np.void]
 
 
 _FIRST = {"slot": NOBODY, "oldest": NOBODY, "previous": NOBODY, "next": NOBODY, "step": NOBODY, "slab": NOBODY}
@@ -113,23 +115,24 @@ def new_holders(n: int) -> Holders:
     columns |= {name: np.zeros(n, HOLDER_TYPES[name]) for name in _OWN_COLUMNS}
     for name, value in _FIRST.items():
         columns[name][:] = value
-    return Holders(**columns)
+    return Holders(**columns, record=records)
 
 
 def grown_holders(holders: Holders, n: int) -> Holders:
     """Return the numbers with room for n."""
     grown = new_holders(n)
-    pairs: Any = zip(grown, holders, strict=True)
-    for longer, column in pairs:
-        longer[: len(column)] = column
+    for name in HOLDER_TYPES:
+        column = getattr(holders, name)
+        getattr(grown, name)[: len(column)] = column
     return grown
 
 
 @inlined
 def is_kept(holders, holder, rows, score, row):
     """Tell whether a message ranks before the bound of a holder."""
-    if score != holders.theta[holder]:
-        return score > holders.theta[holder]
+    own = holders.record[holder]
+    if score != own["theta"]:
+        return score > own["theta"]
     if rows.by_time:
         time = rows.time[row & rows.mask]
         if time != holders.bound_time[holder]:
@@ -140,17 +143,18 @@ def is_kept(holders, holder, rows, score, row):
 @inlined
 def unlink(holders, holder, rows):
     """Take a holder out of the list of its oldest message."""
-    oldest = holders.oldest[holder]
+    own = holders.record[holder]
+    oldest = own["oldest"]
     if oldest < 0:
         return
-    before, after = holders.previous[holder], holders.next[holder]
+    before, after = holders.previous[holder], own["next"]
     if before >= 0:
         holders.next[before] = after
     else:
         rows.head[oldest & rows.mask] = after
     if after >= 0:
         holders.previous[after] = before
-    holders.oldest[holder] = -1
+    own["oldest"] = -1
 
 
 @inlined
@@ -164,11 +168,12 @@ def take_list(rows, row):
 @inlined
 def link(holders, holder, rows, oldest):
     """Put a holder into the list of a message."""
-    holders.oldest[holder] = oldest
+    own = holders.record[holder]
+    own["oldest"] = oldest
     if oldest < 0:
         return
     after = rows.head[oldest & rows.mask]
-    holders.previous[holder], holders.next[holder] = -1, after
+    holders.previous[holder], own["next"] = -1, after
     if after >= 0:
         holders.previous[after] = holder
     rows.head[oldest & rows.mask] = holder
@@ -184,8 +189,9 @@ def relink(holders, holder, rows, slabs):
 @inlined
 def link_to_oldest(holders, holder, rows, slabs):
     """Put a holder that is in no list into that of its oldest message."""
-    entries = entries_at(slabs, holders.slab[holder], holders.size_class[holder])
-    link(holders, holder, rows, oldest_of(rows, entries, holders.size[holder]))
+    own = holders.record[holder]
+    entries = entries_at(slabs, own["slab"], own["size_class"])
+    link(holders, holder, rows, oldest_of(rows, entries, own["size"]))
 
 
 @hot_kernel
@@ -200,7 +206,8 @@ def relink_all(holders, rows, slabs):
 @inlined
 def link_if_older(holders, holder, rows, row):
     """Follow the arrival of a message in a buffer: it may be its oldest."""
-    oldest = holders.oldest[holder]
+    own = holders.record[holder]
+    oldest = own["oldest"]
     if oldest < 0 or is_newer(rows, oldest, row):
         unlink(holders, holder, rows)
         link(holders, holder, rows, row)

@@ -20,8 +20,9 @@ def most_events(holders, progress):
     most = progress.at[N_OLD]
     for t in range(progress.at[N_TOUCHED]):
         holder = progress.touched[t]
+        own = holders.record[holder]
         is_copied = progress.old_start[t + 1] > progress.old_start[t]
-        most += min(holders.size[holder], holders.k[holder]) if is_copied else 2
+        most += min(own["size"], own["k"]) if is_copied else 2
     return most
 
 
@@ -43,7 +44,7 @@ def _sorted_by_slot(holders, progress):
     """Write who has events, in the order of slots, as (place among touched, slot); return how many."""
     n, bits = 0, np.int64(0)
     for t in range(progress.at[N_TOUCHED]):
-        if holders.slab[progress.touched[t]] < 0:
+        if holders.record[progress.touched[t]]["slab"] < 0:
             continue  # set aside
         is_copied = progress.old_start[t + 1] > progress.old_start[t]
         if is_copied or progress.left_rank[t] > 0 or progress.entered_rank[t] > 0:
@@ -62,14 +63,15 @@ def _sorted_by_slot(holders, progress):
 def _tell_one(holders, slabs, rows, progress, nth, row):
     """Write that a message left, or entered, or both: what arrived, or what has moved up to rank k."""
     holder = progress.touched[nth]
-    slot, k = holders.slot[holder], holders.k[holder]
+    own = holders.record[holder]
+    slot, k = holders.slot[holder], own["k"]
     has_left, rank = progress.left_rank[nth] > 0, progress.entered_rank[nth]
     if has_left:
         _write(progress, slot, progress.left_row[nth], progress.left_score[nth], progress.left_rank[nth], 0)
     if rank > 0:
         _write(progress, slot, row, progress.entered_score[nth], rank, 1)
-    elif has_left and holders.size[holder] >= k:
-        entries = entries_at(slabs, holders.slab[holder], holders.size_class[holder])
+    elif has_left and own["size"] >= k:
+        entries = entries_at(slabs, own["slab"], own["size_class"])
         _write(progress, slot, row_at(rows, entries, k - 1), entries.score[k - 1], k, 1)
 
 
@@ -77,8 +79,9 @@ def _tell_one(holders, slabs, rows, progress, nth, row):
 def _tell_difference(holders, slabs, rows, progress, nth):
     """Write what left and what entered, from the first k before the step and now: both are in rank order."""
     holder = progress.touched[nth]
-    entries = entries_at(slabs, holders.slab[holder], holders.size_class[holder])
-    n_new = min(holders.size[holder], holders.k[holder])
+    own = holders.record[holder]
+    entries = entries_at(slabs, own["slab"], own["size_class"])
+    n_new = min(own["size"], own["k"])
     first, last = progress.old_start[nth], progress.old_start[nth + 1]
     slot, j = holders.slot[holder], 0
     for i in range(first, last):

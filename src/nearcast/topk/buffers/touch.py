@@ -41,7 +41,7 @@ def touch(holders, slabs, rows, steps, progress):
         return MORE_TOUCHED
     _fetch_numbers(holders, progress)
     for t in range(n_expiring):
-        holders.nth[progress.touched[t]] = t
+        holders.record[progress.touched[t]]["nth"] = t
     at[N_TOUCHED], words = n_expiring, 0
     for c in range(steps.start[step_], steps.start[step_ + 1]):
         words += _touch_one(holders, slabs, rows, progress, steps.holder[c], steps.score[c], steps.row[step_])
@@ -71,10 +71,10 @@ def _fetch_lists(holders, rows, steps, progress):
         c = rows.head[steps.expired[e + 2] & rows.mask] if e + 2 < last else np.int32(-1)
         d = rows.head[steps.expired[e + 3] & rows.mask] if e + 3 < last else np.int32(-1)
         while a >= 0 or b >= 0 or c >= 0 or d >= 0:
-            a = holders.next[a] if a >= 0 else a
-            b = holders.next[b] if b >= 0 else b
-            c = holders.next[c] if c >= 0 else c
-            d = holders.next[d] if d >= 0 else d
+            a = holders.record[a]["next"] if a >= 0 else a
+            b = holders.record[b]["next"] if b >= 0 else b
+            c = holders.record[c]["next"] if c >= 0 else c
+            d = holders.record[d]["next"] if d >= 0 else d
             some += 1
     progress.at[FETCHED] ^= some
 
@@ -90,7 +90,7 @@ def _collect(holders, rows, steps, progress):
             if n < touched.size:
                 touched[n] = holder
             n += 1
-            holder = holders.next[holder]
+            holder = holders.record[holder]["next"]
     n_expiring = n
     for c in range(steps.start[step_], steps.start[step_ + 1]):
         if steps.holder[c] >= 0:
@@ -106,36 +106,39 @@ def _fetch_numbers(holders, progress):
     some = np.int64(0)
     for t in range(progress.at[N_TOUCHED]):
         holder = progress.touched[t]
-        some ^= holders.slab[holder]
+        some ^= holders.record[holder]["slab"]
     progress.at[FETCHED] ^= some
 
 
 @inlined
 def is_touched(holders, progress, holder):
     """Tell whether a holder is among those of the step; its `nth` may be that of an earlier one."""
-    nth = holders.nth[holder]
+    own = holders.record[holder]
+    nth = own["nth"]
     return nth < progress.at[N_TOUCHED] and progress.touched[nth] == holder
 
 
 @inlined
 def _touch_one(holders, slabs, rows, progress, holder, score, row):
     """Note a holder that wants what arrives; return how many words of a longer slab it may need."""
-    if holder < 0 or holders.slab[holder] < 0 or not is_kept(holders, holder, rows, score, row):
+    own = holders.record[holder]
+    if holder < 0 or own["slab"] < 0 or not is_kept(holders, holder, rows, score, row):
         return 0
     if not is_touched(holders, progress, holder):
         n = progress.at[N_TOUCHED]
         progress.touched[n] = holder
-        holders.nth[holder] = n
+        own["nth"] = n
         progress.at[N_TOUCHED] = n + 1
-    if holders.size[holder] < slabs.sizes[holders.size_class[holder]]:
+    if own["size"] < slabs.sizes[own["size_class"]]:
         return 0
-    return words_of(slabs, longer_class(slabs, holders.size_class[holder], holders.target[holder]))
+    return words_of(slabs, longer_class(slabs, own["size_class"], own["target"]))
 
 
 @inlined
 def _is_old_needed(holders, holder, has_several):
     """Tell whether more than one message may leave or enter a top-k: also if it may become too short for certainty."""
-    return has_several or (holders.size[holder] <= holders.k[holder] and holders.is_whole[holder] == 0)
+    own = holders.record[holder]
+    return has_several or (own["size"] <= own["k"] and own["is_whole"] == 0)
 
 
 @inlined
@@ -144,9 +147,10 @@ def _old_entries(holders, slabs, progress, has_several):
     some, n_old = np.int64(0), 0
     for t in range(progress.at[N_TOUCHED]):
         holder = progress.touched[t]
-        some ^= fetched(slabs, holders.slab[holder], holders.size_class[holder])
+        own = holders.record[holder]
+        some ^= fetched(slabs, own["slab"], own["size_class"])
         if _is_old_needed(holders, holder, has_several):
-            n_old += min(holders.size[holder], holders.k[holder])
+            n_old += min(own["size"], own["k"])
     progress.at[FETCHED] ^= some
     return n_old
 
@@ -158,12 +162,13 @@ def _begin(holders, slabs, rows, progress, number, has_several):
     at[N_OLD] = 0
     for t in range(at[N_TOUCHED]):
         holder = progress.touched[t]
-        holders.step[holder] = number
+        own = holders.record[holder]
+        own["step"] = number
         progress.left_rank[t], progress.entered_rank[t] = 0, 0
         progress.old_start[t] = at[N_OLD]
         if _is_old_needed(holders, holder, has_several):
-            entries = entries_at(slabs, holders.slab[holder], holders.size_class[holder])
-            for i in range(min(holders.size[holder], holders.k[holder])):
+            entries = entries_at(slabs, own["slab"], own["size_class"])
+            for i in range(min(own["size"], own["k"])):
                 progress.old_score[at[N_OLD]] = entries.score[i]
                 progress.old_row[at[N_OLD]] = row_at(rows, entries, i)
                 at[N_OLD] += 1

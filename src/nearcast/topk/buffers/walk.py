@@ -79,7 +79,7 @@ def _expire(holders, slabs, rows, steps, progress):
         row = steps.expired[e]
         holder = take_list(rows, row)
         while holder >= 0:
-            after = holders.next[holder]
+            after = holders.record[holder]["next"]
             _leave(holders, slabs, progress, holder, row)
             link_to_oldest(holders, holder, rows, slabs)
             holder = after
@@ -88,16 +88,17 @@ def _expire(holders, slabs, rows, steps, progress):
 @inlined
 def _leave(holders, slabs, progress, holder, row):
     """Take a message out of a buffer, if it is still there."""
-    entries = entries_at(slabs, holders.slab[holder], holders.size_class[holder])
-    size = holders.size[holder]
+    own = holders.record[holder]
+    entries = entries_at(slabs, own["slab"], own["size_class"])
+    size = own["size"]
     position = find_row(entries, size, row)
     if position == size:
         return
-    if position < holders.k[holder]:
-        nth = holders.nth[holder]
+    if position < own["k"]:
+        nth = own["nth"]
         progress.left_row[nth], progress.left_score[nth] = row, entries.score[position]
         progress.left_rank[nth] = position + 1
-    holders.size[holder] = drop_at(entries, size, position)
+    own["size"] = drop_at(entries, size, position)
 
 
 @inlined
@@ -112,12 +113,13 @@ def _arrive(holders, slabs, rows, steps, progress, policy, ratio):
 
 @inlined
 def _enter(holders, slabs, rows, progress, holder, score, row, policy, ratio):
-    if holders.slab[holder] < 0 or not is_kept(holders, holder, rows, score, row):
+    own = holders.record[holder]
+    if own["slab"] < 0 or not is_kept(holders, holder, rows, score, row):
         return
-    size, k = holders.size[holder], holders.k[holder]
-    if size == slabs.sizes[holders.size_class[holder]]:
-        _move(holders, slabs, holder, longer_class(slabs, holders.size_class[holder], holders.target[holder]))
-    entries = entries_at(slabs, holders.slab[holder], holders.size_class[holder])
+    size, k = own["size"], own["k"]
+    if size == slabs.sizes[own["size_class"]]:
+        _move(holders, slabs, holder, longer_class(slabs, own["size_class"], own["target"]))
+    entries = entries_at(slabs, own["slab"], own["size_class"])
     position = position_in(rows, entries, size, score, row)
     dominators, dropped = 0, size
     if policy != KMAX:
@@ -132,9 +134,9 @@ def _enter(holders, slabs, rows, progress, holder, score, row, policy, ratio):
     open_gap(entries, position, dropped)
     write(entries, position, score, row, dominators)
     if dropped < size:
-        holders.size[holder] = drop_dominated(entries, dropped + 1, size, k)
+        own["size"] = drop_dominated(entries, dropped + 1, size, k)
     else:
-        holders.size[holder] = size + 1
+        own["size"] = size + 1
     link_if_older(holders, holder, rows, row)
     _cut(holders, rows, entries, progress, holder, ratio)
 
@@ -142,7 +144,8 @@ def _enter(holders, slabs, rows, progress, holder, score, row, policy, ratio):
 @inlined
 def _note_entered(holders, rows, progress, entries, holder, size, position, score):
     """Note a message that is about to enter the first k, and the one it pushes out, unless one has left before."""
-    nth, k = holders.nth[holder], holders.k[holder]
+    own = holders.record[holder]
+    nth, k = own["nth"], own["k"]
     progress.entered_score[nth], progress.entered_rank[nth] = score, position + 1
     if progress.left_rank[nth] == 0 and size >= k:
         progress.left_row[nth], progress.left_score[nth] = row_at(rows, entries, k - 1), entries.score[k - 1]
@@ -152,13 +155,14 @@ def _note_entered(holders, rows, progress, entries, holder, size, position, scor
 @inlined
 def _move(holders, slabs, holder, new_class):
     """Move a buffer to a slab of another size class."""
-    old, old_class, size = holders.slab[holder], holders.size_class[holder], holders.size[holder]
+    own = holders.record[holder]
+    old, old_class, size = own["slab"], own["size_class"], own["size"]
     new = take_slab(slabs, new_class)
     source, target = entries_at(slabs, old, old_class), entries_at(slabs, new, new_class)
     for i in range(size):
         copy(target, i, source, i)
     give_slab(slabs, old, old_class)
-    holders.slab[holder], holders.size_class[holder] = new, new_class
+    own["slab"], own["size_class"] = new, new_class
 
 
 @inlined
@@ -166,10 +170,11 @@ def _fit(holders, slabs, progress):
     """Move buffers that have become short to shorter slabs, as far as there is room."""
     for t in range(progress.at[N_TOUCHED]):
         holder = progress.touched[t]
-        if holders.slab[holder] < 0:
+        own = holders.record[holder]
+        if own["slab"] < 0:
             continue  # set aside
-        size_class = holders.size_class[holder]
-        shorter = shorter_class(slabs, size_class, holders.size[holder], holders.target[holder])
+        size_class = own["size_class"]
+        shorter = shorter_class(slabs, size_class, own["size"], own["target"])
         if shorter < size_class and (slabs.free[shorter] >= 0 or words_of(slabs, shorter) <= room_left(slabs)):
             _move(holders, slabs, holder, shorter)
 
@@ -177,10 +182,11 @@ def _fit(holders, slabs, progress):
 @inlined
 def _cut(holders, rows, entries, progress, holder, ratio):
     """Shorten a buffer that is longer than its policy wants, and move its bound to what is cut off."""
-    size, k = holders.size[holder], holders.k[holder]
-    if size <= holders.limit[holder]:
+    own = holders.record[holder]
+    size, k = own["size"], own["k"]
+    if size <= own["limit"]:
         return
-    kept = holders.target[holder]
+    kept = own["target"]
     if ratio > 0.0:
         least = ratio * entries.score[k - 1]
         kept = k
@@ -189,19 +195,20 @@ def _cut(holders, rows, entries, progress, holder, ratio):
         if kept == size:
             return
     bound = row_at(rows, entries, kept)
-    holders.theta[holder] = entries.score[kept]
+    own["theta"] = entries.score[kept]
     holders.bound_row[holder] = bound
     holders.bound_time[holder] = rows.time[bound & rows.mask]
-    holders.is_whole[holder] = 0
-    holders.size[holder] = kept
+    own["is_whole"] = 0
+    own["size"] = kept
     _note_untold(holders, progress, holder)
 
 
 @inlined
 def _note_untold(holders, progress, holder):
     """Note that the threshold of a holder is, or will be, another than the index knows."""
-    if holders.is_untold[holder] == 0:
-        holders.is_untold[holder] = 1
+    own = holders.record[holder]
+    if own["is_untold"] == 0:
+        own["is_untold"] = 1
         progress.untold[progress.at[N_UNTOLD]] = holder
         progress.at[N_UNTOLD] += 1
 
@@ -209,7 +216,8 @@ def _note_untold(holders, progress, holder):
 @inlined
 def is_short(holders, holder):
     """Tell whether a buffer is too short to hold the top-k for certain."""
-    return holders.size[holder] < holders.k[holder] and holders.is_whole[holder] == 0
+    own = holders.record[holder]
+    return own["size"] < own["k"] and own["is_whole"] == 0
 
 
 @inlined
@@ -217,9 +225,10 @@ def _set_aside_short(holders, slabs, rows, progress):
     """Take the slabs of those whose buffers have become too short: no later step of the walk then concerns them."""
     for t in range(progress.at[N_TOUCHED]):
         holder = progress.touched[t]
+        own = holders.record[holder]
         if is_short(holders, holder):
             unlink(holders, holder, rows)
-            give_slab(slabs, holders.slab[holder], holders.size_class[holder])
-            holders.slab[holder], holders.size[holder] = -1, 0
+            give_slab(slabs, own["slab"], own["size_class"])
+            own["slab"], own["size"] = -1, 0
             _note_untold(holders, progress, holder)
             progress.at[N_SHORT] += 1

@@ -55,12 +55,12 @@ class ThresholdMatcher:
     ) -> Matches:
         """Return the rows that each message concerns, slots ascending."""
         n = len(batch.box)
-        longest = int(np.diff(batch.term_start).max(initial=0))
-        n_blocks = max((component.n_blocks for component in components), default=0)
         size = chunk_for(n, _CHUNK, _FEWEST, threads)
+        ends = batch.term_start[np.minimum(np.arange(0, n + size, size), n)]
+        n_words = int(np.diff(ends).max(initial=0))
 
         def run(first: int) -> _ChunkScores:
-            scratch = self._borrow(n_terms, longest, n_blocks)
+            scratch = self._borrow(n_terms, size, n_words)
             scratch, done = _search_chunk(components, batch, first, min(first + size, n), scratch, n_slots)
             self._idle.append(scratch)
             return done
@@ -72,14 +72,15 @@ class ThresholdMatcher:
             chunks = [run(first) for first in starts]
         return _joined(chunks)
 
-    def _borrow(self, n_terms: int, longest: int, n_blocks: int) -> ThresholdScratch:
+    def _borrow(self, n_terms: int, n_messages: int, n_words: int) -> ThresholdScratch:
         """Return idle scratch space that is large enough, or new one."""
         try:
             scratch = self._idle.pop()
         except IndexError:
-            return new_scratch(n_terms, longest, n_blocks, _FIRST_ROOM)
-        if len(scratch.counts) != n_terms or len(scratch.said) < longest or len(scratch.span_word) < n_blocks + longest:
-            return new_scratch(n_terms, 2 * longest, n_blocks, len(scratch.hit_slot))
+            return new_scratch(n_terms, n_messages, n_words, _FIRST_ROOM)
+        if len(scratch.counts) != n_terms or len(scratch.seen) < n_messages or len(scratch.said) < n_words:
+            room = max(len(scratch.hit_slot), len(scratch.candidate))
+            return new_scratch(n_terms, n_messages, 2 * n_words, room)
         return scratch
 
 
@@ -94,9 +95,7 @@ def _search_chunk(
     """Search every component for the messages first to last, and sort what was found."""
     scratch.tally[:] = 0
     for component in components:
-        at = first
-        while (at := component.search(batch, at, last, scratch)) < last:
-            scratch = _with_more_room(scratch)
+        scratch = component.search(batch, first, last, scratch)
     n_hits, n = int(scratch.tally[HITS]), last - first
     message = scratch.hit_message[:n_hits]
     message -= np.int32(first)
@@ -117,14 +116,6 @@ def _search_chunk(
         score,
     )
     return scratch, _ChunkScores(slots, score, begin, int(scratch.tally[LOOKED_AT]), int(scratch.tally[VERIFIED]))
-
-
-def _with_more_room(scratch: ThresholdScratch) -> ThresholdScratch:
-    return scratch._replace(
-        hit_slot=np.concatenate([scratch.hit_slot, np.empty_like(scratch.hit_slot)]),
-        hit_score=np.concatenate([scratch.hit_score, np.empty_like(scratch.hit_score)]),
-        hit_message=np.concatenate([scratch.hit_message, np.empty_like(scratch.hit_message)]),
-    )
 
 
 def _joined(chunks: list[_ChunkScores]) -> Matches:

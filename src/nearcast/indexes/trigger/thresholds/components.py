@@ -14,6 +14,7 @@ from nearcast.indexes.trigger.components import arrays_of
 from nearcast.indexes.trigger.thresholds.bounds import (
     BLOCK,
     BUNDLE,
+    GROUP,
     new_entries,
     raise_table,
     rounded_up,
@@ -34,12 +35,24 @@ from nearcast.indexes.trigger.thresholds.rows import (
     Y,
     take_rows,
 )
-from nearcast.indexes.trigger.thresholds.search import ThresholdBatch, ThresholdScratch, search_delta, search_lists
+from nearcast.indexes.trigger.thresholds.search import (
+    WAITING,
+    ThresholdBatch,
+    ThresholdScratch,
+    collect_candidates,
+    score_candidates,
+    search_delta,
+    with_hits,
+    with_more_candidates,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.indexes.shared.undo import UndoLog
+
+#: Where messages have more candidates than this, fewer are searched for at a time.
+_MOST_CANDIDATES = 1 << 20
 
 
 @dataclass(eq=False)
@@ -62,14 +75,18 @@ class ThresholdSegment:
         """Return the number of rows, dead ones included."""
         return len(self.rows.slot)
 
-    @property
-    def n_blocks(self) -> int:
-        """Return the number of blocks of all lists."""
-        return len(self.lists.blocks.steep)
-
-    def search(self, batch: ThresholdBatch, first: int, last: int, scratch: ThresholdScratch) -> int:
-        """Run `search_lists`."""
-        return int(search_lists(self.rows, self.lists, batch, first, last, scratch))
+    def search(self, batch: ThresholdBatch, first: int, last: int, scratch: ThresholdScratch) -> ThresholdScratch:
+        """Write what the messages first to last concern to the hits; return the scratch space, or a larger one."""
+        before = scratch.tally.copy()
+        if not collect_candidates(self.lists, batch, first, last, scratch):
+            scratch.tally[:] = before
+            if len(scratch.candidate) < _MOST_CANDIDATES or last - first == 1:
+                return self.search(batch, first, last, with_more_candidates(scratch, 0))
+            middle = (first + last) // 2
+            return self.search(batch, middle, last, self.search(batch, first, middle, scratch))
+        scratch = with_hits(scratch, int(scratch.tally[WAITING]))
+        score_candidates(self.rows, batch, first, last, scratch)
+        return scratch
 
     def set_thresholds(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Set the thresholds of rows."""
@@ -197,8 +214,6 @@ def _kill(component: Component, rows: NDArray[np.int64], undo: UndoLog) -> None:
 class ThresholdDelta:
     """At most `capacity` rows that are all looked at; each has one entry, with all of its words in the signature."""
 
-    n_blocks = 0
-
     def __init__(self, number: int, capacity: int, *, is_earth: bool):
         self.number, self.capacity, self.n_rows, self.n_dead = number, capacity, 0, 0
         self.rows = ThresholdRows(
@@ -238,9 +253,14 @@ class ThresholdDelta:
         """Write the entries of all rows there are, by the present frame."""
         _enter(self._is_earth, self.rows, 0, self.n_rows, self._frame, self._entries, np.empty(3))
 
-    def search(self, batch: ThresholdBatch, first: int, last: int, scratch: ThresholdScratch) -> int:
-        """Run `search_delta`."""
-        return int(search_delta(self.rows, self._entries, self.n_rows, self._frame, batch, first, last, scratch))
+    def search(self, batch: ThresholdBatch, first: int, last: int, scratch: ThresholdScratch) -> ThresholdScratch:
+        """Do what that of a segment does."""
+        n = self.n_rows
+        if n + GROUP > len(scratch.candidate):
+            scratch = with_more_candidates(scratch, n + GROUP)
+        while (first := search_delta(self.rows, self._entries, n, self._frame, batch, first, last, scratch)) < last:
+            scratch = with_hits(scratch, n)
+        return scratch
 
     def set_thresholds(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Set the thresholds of rows."""
