@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import numba
 import numpy as np
 import pytest
 
@@ -98,3 +99,12 @@ def test_columns_of_few_holders_have_gaps_like_those_of_many(n):
     assert [1, 2, *range(5, 5 + n)] == table.slots().tolist()
     assert n + 2 == len(table)
     assert 0 == table.columns.theta.ctypes.data % 64
+
+
+def test_new_numbers_of_slots_compile_no_kernel_again():
+    """An index that was packed gives other slots: their column has the type it had, gaps included."""
+    table = HolderTable()
+    table.take(np.arange(4, dtype=np.int32))
+    other = table.renumbered(np.array([3, 1], np.int32))
+    assert other.columns.slot[other.of_slots(np.arange(2, dtype=np.int32))].tolist() == [0, 1]
+    assert [numba.typeof(column) for column in table.columns] == [numba.typeof(column) for column in other.columns]

@@ -96,7 +96,8 @@ class HolderTable:
         holders = self.of_slots(old)
         fresh._of_slot = np.append(holders, np.full(1024, NOBODY, np.int32))
         held = np.flatnonzero(holders != NOBODY)
-        slot = np.full(len(self.columns.slot), NOBODY, np.int32)
+        # With gaps, as the columns of a record have: for one without, kernels would be compiled once more.
+        slot = np.full((len(self.columns.slot), 2), NOBODY, np.int32)[:, 0]
         slot[holders[held]] = held
         fresh.columns, fresh._free = self.columns._replace(slot=slot), self._free
         return fresh
