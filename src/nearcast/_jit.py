@@ -61,7 +61,12 @@ def compiles() -> bool:
 
 @functools.cache
 def _numba() -> Any:
-    """Import Numba, and listen to it from then on."""
+    """Import Numba, and listen to it from then on.
+
+    Intel's vector library, which Numba uses where it is installed, has other last bits in a loop than in a single call:
+    scores would differ between an index and `scan`.
+    """
+    os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
     import numba
 
     from nearcast.compile_notice import give_notice
@@ -83,7 +88,8 @@ def _source_key() -> str:
             continue
         digest.update(name.as_posix().encode())
         digest.update(path.read_bytes())
-    digest.update(f"{_numba().__version__} {_numba().config.BOUNDSCHECK}".encode())
+    config = _numba().config
+    digest.update(f"{_numba().__version__} {config.BOUNDSCHECK} {config.USING_SVML}".encode())
     return digest.hexdigest()
 
 

@@ -88,6 +88,15 @@ def test_nesting_up_to_the_limit_is_read():
     assert [] == list(rejected)
 
 
+@pytest.mark.parametrize("beside", [b"", b'\n{"id": "z", "text": 5}'])
+@pytest.mark.parametrize("number", [b"Inf", b"-Inf"])
+def test_what_arrow_takes_for_a_number_is_no_json_whatever_stands_beside_it(number, beside):
+    """Where a stream is cut into blocks must not decide whether a record counts."""
+    rejected = Rejected()
+    read_lines(b'{"id": "a", "text": "tea", "v": ' + number + b"}" + beside, source="s", rejected=rejected)
+    assert [0] == [row.row for row in rejected if "JSON" in row.reason]
+
+
 def collection(*features):
     return json.dumps({"type": "FeatureCollection", "features": features})
 

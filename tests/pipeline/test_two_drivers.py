@@ -1,6 +1,7 @@
 """Two drivers on one checkpoint: the one that came last goes on, the other ends, and readers see one clean stream."""
 
 import errno
+import itertools
 import os
 import re
 import shutil
@@ -373,8 +374,10 @@ def test_names_of_the_store_carry_the_epoch_and_parts_do_not(stream, clean):
     assert sorted(stream.delivered()) == sorted(clean)
 
 
-def test_epochs_do_not_come_again_when_a_checkpoint_is_restored(stream, clean):
+def test_epochs_do_not_come_again_when_a_checkpoint_is_restored(stream, clean, monkeypatch):
     """What drivers after the copy left in the folder of deliveries is older than whoever goes on from the copy."""
+    this_driver, clock = pipeline_module.this_driver, itertools.count(1_000, 1_000)
+    monkeypatch.setattr(pipeline_module, "this_driver", lambda: replace(this_driver(), number=next(clock)))
     stream.run(stream.started(), 0)
     shutil.copytree(stream.checkpoint, stream.folder / "copy")
     later = [stream.started() for _ in range(5)]

@@ -6,7 +6,8 @@ import numba
 import numpy as np
 import pytest
 
-from nearcast import Hub, Message, TopK
+from nearcast import Hub, IncompatibleStore, Message, TopK
+from nearcast.topk.buffers.entries import Entries, find_row
 from nearcast.topk.buffers.pool import SLAB_SIZES
 from nearcast.topk.holder_numbers import HolderTable
 from nearcast.topk.saved_keeper import adopt, taken_out
@@ -108,3 +109,21 @@ def test_new_numbers_of_slots_compile_no_kernel_again():
     other = table.renumbered(np.array([3, 1], np.int32))
     assert other.columns.slot[other.of_slots(np.arange(2, dtype=np.int32))].tolist() == [0, 1]
     assert [numba.typeof(column) for column in table.columns] == [numba.typeof(column) for column in other.columns]
+
+
+def test_a_saved_buffer_with_a_message_twice_is_refused(tmp_path):
+    """What expires is looked for by its row: a second one would be left behind, and counted as if it were there."""
+    hub = hub_of(15, "cskyband", 0)
+    hub.publish_many(list(posts(40)))
+    hub.save(tmp_path / "hub")
+    (path,) = (tmp_path / "hub").rglob("entry_tag.npy")
+    tags = np.load(path)
+    tags[1] = tags[0]
+    np.save(path, tags)
+    with pytest.raises(IncompatibleStore, match=r"entry_tag\.npy .*a message twice"):
+        Hub.open(tmp_path / "hub", verify=False)
+
+
+def test_the_first_of_equal_rows_is_found():
+    entries = Entries(score=np.zeros(4), row=np.array([7, 9, 9, 9], np.uint32), dominators=np.zeros(4, np.uint16))
+    assert [0, 1, 4] == [find_row(entries, 4, row) for row in (7, 9, 8)]

@@ -133,10 +133,10 @@ def test_distances_whose_squares_are_no_numbers(unit):
 def test_who_has_enough_takes_no_part_in_further_words(monkeypatch):
     """A query whose rarest word has filled it with better messages than its other words can give is left out."""
     hopeful = []
-    of_word = join.WindowJoin._hopeful
+    of_word = join.WindowJoin._unfinished_queries
     monkeypatch.setattr(
         join.WindowJoin,
-        "_hopeful",
+        "_unfinished_queries",
         lambda self, planned, nth: hopeful.append(of_word(self, planned, nth)) or hopeful[-1],
     )
     vocabulary, told = Vocabulary(), []

@@ -39,6 +39,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: A whole number that a float may not hold, and what such a number is at least.
 _LONG_INTEGER = re.compile(rb"[:,\[]\s*-?[0-9]{16,}\s*[,}\]]")
 _LONG = 1e15
+_INFINITE = re.compile(rb"[:,\[]\s*-?Inf\s*[,}\]]")
 #: The names of times, as they stand before their values.
 _TIME_KEYS = {name: re.compile(rf'"{name}"\s*:'.encode()) for name in TIME_NAMES}
 #: Texts of so many bytes together are not joined: Arrow's offsets end at 2 GiB.
@@ -261,18 +262,20 @@ def _read_at_once(content: bytes, n: int) -> pa.Table | None:
     """Return the table Arrow makes of n objects, None if it cannot or would change a value."""
     try:
         content.decode()
-        table = _with_texts(content)
-        if _has_long_floats(table) and _LONG_INTEGER.search(content):
-            return None  # Arrow rounds an integer that stands among floats
+        table = _table_with_text_times(content)
+        if _has_long_floats(table) and (_LONG_INTEGER.search(content) or _INFINITE.search(content)):
+            return (
+                None  # Arrow rounds an integer that stands among floats, and takes Inf, which is no JSON, for a number
+            )
     except (*ARROW_CONTENT_ERRORS, UnicodeDecodeError, OverflowError, RecursionError):
         return None
     # Two records on a line, or one on two, are for the slow way to reject.
     return table if table.num_rows == n else None
 
 
-def _with_texts(content: bytes) -> pa.Table:
+def _table_with_text_times(content: bytes) -> pa.Table:
     """Return the table Arrow makes of a content, in which text that looks like a date is as it is written."""
-    first = content[: content.find(b"\n")]
+    first = content.partition(b"\n")[0]
     texts = {name: pa.string() for name, key in _TIME_KEYS.items() if key.search(first)}
     table = _arrow_table(content, texts)
     if any(table[name].null_count == table.num_rows for name in texts):

@@ -146,6 +146,10 @@ def _check_entries(
     arrays.check("entry_score", not np.isnan(entries["entry_score"]).any(), "it holds values that are no numbers")
     rows = entries["entry_tag"] >> DOMINATOR_BITS
     arrays.within("entry_tag", rows, keeper.sliding.first_row, keeper.sliding.next_row - 1)
+    holder = np.repeat(np.arange(len(size)), size)
+    order = np.lexsort((rows, holder))
+    is_same = (rows[order][1:] == rows[order][:-1]) & (holder[order][1:] == holder[order][:-1])
+    arrays.check("entry_tag", not is_same.any(), "a buffer has a message twice")
 
 
 def _give_buffers(keeper: Keeper, holders: NDArray[np.int32], entries: dict[str, NDArray[Any]]) -> None:

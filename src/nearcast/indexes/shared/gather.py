@@ -63,7 +63,7 @@ def sort_slots(values, first, n, n_bits, spare, digits):
 
 @inlined
 def sort_by_low_bits(values, n, n_bits, spare, digits):
-    """Sort the first n values by their low bits, which differ; the others go along."""
+    """Sort the first n values by their low bits, those of equal ones in the order they had."""
     if n >= _SHORT:
         _sort_by_digits(values, 0, n, n_bits, spare, digits)
         return

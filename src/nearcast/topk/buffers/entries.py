@@ -122,7 +122,7 @@ def find_row(entries, size, row):
     """Return at which position a message is, `size` if it is not there."""
     low, found = np.uint32(row & LOW_ROW), size
     for i in range(size):  # to the end: without a way out it takes many at once
-        found -= (size - i) if entries.row[i] == low else 0
+        found = min(found, i if entries.row[i] == low else size)
     return found
 
 

@@ -44,7 +44,8 @@ class Holders(NamedTuple):
 
     What every change reads or writes is a record in one line of a processor's cache (`_RECORD`); the columns are views
     of it, so they have gaps. The others are columns of their own: of a bound the row matters only where scores tie.
-    Kernels read `record`: one address for all fields of a holder, where each column with gaps has its own.
+    Kernels read `record`: one address for all fields of a holder, where each column with gaps has its own. All but
+    the slot, which an index that is packed changes in its column alone.
     """
 
     slot: NDArray[np.int32]

@@ -66,7 +66,7 @@ def _low_sine(x):
 
 
 @inlined
-def plane_distance(across, up):
+def _plane_distance(across, up):
     """Return the length of a vector up to rounding, without `hypot`, which takes longer than all else in a bound."""
     squared = across * across + up * up
     # Beyond these a square has lost digits, or is no number any more.
@@ -82,7 +82,7 @@ def near_to_group(is_earth, x, y, cosine, max_distance, summary, group):
         to_left, to_right = abs(summary[group, X_MIN] - x), abs(summary[group, X_MAX] - x)
         across = min(_folded(to_left), _folded(to_right)) if is_earth else min(to_left, to_right)
     if not is_earth:
-        return near_of(plane_distance(across, up) * (1.0 - 1e-12), max_distance)
+        return near_of(_plane_distance(across, up) * (1.0 - 1e-12), max_distance)
     if up == 0.0 and across == 0.0:
         return 1.0
     north, east = _low_sine(0.5 * _RADIANS * up), _low_sine(0.5 * _RADIANS * across)

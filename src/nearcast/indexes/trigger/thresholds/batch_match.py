@@ -11,7 +11,7 @@ from nearcast._jit import hot_kernel
 from nearcast.indexes import Matches
 from nearcast.indexes.shared.gather import merge_hits
 from nearcast.indexes.shared.threads import chunk_for, in_threads
-from nearcast.indexes.trigger.thresholds.components import Component
+from nearcast.indexes.trigger.thresholds.components import MOST_CANDIDATES, Component
 from nearcast.indexes.trigger.thresholds.search import (
     HITS,
     LOOKED_AT,
@@ -62,7 +62,8 @@ class ThresholdMatcher:
         def run(first: int) -> _ChunkScores:
             scratch = self._borrow(n_terms, size, n_words)
             scratch, done = _search_chunk(components, batch, first, min(first + size, n), scratch, n_slots)
-            self._idle.append(scratch)
+            if len(scratch.candidate) <= MOST_CANDIDATES:  # what one message of very many candidates took is let go
+                self._idle.append(scratch)
             return done
 
         starts = range(0, n, size)

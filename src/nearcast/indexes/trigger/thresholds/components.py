@@ -42,8 +42,8 @@ from nearcast.indexes.trigger.thresholds.search import (
     collect_candidates,
     score_candidates,
     search_delta,
-    with_hits,
     with_more_candidates,
+    with_room_for_hits,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from nearcast.indexes.shared.undo import UndoLog
 
 #: Where messages have more candidates than this, fewer are searched for at a time.
-_MOST_CANDIDATES = 1 << 20
+MOST_CANDIDATES = 1 << 20
 
 
 @dataclass(eq=False)
@@ -80,11 +80,11 @@ class ThresholdSegment:
         before = scratch.tally.copy()
         if not collect_candidates(self.lists, batch, first, last, scratch):
             scratch.tally[:] = before
-            if len(scratch.candidate) < _MOST_CANDIDATES or last - first == 1:
+            if len(scratch.candidate) < MOST_CANDIDATES or last - first == 1:
                 return self.search(batch, first, last, with_more_candidates(scratch, 0))
             middle = (first + last) // 2
             return self.search(batch, middle, last, self.search(batch, first, middle, scratch))
-        scratch = with_hits(scratch, int(scratch.tally[WAITING]))
+        scratch = with_room_for_hits(scratch, int(scratch.tally[WAITING]))
         score_candidates(self.rows, batch, first, last, scratch)
         return scratch
 
@@ -254,12 +254,12 @@ class ThresholdDelta:
         _enter(self._is_earth, self.rows, 0, self.n_rows, self._frame, self._entries, np.empty(3))
 
     def search(self, batch: ThresholdBatch, first: int, last: int, scratch: ThresholdScratch) -> ThresholdScratch:
-        """Do what that of a segment does."""
+        """Write the rows of the delta that the messages first to last concern to the hits; return the scratch space."""
         n = self.n_rows
         if n + GROUP > len(scratch.candidate):
             scratch = with_more_candidates(scratch, n + GROUP)
         while (first := search_delta(self.rows, self._entries, n, self._frame, batch, first, last, scratch)) < last:
-            scratch = with_hits(scratch, n)
+            scratch = with_room_for_hits(scratch, n)
         return scratch
 
     def set_thresholds(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> None:

@@ -158,7 +158,7 @@ def with_more_candidates(scratch: ThresholdScratch, room: int) -> ThresholdScrat
     return scratch._replace(**columns)
 
 
-def with_hits(scratch: ThresholdScratch, more: int) -> ThresholdScratch:
+def with_room_for_hits(scratch: ThresholdScratch, more: int) -> ThresholdScratch:
     """Return the scratch space with room for so many more hits."""
     lacking = int(scratch.tally[HITS]) + more - len(scratch.hit_slot)
     if lacking <= 0:

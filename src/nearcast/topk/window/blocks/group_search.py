@@ -402,7 +402,7 @@ def _sum_other_words(held, nth, word, lanes, n_lanes):
 
 
 @inlined
-def _nearly_near(request, which, position):
+def _approximate_nearness(request, which, position):
     """Return the proximity of a message to a query up to rounding."""
     queries, held = request.queries, request.held
     if request.is_earth:
@@ -420,7 +420,7 @@ def _note_candidate(request, planned, position, lanes, n_lanes):
         if text < 0.0 or w * text < lanes.limit[lane]:
             continue
         n = lanes.query[lane]
-        score = score_of(w, text, _nearly_near(request, planned.which[n], position))
+        score = score_of(w, text, _approximate_nearness(request, planned.which[n], position))
         if score < lanes.bar[lane]:
             continue
         at = lanes.n_waiting[lane]

@@ -62,7 +62,7 @@ class WindowJoin(NamedTuple):
             plan_queries(request, self.lists, planned, scratch.plan)
             place = self._place_keys(which)
             for nth in range(most):
-                members, group = _groups(planned, nth, self._hopeful(planned, nth), place)
+                members, group = _groups(planned, nth, self._unfinished_queries(planned, nth), place)
                 for first in range(0, len(group) - 1, _GROUPS):
                     last = min(first + _GROUPS, len(group) - 1)
                     frontier = scratch.frontier
@@ -78,7 +78,7 @@ class WindowJoin(NamedTuple):
         point = self.request.queries.point[which]
         return hilbert_keys(self.space, np.hstack([point, point]))
 
-    def _hopeful(self, planned: PlannedQueries, nth: int) -> NDArray[np.int64]:
+    def _unfinished_queries(self, planned: PlannedQueries, nth: int) -> NDArray[np.int64]:
         """Return the queries that have an n-th word, and for which a message with no word before it may be enough."""
         has = np.flatnonzero(planned.n_words > nth)
         if nth == 0:
@@ -87,8 +87,8 @@ class WindowJoin(NamedTuple):
         is_full = planned.n_kept[has] == planned.first[has + 1] - first
         bar = np.maximum(request.floor[which], np.where(is_full, planned.kept.score[first], -1.0))
         text, weight = np.minimum(planned.most[planned.start[has] + nth - 1], 1.0), request.queries.text_weight[which]
-        is_hopeful: NDArray[np.bool_] = weight * text + (1.0 - weight) >= bar - MARGIN  # the nearest of all is at 1
-        return has[is_hopeful]
+        can_gain: NDArray[np.bool_] = weight * text + (1.0 - weight) >= bar - MARGIN  # the nearest of all is at 1
+        return has[can_gain]
 
 
 def _groups(
