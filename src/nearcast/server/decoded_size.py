@@ -35,7 +35,8 @@ def _bytes(array: pa.Array, times: NDArray[np.float64], most: int) -> float:
     if pa.types.is_dictionary(kind):
         valid = np.asarray(array.indices.is_valid())
         indices = np.asarray(array.indices.drop_null()).astype(np.int64)
-        return _inner(array.dictionary, np.bincount(indices, times[valid], len(array.dictionary)), most)
+        held = np.bincount(indices, times[valid], len(array.dictionary)).astype(np.float64)
+        return _inner(array.dictionary, held, most)
     if pa.types.is_union(kind):
         return _of_union(array, times, most)
     times = np.where(np.asarray(array.is_valid()), times, 0.0)
@@ -67,10 +68,10 @@ def _of_lists(array: pa.Array, times: NDArray[np.float64], most: int) -> float:
     inner = [array.keys, array.items] if pa.types.is_map(kind) else [array.values]
     if len(inner[0]) > most:
         return math.inf
-    begins, ends, times = (each[times > 0] for each in (begins, ends, times))  # the sizes of nulls mean nothing
+    is_there = times > 0  # the sizes of nulls mean nothing
     changes = np.zeros(len(inner[0]) + 1)
-    np.add.at(changes, begins, times)
-    np.subtract.at(changes, ends, times)
+    np.add.at(changes, begins[is_there], times[is_there])
+    np.subtract.at(changes, ends[is_there], times[is_there])
     held = np.cumsum(changes)[:-1]
     return _OFFSET_BYTES * float(times.sum()) + sum(_inner(each, held, most) for each in inner)
 

@@ -162,7 +162,7 @@ def _add_plain(paths: dict[str, Any], route: Route) -> None:
 def _complete(operation: dict[str, Any], method: str, path: str) -> None:
     """Add the parameters and the body of an operation, the token that it needs, and problems for all else."""
     for name, schema in QUERIES.get((method.upper(), path), {}).items():
-        parameter = {"name": name, "in": "query", "schema": schema}
+        parameter: dict[str, Any] = {"name": name, "in": "query", "schema": schema}
         if (method.upper(), path, name) in REQUIRED:
             parameter["required"] = True
         operation.setdefault("parameters", []).append(parameter)
