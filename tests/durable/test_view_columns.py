@@ -6,6 +6,7 @@ import pytest
 from nearcast import Hub
 from nearcast.durable import DurableHub
 from nearcast.durable.inputs import Input, decoded, encoded
+from nearcast.errors import InvalidInput
 from nearcast.tables.takeable import with_takeable_columns
 
 
@@ -22,10 +23,10 @@ FORMS = {
 PLACES = {"lon": [13.4] * 3, "lat": [52.5, 152.5, 52.5]}
 
 
-def _live(hub, make, **options):
+def _live(hub, make, *, has_subscribers=False):
     """Have a hub take tables of each kind with columns of a form; return what it delivered."""
     subscriptions = {"id": make(["a", "b"]), "query": make(["tea", "tea"]), "lon": [13.4] * 2, "lat": [52.5] * 2}
-    names = {"subscriber": make(["anna", "ben"])} if options else {}
+    names = {"subscriber": make(["anna", "ben"])} if has_subscribers else {}
     hub.subscribe_many(pa.table({**subscriptions, "radius_m": [800.0] * 2, **names}))
     times = make(["2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z", "2120-01-01T00:00:00Z"])
     given = {"id": make(["m", "n", "o"]), "text": make(["tea"] * 3), **PLACES, "attributes.mood": make(["good"] * 3)}
@@ -84,7 +85,28 @@ def test_values_are_as_they_were_however_deep(name):
     assert found["n"].equals(table["n"])
 
 
+@pytest.mark.parametrize("name", NESTED)
+def test_a_table_without_rows_is_one_of_no_rows(name):
+    """A hub takes it as it takes any other, and its log as well."""
+    table = pa.table({"lon": [13.4] * 2, "lat": [52.5] * 2, "odd": NESTED[name]}).slice(1, 0)
+    assert (0, table.column_names) == (len(with_takeable_columns(table)), with_takeable_columns(table).column_names)
+    assert 0 == len(Hub("earth").publish_many(table))
+    assert 0 == len(decoded(encoded(Input("publish_many", table)), "it").table)
+
+
+def test_a_call_that_the_log_cannot_take_is_refused(tmp_path, monkeypatch):
+    """It would stop the hub; so it is told to whoever made it, and others go on."""
+    monkeypatch.setattr("nearcast.durable.durable_hub._MOST_BYTES", 10_000)
+    with DurableHub(tmp_path / "hub", "earth") as hub:
+        with pytest.raises(InvalidInput, match="fewer rows"):
+            hub.publish_many([{"id": number, "lon": 13.4, "lat": 52.5, "text": "x" * 90} for number in range(100)])
+        hub.subscribe({"id": "a", "query": "tea"})
+        message = {"id": "m", "text": "tea", "lon": 13.4, "lat": 52.5}
+        assert ["a"] == [each.subscription_id for each in hub.publish(message)]
+
+
 def test_a_table_of_plain_columns_stays_itself():
     """Also with dictionaries, nulls and extension types."""
-    table = pa.table({"a": [1], "b": ["x"], "c": pa.array(["x"]).dictionary_encode(), "d": pa.nulls(1)})
+    plain = {"a": [1], "b": ["x"], "c": pa.array(["x"]).dictionary_encode(), "d": pa.nulls(1)}
+    table = pa.table({**plain, "e": pa.array([bytes(16)], pa.uuid())})
     assert with_takeable_columns(table) is table

@@ -9,10 +9,13 @@ HEADERS = [
     {"Forwarded": "for=203.0.113.9"},
     {"X-Real-IP": "203.0.113.9"},
     {"Via": "1.1 proxy.example"},
+    {"X-Forwarded-Host": "nearcast.example"},
+    {"X-Forwarded-Proto": "https"},
+    {"X-Forwarded-For": ""},
 ]
 
 
-@pytest.mark.parametrize("headers", HEADERS, ids=lambda each: next(iter(each)))
+@pytest.mark.parametrize("headers", HEADERS, ids=lambda each: "".join(*each.items()))
 def test_who_comes_through_a_proxy_needs_a_token(server, client, headers):
     """On every kind of route, hot or not; with a token it is served as ever."""
     for method, path in (("GET", "/v1/subscriptions"), ("POST", "/v1/messages"), ("GET", "/v1/subscribers/a/stream")):

@@ -21,6 +21,14 @@ def client_of(server, **options):
     return server.client(make_token(server.data, **options))
 
 
+def test_who_has_no_token_is_told_nothing_else(server):
+    """Not that the id of a message is missing either, which it must have, as the description says."""
+    with server.client() as nobody, client_of(server) as admin:
+        assert [401, 422] == [each.get("/v1/messages").status_code for each in (nobody, admin)]
+        (described,) = admin.get("/openapi.json").json()["paths"]["/v1/messages"]["get"]["parameters"]
+        assert ("id", True) == (described["name"], described["required"])
+
+
 def test_a_token_is_needed_and_shown_once(server):
     """Without a token, with a wrong, revoked or expired one it is 401; a made one works until it is revoked."""
     with server.client() as nobody, server.client("nc_wrong") as wrong, client_of(server) as admin:

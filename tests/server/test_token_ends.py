@@ -10,7 +10,7 @@ from nearcast.cli import main
 from nearcast.server.erasure import begin_erasure
 from nearcast.server.tokens import TokenStore
 from support.http_server import circle, feature, make_token, running
-from support.waiting import join, wait_until
+from support.waiting import PATIENCE_S, join, wait_until
 
 
 def _status(server, token):
@@ -83,10 +83,16 @@ def test_neither_does_the_route(client, server):
 def test_a_long_wait_hands_nothing_over_when_its_token_has_ended(tmp_path):
     """The event that ends the wait is for whoever may read it then."""
     token = make_token(tmp_path, scopes=("subscribe",), subscriber="anna")
-    with running(tmp_path) as server, server.client() as admin, server.client(token) as anna:
+    with (
+        running(tmp_path, limits={"wait_seconds": PATIENCE_S}) as server,
+        server.client() as admin,
+        server.client(token) as anna,
+    ):
         anna.post("/v1/subscriptions", json=circle("tea"))
         path, answers = "/v1/subscribers/anna/events", []
-        waiting = threading.Thread(target=lambda: answers.append(anna.get(path, params={"wait": 60})), daemon=True)
+        waiting = threading.Thread(
+            target=lambda: answers.append(anna.get(path, params={"wait": PATIENCE_S})), daemon=True
+        )
         waiting.start()
         wait_until(lambda: "anna" in server.tenant().feeds._waiting, is_alive=waiting.is_alive)
         assert [] == admin.get(path).json()["events"]  # pages are read in order: the first one was empty, too

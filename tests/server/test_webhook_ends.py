@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +27,7 @@ from nearcast.server.webhooks.attempts import (
 from nearcast.server.webhooks.dispatcher import Dispatcher
 from nearcast.server.webhooks.lanes import Lane
 from nearcast.server.webhooks.quiet import CursorEvent, QuietFilter, QuietRules
+from nearcast.server.webhooks.recorder import OutcomeRecorder
 from nearcast.server.webhooks.schedule import retry_after_s
 from nearcast.server.webhooks.signing import new_secret
 from nearcast.server.webhooks.sink import HookSink
@@ -212,31 +215,39 @@ def test_nothing_of_an_erased_subscriber_stays_in_the_file(tmp_path: Path) -> No
     assert b"52.5" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
-def test_an_erasure_does_not_wait_for_a_lull(tmp_path: Path) -> None:
+def test_an_erasure_does_not_wait_for_a_lull(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outcomes of others come all the time; those that were given before it are waited for, and no more."""
 
+    store = AttemptStore(tmp_path / "webhooks.db")
+    record, gates = store.record, [threading.Event(), threading.Event()]
+    waiting = iter(gates)
+
+    def record_when_let(outcomes: Iterable[AttemptOutcome]) -> None:
+        assert next(waiting).wait(DEADLINE_S)
+        record(outcomes)
+
     async def test() -> None:
-        store = AttemptStore(tmp_path / "webhooks.db")
-        dispatcher = Dispatcher(store, ListedEvents(), HookTransport(AddressPolicy()))
+        recorder = OutcomeRecorder(store)
         outcome = AttemptOutcome(Attempt("ben", "e", None, "1-1", NOW, 204, "HTTP 204"), EndpointState("ben"))
-        most, tasks, is_erased = 20_000, list[asyncio.Task[None]](), False
+        first = asyncio.create_task(recorder.record(outcome))
+        await asyncio.sleep(0)
+        flush = asyncio.create_task(recorder.flush())
+        await asyncio.sleep(0)
+        later = asyncio.create_task(recorder.record(outcome))
+        await asyncio.sleep(0)
+        assert not flush.done()
+        gates[0].set()
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await flush
+            await first
+            assert not later.done()
+        finally:
+            gates[1].set()
+        await later
+        await recorder.close()
 
-        async def keep_busy() -> None:
-            while not is_erased and len(tasks) < most:
-                tasks.append(asyncio.create_task(dispatcher._recorder.record(outcome)))
-                await asyncio.sleep(0)
-
-        busy = asyncio.create_task(keep_busy())
-        while not tasks:
-            await asyncio.sleep(0)
-        await tasks[0]
-        await dispatcher.erase("anna")
-        n_given, is_erased = len(tasks), True
-        await busy
-        await asyncio.gather(*tasks)
-        await dispatcher.close()
-        store.close()
-        assert n_given < most
+    monkeypatch.setattr(store, "record", record_when_let)
 
     run(test)
 
@@ -248,6 +259,17 @@ def test_events_that_nobody_takes_go_with_the_retention(tmp_path: Path) -> None:
     assert 0 == store.drop_before(NOW)
     assert 1 == store.drop_before(NOW + 10)
     assert [b"new"] == [each.body for each in store.retries("anna")]
+    store.close()
+
+
+def test_events_of_who_is_sent_to_are_never_dropped(tmp_path: Path) -> None:
+    """An endpoint that is only left alone, or whose server was off, has its turn; one that is disabled has none."""
+    store = AttemptStore(tmp_path / "webhooks.db")
+    store.put_back([_retry("left alone", b""), _retry("disabled", b""), _retry("paused", b"")])
+    store.set_endpoint(EndpointState("left alone", failing_since=NOW, n_failures=7))
+    store.set_endpoint(EndpointState("disabled", disabled="410"))
+    assert 2 == store.drop_before(NOW + 10, {"left alone", "disabled"})
+    assert [1, 0, 0] == [len(store.retries(name)) for name in ("left alone", "disabled", "paused")]
     store.close()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hook_receivers import HookReceiver, ListedEvents
 
-from nearcast.server.webhooks.addresses import AddressPolicy, resolve
+from nearcast.server.webhooks.addresses import AddressPolicy, NameLookups
 from nearcast.server.webhooks.attempts import AttemptStore, EndpointState
 from nearcast.server.webhooks.breaker import Breaker
 from nearcast.server.webhooks.dispatcher import Dispatcher
@@ -144,14 +144,16 @@ def test_names_that_hang_keep_no_other_waiting(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("nearcast.server.webhooks.addresses.socket.getaddrinfo", look_up)
 
     async def test() -> None:
-        hanging = [asyncio.create_task(resolve(f"dead{n}.example", 443)) for n in range(n_hanging)]
+        lookups = NameLookups(lanes.n_connections)
+        hanging = [asyncio.create_task(lookups.resolve(f"dead{n}.example", 443)) for n in range(n_hanging)]
         try:
             await asyncio.to_thread(begun.acquire)
-            async with asyncio.timeout(60):
-                assert ["203.0.113.1"] == await resolve("live.example", 443)
+            async with asyncio.timeout(DEADLINE_S):
+                assert ["203.0.113.1"] == await lookups.resolve("live.example", 443)
         finally:
             released.set()
             await asyncio.gather(*hanging)
+            lookups.close()
 
     run(test)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hook_receivers import OK, HookReceiver, ListedEvents, ManualClock, status
 
-from nearcast.server.webhooks.addresses import AddressPolicy, resolve
+from nearcast.server.webhooks.addresses import AddressPolicy, NameLookups
 from nearcast.server.webhooks.attempts import AttemptStore
 from nearcast.server.webhooks.breaker import FAILURES
 from nearcast.server.webhooks.dispatcher import Dispatcher
@@ -164,7 +164,9 @@ def test_an_address_is_not_looked_up() -> None:
     """It stands for itself; whether it may be called is another question."""
 
     async def test() -> None:
-        assert ["127.0.0.1"] == await resolve("127.0.0.1", 80)
-        assert ["2606:4700::1111"] == await resolve("2606:4700::1111", 443)
+        lookups = NameLookups(1)
+        assert ["127.0.0.1"] == await lookups.resolve("127.0.0.1", 80)
+        assert ["2606:4700::1111"] == await lookups.resolve("2606:4700::1111", 443)
+        lookups.close()
 
     run(test)

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from nearcast.durable import Retention
 from nearcast.server.rates import TokenRates
 from nearcast.server.tokens import TokenStore
 from support.http_server import circle, feature
@@ -54,6 +55,22 @@ def test_counts_of_subscriptions_that_are_gone_are_forgotten(client, server, lim
     server.tenant().upkeep.once(time.time() + 31 * DAY_S)
     assert ["stays"] == list(limits._by_subscriber) == limits.counted()
     assert [("stays",)] == server.tenant().db.read("SELECT id FROM event_limits")
+
+
+def test_the_count_of_a_subscription_that_could_not_end_stays(client, server, limits):
+    """A full disk may have kept it from ending: without its count it would begin again."""
+    client.post("/v1/subscriptions", json=circle("late", query="late", subscriber="late", max_events=1))
+    db, old = server.tenant().db, time.time() - 40 * DAY_S
+    db.execute("UPDATE event_limits SET last = since, at = ? WHERE id = 'late'", (old,)).result()
+    limits.forget_old(time.time())
+    assert "late" in limits._by_subscriber
+    assert [("late",)] == db.read("SELECT id FROM event_limits WHERE id = 'late'")
+
+
+def test_counts_outlive_the_events(limits, monkeypatch):
+    """However long these are kept."""
+    monkeypatch.setattr(limits, "_retention", Retention("60d"))
+    assert limits._old(100 * DAY_S) <= 39 * DAY_S
 
 
 def test_nobody_is_counted_who_had_all_events(client, limits):

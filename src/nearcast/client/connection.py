@@ -74,8 +74,10 @@ def is_done(call: ServerCall[Answer], error: ServerProblem | ServerUnavailable, 
         return False
     if call.missing_slug is not None and error.slug == call.missing_slug:
         return True
-    is_repeat = call.method == "DELETE" and retrying.is_unsure
-    return is_repeat and (error.is_unknown or (call.may_end_token and error.is_unauthorized))
+    if call.method != "DELETE":
+        return False
+    has_ended = call.may_end_token and retrying.may_have_ended_token and error.is_unauthorized
+    return has_ended or (retrying.is_unsure and error.is_unknown)
 
 
 class OpenStream:

@@ -14,6 +14,9 @@ _TYPE = "urn:nearcast:problem:"
 MAY_PASS = frozenset((429, 502, 503, 504, 507))
 #: Answers of a proxy before the server, which may have lost its answer, and of a hub whose disk failed in the call.
 _MAY_BE_DONE = frozenset((502, 503, 504))
+#: Those of them after which a token that is refused may have ended by the call: a proxy says 503 if it reached nobody.
+_MAY_END_TOKEN = frozenset((502, 504))
+_STOPPED = "hub-stopped"
 
 
 class ServerProblem(NearcastError):
@@ -43,6 +46,11 @@ class ServerProblem(NearcastError):
         return self.status in _MAY_BE_DONE
 
     @property
+    def may_have_ended_token(self) -> bool:
+        """Tell whether the token may have ended by what was asked for."""
+        return self.status in _MAY_END_TOKEN or self.slug == _STOPPED
+
+    @property
     def is_unknown(self) -> bool:
         """Tell whether what was asked for is not there."""
         return self.status == _GONE
@@ -64,6 +72,11 @@ class ServerUnavailable(NearcastError):
     may_pass = True
     #: Whether the server may have done what was asked for: not if there was no connection.
     may_be_done = True
+
+    @property
+    def may_have_ended_token(self) -> bool:
+        """Tell whether the token may have ended by what was asked for."""
+        return self.may_be_done
 
 
 def check_response(response: httpx2.Response) -> httpx2.Response:

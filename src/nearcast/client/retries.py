@@ -23,12 +23,15 @@ class Retrying:
     _clock: Callable[[], float] = time.monotonic
     #: Whether a connection broke, or a proxy answered instead: what was asked for may have been done.
     is_unsure: bool = False
+    #: Whether the token may have ended by it.
+    may_have_ended_token: bool = False
 
     def pause_s(self, error: ServerProblem | ServerUnavailable) -> float:
         """Return how long to wait before the call is made again; raise the error if it should not be."""
         now = self._clock()
         self._first = now if self._first is None else self._first
         self.is_unsure = self.is_unsure or error.may_be_done
+        self.may_have_ended_token = self.may_have_ended_token or error.may_have_ended_token
         if not error.may_pass or self.for_s <= 0:
             raise error
         asked = error.retry_after_s if isinstance(error, ServerProblem) else None

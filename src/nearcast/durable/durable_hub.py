@@ -56,6 +56,8 @@ _SNAPSHOT_BYTES = 256 << 20
 #: How far a time may lie ahead of the time of receipt unless told otherwise.
 _MAX_AHEAD = "5m"
 _CLOCKS = ("event", "wall")
+#: Bytes of an input that SQLite takes as one row, its key included, and what a time of receipt adds for each row.
+_MOST_BYTES, _STAMP_BYTES = 999_000_000, 9
 
 
 @dataclass(eq=False)
@@ -313,7 +315,10 @@ class DurableHub(SubscriberHub):
                 given, self._limit, self._log.clock.now(), source, Rejected() if refused is None else refused
             )
             identity = None if key is None or logged is given else encoded(given)
-        return LoggedCall(logged, LogEntry(encoded(logged), key, identity), source)
+        data = encoded(logged)
+        if len(data) + _STAMP_BYTES * logged.table.num_rows > _MOST_BYTES:  # it would stop the writer
+            raise InvalidInput(f"the call has {len(data):,} bytes, more than a log takes at once; give fewer rows")
+        return LoggedCall(logged, LogEntry(data, key, identity), source)
 
     def _check_open(self) -> None:
         if reason := self._is_over or self._writer.stopped:

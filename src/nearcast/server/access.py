@@ -16,7 +16,7 @@ from nearcast.server.tenants import Tenant, Tenants
 from nearcast.server.tokens import SCOPES, Token, TokenStore
 
 #: Headers that proxies add: behind one on the same machine, whoever reaches it would be an admin without a token.
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 _ANYBODY = Token(id="loopback", tenant="default", scopes=SCOPES, name="without a token, on loopback")
 
 
@@ -108,7 +108,7 @@ class Access:
         if given is None:
             if self._settings.needs_tokens:
                 raise _unauthorized("send Authorization: Bearer nc_…; make a token with: nearcast token create")
-            if self._settings.server.require_tokens is None and any(map(connection.headers.get, _FORWARDED)):
+            if self._settings.server.require_tokens is None and any(name in connection.headers for name in _FORWARDED):
                 raise _unauthorized(
                     "the request came through a proxy, and not from this machine: send Authorization: Bearer nc_…, "
                     "or let server.require_tokens be false"

@@ -26,8 +26,9 @@ from nearcast.server.subscription_rows import SubscriptionRow, put_limit
 _log = logging.getLogger("nearcast.server")
 #: Events that are counted at a time.
 _PORTION = 1000
-#: Seconds for which the limit of a subscription that is gone is remembered, at least; as long as its events are kept.
-_REMEMBERED_S = 30 * 86_400.0
+#: Seconds for which the limit of a subscription that is gone is remembered, at least, and for how long after the last
+#: of its events: the limit was written before its end.
+_REMEMBERED_S, _LONGER_S = 30 * 86_400.0, 86_400.0
 #: Locks for counting: subscribers are counted one at a time, and two of them rarely share a lock.
 _LOCKS = 64
 
@@ -167,7 +168,7 @@ class EventLimits:
     def _old(self, now: float) -> float:
         """Return the moment before which limits were written whose subscriptions have no event that is kept."""
         age_us = self._retention.age_us
-        return -math.inf if age_us is None else now - max(_REMEMBERED_S, age_us / 1e6)
+        return -math.inf if age_us is None else now - max(_REMEMBERED_S, age_us / 1e6 + _LONGER_S)
 
     def _limit_of(self, id_: str) -> EventLimit | None:
         """Return the limit of a subscription, whoever its subscriber is."""
@@ -336,8 +337,8 @@ class EventLimits:
             self._end(id_)
 
 
-#: The subscription had its last event, or is gone, and nothing was counted since.
-_IS_OLD = "at < ? AND (last IS NOT NULL OR id NOT IN (SELECT id FROM subscriptions))"
+#: The subscription is gone, and nothing was counted since. One whose end could not be made yet, on a full disk, is not.
+_IS_OLD = "at < ? AND id NOT IN (SELECT id FROM subscriptions)"
 
 
 def _delete_old(connection: Any, ids: list[str], before: float) -> None:

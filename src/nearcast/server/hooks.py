@@ -94,7 +94,8 @@ class TenantHooks:
         """Forget attempts, dead letters and overdue events that are past the retention; the last are counted."""
         age_us = self._retention.age_us
         if age_us is not None:
-            self._metrics.gaps.labels("retention").inc(self.store.drop_before(now - age_us / 1e6))
+            n_dropped = self.store.drop_before(now - age_us / 1e6, self.dispatcher.sent_to())
+            self._metrics.gaps.labels("retention").inc(n_dropped)
 
     def serve(self, subscriber: str, body: dict[str, Any]) -> None:
         """Serve a subscriber as its settings say; not at all if it has no sink, and not while it is paused."""

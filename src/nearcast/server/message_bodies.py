@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from nearcast.nesting import is_deep_json
 from nearcast.server.bodies import decoded
+from nearcast.server.decoded_size import decoded_bytes
 from nearcast.server.feature_columns import plain_point, table_of_features
 from nearcast.server.problems import Problem, at
 from nearcast.server.settings import LimitSettings
@@ -24,6 +25,8 @@ from nearcast.tables.takeable import with_takeable_columns
 OBJECTS = ("application/json", "application/geo+json")
 LINES = ("application/x-ndjson", "application/jsonl", "application/geo+json-seq", "application/json-seq")
 ARROW = ("application/vnd.apache.arrow.stream",)
+#: How many times the bytes of a body its decoded values may have.
+_MOST_TIMES = 16
 _decode = msgspec.json.Decoder().decode
 
 
@@ -99,7 +102,15 @@ def _of_arrow(body: bytes, limits: LimitSettings) -> GivenMessages:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Problem(400, "invalid-arrow", f"the body is no Arrow stream: {' '.join(str(error).split())}") from None
     _check_batch(len(table), limits)
+    _check_decoded(table, limits)
     return _of_table(with_takeable_columns(table), limits)
+
+
+def _check_decoded(table: pa.Table, limits: LimitSettings) -> None:
+    """Raise if the values of a table are far larger than a body may be: packed, or views and runs that share one."""
+    most = _MOST_TIMES * limits.body_bytes
+    if table.nbytes > most or sum(decoded_bytes(column, most) for column in table.columns) > most:
+        raise Problem(413, "too-large", f"the values have more than {most:,} bytes when decoded; send less at a time")
 
 
 def _of_table(table: pa.Table, limits: LimitSettings) -> GivenMessages:

@@ -75,20 +75,25 @@ def _refused(row: RejectedRow) -> Problem:
 
 async def get_message(request: Request) -> Response:
     """Return the newest message with the id in the path as a Feature, while it is kept."""
-    return await _answer_about(request, request.path_params["id"])
+    return await _answer_about(await _reader(request), request.path_params["id"])
 
 
 async def find_message(request: Request) -> Response:
     """Return the newest message with the `id` in the query, which carries every id there can be."""
-    given = request.query_params.get("id")
+    caller, given = await _reader(request), request.query_params.get("id")
     if given is None:
         raise Problem(422, "invalid-parameter", "id is missing", [at("?id", "expected the id of a message")])
-    return await _answer_about(request, given)
+    return await _answer_about(caller, given)
 
 
-async def _answer_about(request: Request, message_id: str) -> Response:
-    caller = await request.app.state.access.caller(request, "subscribe", "publish")
+async def _reader(request: Request) -> Caller:
+    """Return who asks for a message; raise if they may not."""
+    caller: Caller = await request.app.state.access.caller(request, "subscribe", "publish")
     caller.check_unbound()
+    return caller
+
+
+async def _answer_about(caller: Caller, message_id: str) -> Response:
     feature = await caller.tenant.call(_kept, caller.tenant, message_id)
     if feature is None:
         raise Problem(404, "unknown-message", "no message with that id is kept")

@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import Route
 
 from nearcast.server.message_bodies import ARROW, LINES, OBJECTS
-from nearcast.server.parameters import QUERIES
+from nearcast.server.parameters import QUERIES, REQUIRED
 from nearcast.server.problems import PROBLEM_TYPE
 from nearcast.server.tokens import SCOPES
 
@@ -162,7 +162,10 @@ def _add_plain(paths: dict[str, Any], route: Route) -> None:
 def _complete(operation: dict[str, Any], method: str, path: str) -> None:
     """Add the parameters and the body of an operation, the token that it needs, and problems for all else."""
     for name, schema in QUERIES.get((method.upper(), path), {}).items():
-        operation.setdefault("parameters", []).append({"name": name, "in": "query", "schema": schema})
+        parameter: dict[str, Any] = {"name": name, "in": "query", "schema": schema}
+        if (method.upper(), path, name) in REQUIRED:
+            parameter["required"] = True
+        operation.setdefault("parameters", []).append(parameter)
     content = _BODIES.get((method, path))
     if content is not None:
         operation["requestBody"] = {

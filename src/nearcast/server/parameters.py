@@ -30,6 +30,8 @@ QUERIES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
     ("GET", "/v1/dead-letters"): {"subscriber": _TEXT, **_PAGE},
     ("GET", "/v1/map"): {"bbox": _TEXT, "zoom": _NUMBER},
 }
+#: Those of them without which there is no answer.
+REQUIRED = frozenset({("GET", "/v1/messages", "id")})
 
 
 class AnyTextConvertor(Convertor[str]):

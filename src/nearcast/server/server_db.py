@@ -54,6 +54,8 @@ class ServerDb:
         self._make_tables()
         self._queue: queue.SimpleQueue[tuple[Writing, Future[Any]] | None] = queue.SimpleQueue()
         self._stopped = ""
+        #: Held for a moment: nothing is queued after the mark of the end, where nobody would answer it.
+        self._queueing, self._is_closed = threading.Lock(), False
         self._thread = threading.Thread(target=self._work, name="nearcast-server-db", daemon=True)
         self._thread.start()
 
@@ -86,9 +88,16 @@ class ServerDb:
             return list(self._scanner.execute(statement, values))
 
     def write(self, function: Callable[[Any], T]) -> Future[T]:
-        """Run a function on the writing connection; what is returned is done when it is on disk (fsync)."""
+        """Run a function on the writing connection; what is returned is done when it is on disk (fsync).
+
+        After `close` it is done at once, with `HubStopped`.
+        """
         answer: Future[T] = Future()
-        self._queue.put((function, answer))
+        with self._queueing:
+            if not self._is_closed:
+                self._queue.put((function, answer))
+                return answer
+        answer.set_exception(HubStopped(f"{self.path} was closed; start the server again"))
         return answer
 
     def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Future[Any]:
@@ -152,9 +161,13 @@ class ServerDb:
 
     def close(self) -> None:
         """Write what waits, and close."""
-        self._queue.put(None)
+        with self._queueing:
+            self._is_closed = True
+            self._queue.put(None)
         self._thread.join()
-        with suppress(apsw.Error):
+        with self._reading, suppress(apsw.Error):
             self._reader.close()
+        with self._scanning, suppress(apsw.Error):
             self._scanner.close()
+        with suppress(apsw.Error):
             self._writer.close()

@@ -207,6 +207,7 @@ class Tenant:
         for task in self._tasks:
             task.cancel()
             await asyncio.wait([task])
+        await self.call(self.upkeep.close)  # its thread goes on though the task is cancelled
         await self.publisher.close()
         await self.hooks.close()
         self.feeds.close()

@@ -7,6 +7,7 @@ import re
 import secrets
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -164,8 +165,10 @@ class TokenStore:
 
     def close(self) -> None:
         """Close the file."""
-        self._finder.close()
-        self._connection.close()
+        with self._finding, suppress(apsw.Error):
+            self._finder.close()
+        with self._lock, suppress(apsw.Error):
+            self._connection.close()
 
 
 def _token(row: tuple[Any, ...]) -> Token:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -39,6 +40,7 @@ class TenantUpkeep:
         sweeps: Sequence[Callable[[float], object]] = (),
     ):
         self._hub, self._databases, self._sweeps = hub, databases, sweeps
+        self._looking, self._is_over = threading.Lock(), False
         age_us = retention.age_us
         self._delay_s = _MOST_DELAY_S if age_us is None else min(age_us / 2e6, _MOST_DELAY_S)
 
@@ -52,13 +54,22 @@ class TenantUpkeep:
 
     def once(self, now: float) -> None:
         """Forget what was erased some time before now, in seconds since 1970, and what was deleted; waits for disks."""
-        self._try(lambda: self._hub.forget_erased(now - self._delay_s))
-        for sweep in self._sweeps:
-            self._try(partial(sweep, now))
-        for path in self._databases:
-            self._try(partial(empty_wal, path))
+        with self._looking:
+            self._try(lambda: self._hub.forget_erased(now - self._delay_s))
+            for sweep in self._sweeps:
+                self._try(partial(sweep, now))
+            for path in self._databases:
+                self._try(partial(empty_wal, path))
+
+    def close(self) -> None:
+        """Wait for what is being forgotten, and begin nothing after it; in a thread."""
+        self._is_over = True
+        with self._looking:
+            return
 
     def _try(self, work: Callable[[], object]) -> None:
+        if self._is_over:
+            return
         try:
             work()
         except Exception as error:  # noqa: BLE001  a full disk, or one who reads: the next time, then

@@ -42,7 +42,7 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
             return found
     except pa.ArrowException:  # nested in a way that Arrow does not cast
         pass
-    (values,) = zip(*(row.values() for row in _arrow.rows_of(pa.table({"value": column}))), strict=True)
+    values = [row["value"] for row in _arrow.rows_of(pa.table({"value": column}))]
     try:
         return pa.chunked_array([pa.array(values)])
     except (pa.ArrowException, TypeError, ValueError):

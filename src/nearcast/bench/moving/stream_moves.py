@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 QUESTION = "How many subscriptions a second can move on Spark, beside a hub on the same files?"
 #: Batches of all subscriptions that warm up, and batches that are measured.
 _WARM, _MEASURED = 2, 3
-#: Small batches before them, of which the first has all messages, and how many subscriptions move in each: some of
-#: those that move again in the first timestamp, to the same places.
-SMALL_BATCHES, _SMALL = 100, 10
+#: Small batches before them, of which the first has all messages.
+SMALL_BATCHES = 100
+#: How many subscriptions move in each: some of those that move again in the first timestamp, to the same places.
+_MOVES_PER_SMALL_BATCH = 10
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,8 @@ def _batches(workload: MovingWorkload) -> Iterator[pa.Table]:
     """Yield the moves of all batches in order, the small ones first."""
     first = workload.moves_at(0)
     for at in range(SMALL_BATCHES):
-        begin = at * _SMALL % max(1, first.num_rows - _SMALL)
-        yield first.slice(begin, _SMALL)
+        begin = at * _MOVES_PER_SMALL_BATCH % max(1, first.num_rows - _MOVES_PER_SMALL_BATCH)
+        yield first.slice(begin, _MOVES_PER_SMALL_BATCH)
     for at in range(len(workload.movement.times)):
         yield workload.moves_at(at)
 

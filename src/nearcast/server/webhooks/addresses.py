@@ -27,9 +27,6 @@ IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 _MOST_CHARACTERS = 2000
-#: Names are looked up in threads of their own: one that nobody answers for holds its thread up for long. There are as
-#: many as a tenant has connections, so that names that hang keep no other waiting; they are begun when needed.
-_LOOKUPS = ThreadPoolExecutor(512, "nearcast-names")
 #: IPv6 that is in use on the internet; all else is special.
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 #: Networks that some Pythons call global: protocol assignments, relays, documentation, and addresses of IPv6 that stand
@@ -109,18 +106,31 @@ def is_global(address: IpAddress) -> bool:
     return address.is_global and not is_special
 
 
-async def resolve(host: str, port: int) -> list[str]:
-    """Return the addresses of a name by the system's resolver, in its order, each once; an address is its own."""
-    try:
-        return [str(ipaddress.ip_address(host))]
-    except ValueError:
-        pass
-    try:
-        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        found = await asyncio.get_running_loop().run_in_executor(_LOOKUPS, look_up)
-    except (OSError, UnicodeError):  # an unknown name, or one that can be none
-        return []
-    return list(dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found))
+class NameLookups:
+    """Looks names up in threads of its own: one that nobody answers for holds its thread up for long.
+
+    With as many threads as there are connections, names that hang keep no other waiting; they are begun when needed.
+    """
+
+    def __init__(self, threads: int):
+        self._threads = ThreadPoolExecutor(threads, "nearcast-names")
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a name by the system's resolver, in its order, each once; an address is its own."""
+        try:
+            return [str(ipaddress.ip_address(host))]
+        except ValueError:
+            pass
+        try:
+            look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        except (OSError, UnicodeError):  # an unknown name, or one that can be none
+            return []
+        return list(dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found))
+
+    def close(self) -> None:
+        """Look up no name that waits; those that are being looked up are not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _parsed(url: str) -> httpx2.URL:

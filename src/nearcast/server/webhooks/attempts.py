@@ -7,7 +7,7 @@ retries or the dead letters may be acknowledged to the outbox.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -212,16 +212,28 @@ class AttemptStore:
             for table in ("attempts", "retries", "dead_letters", "endpoints"):
                 self._delete(table, subscriber=subscriber)
 
-    def drop_before(self, moment: float) -> int:
+    def drop_before(self, moment: float, sent_to: Collection[str] = ()) -> int:
         """Forget attempts and dead letters that are older, and events that were due before: return how many of these.
 
-        An event is overdue while its endpoint is disabled, paused or left alone.
+        Those of subscribers in `sent_to` stay, unless they are disabled: their turn comes, or they are given up.
         """
         with self._lock, transaction(self._connection, self._path):
             self._connection.execute("DELETE FROM attempts WHERE at < ?", (moment,))
             self._connection.execute("DELETE FROM dead_letters WHERE at < ?", (moment,))
-            self._connection.execute("DELETE FROM retries WHERE due < ?", (moment,))
-            return int(self._connection.changes())
+            return sum(self._drop_overdue(subscriber, moment) for subscriber in self._overdue(moment, sent_to))
+
+    def _overdue(self, moment: float, sent_to: Collection[str]) -> list[str]:
+        """Return the subscribers to whom nothing is sent that have events which were due before a moment."""
+        statement = """
+            SELECT DISTINCT subscriber, subscriber IN (SELECT subscriber FROM endpoints WHERE disabled != '')
+            FROM retries WHERE due < ?
+        """
+        found = self._connection.execute(statement, (moment,))
+        return [subscriber for subscriber, is_disabled in found if is_disabled or subscriber not in sent_to]
+
+    def _drop_overdue(self, subscriber: str, moment: float) -> int:
+        self._connection.execute("DELETE FROM retries WHERE subscriber = ? AND due < ?", (subscriber, moment))
+        return int(self._connection.changes())
 
     def _insert(self, table: str, row: Any, **more: Any) -> None:
         values = {each.name: getattr(row, each.name) for each in fields(row)} | more

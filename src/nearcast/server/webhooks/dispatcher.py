@@ -167,6 +167,10 @@ class Dispatcher:
         """Return the subscribers that are served; for any thread."""
         return list(self._endpoints)
 
+    def sent_to(self) -> set[str]:
+        """Return the subscribers that are served and not paused; for any thread."""
+        return {name for name, endpoint in list(self._endpoints.items()) if not endpoint.is_paused}
+
     def held_back(self, subscriber: str) -> int:
         """Return how many events the rules of a subscriber held back since the server started."""
         endpoint = self._endpoints.get(subscriber)

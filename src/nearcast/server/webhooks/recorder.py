@@ -48,6 +48,6 @@ class OutcomeRecorder:
             await asyncio.wait(given)
 
     async def close(self) -> None:
-        """Wait for all that is written, when nothing is given any more."""
+        """Wait for the last transaction; call it when no task records any more."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import httpcore2
 
-from nearcast.server.webhooks.addresses import AddressPolicy, Resolver, UnsafeAddress, resolve
+from nearcast.server.webhooks.addresses import AddressPolicy, NameLookups, Resolver, UnsafeAddress
 from nearcast.server.webhooks.connections import OpenConnections
 from nearcast.server.webhooks.lanes import ConnectionLanes, Lane
 
@@ -39,7 +39,7 @@ class VettedBackend(httpcore2.AsyncNetworkBackend):
     def __init__(
         self,
         policy: AddressPolicy,
-        resolver: Resolver = resolve,
+        resolver: Resolver,
         sockets: httpcore2.AsyncNetworkBackend | None = None,
     ):
         self._policy, self._resolver = policy, resolver
@@ -78,7 +78,7 @@ class HookTransport:
         self,
         policy: AddressPolicy,
         *,
-        resolver: Resolver = resolve,
+        resolver: Resolver | None = None,
         sockets: httpcore2.AsyncNetworkBackend | None = None,
         ssl_context: ssl.SSLContext | None = None,
         timeout_s: float = 15.0,
@@ -86,10 +86,11 @@ class HookTransport:
     ):
         self._policy, self._timeout_s = policy, timeout_s
         self._lanes = ConnectionLanes(most_connections)
+        self._lookups = NameLookups(self._lanes.n_connections)
         #: URLs that were parsed; the addresses of their names are vetted whenever a connection is made.
         self._target_of = lru_cache(_PARSED_URLS)(self._vetted_target)
         self._connections = OpenConnections(
-            VettedBackend(policy, resolver, sockets),
+            VettedBackend(policy, resolver or self._lookups.resolve, sockets),
             ssl_context or ssl.create_default_context(),
             self._lanes.n_connections,
         )
@@ -126,6 +127,7 @@ class HookTransport:
 
     async def close(self) -> None:
         """Close all connections."""
+        self._lookups.close()
         await self._connections.close()
 
 

@@ -1,0 +1,94 @@
+"""Values that a body has once and its rows many times: they are counted, and refused where they are too large."""
+
+import pyarrow as pa
+import pytest
+
+from nearcast.server.decoded_size import decoded_bytes
+from nearcast.server.message_bodies import messages_of
+from nearcast.server.problems import Problem
+from nearcast.server.settings import LimitSettings
+
+ARROW = "application/vnd.apache.arrow.stream"
+LIMITS = LimitSettings(body_bytes=1 << 16)
+MOST = 16 * LIMITS.body_bytes
+
+
+def _stream(table, **options):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def _runs(end, value):
+    return pa.RunEndEncodedArray.from_arrays(pa.array([end], pa.int64()), pa.array([value]))
+
+
+def _views(n, inner):
+    """Return `n` lists each of which has all of the same values."""
+    return pa.LargeListViewArray.from_arrays(pa.array([0] * n), pa.array([len(inner)] * n), inner)
+
+
+LARGE = {
+    "runs": _runs(1000, "x" * 5000),
+    "a run inside a list": pa.LargeListArray.from_arrays(pa.array([0, 1 << 30]), _runs(1 << 30, "x")),
+    "lists of the same texts": _views(1000, pa.array(["x" * 60] * 20, pa.string_view())),
+    "lists of lists of lists": _views(1, _views(1000, _views(1000, pa.array(["x"], pa.string_view())))),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_values_that_grow_when_they_are_decoded_are_refused(name):
+    """413, and nobody's memory is full of them."""
+    table = pa.table({"odd": LARGE[name]})
+    body = _stream(table)
+    assert len(body) < LIMITS.body_bytes
+    with pytest.raises(Problem) as caught:
+        messages_of(body, ARROW, LIMITS, is_earth=True)
+    assert (413, "too-large") == (caught.value.status, caught.value.slug)
+
+
+def test_columns_that_were_packed_are_refused_as_well():
+    """By the same bound."""
+    body = _stream(pa.table({"odd": ["x" * 100_000] * 20}), compression="zstd")
+    assert len(body) < LIMITS.body_bytes
+    with pytest.raises(Problem, match="decoded"):
+        messages_of(body, ARROW, LIMITS, is_earth=True)
+
+
+TEXTS = ["a" * 20, None, "b" * 30, "c"]
+COUNTED = {
+    "texts": pa.array(TEXTS, pa.string_view()),
+    "bytes": pa.array([None if each is None else each.encode() for each in TEXTS], pa.binary_view()),
+    "runs": pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3, 4], pa.int32()), pa.array(TEXTS)),
+    "lists": pa.array([TEXTS[:2], None, TEXTS[2:3], TEXTS[3:]], pa.list_(pa.string_view())),
+    "fixed": pa.array([[each] for each in TEXTS], pa.list_(pa.string_view(), 1)),
+    "list views": pa.array([TEXTS[:2], None, TEXTS[2:3], TEXTS[3:]], pa.list_view(pa.string_view())),
+    "structs": pa.array([{"x": each} for each in TEXTS], pa.struct([("x", pa.string_view())])),
+    "maps": pa.array([[(each or "", None)] for each in TEXTS], pa.map_(pa.string_view(), pa.null())),
+    "dictionaries": pa.array(TEXTS).dictionary_encode(),
+    "sparse union": pa.UnionArray.from_sparse(pa.array([0] * 4, pa.int8()), [pa.array(TEXTS, pa.string_view())]),
+    "dense union": pa.UnionArray.from_dense(
+        pa.array([0] * 4, pa.int8()), pa.array(range(4), pa.int32()), [pa.array(TEXTS, pa.string_view())]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_is_counted_is_all_there_is(name):
+    """All bytes of the texts, and up to two dozen more for each row; of a slice, those of the slice."""
+    column = COUNTED[name]
+    for begin in (0, 2):
+        found = decoded_bytes(pa.chunked_array([column.slice(begin)]), MOST)
+        texts = sum(len(each) for each in TEXTS[begin:] if each is not None)
+        assert texts <= found <= texts + 24 * (4 - begin)
+    assert 0 == decoded_bytes(pa.chunked_array([column.slice(0, 0)]), MOST)
+    assert 4 == messages_of(_stream(pa.table({"odd": column})), ARROW, LIMITS, is_earth=True).n_items
+
+
+def test_values_of_a_fixed_width_are_counted_by_it():
+    """So that nothing is refused that is as large as it was sent."""
+    bits = pa.array([[True] * 800], pa.list_(pa.bool_()))
+    assert decoded_bytes(pa.chunked_array([bits]), MOST) <= 2 * bits.nbytes
+    for column in (pa.array([1.5, None]), pa.nulls(2), pa.array([None, None], pa.uuid())):
+        assert decoded_bytes(pa.chunked_array([column]), MOST) <= 16
