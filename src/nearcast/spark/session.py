@@ -103,6 +103,10 @@ def settings_for(master: str) -> dict[str, str]:
         found |= {
             # It takes a port and time to start; whoever wants to look sets it to true.
             "spark.ui.enabled": "false",
+            # Nobody looks: a stream makes some jobs a second, and Spark would keep the last thousand of them in memory.
+            "spark.ui.retainedJobs": "100",
+            "spark.ui.retainedStages": "100",
+            "spark.sql.ui.retainedExecutions": "100",
             # An extra task is some 29 ms: as many as there are slots.
             "spark.sql.shuffle.partitions": str(_slots(master)),
             # Works off-line, and where the name of the host leads nowhere.
