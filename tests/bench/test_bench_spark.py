@@ -14,7 +14,7 @@ from nearcast.bench.spark.figures import FIGURES
 from nearcast.bench.spark.local_engine import local_hub, run_locally
 from nearcast.bench.spark.plans import _must_deliver_the_same, measured
 from nearcast.bench.spark.processes import cpu_seconds, private_bytes, processes, resident
-from nearcast.bench.spark.soak import summary
+from nearcast.bench.spark.soak import Soak, summary
 from nearcast.window import Window
 
 REACH = MaxDistance(usual_share=1.0)
@@ -160,3 +160,15 @@ def test_growth_is_told_from_noise():
     assert "driver grew (" in grown["verdict"]
     assert grown["driver_mb_per_hour"] == pytest.approx(3600)
     assert summary(samples(0)[:2])["is_flat"] is None
+
+
+def test_a_soak_removes_nobody_twice(tmp_path):
+    """However often it goes round: who is removed was stored, and half of each file's subscriptions are removed."""
+    soak = Soak(generated(subscriptions=200, messages=10), tmp_path, None, None)
+    stored = {f"s{i}" for i in range(200)}
+    for _ in range(13):
+        table = soak._changes()
+        for id_, op in zip(table["id"].to_pylist(), table["op"].to_pylist(), strict=True):
+            assert op == "subscribe" or id_ in stored
+            (stored.add if op == "subscribe" else stored.remove)(id_)
+    assert 75 <= len(stored) <= 125

@@ -130,12 +130,15 @@ class Soak:
         return table.set_column(table.column_names.index("id"), "id", _arrow.strings(ids))
 
     def _changes(self) -> pa.Table:
-        """Return the next changes: half of these subscriptions are removed, the others are stored again."""
-        half = CHANGES_PER_S // 2
-        table = _part(self._workload.subscriptions, self._n_changes, 2 * half)
+        """Return the next changes: half of these subscriptions are removed, the others are stored again.
+
+        In the next round it is the other way about: who was removed is stored, and nobody is removed twice.
+        """
+        half, of = CHANGES_PER_S // 2, self._workload.subscriptions
+        table, turn = _part(of, self._n_changes, 2 * half), self._n_changes // of.num_rows % 2
         self._n_changes += 2 * half
-        ops = ["unsubscribe"] * half + ["subscribe"] * half
-        return table.append_column("op", _arrow.strings(ops))
+        ops = ["unsubscribe", "subscribe"] if turn == 0 else ["subscribe", "unsubscribe"]
+        return table.append_column("op", _arrow.strings(np.repeat(ops, half).tolist()))
 
     def _put(self, folder: str, table: pa.Table) -> None:
         path = self._folder / folder / f"{self._n_files:08d}.parquet"
