@@ -134,7 +134,7 @@ def test_candidates_that_outgrow_their_room(monkeypatch, n):
     both = Both(rng, Space.plane(), n)
     asked = messages(rng, 9)
     at_once = both.agree(asked)
-    monkeypatch.setattr(components, "_MOST_CANDIDATES", 2 * n)
+    monkeypatch.setattr(components, "MOST_CANDIDATES", 2 * n)
     monkeypatch.setattr(batch_match, "_FIRST_ROOM", 1)
     both.all[0]._moving._matcher._idle.clear()
     in_parts = both.agree(asked)
