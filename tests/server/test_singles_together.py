@@ -149,5 +149,5 @@ def given(form, attributes):
 def test_another_method_of_a_hot_route_is_not_allowed(client):
     """What the short way does not answer is answered as ever."""
     for path in ("/v1/messages", "/v1/locations"):
-        refused = client.get(path)
+        refused = client.delete(path)
         assert (405, "urn:nearcast:problem:method-not-allowed") == (refused.status_code, refused.json()["type"])
