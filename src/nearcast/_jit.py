@@ -63,8 +63,8 @@ def compiles() -> bool:
 def _numba() -> Any:
     """Import Numba, and listen to it from then on.
 
-    Intel's vector library, which Numba uses where it is installed, has other last bits in a loop than in a single call:
-    scores would differ between an index and `scan`.
+    Intel's vector library, which Numba uses where it is installed, may have other last bits in a loop than in a single
+    call: scores would differ between an index and `scan`.
     """
     os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
     import numba
