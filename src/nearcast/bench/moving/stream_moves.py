@@ -1,8 +1,8 @@
 """Times moves on Spark beside a hub: a stream of changes in files, a batch of moves a trigger, over the same files.
 
 All subscriptions move at each timestamp, and each timestamp is a batch; the first ones warm up. Before them come many
-small batches, in which Spark's JVM compiles what every batch does: in its first batches of moves the compiler took 30 %
-of all CPU time. Both ways read the files, move, and write what that delivers as Parquet. The hub comes first and once
+small batches, in which Spark's JVM compiles what every batch does: in the first ones the compiler takes a good part of
+all CPU time. Both ways read the files, move, and write what that delivers as Parquet. The hub comes first and once
 more at the end, and the better of the two counts. No figure is reported unless both deliver as much, batch by batch.
 """
 
