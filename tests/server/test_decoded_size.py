@@ -1,10 +1,13 @@
 """Values that a body has once and its rows many times: they are counted, and refused where they are too large."""
 
+import contextlib
+
 import pyarrow as pa
 import pytest
 
 from nearcast.server.decoded_size import decoded_bytes
 from nearcast.server.message_bodies import messages_of
+from nearcast.server.packed_buffers import unpacked_bytes
 from nearcast.server.problems import Problem
 from nearcast.server.settings import LimitSettings
 
@@ -48,12 +51,42 @@ def test_values_that_grow_when_they_are_decoded_are_refused(name):
     assert (413, "too-large") == (caught.value.status, caught.value.slug)
 
 
-def test_columns_that_were_packed_are_refused_as_well():
-    """By the same bound."""
-    body = _stream(pa.table({"odd": ["x" * 100_000] * 20}), compression="zstd")
+PACKED = pa.table({"odd": ["x" * 100_000] * 20, "word": pa.array(["x" * 2_000_000] * 20).dictionary_encode()})
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("name", PACKED.column_names)
+def test_columns_that_were_packed_are_refused_before_they_are_unpacked(name, codec, monkeypatch):
+    """By the same bound: whoever sends little must not fill the memory, not even for a moment."""
+    body = _stream(PACKED.select([name]), compression=codec)
     assert len(body) < LIMITS.body_bytes
-    with pytest.raises(Problem, match="decoded"):
+    monkeypatch.setattr(pa.ipc, "open_stream", lambda _: pytest.fail("the batch was unpacked"))
+    with pytest.raises(Problem, match="decoded") as caught:
         messages_of(body, ARROW, LIMITS, is_earth=True)
+    assert (413, "too-large") == (caught.value.status, caught.value.slug)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4", None])
+def test_packed_buffers_are_counted_as_they_unpack(codec):
+    """Those of a dictionary too, and of every batch; nothing for what is not packed, and what is small is taken."""
+    table = pa.table({"text": ["tea and cake"] * 500, "word": pa.array(["tea", None] * 250).dictionary_encode()})
+    body = _stream(table, compression=codec)
+    text_bytes = table["text"].nbytes
+    assert (text_bytes <= unpacked_bytes(body) <= text_bytes + 10_000) if codec else unpacked_bytes(body) == 0
+    assert 500 == messages_of(body, ARROW, LIMITS, is_earth=True).n_items
+    texts = table.select(["text"])
+    thrice = _stream(pa.concat_tables([texts] * 3), compression=codec)
+    assert unpacked_bytes(thrice) == 3 * unpacked_bytes(_stream(texts, compression=codec))
+
+
+def test_a_packed_stream_with_any_byte_damaged_is_a_problem_or_read():
+    """Nothing else is raised, wherever the damage is."""
+    body = _stream(pa.table({"text": ["tea and cake"] * 50}), compression="zstd")
+    for at in range(len(body)):
+        for value in (0, 127, 255):
+            damaged = body[:at] + bytes([value]) + body[at + 1 :]
+            with contextlib.suppress(Problem):
+                messages_of(damaged, ARROW, LIMITS, is_earth=True)
 
 
 TEXTS = ["a" * 20, None, "b" * 30, "c"]

@@ -5,6 +5,7 @@ What is wrong with one item rejects that item; what is wrong with the whole, not
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from nearcast.nesting import is_deep_json
 from nearcast.server.bodies import decoded
 from nearcast.server.decoded_size import decoded_bytes
 from nearcast.server.feature_columns import plain_point, table_of_features
+from nearcast.server.packed_buffers import unpacked_bytes
 from nearcast.server.problems import Problem, at
 from nearcast.server.settings import LimitSettings
 from nearcast.tables.rejected_rows import RejectedRow
@@ -95,21 +97,22 @@ def _of_lines(body: bytes, limits: LimitSettings) -> GivenMessages:
 
 
 def _of_arrow(body: bytes, limits: LimitSettings) -> GivenMessages:
+    most = _MOST_TIMES * limits.body_bytes
     try:
+        _check_decoded(unpacked_bytes(body), most)
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
             table = reader.read_all()
         table.validate(full=True)  # offsets that lead out of a buffer
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         raise Problem(400, "invalid-arrow", f"the body is no Arrow stream: {' '.join(str(error).split())}") from None
     _check_batch(len(table), limits)
-    _check_decoded(table, limits)
+    _check_decoded(sum(decoded_bytes(column, most) for column in table.columns), most)
     return _of_table(with_takeable_columns(table), limits)
 
 
-def _check_decoded(table: pa.Table, limits: LimitSettings) -> None:
-    """Raise if the values of a table are far larger than a body may be: packed, or views and runs that share one."""
-    most = _MOST_TIMES * limits.body_bytes
-    if table.nbytes > most or sum(decoded_bytes(column, most) for column in table.columns) > most:
+def _check_decoded(n_bytes: float, most: int) -> None:
+    """Raise if values are far larger than a body may be: packed, or views and runs that share one."""
+    if n_bytes > most:
         raise Problem(413, "too-large", f"the values have more than {most:,} bytes when decoded; send less at a time")
 
 
