@@ -1,6 +1,7 @@
 """Joining many queries with the window: groups that share a word find what each query finds by itself."""
 
 import random
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ from test_window import SPACES, World, same
 
 from nearcast import Hub, TopK, Vocabulary
 from nearcast.topk.window import answers, segmented_index
-from nearcast.topk.window.blocks import BlockIndex, group_search, join
+from nearcast.topk.window.blocks import BlockIndex, group_lanes, join, planned_queries
+from nearcast.topk.window.blocks.lists import BLOCKS
+from nearcast.topk.window.blocks.search import bound_of
+from nearcast.topk.window.word_plan import new_plan
 from support.torn import Tracer, look, rows
 
 pytestmark = pytest.mark.modes
@@ -46,7 +50,6 @@ def test_a_join_is_a_search_for_each(seed, space, by_time):
 
 def test_more_queries_of_one_word_than_lanes(monkeypatch):
     """Those that do not fit into a group make the next; none is left out."""
-    monkeypatch.setattr(group_search, "LANES", 4)
     monkeypatch.setattr(join, "LANES", 4)
     monkeypatch.setattr(segmented_index, "join_slice", lambda _: 64)
     world = World(5, SPACES["plane"], names=("scan", "blocks"))
@@ -149,3 +152,58 @@ def test_who_has_enough_takes_no_part_in_further_words(monkeypatch):
         told.append([list(hub.current(i)) for i in range(20)])
     assert told[0] == told[1]
     assert {0, 8} <= {len(some) for some in hopeful}
+
+
+@pytest.mark.parametrize("repeated", ["tea tea tea", "soup soup soup soup tea", "tea tea soup rain"])
+def test_a_message_that_says_a_word_more_than_once(repeated):
+    """Its words weigh more than one saying of each would: bits of words alone must not rule it out."""
+    vocabulary, told = Vocabulary(), []
+    vocabulary.learn_tokens([["soup"]] * 9 + [["tea"]] * 3 + [["rain"]] * 30)
+    for index in ("scan:messages=scan", "trigger"):
+        hub = Hub("plane", index=index, window=600, max_distance=10, vocabulary=vocabulary)
+        for i in range(600):
+            text = repeated if i % 97 == 0 else ("tea rain rain rain" if i % 2 else "tea rain")
+            hub.publish({"id": i, "text": text, "x": float(i % 9), "y": float(i % 5)})
+        hub.subscribe_many([TopK(i, "tea soup", (float(i % 9), 1.0), k=4, text_weight=0.95) for i in range(20)])
+        told.append([list(hub.current(i)) for i in range(20)])
+    assert told[0] == told[1]
+    assert all(best[0].message_id % 97 == 0 for best in told[0])
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), space=st.sampled_from(["earth", "plane"]))
+def test_lanes_have_the_bounds_of_a_single_search(seed, space):
+    """Computed for all lanes at once, and no less than what a message of the group scores."""
+    world = World(seed, SPACES[space], names=("scan", "blocks"))
+    for _ in range(4):
+        world.append()
+    index, asked = world.indexes["blocks"], world.asked(10).for_kernels()
+    index.refresh()
+    request = index._request(asked, np.full(10, 3), np.full(10, -1.0), world.alive())
+    lists, is_earth = index._as_read()[2], SPACES[space].is_earth
+    planned = planned_queries.new_planned(np.arange(10), np.diff(asked.word_start), request.keep)
+    planned_queries.plan_queries(request, lists, planned, new_plan(8))
+    members = np.flatnonzero(planned.n_words > 0)
+    lanes = group_lanes.new_lanes(world.weight.size + 2, 8, 3, len(lists.block_summary))
+    n_lanes = group_lanes.board(request, planned, 0, members, 0, len(members), lanes)
+    begins = lists.segment[:, BLOCKS].tolist()  # one more than it has ends a segment
+    for block in chain.from_iterable(range(first, end - 1) for first, end in pairwise(begins)):
+        group_lanes.fill_bounds(lanes.fact, n_lanes, lists.block_summary, block, is_earth)
+        for lane, n in enumerate(members):
+            at, y, far = planned.start[n], asked.point[n, 1], asked.max_distance[n]
+            bound = bound_of(
+                lists.block_summary,
+                block,
+                planned.unit[at],
+                planned.rest[at],
+                planned.most[at],
+                asked.point[n, 0],
+                y,
+                max(np.cos(np.radians(y)) - 1e-15, 0.0) if is_earth else 0.0,
+                asked.text_weight[n],
+                far,
+                is_earth,
+                request.alive,
+            )
+            if bound > -np.inf:
+                assert lanes.fact[group_lanes.BOUND + lane] == pytest.approx(bound, abs=1e-10)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nearcast.text.words import WordTable
 
 #: Raised with every change to what the files of an arena hold.
-_FORMAT = 2
+_FORMAT = 3
 #: The index of messages that an arena is made of.
 MESSAGES = "blocks"
 #: Streams of one process whose windows stay mapped.

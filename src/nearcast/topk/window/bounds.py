@@ -23,7 +23,7 @@ X_MIN, Y_MIN, X_MAX, Y_MAX, COSINE, U_MIN, U_MAX, LAST_ROW = range(8)
 N_COLUMNS = 8
 
 #: What rounding may do to 1 - u², and far more: near 0 the root makes much of it.
-_ROOT_SLACK = 1e-12
+ROOT_SLACK = 1e-12
 _RADIANS = math.pi / 180.0
 _FULL_TURN = 360.0
 _LEAST_SQUARE, _MOST_SQUARE = 1e-280, 1e300
@@ -32,7 +32,7 @@ _LEAST_SQUARE, _MOST_SQUARE = 1e-280, 1e300
 @inlined
 def rest_of(u):
     """Return what is left in a unit vector beside a component, at most."""
-    return math.sqrt(max(1.0 - u * u, 0.0) + _ROOT_SLACK)
+    return math.sqrt(max(1.0 - u * u, 0.0) + ROOT_SLACK)
 
 
 @inlined
@@ -45,7 +45,7 @@ def most_text_between(own, others, most, u_min, u_max):
     low = rest_of(u_min)
     if own * low <= others * u_min:
         return min(own * u_min + others * low, simple)
-    return min(math.sqrt(own * own + others * others) + _ROOT_SLACK, simple)
+    return min(math.sqrt(own * own + others * others) + ROOT_SLACK, simple)
 
 
 @inlined

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Words share the bits of a mark, which fits an int64 that is never negative.
+#: Words share the bits of a mark, an int64; its sign is of no word but of messages that say one more than once.
 MARK_BITS = 63
+REPEATS = -(1 << 63)
 
 #: Columns of a card after the four of the place; all are whole numbers but the length.
 LENGTH, ROW, WORD_FIRST, N_WORDS = 4, 5, 6, 7
@@ -26,7 +27,7 @@ class MessageCards(NamedTuple):
 
     A card has the place of a message, its squared length, its row, and where its words begin and how many they are, so
     that all is in one line of the cache. Words are pairs in `said`, the word and how often, ascending; the first of
-    message p is at `card[p, WORD_FIRST] - word_base`. `mark` has the bit of each of its words.
+    message p is at `card[p, WORD_FIRST] - word_base`. `mark` has the bit of each of its words, and maybe `REPEATS`.
     """
 
     card: NDArray[np.float64]

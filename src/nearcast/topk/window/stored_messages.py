@@ -19,6 +19,7 @@ from nearcast.topk.window.scores import (
     LENGTH,
     N_CARD,
     N_WORDS,
+    REPEATS,
     ROW,
     WORD_FIRST,
     MessageCards,
@@ -272,6 +273,8 @@ def sort_words(held, first, last):
         for i in range(begin, begin + n):
             if said[i, 0] >= 0:
                 mark |= mark_of(said[i, 0])
+                if said[i, 1] > 1:
+                    mark |= REPEATS
         held.mark[position] = mark
 
 

@@ -5,8 +5,9 @@ these gathered into runs of up to 32. A block knows the box around its places an
 its word in the unit vectors of its messages, from which follows the best score any of them can have. A search opens
 the runs of its words, then always the block or run of the best bound, until that falls behind the last message kept.
 A message stands in the lists of all its words and is scored only in that of the weightiest that the search asks for,
-where the bound may leave out the words before. A posting has a bit for each word of its message, so that most are
-ruled out without a look at the message itself.
+where the bound may leave out the words before. A posting has a bit for each word of its message, and one that tells
+whether a word is said more than once: from these and its u follows what text can give, and most are ruled out without
+a look at the message itself.
 
 Many queries at once are joined with the window (`join`): those that share a word and are neighbours go through its
 lists as a group (`group_search`), and a message that one of them looks at is read once for all.

@@ -15,15 +15,9 @@ import numpy as np
 
 from nearcast.geo.hilbert import hilbert_keys
 from nearcast.similarity import MARGIN
-from nearcast.topk.window.blocks.group_search import (
-    LANES,
-    PlannedQueries,
-    new_lanes,
-    new_planned,
-    plan_queries,
-    search_groups,
-    write_answers,
-)
+from nearcast.topk.window.blocks.group_lanes import LANES, new_lanes
+from nearcast.topk.window.blocks.group_search import search_groups
+from nearcast.topk.window.blocks.planned_queries import PlannedQueries, new_planned, plan_queries, write_answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +51,8 @@ class WindowJoin(NamedTuple):
         n_words = words[which + 1] - words[which]
         most = int(n_words.max(initial=0))
         planned = new_planned(which, n_words, request.keep[which])
-        lanes = new_lanes(self.n_words, most, int(request.keep[which].max(initial=0)))
+        most_kept = int(request.keep[which].max(initial=0))
+        lanes = new_lanes(self.n_words, most, most_kept, len(self.lists.block_summary))
         with self.lender.lent(most, self.n_groups, 0) as scratch:
             plan_queries(request, self.lists, planned, scratch.plan)
             place = self._place_keys(which)

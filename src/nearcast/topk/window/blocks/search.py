@@ -75,7 +75,7 @@ def _look_at_lists(request, lists, which, n_words, n_kept, scratch, work):
             left = rest_of(u * ROUND_DOWN)
             if score_of(w, own * u + min(others * left, plan.most[i]), near_most) < bar:
                 continue
-            text = own * u + _marked_rest(plan, i, n_words, lists.mark[j], left)
+            text = own * u + _marked_rest(plan, i, n_words, lists.mark[j], u, left)
             if score_of(w, text, near_most) < bar:
                 continue
             position = first_position + lists.position[j]
@@ -167,13 +167,18 @@ def bound_of(summary, group, own, others, most, x, y, cosine, w, max_distance, i
 
 
 @inlined
-def _marked_rest(plan, i, n_words, mark, left):
-    """Return a bound on the text score that words after the i-th add for a message with these bits."""
+def _marked_rest(plan, i, n_words, mark, u, left):
+    """Return a bound on the text score that words after the i-th add for a message with these bits.
+
+    If it says each word once, its components are to `u` as the weights of the words are to that of the i-th.
+    """
     squares, most = 0.0, 0.0
     for j in range(i + 1, n_words):
         if mark & plan.mark[j] != 0:
             squares += plan.unit[j] * plan.unit[j]
             most += plan.unit[j] * plan.greatest[j]
+    if mark >= 0 and plan.unit[i] > 0.0:
+        return u * (squares / plan.unit[i])
     return min(math.sqrt(squares) * left, most)
 
 
