@@ -36,6 +36,7 @@ FIGURES = [
     "index",
     "messages",
     "messages_per_s",
+    "messages_per_s_by_clock",
     "us_per_message",
     "amp_us",
     "emp_us",
@@ -53,6 +54,7 @@ FIGURES = [
     "buffer_bytes_per_subscription",
     "window_messages",
     "window_bytes",
+    "peak_bytes",
 ]
 BUFFERS = ["scan", "scan:buffer=kmax,kmax=40", "scan:buffer=skyband"]
 REACH = MaxDistance(usual_share=1.0)
@@ -86,9 +88,10 @@ def silent(_):
     pass
 
 
-def run(workload, specs, *, window=200, n_measured=100, n_warm_up=100):
+def run(workload, specs, *, window=200, n_measured=100, n_warm_up=100, threads=1):
     request = BenchRequest(
-        specs,
+        threads=threads,
+        indexes=specs,
         max_distance=REACH,
         window=Window.of(window),
         n_measured=n_measured,
@@ -153,6 +156,14 @@ def test_figures_are_plausible(wishes):
         parts = row["index_bytes_per_subscription"] + row["buffer_bytes_per_subscription"]
         assert row["bytes_per_subscription"] == pytest.approx(parts, abs=0.2)
         assert row["window_bytes"] > 0
+
+
+def test_threads_tell_the_same_changes(wishes):
+    """However many share the subscriptions; the report says how many."""
+    made = [run(wishes, ["trigger"], threads=threads) for threads in (1, 3)]
+    assert [1, 3] == [each["workload"]["threads"] for each in made]
+    assert 1 == len({each["workload"]["changes_hash"] for each in made})
+    assert all(each["results"][0]["messages_per_s_by_clock"] > 0 for each in made)
 
 
 def test_searches_are_counted_apart():

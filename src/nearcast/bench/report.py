@@ -53,6 +53,7 @@ _CHURN_COLUMNS = {
 _TOPK_TIMES = {
     "index": ("µs per message", "{}"),
     "messages_per_s": ("messages/s", "{:,.0f}"),
+    "messages_per_s_by_clock": ("by the clock", "{:,.0f}"),
     "us_per_message": ("all", "{:,.1f}"),
     "match_us": ("match", "{:,.1f}"),
     "buffers_us": ("buffers", "{:,.1f}"),
@@ -78,6 +79,7 @@ _TOPK_SIZES = {
     "index_bytes_per_subscription": ("of the index", "{:,.0f}"),
     "buffer_bytes_per_subscription": ("of the buffers", "{:,.0f}"),
     "window_bytes": ("window bytes", "{:,.0f}"),
+    "peak_bytes": ("peak of all", "{:,.0f}"),
     "insert_s": ("insert s", "{:,.2f}"),
     "join_s": ("join s", "{:,.2f}"),
 }
@@ -153,10 +155,11 @@ def print_topk_report(report: dict[str, Any], console: Console) -> None:
     window = f"a window of {workload['window']} with {workload['window_messages']:,} messages"
     counts = f"{workload['subscriptions']:,} subscriptions, {window}"
     arrivals = f"{workload['measured_messages']:,} arrivals measured after {workload['warm_up_messages']:,} to warm up"
+    cores = "one core" if workload["threads"] == 1 else f"{workload['threads']} threads, CPU time of all of them"
     _print_head(
         report,
         console,
-        f"Data: {counts}, {workload['source']} ({workload['distribution']}); {arrivals}, on one core.",
+        f"Data: {counts}, {workload['source']} ({workload['distribution']}); {arrivals}, on {cores}.",
         f"Join: all subscriptions with the window at once, {workload['join_threads']} threads.",
         *distance_lines(workload),
     )

@@ -35,10 +35,11 @@ class BenchRequest:
     window: Window | None = None
     n_measured: int = 0
     n_warm_up: int | None = None
-    #: On Spark: how subscriptions are spread, the threads of the local engine, and whether steps are timed too.
+    #: Threads of top-k arrivals, or of the local engine beside Spark.
+    threads: int = 1
+    #: On Spark: how subscriptions are spread, and whether steps are timed too.
     plan: str = "trigger"
     partitions: int = 1
-    threads: int = 1
     with_steps: bool = True
     #: Whether all messages are also matched at once, and by the local engine a second time.
     with_match: bool = True

@@ -1,8 +1,9 @@
 """The benchmark of top-k subscriptions: what does a message cost that arrives in a full window?
 
 For every index: fill the window, take all subscriptions in with one batch join, let some messages warm up, then measure
-arrivals one after the other on one core. A message that arrives pushes another one out and may leave buffers short:
-arrival, expiry and the searches they cause are all counted. No time is reported unless all indexes deliver the same.
+arrivals one after the other, on one core unless more threads are asked for. A message that arrives pushes another one
+out and may leave buffers short: arrival, expiry and the searches they cause are all counted. No time is reported unless
+all indexes deliver the same.
 """
 
 from __future__ import annotations
@@ -42,17 +43,19 @@ def run_topk(workload: Workload, request: BenchRequest, say: Say) -> dict[str, A
     assert request.window is not None
     workload = request.max_distance.applied(workload)
     stream = stream_of(workload, request.window, request.n_measured, request.n_warm_up, request.space)
-    rows, more = measure(stream, request.indexes, say)
+    rows, more = measure(stream, request.indexes, say, request.threads)
     about = {"question": QUESTION, **workload.about, "space": stream.space.kind, **more, "command": request.command}
     return {"workload": about, "machine": machine(), "results": rows}
 
 
-def measure(stream: TopkStream, specs: Sequence[str], say: Say) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def measure(
+    stream: TopkStream, specs: Sequence[str], say: Say, threads: int = 1
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a row of figures for each index, in order, and what more there is to tell of the runs."""
     rows, first, n_sampled = [], None, 0
     for spec in specs:
         _try_out(stream, spec, say)
-        run = _run(stream, spec, say)
+        run = _run(stream, spec, say, threads)
         rows.append(run.row)
         if first is None:
             first = run.digest
@@ -70,6 +73,7 @@ def measure(stream: TopkStream, specs: Sequence[str], say: Say) -> tuple[list[di
         "filled_by": stream.n_before,
         "warm_up_messages": stream.n_warm_up,
         "measured_messages": stream.n_measured,
+        "threads": threads,
         "join_threads": _cores(),
         "changes": first.n_changes,
         "changes_hash": first.hash,
@@ -116,7 +120,7 @@ def _try_out(stream: TopkStream, spec: str, say: Say) -> None:
     settle(state.index)
 
 
-def _run(stream: TopkStream, spec: str, say: Say) -> _Run:
+def _run(stream: TopkStream, spec: str, say: Say, threads: int) -> _Run:
     from nearcast.engine import Publish, step
 
     state, digest = stream.new_state(spec), DeliveryDigest()
@@ -127,10 +131,11 @@ def _run(stream: TopkStream, spec: str, say: Say) -> _Run:
     joined = _join(stream, state, digest)
     say(f"{spec}: measuring {stream.n_measured:,} messages")
     for portion in stream.portions(state, stream.n_before, stream.first_measured):
-        digest.add(step(state, Publish(portion)))
+        digest.add(step(state, Publish(portion, threads)))
     digest.end_part("before the first message that is measured")
     settle(state.index)
-    return _Run({"index": spec} | _arrivals(stream, state, digest) | joined | _sizes(state), digest, state)
+    arrivals = _arrivals(stream, state, digest, threads)
+    return _Run({"index": spec} | arrivals | joined | _sizes(state), digest, state)
 
 
 def _join(stream: TopkStream, state: State, digest: DeliveryDigest) -> dict[str, Any]:
@@ -165,16 +170,19 @@ def _join(stream: TopkStream, state: State, digest: DeliveryDigest) -> dict[str,
     return {"insert_s": round(storing + left, 3), "join_s": round(total - storing, 3)}
 
 
-def _arrivals(stream: TopkStream, state: State, digest: DeliveryDigest) -> dict[str, Any]:
+def _arrivals(stream: TopkStream, state: State, digest: DeliveryDigest, threads: int) -> dict[str, Any]:
     """Let the measured messages arrive; return what one of them costs and concerns."""
     from nearcast.engine import Publish, step
 
     assert state.topk is not None
     counts, watch = _Counts(state.index), Stopwatch()
     watch.watch(state)
-    searched, changes, at = state.topk.n_searches, 0, 0
+    searched, changes, at, elapsed = state.topk.n_searches, 0, 0, 0.0
     for portion in stream.portions(state, stream.first_measured, stream.messages.num_rows):
-        changes += digest.add(watch.measured(partial(step, state, Publish(portion))))
+        began = time.perf_counter()
+        pieces = watch.measured(partial(step, state, Publish(portion, threads)))
+        elapsed += time.perf_counter() - began
+        changes += digest.add(pieces)
         digest.end_part(f"messages {at:,} to {at + len(portion) - 1:,}")
         at += len(portion)
     us = {phase: seconds * 1e6 / at for phase, seconds in watch.seconds.items()}
@@ -182,6 +190,7 @@ def _arrivals(stream: TopkStream, state: State, digest: DeliveryDigest) -> dict[
     return {
         "messages": at,
         "messages_per_s": round(1e6 / total, 1),
+        "messages_per_s_by_clock": round(at / elapsed, 1),
         "us_per_message": round(total, 3),
         "amp_us": round(total - searches, 3),
         "emp_us": round(searches, 3),
@@ -205,7 +214,17 @@ def _sizes(state: State) -> dict[str, Any]:
         "buffer_bytes_per_subscription": round(kept["bytes"] / n, 1),
         "window_messages": kept["messages"],
         "window_bytes": kept["message_bytes"],
+        "peak_bytes": _peak_bytes(),
     }
+
+
+def _peak_bytes() -> int | None:
+    """Return the most memory that this process has had, None where nobody counts it."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _cores() -> int:

@@ -15,6 +15,7 @@ MOST_ROWS = 100_000_000
 _REPEATED = (
     "window",
     "warm_up",
+    "threads",
     "indexes",
     "region_area",
     "max_distance",
@@ -59,6 +60,7 @@ class BenchArguments:
     max_distance_share: float | None = None
     window: str | None = None
     warm_up: int | None = None
+    threads: int | None = None
     window_mode: list[str] | None = None
     batch: int | None = None
     files: int | None = None

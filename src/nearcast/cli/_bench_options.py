@@ -159,5 +159,7 @@ def check_figure_options(given: BenchArguments) -> None:
     elif given.kind == "topk":
         if given.workload is not None:
             raise UsageMistake("a --figure makes its own data; leave out --workload")
+        if given.threads is not None:
+            raise UsageMistake("a --figure is measured on one core; leave out --threads")
     elif given.workload is not None or given.churn:
         raise UsageMistake("a --figure makes its own data and has no churn; leave out --workload and --churn")

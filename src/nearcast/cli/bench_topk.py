@@ -66,6 +66,10 @@ def topk(
             " subscriptions unless given, of a figure its own.",
         ),
     ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Threads that share the subscriptions of each message; 1 unless given."),
+    ] = None,
     max_distance: MaxDistanceOption = None,
     max_distance_share: Annotated[
         float | None,
@@ -125,6 +129,7 @@ def _time(choice: DataChoice, specs: list[str], reach: MaxDistance, length: Wind
             window=length,
             n_measured=choice.n_measured,
             n_warm_up=given.warm_up,
+            threads=given.threads or 1,
         )
         report = run_topk(made, request, steps.begin)
     print_topk_report(report, stdout())
