@@ -20,6 +20,8 @@ _OF_BYTES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 def decoded_bytes(column: pa.ChunkedArray, most: int) -> float:
     """Return about how many bytes the values of a column have; infinity where that is surely more than `most`."""
+    if pa.types.is_primitive(column.type) or column.type in _OF_BYTES:
+        return float(column.nbytes)  # most columns: nothing in them is shared
     return sum(_bytes(chunk, np.ones(len(chunk)), most) for chunk in column.chunks)
 
 
