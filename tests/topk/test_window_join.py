@@ -59,6 +59,33 @@ def test_more_queries_of_one_word_than_lanes(monkeypatch):
     same(*world.each("best", asked, n, world.alive()))
 
 
+def test_a_full_group_looks_for_messages_with_two_words(monkeypatch):
+    """All lanes of a group at once, those of the highest bits, too."""
+    monkeypatch.setattr(segmented_index, "join_slice", lambda _: 64)
+    told = []
+    for index in ("scan:messages=scan", "trigger"):
+        hub = Hub("plane", index=index, window=300, max_distance=10)
+        for i in range(300):
+            hub.publish({"id": i, "text": "tea soup" if i % 50 == 7 else "tea", "x": float(i % 9), "y": float(i % 5)})
+        hub.subscribe_many([TopK(i, "tea soup", (i % 9, i % 4), k=2, text_weight=0.1 + i / 80) for i in range(64)])
+        told.append([list(hub.current(i)) for i in range(64)])
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("far", [1e-305, 1e-290])
+def test_a_reach_as_small_as_a_number_can_be(far):
+    """What waits is compared by its score up to rounding, also where a unit of distance takes off more than is held."""
+    told = []
+    for index in ("scan:messages=scan", "trigger"):
+        hub = Hub("plane", index=index, window=400, max_distance=far)
+        for i in range(400):
+            text, x = ("soup rain", far / 2) if i == 77 else ("soup", far * 100)
+            hub.publish({"id": i, "text": text, "x": x, "y": 0.0})
+        hub.subscribe_many([TopK(i, "soup", (0.0, 0.0), k=1, text_weight=0.45) for i in range(9)])
+        told.append([list(hub.current(i)) for i in range(9)])
+    assert told[0] == told[1]
+
+
 def hub_of(rng, index):
     hub = Hub("plane", index=index, window=40, max_distance=10)
     words = ["tea", "ramen", "beer", "soup", "jazz", "rain"]

@@ -41,11 +41,12 @@ _BIT_SHIFT = 5
 _BIT_MASK = (1 << _BIT_SHIFT) - 1
 _HALF_RADIAN = math.pi / 360.0
 _FULL_TURN = 360.0
-_MOST_PER_DISTANCE = 1e300
+#: Where a unit of distance takes off more than this, bounds are with this: they may be loose, not wrong.
+MOST_PER_DISTANCE = 1e300
 
 # Where the stretches of `fact` begin. Of the query: its place and the cosine of its latitude, what a unit of distance
 # takes off its proximity, and the weights of space and text.
-(_X, _Y, _LATITUDE_COSINE, _PER_DISTANCE, _SPACE_WEIGHT, TEXT_WEIGHT) = range(0, 6 * LANES, LANES)
+(_X, _Y, _LATITUDE_COSINE, PER_DISTANCE, _SPACE_WEIGHT, TEXT_WEIGHT) = range(0, 6 * LANES, LANES)
 # Of the word whose list is searched, times the weight of text: `unit`, `rest` and `most` of the plan, the most that
 # `unit` and `rest` give together, and what a message that says all words of the lane once gives for each unit of u;
 # and its `gain`, not weighted.
@@ -179,7 +180,7 @@ def _fill_facts(request, planned, n, nth, lane, lanes):
     w, unit, rest = request.queries.text_weight[which], planned.unit[at], planned.rest[at]
     fact[_X + lane], fact[_Y + lane] = x, y
     fact[_LATITUDE_COSINE + lane] = max(math.cos(math.radians(y)) - 1e-15, 0.0) if request.is_earth else 0.0
-    fact[_PER_DISTANCE + lane] = min((1.0 - 1e-12) / request.queries.max_distance[which], _MOST_PER_DISTANCE)
+    fact[PER_DISTANCE + lane] = min((1.0 - 1e-12) / request.queries.max_distance[which], MOST_PER_DISTANCE)
     fact[_SPACE_WEIGHT + lane], fact[TEXT_WEIGHT + lane] = 1.0 - w, w
     fact[OWN + lane], fact[REST + lane], fact[MOST + lane] = w * unit, w * rest, w * planned.most[at]
     fact[_PEAK + lane] = w * (math.sqrt(unit * unit + rest * rest) + ROOT_SLACK)
@@ -238,7 +239,7 @@ def _fill_near_on_plane(fact, n_lanes, summary, group):
         summary[group, Y_MAX],
     )
     for lane in range(n_lanes):
-        x, y, scale = fact[_X + lane], fact[_Y + lane], fact[_PER_DISTANCE + lane]
+        x, y, scale = fact[_X + lane], fact[_Y + lane], fact[PER_DISTANCE + lane]
         # Scaled first: squares that are no numbers any more belong to distances that are all or nothing.
         up, across = max(y_min - y, y - y_max, 0.0) * scale, max(x_min - x, x - x_max, 0.0) * scale
         fact[NEAR + lane] = fact[_SPACE_WEIGHT + lane] * max(1.0 - math.sqrt(up * up + across * across), 0.0)
@@ -261,14 +262,14 @@ def _fill_near_on_earth(fact, n_lanes, summary, group):
         north, east = _HALF_RADIAN * max(y_min - y, y - y_max, 0.0), _HALF_RADIAN * across
         north, east = north * (1.0 - north * north / 6.0), east * (1.0 - east * east / 6.0)
         h = north * north + fact[_LATITUDE_COSINE + lane] * cosine * east * east
-        near = 1.0 - max(2.0 * EARTH_RADIUS_M * math.sqrt(h) - 1e-6, 0.0) * fact[_PER_DISTANCE + lane]
+        near = 1.0 - max(2.0 * EARTH_RADIUS_M * math.sqrt(h) - 1e-6, 0.0) * fact[PER_DISTANCE + lane]
         fact[NEAR + lane] = fact[_SPACE_WEIGHT + lane] * max(near, 0.0)
 
 
 @inlined
 def plane_nearness(fact, lane, card, position):
     """Return the proximity of a message to the query of a lane on a plane, up to rounding."""
-    x, y, scale = fact[_X + lane], fact[_Y + lane], fact[_PER_DISTANCE + lane]
+    x, y, scale = fact[_X + lane], fact[_Y + lane], fact[PER_DISTANCE + lane]
     across = max(card[position, X_MIN] - x, x - card[position, X_MAX], 0.0) * scale
     up = max(card[position, Y_MIN] - y, y - card[position, Y_MAX], 0.0) * scale
     return max(1.0 - math.sqrt(up * up + across * across), 0.0)

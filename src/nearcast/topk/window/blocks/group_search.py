@@ -341,7 +341,7 @@ def _sum_hit_lanes(held, nth, word, is_active, lanes):
         elif begins_chain(lanes, other):
             at = lanes.head[other]
             while at >= 0:
-                lane = lanes.lane[at]
+                lane = int(lanes.lane[at])
                 if (is_active >> lane) & 1 != 0:
                     if block.seen[lane] != block.seen[LANES]:
                         block.seen[lane], lanes.fact[TEXT + lane] = block.seen[LANES], 0.0

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from nearcast._jit import inlined
 from nearcast.similarity import MARGIN, score_of
-from nearcast.topk.window.blocks.group_lanes import BAR, LIMIT, SPARE, TEXT_WEIGHT, plane_nearness
+from nearcast.topk.window.blocks.group_lanes import (
+    BAR,
+    LIMIT,
+    MOST_PER_DISTANCE,
+    PER_DISTANCE,
+    SPARE,
+    TEXT_WEIGHT,
+    plane_nearness,
+)
 from nearcast.topk.window.blocks.planned_queries import capacity_of, heap_of, query_bar
 from nearcast.topk.window.scores import is_alive, near_to
 from nearcast.topk.window.single_messages import offer
@@ -13,8 +21,8 @@ from nearcast.topk.window.single_messages import offer
 @inlined
 def note_candidate(request, planned, position, text, lane, lanes):
     """Let a message with this text score wait in a lane, if it is good enough."""
-    if request.is_earth:
-        near = near_to(request.queries, planned.which[lanes.query[lane]], request.held, position, True)
+    if request.is_earth or lanes.fact[PER_DISTANCE + lane] >= MOST_PER_DISTANCE:
+        near = near_to(request.queries, planned.which[lanes.query[lane]], request.held, position, request.is_earth)
     else:
         near = plane_nearness(lanes.fact, lane, request.held.card, position)
     score = score_of(lanes.fact[TEXT_WEIGHT + lane], text, near)
