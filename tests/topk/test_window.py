@@ -28,6 +28,8 @@ SPACES = {"earth": Space.earth(), "plane": Space.plane(), "bounded": Space.plane
 SEARCHING = [name for name in MESSAGE_INDEXES if name != "scan"]
 _X = {"earth": (-180.0, -179.5, -90.0, 0.0, 0.5, 179.0, 180.0), "plane": (-5.0, 0.0, 1.0, 2.5, 10.0)}
 _Y = {"earth": (-90.0, -89.9, -45.0, 0.0, 0.5, 60.0, 90.0), "plane": (-5.0, 0.0, 1.0, 2.5, 10.0)}
+#: Of a world; the last are those at the limits of a given weight.
+_WEIGHTS = (*[(0.0, 0.5, 1.0, 1.0, 3.0)] * 4, (0.0, 1e-30, 1.0, 1e30))
 _FAR = {"earth": (1e-3, 5e4, 2e6, 2.1e7), "plane": (1e-3, 1.0, 7.0, 100.0)}
 
 
@@ -43,7 +45,7 @@ class World:
         self.floor = 0
 
     def new_weights(self, n):
-        return self.random.choice([0.0, 0.5, 1.0, 1.0, 3.0], n)
+        return self.random.choice(_WEIGHTS[self.random.integers(len(_WEIGHTS))], n)
 
     def each(self, method, *arguments):
         return [getattr(index, method)(*arguments) for index in self.indexes.values()]

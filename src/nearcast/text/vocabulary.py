@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _DOCUMENTS_KEY = b"nearcast.documents"
 _FORMAT = 1
+#: A given weight is 0 or within these: products of squared lengths stay far from 0 and from infinity.
+LEAST_WEIGHT, MOST_WEIGHT = 1e-30, 1e30
 
 
 @kernel
@@ -212,7 +214,7 @@ class Vocabulary:
             opened._weight = arrays.loaded("weight", np.float64)
             arrays.length("weight", opened._weight, len(opened))
             given = opened._weight[~np.isnan(opened._weight)]
-            arrays.within("weight", given, 0.0, np.finfo(np.float64).max)
+            arrays.within("weight", given[given != 0], LEAST_WEIGHT, MOST_WEIGHT)
         if len(opened) != about["words"]:
             raise damaged(f"{folder}/vocabulary.json", f"it tells of {about['words']} words, not {len(opened)}")
         return opened
@@ -353,7 +355,8 @@ class _VocabularyTable:
             raise self._wrong(f"column 'weight' is {column.type}: expected numbers", "weight")
         weight = np.array(column.cast(pa.float64(), safe=False), np.float64)
         given = _arrow.array_of(column.is_valid())
-        for row in np.flatnonzero(given & ~((weight >= 0) & np.isfinite(weight)))[:1]:
-            word = vocabulary.table.word(row)
-            raise self._wrong(f"weight of {word!r} is {weight[row]}: expected a finite number from 0 on", "weight")
+        usable = (weight == 0) | ((weight >= LEAST_WEIGHT) & (weight <= MOST_WEIGHT))
+        for row in np.flatnonzero(given & ~usable)[:1]:
+            wrong = f"weight of {vocabulary.table.word(row)!r} is {weight[row]}"
+            raise self._wrong(f"{wrong}: expected 0, or a number from {LEAST_WEIGHT} to {MOST_WEIGHT}", "weight")
         return weight if given.any() else None
