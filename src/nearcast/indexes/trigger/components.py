@@ -223,14 +223,14 @@ def arrays_of(value: Any, prefix: str = "") -> dict[str, NDArray[Any]]:
     return found
 
 
-def save_segment(component: SegmentComponent, folder: Path) -> None:
+def save_segment(segment: TriggerSegment, geometry: NDArray[np.object_], folder: Path) -> None:
     """Write every array of a segment as a file of its own, polygons as WKB."""
     folder.mkdir(parents=True)
-    for name, array in arrays_of(component.segment).items():
+    for name, array in arrays_of(segment).items():
         save_array(folder / f"{name}.npy", array)
     import shapely
 
-    wkb = [shapely.to_wkb(shape) for shape in component.geometry]
+    wkb = [shapely.to_wkb(shape) for shape in geometry]
     save_array(folder / "polygons.npy", np.frombuffer(b"".join(wkb), np.uint8))
     save_array(folder / "polygons_start.npy", np.cumsum([0, *map(len, wkb)], dtype=np.int64))
 

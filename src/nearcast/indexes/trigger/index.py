@@ -576,13 +576,13 @@ class TriggerIndex(MergingIndex):
                 topk=[] if self._moving is None else self._moving.save(folder),
             )
 
-    def _standing_form(self, component: Component) -> Callable[[], SegmentComponent]:
-        """Return what makes a segment of a component as it is now: rows that change are taken at once."""
+    def _standing_form(self, component: Component) -> Callable[[], tuple[TriggerSegment, NDArray[np.object_]]]:
+        """Return what lays out a component as it is now, with its polygons: rows that change are taken at once."""
         if isinstance(component, SegmentComponent) and not self._holds_left_places(component):
-            return lambda: component
+            return lambda: (component.segment, component.geometry)
         rows, geometry = join_rows([(component.taken(component.live_rows(self._owner)), component.geometry)])
         build = partial(self._build, rows, self._weights)
-        return lambda: SegmentComponent(component.number, build(), geometry)
+        return lambda: (build(), geometry)
 
     def _flush(self) -> None:
         """Turn every delta into a segment, in this thread: whoever holds the lock cannot wait for another."""
@@ -625,9 +625,9 @@ class TriggerIndex(MergingIndex):
         return index
 
 
-def _save_form(form: Callable[[], SegmentComponent], number: int, folder: Path) -> None:
+def _save_form(form: Callable[[], tuple[TriggerSegment, NDArray[np.object_]]], number: int, folder: Path) -> None:
     """Write a component in the form of a segment under a number."""
-    save_segment(form(), folder / f"segment-{number}")
+    save_segment(*form(), folder / f"segment-{number}")
 
 
 def check_owners(
