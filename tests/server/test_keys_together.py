@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from nearcast.server import publisher
 from support.held_writer import held_writer
 from support.http_server import circle, feature
 from support.waiting import join, wait_until
@@ -58,6 +59,15 @@ def test_small_requests_do_not_wait_for_a_large_one_beside_them(server):
     answers, n_transactions = posted_together(server, given)
     assert [202] * 4 == [each.status_code for each in answers]
     assert 4 == n_transactions
+
+
+def test_a_transaction_takes_so_many_bytes_and_no_more(server, monkeypatch):
+    """Of requests of a thousand bytes each, those that wait go two by two."""
+    monkeypatch.setattr(publisher, "_MOST_BYTES_TOGETHER", 2_500)
+    given = [(feature(f"b{number}", note="n" * 1_000), None) for number in range(5)]
+    answers, n_transactions = posted_together(server, given)
+    assert [202] * 5 == [each.status_code for each in answers]
+    assert 3 == n_transactions
 
 
 def test_a_refused_request_among_others_with_keys_is_told_alone(server):

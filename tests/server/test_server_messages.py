@@ -202,9 +202,10 @@ def _places(answer):
     return [(each["row"], each["field"]) for each in answer["rejected"]]
 
 
-def test_more_than_may_wait_is_refused_with_a_time_to_try_again(tmp_path):
+@pytest.mark.parametrize("limits", [{"waiting_messages": 3}, {"waiting_bytes": 400}], ids=["messages", "bytes"])
+def test_more_than_may_wait_is_refused_with_a_time_to_try_again(tmp_path, limits):
     """Past the watermark publishers get 429 with Retry-After, and what waited is published."""
-    with running(tmp_path, limits={"waiting_messages": 3}) as server, server.client() as client:
+    with running(tmp_path, limits=limits) as server, server.client() as client:
         found, given = [], [feature(1), feature(2)]
         waiting = threading.Thread(target=lambda: found.append(client.post("/v1/messages", json=given)))
         with held_writer(server.tenant().hub):

@@ -6,7 +6,7 @@ What is wrong with one item rejects that item; what is wrong with the whole, not
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -34,10 +34,14 @@ _decode = msgspec.json.Decoder().decode
 
 @dataclass
 class GivenMessages:
-    """The messages of a request: `rows` says which item of the request each one is, None: all of them, in order."""
+    """The messages of a request: `rows` says which item of the request each one is, None: all of them, in order.
+
+    Where a body may be packed, `n_bytes` are those of its values.
+    """
 
     messages: list[Any] | pa.Table
     n_items: int
+    n_bytes: float = 0
     is_single: bool = False
     rows: list[int] | None = None
     rejected: list[RejectedRow] = field(default_factory=list)
@@ -106,8 +110,9 @@ def _of_arrow(body: bytes, limits: LimitSettings) -> GivenMessages:
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         raise Problem(400, "invalid-arrow", f"the body is no Arrow stream: {' '.join(str(error).split())}") from None
     _check_batch(len(table), limits)
-    _check_decoded(sum(decoded_bytes(column, most) for column in table.columns), most)
-    return _of_table(with_takeable_columns(table), limits)
+    n_bytes = sum(decoded_bytes(column, most) for column in table.columns)
+    _check_decoded(n_bytes, most)
+    return replace(_of_table(with_takeable_columns(table), limits), n_bytes=n_bytes)
 
 
 def _check_decoded(n_bytes: float, most: int) -> None:

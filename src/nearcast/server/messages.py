@@ -38,17 +38,17 @@ async def post_messages(request: Request) -> Response:
         is_earth = caller.tenant.hub.space.is_earth
         read = functools.partial(messages_of, body, content_type, state.settings.limits, is_earth=is_earth)
         given = read() if len(body) < _LARGE else await caller.tenant.call(read)  # else it would hold up all others
-        return await _published(caller, given, request)
+        return await _published(caller, given, len(body), request)
 
     answer: Response = await caller.tenant.answers.once(request, body, publish, caller.token.id)
     return answer
 
 
-async def _published(caller: Caller, given: GivenMessages, request: Request) -> Response:
+async def _published(caller: Caller, given: GivenMessages, n_bytes: int, request: Request) -> Response:
     rejected, cursor, is_repeat = list(given.rejected), None, False
     if len(given.messages):
         key = key_of(request, caller.token.id)
-        found = await caller.tenant.publisher.publish(given.messages, key)
+        found = await caller.tenant.publisher.publish(given.messages, key, max(n_bytes, int(given.n_bytes)))
         rejected += [row._replace(row=given.row_of(row.row)) for row in found.rejected]
         cursor, is_repeat = found.cursor, found.is_repeat
     if given.is_single and rejected:

@@ -20,14 +20,15 @@ from nearcast.deliveries import Deliveries
 from nearcast.durable import MessagesWanted, PublishUnderWay
 from nearcast.server.feature_columns import INT64, PointFeature, table_of_points
 from nearcast.server.problems import Problem
+from nearcast.server.settings import LimitSettings
 from nearcast.tables.messages import MESSAGE_FIELDS
 from nearcast.tables.names import EARTH_PLACE, PLANE_PLACE
 from nearcast.tables.rejected_rows import RejectedRow
 
 #: Called with the messages of a call of the hub, and what it returned.
 OnPublished = Callable[[list[Any] | pa.Table, Deliveries], None]
-#: Messages that one transaction of the hub takes from several requests.
-_MOST_TOGETHER = 20_000
+#: Messages that one transaction of the hub takes from several requests, and the bytes of these.
+_MOST_TOGETHER, _MOST_BYTES_TOGETHER = 20_000, 32 << 20
 #: So many are enough for a call: no more are waited for, and up to so many are prepared in the loop; of dicts, so few.
 _ENOUGH, _FEW = 128, 8
 #: Calls, each of which takes some tenths of a millisecond, that are prepared in the loop.
@@ -41,10 +42,11 @@ _MOMENT_S, _LONGEST_WAIT_S = 0.001, 0.005
 
 @dataclass
 class PublishRequest:
-    """Messages of one request, as values or as a table, on their way to the hub."""
+    """Messages of one request, as values or as a table, on their way to the hub; `n_bytes` is about their size."""
 
     messages: list[Any] | pa.Table
     key: str | None = None
+    n_bytes: int = 0
     answer: asyncio.Future[PublishAnswer] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def __len__(self) -> int:
@@ -84,31 +86,40 @@ class PublishAnswer:
 class Publisher:
     """Publishes requests in the order in which they came, together where they wait together."""
 
-    def __init__(self, hub: Any, executor: Executor, most_waiting: int, on_published: OnPublished):
-        self._hub, self._executor, self._most_waiting = hub, executor, most_waiting
+    def __init__(self, hub: Any, executor: Executor, limits: LimitSettings, on_published: OnPublished):
+        self._hub, self._executor, self._limits = hub, executor, limits
         self._on_published = on_published
         self._waiting: list[PublishRequest] = []
         self._work: asyncio.Task[None] | None = None
         #: Requests that were there when the last call ended: those of that call, and those that waited.
         self._n_under_way = 0
-        #: Messages that were taken in and are not published yet.
-        self.n_waiting = 0
+        #: Messages that were taken in and are not published yet, and their bytes.
+        self.n_waiting = self.n_waiting_bytes = 0
 
-    async def publish(self, messages: list[Any] | pa.Table, key: str | None = None) -> PublishAnswer:
-        """Publish messages; raise if too many wait already."""
-        if self.n_waiting and self.n_waiting + len(messages) > self._most_waiting:
+    async def publish(self, messages: list[Any] | pa.Table, key: str | None = None, n_bytes: int = 0) -> PublishAnswer:
+        """Publish messages; raise if too many wait already, or too many bytes."""
+        request = PublishRequest(messages, key, n_bytes)
+        if self.n_waiting and self._is_too_much(request):
             raise Problem(
                 429,
                 "too-many-waiting",
-                f"{self.n_waiting:,} messages wait to be published; try again in a second",
+                f"{self.n_waiting:,} messages of {self.n_waiting_bytes:,} bytes wait to be published; "
+                "try again in a second",
                 headers={"Retry-After": "1"},
             )
-        request = PublishRequest(messages, key)
         self.n_waiting += len(request)
+        self.n_waiting_bytes += n_bytes
         self._waiting.append(request)
         if self._work is None or self._work.done():
             self._work = asyncio.get_running_loop().create_task(self._publish_waiting())
         return await request.answer
+
+    def _is_too_much(self, request: PublishRequest) -> bool:
+        """Tell whether more would wait with a request than may."""
+        return (
+            self.n_waiting + len(request) > self._limits.waiting_messages
+            or self.n_waiting_bytes + request.n_bytes > self._limits.waiting_bytes
+        )
 
     async def _publish_waiting(self) -> None:
         while self._waiting:
@@ -120,6 +131,7 @@ class Publisher:
                 answers = [error] * len(batch)
             for request, answer in zip(batch, answers, strict=True):
                 self.n_waiting -= len(request)
+                self.n_waiting_bytes -= request.n_bytes
                 _tell(request.answer, answer)
             self._n_under_way = len(batch) + len(self._waiting)
 
@@ -133,11 +145,12 @@ class Publisher:
 
     def _next_batch(self) -> list[PublishRequest]:
         """Take the requests off the queue that go into one transaction; small ones do not wait for what is large."""
-        total = n = 0
+        total = n_bytes = n = 0
         is_large = len(self._waiting[0]) > _ENOUGH
         for request in self._waiting:
-            total += len(request)
-            if n and (total > _MOST_TOGETHER or (len(request) > _ENOUGH) != is_large):
+            total, n_bytes = total + len(request), n_bytes + request.n_bytes
+            is_enough = total > _MOST_TOGETHER or n_bytes > _MOST_BYTES_TOGETHER
+            if n and (is_enough or (len(request) > _ENOUGH) != is_large):
                 break
             n += 1
         batch, self._waiting = self._waiting[:n], self._waiting[n:]

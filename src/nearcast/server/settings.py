@@ -67,8 +67,9 @@ class LimitSettings:
     subscriptions: int = 5_000_000
     #: Requests of one token, as `limits` writes them; empty: no limit.
     rate: str = "10000/second"
-    #: Messages that may wait to be published before more are refused with 429.
+    #: Messages that may wait to be published before more are refused with 429, and the bytes of their bodies.
     waiting_messages: int = 50_000
+    waiting_bytes: int = 256 << 20
     #: Bytes that must be free on the disk of the data; below it, changes are refused with 429.
     free_bytes: int = 256 << 20
     #: Events of one page, longest wait for one, and seconds between comments on an idle stream.

@@ -81,7 +81,7 @@ class Tenant:
         self.activity = TenantActivity(self.hub.space, self.hub.lifetime)
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
-        self.publisher = Publisher(self.hub, executor, settings.limits.waiting_messages, self._on_published)
+        self.publisher = Publisher(self.hub, executor, settings.limits, self._on_published)
         retention = _retention(settings)
         self.limits = EventLimits(
             self.db, self.hub, executor, lambda id_: loop.call_soon_threadsafe(self.on_last_event, id_), retention

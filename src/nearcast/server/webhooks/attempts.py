@@ -23,6 +23,7 @@ _SCHEMA = """
     CREATE INDEX IF NOT EXISTS attempts_by_message ON attempts (message_id);
     CREATE INDEX IF NOT EXISTS attempts_by_subscriber ON attempts (subscriber, number);
     CREATE INDEX IF NOT EXISTS attempts_by_event ON attempts (event_id);
+    CREATE INDEX IF NOT EXISTS attempts_by_time ON attempts (at);
     CREATE TABLE IF NOT EXISTS retries (
         subscriber TEXT NOT NULL, event_id TEXT NOT NULL, message_id TEXT, cursor TEXT NOT NULL, body BLOB NOT NULL,
         first REAL NOT NULL, n_tries INTEGER NOT NULL, due REAL NOT NULL, PRIMARY KEY (subscriber, event_id));
