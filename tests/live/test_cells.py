@@ -10,7 +10,18 @@ import pytest
 from contract.worlds import EARTH, PLANE, random_said
 from nearcast.geo import Box, Circle
 from nearcast.live.cells import search
-from nearcast.live.cells.frame import BITS, N_CLASSES, NO_CELL, fill_keys
+from nearcast.live.cells.frame import (
+    BITS,
+    INSIDE,
+    N_CLASSES,
+    NO_CELL,
+    OUTSIDE,
+    UNSURE,
+    fill_keys,
+    frame_of,
+    side_of_window,
+    write_window,
+)
 from nearcast.live.cells.queries import write_words
 from nearcast.live.cells.safe_search import search_safe
 from nearcast.live.cells.search import search_rows
@@ -68,6 +79,42 @@ def test_move_looks_at_messages_near_the_borders_only(before, after, most, monke
     model.moved([(RAMEN, before)], [after])
     assert len(tried) <= most
     assert len(tried) == len(set(tried))
+
+
+WINDOWS = {
+    "inside the frame": (2.0, 1.0, 7.0, 4.0),
+    "its very border": (0.0, 0.0, 10.0, 5.0),
+    "a point of it": (5.0, 2.5, 5.0, 2.5),
+    "beyond it on every side": (-1e300, -3.0, 1e300, 9.0),
+    "over one corner": (9.0, 4.5, 12.0, 5.5),
+    "beside it": (11.0, 0.0, 12.0, 5.0),
+    "a finest cell wide": (5.0, 2.5, 5.0 + 10 / 2**BITS, 2.5 + 5 / 2**BITS),
+}
+
+
+@pytest.mark.parametrize("region", WINDOWS.values(), ids=WINDOWS)
+@pytest.mark.parametrize("seed", range(3))
+def test_keys_tell_on_which_side_of_a_region_points_are(region, seed):
+    """Of points on its border, a number away from it, and anywhere: what a key tells is so, and it tells nearly all."""
+    rng = np.random.default_rng(seed)
+    x, y = ([low, high, (low + high) / 2] for low, high in (region[::2], region[1::2]))
+    x = [a for each in x for a in (each, np.nextafter(each, np.inf), np.nextafter(each, -np.inf))]
+    y = [a for each in y for a in (each, np.nextafter(each, np.inf), np.nextafter(each, -np.inf))]
+    at_border = [(a, b) for a in x for b in y if 0 <= a <= 10 and 0 <= b <= 5]
+    points = np.array([(0, 0), (10, 5), *at_border, *rng.uniform((0, 0), (10, 5), (500, 2)).tolist()])
+    box = np.hstack([points, points])
+    frame, window = frame_of(box), np.empty((2, 8), np.int64)
+    key, kind = np.empty(len(box), np.int64), np.empty(len(box), np.int64)
+    fill_keys(box, frame, key, kind)
+    write_window(frame[None], 0, np.array(region), True, window, 1)
+    told = np.array([side_of_window(window, 1, each) for each in key])
+    inside = (points >= region[:2]).all(axis=1) & (points <= region[2:]).all(axis=1)
+    assert (kind == 0).all()
+    assert set(told[inside]) <= {INSIDE, UNSURE}
+    assert set(told[~inside]) <= {OUTSIDE, UNSURE}
+    assert (told[-500:] != UNSURE).mean() > 0.99
+    write_window(frame[None], 0, np.array(region), False, window, 1)
+    assert INSIDE not in [side_of_window(window, 1, each) for each in key]
 
 
 def check_segments(model):

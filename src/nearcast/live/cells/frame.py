@@ -21,6 +21,10 @@ BITS = 24
 _LEAST_WIDTH = 1e-6
 #: Columns of a frame: where it begins, and the sides of its finest cells.
 X, Y, SIDE_X, SIDE_Y = 0, 1, 2, 3
+#: The bits of a key that tell the column, and those that tell the line: either of them compare as the numbers do.
+_COLUMN_BITS, _LINE_BITS = 0x5555555555555555, 0x2AAAAAAAAAAAAAAA
+#: What `side_of_window` returns.
+INSIDE, OUTSIDE, UNSURE = 1, 0, -1
 #: Classes of messages by extent: points, boxes up to these shares of the frame, and those that no cell holds. A box is
 #: filed by its corner of the least x and y.
 SHARES = (0.0, 2.0**-12, 2.0**-8, 2.0**-4)
@@ -83,6 +87,42 @@ def write_columns(frame, at, kind, rectangle, columns):
         first = rectangle[axis] - extent(frame, at, kind, axis) - side
         columns[axis] = _column(first, frame[at, axis], side)
         columns[2 + axis] = _column(rectangle[2 + axis] + side, frame[at, axis], side)
+
+
+@inlined
+def write_window(frame, at, rectangle, is_exact, window, k):
+    """Write how the keys of points tell on which side of a rectangle these lie: bounds of columns and lines, in bits.
+
+    Points beyond the first four bounds are outside. Those within the others are inside, if the rectangle `is_exact`.
+    """
+    for axis in range(2):
+        side, first = frame[at, SIDE_X + axis], frame[at, axis]
+        low, high = rectangle[axis], rectangle[2 + axis]
+        window[k, 2 * axis] = _spread_bits(_column(low - side, first, side)) << axis
+        window[k, 2 * axis + 1] = _spread_bits(_column(high + side, first, side)) << axis
+        last = _column(high - side, first, side) - 1
+        window[k, 4 + 2 * axis] = _spread_bits(_column(low + side, first, side) + 1) << axis
+        window[k, 5 + 2 * axis] = _spread_bits(last) << axis if is_exact and last >= 0 else -1
+
+
+@inlined
+def write_same_side(window, k, is_outside):
+    """Write bounds for a window to which all points are outside, or unsure."""
+    for i in range(8):
+        window[k, i] = -1
+    if not is_outside:
+        window[k, 1], window[k, 3] = _COLUMN_BITS, _LINE_BITS
+
+
+@inlined
+def side_of_window(window, k, key):
+    """Tell on which side of a window's rectangle the point with a key lies, if the key tells."""
+    column, line = key & _COLUMN_BITS, key & _LINE_BITS
+    if column < window[k, 0] or column > window[k, 1] or line < window[k, 2] or line > window[k, 3]:
+        return OUTSIDE
+    if column >= window[k, 4] and column <= window[k, 5] and line >= window[k, 6] and line <= window[k, 7]:
+        return INSIDE
+    return UNSURE
 
 
 @inlined

@@ -10,13 +10,14 @@ from nearcast._jit import hot_kernel, inlined
 from nearcast.columns import SIMILAR, WITHIN
 from nearcast.geo import POLYGON
 from nearcast.live.cells.found import AFTER, BEFORE, note
-from nearcast.live.cells.frame import BITS, N_CLASSES, NO_CELL
+from nearcast.live.cells.frame import BITS, N_CLASSES, NO_CELL, UNSURE
 from nearcast.live.cells.queries import NOWHERE
 from nearcast.live.cells.scored import is_sure_of, try_found, try_score
 from nearcast.live.cells.segments import CLASS_FIRST, N_POSITIONS, POSITION
 from nearcast.live.cells.triggers import clause_trigger, order_words, reach, sure_reach
 from nearcast.live.cells.verify import holds_any_before, holds_clause, touches_place
 from nearcast.live.cells.walk import (
+    EITHER,
     FEW,
     FEW_SCORED,
     FIRST,
@@ -36,16 +37,15 @@ from nearcast.live.cells.walk import (
     push,
     push_cells,
     push_children,
+    where_by_key,
     write_cell,
     write_discs,
     write_parts,
+    write_windows,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-#: Of a walk: what is looked for is relevant at one of the two places, whichever.
-EITHER = 0
 
 
 class SearchScratch(NamedTuple):
@@ -93,6 +93,8 @@ def _search_segment(table, segments, at, queries, before, after, row, now, is_ea
     if not is_scored and are_apart(before, after, row):
         first_side, last_side = BEFORE, AFTER
     first_trigger, n_triggers, n_words = queries.clause_start[row], 0, 0
+    if not is_scored and segments.segment[at, CLASS_FIRST + 1] > 0:  # there are points
+        write_windows(segments, at, before, after, row, scratch.walk)
     if is_scored:
         n_words = order_words(queries, row, segments, at, scratch.order, scratch.low, scratch.high)
         first_trigger, n_triggers = 0, n_words + 1
@@ -133,9 +135,9 @@ def _walk(
     With a `side` only what is relevant at that place is looked for.
     """
     stack, walk = scratch.walk.stack, scratch.walk
-    few, very_few = FEW, VERY_FEW
+    few, very_few, is_by_key = FEW, VERY_FEW, True
     if queries.kind[row] == SIMILAR:
-        few, very_few = FEW_SCORED, VERY_FEW_SCORED
+        few, very_few, is_by_key = FEW_SCORED, VERY_FEW_SCORED, False
     for kind in range(N_CLASSES):
         position = segments.segment[at, CLASS_FIRST + kind + 1]
         end = first_position(segments, is_all, first, last, position)
@@ -157,10 +159,15 @@ def _walk(
                     depth = push_children(segments, at, kind, is_all, stack, depth)
                     continue
             for i in range(stack[depth, FIRST], stack[depth, LAST]):
-                position = i if is_all else segments.posting[i]
-                message = np.int64(segments.row[segments.segment[at, POSITION] + position])
+                # Keys lie side by side for messages that do; the columns of the table do not.
+                position = segments.segment[at, POSITION] + (i if is_all else segments.posting[i])
+                where = UNSURE
+                if kind == 0 and is_by_key:
+                    where = where_by_key(walk.window, segments.key[position], side)
+                if where == 0:
+                    continue
                 n = _try(
-                    table, message, radius, sure, trigger, n_words, side,
+                    table, np.int64(segments.row[position]), where, radius, sure, trigger, n_words, side,
                     queries, before, after, row, now, is_earth, scratch, n, found,
                 )  # fmt: skip
     return n
@@ -204,16 +211,20 @@ def _touches(is_earth, places, row, walk):
 
 @inlined
 def _try(
-    table, message, radius, sure, trigger, n_words, side,
+    table, message, where, radius, sure, trigger, n_words, side,
     queries, before, after, row, now, is_earth, scratch, n, found,
 ):  # fmt: skip
-    """Test a message that a trigger has found, unless an earlier trigger of the row has it as well."""
+    """Test a message that a trigger has found, unless an earlier trigger of the row has it as well.
+
+    Its key may have told already `where` it is touched.
+    """
     if queries.kind[row] == SIMILAR:
         return try_found(
             table, message, radius, sure, trigger, n_words,
             queries, before, after, row, now, is_earth, scratch.order, n, found,
         )  # fmt: skip
-    where = touched(table, message, before, after, row, side, is_earth, scratch.walk.place)
+    if where == UNSURE:
+        where = touched(table, message, before, after, row, side, is_earth, scratch.walk.place)
     if where == 0 or table.expires[message] <= now:
         return n
     first, last = queries.code_start[trigger], queries.code_start[trigger + 1]

@@ -14,16 +14,33 @@ import numpy as np
 
 from nearcast._jit import inlined
 from nearcast.geo import ANYWHERE, BOX, CIRCLE, EARTH_RADIUS_M, box_distance, haversine
-from nearcast.live.cells.frame import BITS, X, Y, extent, keep_on_earth, key_of, write_columns, write_rectangle
+from nearcast.live.cells.found import AFTER, BEFORE
+from nearcast.live.cells.frame import (
+    BITS,
+    INSIDE,
+    UNSURE,
+    X,
+    Y,
+    extent,
+    keep_on_earth,
+    key_of,
+    side_of_window,
+    write_columns,
+    write_rectangle,
+    write_same_side,
+    write_window,
+)
 from nearcast.live.cells.queries import NOWHERE
 from nearcast.live.cells.segments import position_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+#: Of a walk: what is looked for is relevant at one of the two places, whichever.
+EITHER = 0
 #: Up to so many postings a cell is not divided further; up to so many it is not even compared with the regions. Of a
 #: scored row, for which the distance to a message is as cheap as that to a cell, they are more.
-FEW, VERY_FEW = 8, 2
+FEW, VERY_FEW = 16, 4
 FEW_SCORED, VERY_FEW_SCORED = 32, 8
 #: Columns of the stack of cells: the least key, the first finest cell's column and line, the level, and the postings.
 KEY, COLUMN, LINE, LEVEL, FIRST, LAST = range(6)
@@ -40,7 +57,8 @@ _NEAR_POLE = 89.9
 class WalkScratch(NamedTuple):
     """Scratch of a walk.
 
-    The stack of cells, a cell's rectangle, that of its messages, the places of a message, and columns and lines.
+    The stack of cells, a cell's rectangle, that of its messages, the places of a message, columns and lines, and the
+    windows of two regions (`frame`).
     """
 
     stack: NDArray[np.int64]
@@ -48,11 +66,19 @@ class WalkScratch(NamedTuple):
     rectangle: NDArray[np.float64]
     place: NDArray[np.float64]
     columns: NDArray[np.int64]
+    window: NDArray[np.int64]
 
     @classmethod
     def new(cls) -> WalkScratch:
         """Return scratch for one thread."""
-        return cls(np.empty((_STACK, 6), np.int64), np.empty(4), np.empty(4), np.empty((2, 4)), np.empty(4, np.int64))
+        return cls(
+            stack=np.empty((_STACK, 6), np.int64),
+            cell=np.empty(4),
+            rectangle=np.empty(4),
+            place=np.empty((2, 4)),
+            columns=np.empty(4, np.int64),
+            window=np.empty((2, 8), np.int64),
+        )
 
 
 @inlined
@@ -134,6 +160,36 @@ def write_discs(is_earth, before, after, row, radius, rectangle):
         rectangle[3] = y + along if n == 0 else max(rectangle[3], y + along)
         n += 1
     return n > 0
+
+
+@inlined
+def write_windows(segments, at, before, after, row, scratch):
+    """Write the windows of two regions, where these have one part; of a box alone they tell which points are inside."""
+    for k, places in enumerate((before, after)):
+        begin, rectangle = places.part_start[row], scratch.rectangle
+        if places.kind[row] == NOWHERE or places.kind[row] == ANYWHERE or places.part_start[row + 1] - begin != 1:
+            write_same_side(scratch.window, k, places.kind[row] == NOWHERE)
+        else:
+            for i in range(4):
+                rectangle[i] = places.part[begin, i]
+            write_window(segments.frame, at, rectangle, places.kind[row] == BOX, scratch.window, k)
+
+
+@inlined
+def where_by_key(window, key, side):
+    """Return at which of two places regions hold the point with a key, 0 for both or none; -1 if the key does not tell.
+
+    Where a `side` is looked for, the other region lies apart.
+    """
+    if side != EITHER:
+        told = side_of_window(window, side - BEFORE, key)
+        return told if told == UNSURE else side * told
+    was, will = side_of_window(window, 0, key), side_of_window(window, 1, key)
+    if was == UNSURE or will == UNSURE:
+        return UNSURE
+    if was == will:
+        return 0
+    return BEFORE if was == INSIDE else AFTER
 
 
 @inlined

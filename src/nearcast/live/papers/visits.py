@@ -23,9 +23,10 @@ from nearcast.indexes.papers.quad.cells import FIRST, LENGTH
 from nearcast.indexes.papers.quad.tables import list_at
 from nearcast.live.cells.found import FoundMessages, note
 from nearcast.live.cells.queries import NO_WORD
-from nearcast.live.cells.search import EITHER, touched
+from nearcast.live.cells.search import touched
 from nearcast.live.cells.store import CellLiveStore
 from nearcast.live.cells.verify import holds_clause
+from nearcast.live.cells.walk import EITHER
 from nearcast.query import NOT, PHRASE
 from nearcast.text.message_words import distinct_words
 
