@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nearcast.durable import DurableHub, MessagesWanted
+from nearcast.durable import DurableHub, MessagesWanted, writer
 from nearcast.errors import HubStopped, InvalidColumns, InvalidInput, NearcastError
 from support.held_writer import held_writer
 from support.waiting import join, wait_until
@@ -83,3 +83,15 @@ def test_a_repeat_beside_the_call_that_it_repeats_raises_what_that_raised(tmp_pa
             join(thread)
         assert 2 == len(errors)
         assert not hub.publish(message(3, time=datetime(2026, 1, 1, tzinfo=UTC)), key="k").rejected.warnings
+
+
+def test_callers_that_were_answered_together_are_waited_for(hub, monkeypatch):
+    """Of two that shared a transaction one calls again: the other comes within a moment, and both share the next."""
+    for name in ("_MOMENT_S", "_LONGEST_WAIT_S"):
+        monkeypatch.setattr(writer, name, 600.0)
+    hub._writer._n_under_way = 2
+    before = hub.stats()["log"]["transactions"]
+    first = hub.begin_publish_together([wanted(5, None)])[0]
+    second = hub.begin_publish_together([wanted(6, None)])[0]
+    assert [1, 1] == [len(each.result()) for each in (first, second)]
+    assert 1 == hub.stats()["log"]["transactions"] - before

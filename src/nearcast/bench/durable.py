@@ -47,6 +47,8 @@ def run_durable(sizes: DurableSizes, *, seed: int, folder: Path | None, command:
     The hubs take each batch in turn. The time of the outbox is up to when all of it is in files. At last eight threads
     publish single messages. `aims` has what the project aims at beside what was seen.
     """
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     own = Path(tempfile.mkdtemp(prefix="nearcast-bench-", dir=folder))
     try:
         return {"command": command, **_run(sizes, np.random.default_rng(seed), own)}

@@ -80,6 +80,8 @@ class InputLog:
 
     def __init__(self, path: Path, durability: str = "full", *, repairs: bool = True):
         self.path, self._is_relaxed = path, durability == "relaxed"
+        #: Whether a transaction is on disk when `append` returns.
+        self.waits_for_disk = not self._is_relaxed
         #: What stamps inputs, None: nothing does.
         self.clock: ReceiptClock | None = None
         self.n_transactions = 0

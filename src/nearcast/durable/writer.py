@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -18,6 +19,9 @@ from nearcast.errors import FileUnavailable, HubStopped, NearcastError
 
 #: So many calls are enough for a transaction.
 _MOST_TOGETHER = 1000
+#: Callers that were answered together call again one after the other. So long the next of them is waited for, and so
+#: long all of them: an fsync costs more.
+_MOMENT_S, _LONGEST_WAIT_S = 0.001, 0.004
 #: A snapshot may fail, on a full disk or without memory, and the log is still all there is to know.
 _HARMLESS_ALONE = (NearcastError, OSError, MemoryError)
 
@@ -42,6 +46,9 @@ class GroupWriter(Generic[Call]):
         self._log, self._make, self._after_batch = log, make, after_batch
         #: Calls that go into one transaction; a function stands alone; None: the end.
         self._queue: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
+        #: Callers whose calls were under way when the last transaction was on disk: those in it, and those that waited.
+        self._n_under_way = 0
+        self._waits_for_more = log.waits_for_disk
         #: Why the hub stopped, empty while it runs.
         self.stopped = ""
         self._closing, self._is_closed = threading.Lock(), False
@@ -95,20 +102,28 @@ class GroupWriter(Generic[Call]):
                 self._run(*alone, harmless=_HARMLESS_ALONE)
 
     def _batch(self) -> tuple[list[Waiting], Waiting | None, bool]:
-        """Return the calls that wait, up to a function that runs alone or the end."""
+        """Return the calls that wait, up to a function that runs alone or the end.
+
+        While they are fewer than were under way the last time, the next is waited for a moment.
+        """
         batch: list[Waiting] = []
-        waiting = self._queue.get()
+        waiting, n_callers = self._queue.get(), 0
+        over = time.monotonic() + _LONGEST_WAIT_S
         while waiting is not None:
             if callable(waiting[0][0]):
+                self._n_under_way = n_callers
                 return batch, waiting[0], True
             batch += waiting
+            n_callers += 1
             if len(batch) >= _MOST_TOGETHER:
-                return batch, None, True
+                break
+            is_expected = self._waits_for_more and n_callers < self._n_under_way and time.monotonic() < over
             try:
-                waiting = self._queue.get_nowait()
+                waiting = self._queue.get(timeout=_MOMENT_S if is_expected else 0)
             except queue.Empty:
-                return batch, None, True
-        return batch, None, False
+                break
+        self._n_under_way = n_callers
+        return batch, None, waiting is not None
 
     def _take(self, batch: list[Waiting]) -> None:
         """Log calls in one transaction, and then make them one after the other."""
@@ -121,6 +136,7 @@ class GroupWriter(Generic[Call]):
             return
         except BaseException as error:  # noqa: BLE001  whatever it was, the log may hold what the state does not
             self._stop(error)
+        self._n_under_way += self.n_waiting
         for call, answer in batch:
             self._run(partial(self._make, call), answer)
         if not self.stopped:
