@@ -6,6 +6,7 @@ index delivers over a short life of some rows is compared with `scan`.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -37,8 +38,11 @@ _SINGLES, _PUBLISHED = 2_000, 2_000
 BESIDE_RATE, BESIDE_BATCH, BESIDE_S = 50_000, 200, 3.0
 #: After so much CPU time no further batch of scored subscriptions is moved; they are so much fewer.
 SCORED_S, _TOPK_SHARE = 10.0, 0.2
-#: How far `near` reaches, as a share of the map's width.
-_REACH = 0.05
+#: How far `near` reaches, as a share of the map's width, among so many messages; less far among more of them, so that
+#: as many are near.
+_REACH, _REACH_AMONG = 0.05, 100_000
+#: Scored subscriptions that are registered in a call: what they find waits in memory.
+_REGISTERED = 10_000
 
 
 @dataclass(frozen=True)
@@ -324,12 +328,21 @@ def _scored(request: AimsRequest, rows: AimRows, say: Say) -> None:
         rows.add(f"move_many of {kind}, {where}", rate.per_s, "moves/s", aim)
 
 
+def _for_places(subscriptions: pa.Table) -> pa.Table:
+    """Return similar subscriptions none of which words alone satisfy, wherever it is: those gain nothing by moving."""
+    weight, threshold = (subscriptions[name].to_numpy() for name in ("text_weight", "threshold"))
+    needs_place = np.where(threshold > weight, threshold, weight + (1.0 - weight) * threshold)
+    at = subscriptions.column_names.index("threshold")
+    return subscriptions.set_column(at, "threshold", pa.array(needs_place))
+
+
 def _scored_rate(workload: MovingWorkload, request: AimsRequest, kind: str) -> MovingRate:
     from nearcast.hub import Hub
     from nearcast.text import Analyzer
 
     space, before = workload.movement.space, workload.messages_before()
     reach = _REACH * float(space.distance(*workload.movement.bounds))
+    reach *= min(1.0, math.sqrt(_REACH_AMONG / before.num_rows))
     more: dict[str, Any] = {"window": before.num_rows} if kind == "topk" else {"lifetime": "expires"}
     hub = Hub(
         space,
@@ -339,8 +352,10 @@ def _scored_rate(workload: MovingWorkload, request: AimsRequest, kind: str) -> M
         **more,
     )
     hub.publish_many(before)  # first: new subscriptions find it all in one search
-    hub.subscribe_many(workload.subscriptions)
-    hub.poll()
+    wanted = _for_places(workload.subscriptions) if kind == "similar" else workload.subscriptions
+    for first in range(0, wanted.num_rows, _REGISTERED):
+        hub.subscribe_many(wanted.slice(first, _REGISTERED))
+        hub.poll()
     hub.close()
     move_all(hub, batches_of_moves(workload, 0, min(request.batch, 100)), 1.0)  # compiles
     rate = move_all(hub, batches_of_moves(workload, 1, request.batch), SCORED_S)
