@@ -92,6 +92,7 @@ def test_callers_that_were_answered_together_are_waited_for(hub, monkeypatch):
     hub._writer._n_under_way = 2
     before = hub.stats()["log"]["transactions"]
     first = hub.begin_publish_together([wanted(5, None)])[0]
+    wait_until(lambda: hub._writer.n_waiting == 0)  # it was taken off the queue
     second = hub.begin_publish_together([wanted(6, None)])[0]
     assert [1, 1] == [len(each.result()) for each in (first, second)]
     assert 1 == hub.stats()["log"]["transactions"] - before

@@ -79,9 +79,7 @@ class InputLog:
     """Inputs numbered from 1 on without gaps, the errors that they raised, and keys against repeats."""
 
     def __init__(self, path: Path, durability: str = "full", *, repairs: bool = True):
-        self.path, self._is_relaxed = path, durability == "relaxed"
-        #: Whether a transaction is on disk when `append` returns.
-        self.waits_for_disk = not self._is_relaxed
+        self.path, self.is_relaxed = path, durability == "relaxed"
         #: What stamps inputs, None: nothing does.
         self.clock: ReceiptClock | None = None
         self.n_transactions = 0
@@ -91,7 +89,7 @@ class InputLog:
             frames = WalFrames.of(path)
             self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
             _configure(self._connection)
-            if self._is_relaxed:
+            if self.is_relaxed:
                 self._connection.execute("PRAGMA synchronous = NORMAL")
             self._check(frames)
             if repairs:
@@ -116,7 +114,7 @@ class InputLog:
             if found != "ok":
                 raise damaged(str(self.path), found)
         n_read = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
-        frames.check(n_read, is_synced=not self._is_relaxed)
+        frames.check(n_read, is_synced=not self.is_relaxed)
 
     def _numbers(self) -> tuple[int, int]:
         """Return the numbers of the first and the last input; of an empty log the next one and the one before it."""
@@ -274,7 +272,7 @@ class InputLog:
 
     def sync(self) -> None:
         """Have all transactions on disk; with full durability they are."""
-        if not self._is_relaxed:
+        if not self.is_relaxed:
             return
         try:
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

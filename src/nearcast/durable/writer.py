@@ -48,7 +48,7 @@ class GroupWriter(Generic[Call]):
         self._queue: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
         #: Callers whose calls were under way when the last transaction was on disk: those in it, and those that waited.
         self._n_under_way = 0
-        self._waits_for_more = log.waits_for_disk
+        self._waits_for_more = not log.is_relaxed
         #: Why the hub stopped, empty while it runs.
         self.stopped = ""
         self._closing, self._is_closed = threading.Lock(), False
