@@ -257,13 +257,15 @@ def test_the_table_has_a_row_for_each_aim(nearcast, tmp_path):
         "circles of 5 km over 30 live places",
     ):
         assert 1 == sum(row["measure"].startswith(begin) for row in rows), begin
+    for row in rows:
+        assert f"nearcast: {row['measure']}: {row['value']:,}" in result.err, "told as soon as it was there"
 
 
 def test_the_table_compares_before_it_measures(files, monkeypatch):
     """A store that tells something else than scan has no table."""
     monkeypatch.setattr(CellLiveStore, "difference", not_moving)
     with pytest.raises(AnswersDiffer, match="no times are reported"):
-        run_aims(AimsRequest(TINY, files, "trigger", 10, 5), silent)
+        run_aims(AimsRequest(TINY, files, "trigger", 10, 5), silent, silent)
 
 
 @pytest.mark.parametrize(

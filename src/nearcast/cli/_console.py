@@ -107,6 +107,13 @@ class StepProgress:
         else:
             self._line()
 
+    def tell(self, line: str) -> None:
+        """Print a line that stays, above the bar where there is one."""
+        if self._bar is not None:
+            self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        else:
+            complain(line)
+
     def _line(self) -> None:
         now = time.monotonic()
         if now - self._last < _EVERY_S:

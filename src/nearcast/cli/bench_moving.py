@@ -241,7 +241,7 @@ def _table(given: MovingBenchArguments) -> dict[str, Any]:
     from nearcast.bench.report import print_moving_report
 
     with StepProgress() as steps:
-        report = run_aims(_request(given), steps.begin)
+        report = run_aims(_request(given), steps.begin, steps.tell)
     print_moving_report(report, stdout())
     return report
 
@@ -274,6 +274,7 @@ def _stream(given: MovingBenchArguments) -> dict[str, Any]:
     master = str(given.spark)
     slots = slots_of(master, "--spark")
     with StepProgress() as steps, tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder:
-        report = run_stream_moves(_request(given), Path(folder), slots, partial(bench_session, master), steps.begin)
+        start = partial(bench_session, master)
+        report = run_stream_moves(_request(given), Path(folder), slots, start, steps.begin, steps.tell)
     print_moving_report(report, stdout())
     return report

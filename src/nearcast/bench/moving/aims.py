@@ -59,21 +59,27 @@ class AimsRequest:
 
 @dataclass
 class AimRows:
-    """Rows of the table: what was measured, its value and unit, and what is aimed at with a million of each."""
+    """Rows of the table: what was measured, its value and unit, and what is aimed at with a million of each.
 
+    Each is told in a line as soon as it is there: a run that is stopped has said what it measured until then.
+    """
+
+    tell: Say
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, what: str, value: float | None, unit: str, aim: Aim | None = None) -> None:
-        """Add a row."""
+        """Add a row and tell it."""
         self.rows.append({"measure": what, "value": value, "unit": unit, "aim": "" if aim is None else str(aim)})
+        figure = f"{what}: {'-' if value is None else f'{value:,}'} {unit}".rstrip()
+        self.tell(figure if aim is None else f"{figure} (aim {aim})")
 
 
-def run_aims(request: AimsRequest, say: Say) -> dict[str, Any]:
-    """Return the report of a run: the workload, the machine, a row for each thing measured."""
+def run_aims(request: AimsRequest, say: Say, tell: Say) -> dict[str, Any]:
+    """Return the report of a run: the workload, the machine, a row for each thing measured, each told when it is."""
     from nearcast.bench.report import machine
 
     say("comparing a short life with scan")
-    checked, rows = _check(request), AimRows()
+    checked, rows = _check(request), AimRows(tell)
     setting = request.setting
     per_timestamp = max(1, round(setting.subscriptions * setting.mobility))
     setting = replace(setting, timestamps=1 + -(-request.moves // per_timestamp))

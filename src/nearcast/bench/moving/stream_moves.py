@@ -66,7 +66,7 @@ class MoveTimes:
 
 
 def run_stream_moves(
-    request: AimsRequest, folder: Path, slots: int, start: Callable[[], SparkSession], say: Say
+    request: AimsRequest, folder: Path, slots: int, start: Callable[[], SparkSession], say: Say, tell: Say
 ) -> dict[str, Any]:
     """Return the report of a run; `start` gives the session, which runs so many tasks at once."""
     from nearcast.bench.report import machine
@@ -82,7 +82,7 @@ def run_stream_moves(
     _must_equal(before, streamed)
     again = _by_hub(workload, request, files, folder / "again.parquet", say)
     best = min(before, again, key=lambda each: sum(each.seconds))
-    n, rows = setting.subscriptions * _MEASURED, AimRows()
+    n, rows = setting.subscriptions * _MEASURED, AimRows(tell)
     hub_rate, stream_rate = (n / max(sum(each.seconds), 1e-9) for each in (best, streamed))
     rows.add("hub: files of moves to files of deliveries, by the clock", round(hub_rate), "moves/s")
     rows.add(f"stream: the same with {slots} slots, by the clock", round(stream_rate), "moves/s")
