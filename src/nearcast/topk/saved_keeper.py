@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearcast._ids import id_of, key_of
+from nearcast._ids import INTEGERS, TEXTS, id_of, ids_column, key_of, keys_of
 from nearcast._jit import hot_kernel
 from nearcast._saved import save_array, save_later, save_text
 from nearcast.columns import MAX_K
@@ -83,8 +84,8 @@ def save_window(keeper: Keeper, folder: Path) -> None:
     sliding = keeper.sliding
     rows = np.arange(sliding.first_row, sliding.next_row)
     at = rows & (len(sliding.time) - 1)
-    save_array(folder / "time.npy", sliding.time[at])
-    save_array(folder / "number.npy", sliding.number[at])
+    for name, column in (("time", sliding.time[at]), ("number", sliding.number[at])):
+        save_array(folder / f"{name}.npy", column, will_change=False)  # they were made just now
     save_array(folder / "heap.npy", sliding.rows_by_time())
     save_later(partial(_save_ids, sliding.ids[at], folder / "ids.parquet"))
     about = {
@@ -98,8 +99,15 @@ def save_window(keeper: Keeper, folder: Path) -> None:
 
 
 def _save_ids(ids: NDArray[np.object_], path: Path) -> None:
-    keys = [None if id_ is None else key_of(id_) for id_ in ids]
-    pq.write_table(pa.table({"id": pa.array(keys, pa.string())}), path)
+    pq.write_table(pa.table({"id": _keys_of(ids)}), path)
+
+
+def _keys_of(ids: NDArray[np.object_]) -> pa.Array:
+    """Return the keys of ids, null for None; without Python for each where all are text, or all are integers."""
+    for kinds in (TEXTS, INTEGERS):
+        with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            return keys_of(ids_column(ids, kinds))
+    return pa.array([None if id_ is None else key_of(id_) for id_ in ids], pa.string())
 
 
 def open_keeper(keeper: Keeper, folder: Path, weights: TermWeights) -> None:

@@ -71,6 +71,6 @@ def report_of(
         now=files.now,
         tuples=sum(each.routed for each in results),
         late=count.late,
-        snapshots=sum(each.snapshot is not None for each in results),
-        snapshot_problem=next((each.snapshot_problem for each in results if each.snapshot_problem is not None), None),
+        snapshots=sum(each.snapshots.written is not None for each in results),
+        snapshot_problem=next((each.snapshots.problem for each in results if each.snapshots.problem is not None), None),
     )

@@ -549,7 +549,8 @@ class Pipeline:
         kept = self.manifests.batches()[-KEPT_MANIFESTS:]
         self.manifests.forget_before(kept[0])
         if manifest.batch % SWEEP_EVERY == 0:
-            spare = [] if self._in_the_making is None else self._in_the_making.names
+            spare = self.state.snapshot_costs.in_the_making
+            spare += [] if self._in_the_making is None else self._in_the_making.names
             self.manifests.sweep([self.manifests.read(batch) for batch in kept], spare=spare)
 
     def _sizes(self, manifest: Manifest, known: Mapping[str, int]) -> dict[str, int]:

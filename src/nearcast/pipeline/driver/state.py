@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from nearcast.columns import NO_TIME
 from nearcast.pipeline.batch.router import PlanRef, Router
 from nearcast.pipeline.driver.directory import Directory
+from nearcast.pipeline.driver.snapshot_costs import SnapshotCosts
 from nearcast.pipeline.driver.table_snapshots import DirectoryRef, TablesTask
 from nearcast.pipeline.store.manifest import Manifest
 from nearcast.pipeline.store.manifest_entries import BatchFiles, PartitionEntry, PlanEntry
@@ -77,6 +79,8 @@ class DriverState:
     id_types: tuple[str | None, str | None]
     #: What the next manifest takes in, in place of older snapshots and what came since.
     snapshots: Snapshots | None = None
+    #: What snapshots cost, which is found anew with every start.
+    snapshot_costs: SnapshotCosts = field(default_factory=SnapshotCosts)
     #: Tells states in the memory of workers from those of an attempt that an earlier start gave up.
     start: str = field(default_factory=new_line)
 
@@ -140,29 +144,37 @@ class DriverState:
         return self.settings.has_steps or any(each is not None for each in given)
 
     def partitions_after(self, batch: int, results: Sequence[StepResult]) -> tuple[PartitionEntry, ...]:
-        """Return the partitions of the next manifest: a delta more each, or a snapshot of the state after the batch."""
+        """Return the partitions of the next manifest: a delta more each, and snapshots that were finished."""
+        for number, result in enumerate(results):
+            self.snapshot_costs.note(number, result)
         entries = zip(self.manifest.partitions, results, strict=True)
         return tuple(self._entry_after(batch, *each) for each in entries)
 
     def _entry_after(self, batch: int, entry: PartitionEntry, result: StepResult) -> PartitionEntry:
-        if result.snapshot is not None:
-            return PartitionEntry(
-                result.snapshot, batch, own_delta=result.delta if self.router.plan.has_copies else None
-            )
-        if result.delta is None:
+        since = [files.batch for files in self.history if files.batch > entry.snapshot_batch]
+        if result.delta is not None:
+            since.append(batch)
+            entry = replace(entry, deltas=(*entry.deltas, result.delta), own_delta=None)
+        written = result.snapshots.written
+        if written is None or written.batch <= entry.snapshot_batch:
             return entry
-        return replace(entry, deltas=(*entry.deltas, result.delta), own_delta=None)
+        n_before = bisect_right(since, written.batch)
+        deltas, own = entry.deltas[n_before:], None
+        if not deltas and self.router.plan.has_copies:
+            own = entry.last_delta
+        return PartitionEntry(written.name, written.batch, deltas, own)
 
     def snapshot_turns(self, batch: int, every: int) -> set[int]:
         """Return the partitions that write a snapshot in a batch: each by itself, once in so many batches.
 
-        One whose turn failed tries again in the next batch.
+        One whose turn failed tries again in the next batch; one whose snapshots take long waits until it has paid.
         """
         entries = self.manifest.partitions
         return {
             number
             for number, entry in enumerate(entries)
-            if (batch + number * every // len(entries)) % every == every - 1 or len(entry.deltas) >= every
+            if ((batch + number * every // len(entries)) % every == every - 1 or len(entry.deltas) >= every)
+            and self.snapshot_costs.is_worth_it(number, len(entry.deltas), every)
         }
 
     def plan_after(self, growth: list[str], whole: tuple[int, ...]) -> PlanEntry:

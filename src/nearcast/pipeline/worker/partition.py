@@ -104,6 +104,12 @@ class Partition:
         topk = self.state.topk
         return topk.messages if topk is not None and isinstance(topk.messages, RemoteWindow) else None
 
+    @property
+    def size(self) -> int:
+        """How many subscriptions it has, and messages of the window: what saving it depends on."""
+        topk = self.state.topk
+        return self.state.index.n_slots + (0 if topk is None else topk.n_messages)
+
     def save(self, folder: Path) -> None:
         """Write everything into a new folder."""
         save_files(self.state, folder / "state")

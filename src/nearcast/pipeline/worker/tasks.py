@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from nearcast.pipeline.store.manifest_entries import BatchFiles
 from nearcast.pipeline.store.state_cache import StateCache
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker.batch_matcher import PartitionDelta
+from nearcast.pipeline.worker.late_snapshot import LARGE, LateSnapshot, WrittenSnapshot
 from nearcast.pipeline.worker.partition import Partition
 from nearcast.pipeline.worker.partition_keys import PartitionKeys
 from nearcast.text import Vocabulary
@@ -76,6 +77,8 @@ class _CachedPartition:
     #: The last batch it went through: later than `version` if that was not recorded, because it leaves nothing behind
     #: but the time.
     seen: int = _BEFORE
+    #: The snapshot of an earlier batch that is being written, or that no step has told of yet.
+    late: LateSnapshot | None = None
 
 
 _cache: StateCache[_CachedPartition] = StateCache()
@@ -209,7 +212,7 @@ class StepTask:
     counts_needed: bool = False
     #: Whether the batch leaves something behind that a replay must repeat.
     is_recorded: bool = True
-    #: Whether to write the state after the batch as a snapshot.
+    #: Whether to write the state after the batch as a snapshot; one that is large is named by a later step.
     writes_snapshot: bool = False
 
 
@@ -219,6 +222,14 @@ class OpenQuestions:
 
     questions: str
     n: int
+
+
+class SnapshotNews(NamedTuple):
+    """What a step tells of snapshots: one that was finished, or why one was not, and the name of one in the making."""
+
+    written: WrittenSnapshot | None = None
+    problem: str | None = None
+    in_the_making: str | None = None
 
 
 @dataclass(frozen=True)
@@ -233,9 +244,7 @@ class StepResult:
     seconds: float
     #: What the thresholds after it need, and what routes are made for, where that was asked for.
     needed: tuple[int, int] | None = None
-    #: The snapshot of the state after it, or why there is none, where one was asked for.
-    snapshot: str | None = None
-    snapshot_problem: str | None = None
+    snapshots: SnapshotNews = SnapshotNews()
 
 
 def step_batch(task: StepTask) -> StepResult | OpenQuestions:
@@ -272,7 +281,7 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
     if len(outcome.keys.word) or outcome.has_all_keys:
         keys = NamedKeys.of(outcome.keys, router.plan, (number,) if outcome.has_all_keys else ())
     needed = PartitionKeys(number, known.partition.state, router).count_needed(inputs) if task.counts_needed else None
-    snapshot, problem = _snapshot(task, known)
+    snapshots = _snapshot(task, known)
     seconds = time.perf_counter() - began
     return StepResult(
         delta=delta,
@@ -282,25 +291,45 @@ def step_batch(task: StepTask) -> StepResult | OpenQuestions:
         routed=outcome.routed,
         seconds=seconds,
         needed=needed,
-        snapshot=snapshot,
-        snapshot_problem=problem,
+        snapshots=snapshots,
     )
 
 
-def _snapshot(task: StepTask, known: _CachedPartition) -> tuple[str | None, str | None]:
-    """Keep the state after a batch, and write it where that was asked for; return the name, or why it failed.
+def _snapshot(task: StepTask, known: _CachedPartition) -> SnapshotNews:
+    """Keep the state after a batch, and write it where that was asked for; one that is large is only begun.
 
     A batch does not fail with it: its delta is there. What could not be saved is not kept, lest it be half changed.
     """
-    name = None
-    if task.writes_snapshot:
-        name = task.ref.store.unique("snapshots", task.files.batch, task.ref.number)
+    news = _news_of(known)
+    if task.writes_snapshot and known.late is None and news == SnapshotNews():
         try:
-            task.ref.store.put_folder(name, known.partition.save, like=task.ref.snapshot)
+            news = _begun(task, known)
         except Exception as error:  # noqa: BLE001 - the driver reports it, whatever it is
-            return None, one_line(error)
+            return SnapshotNews(problem=one_line(error))
     _keep(task.ref, known)
-    return name, None
+    return news
+
+
+def _news_of(known: _CachedPartition) -> SnapshotNews:
+    """Return what became of the snapshot that an earlier step began."""
+    late = known.late
+    if late is None:
+        return SnapshotNews()
+    if not late.is_done:
+        return SnapshotNews(in_the_making=late.name)
+    known.late = None
+    return SnapshotNews(late.written, late.problem)
+
+
+def _begun(task: StepTask, known: _CachedPartition) -> SnapshotNews:
+    """Write the state after a batch as a snapshot, or begin to."""
+    store, batch, partition = task.ref.store, task.files.batch, known.partition
+    name = store.unique("snapshots", batch, task.ref.number)
+    if partition.size > LARGE:
+        known.late = LateSnapshot(store, name, batch, partition.save, task.ref.snapshot)
+        return SnapshotNews(in_the_making=name)
+    store.put_folder(name, partition.save, like=task.ref.snapshot)
+    return SnapshotNews(WrittenSnapshot(name, batch))
 
 
 def _waiting(store: Store, batch: int, number: int, remote: RemoteWindow) -> OpenQuestions:

@@ -180,11 +180,10 @@ def copy_changes(
 ) -> int:
     """Let those rows of `new` be as the changed ones of `old` are now; return how many there are.
 
-    The rows of `new` from `first` on were made of the rows `kept` of `old`.
+    The rows of `new` from `first` on were made of the rows `kept` of `old`. The kernel is called for no rows as well:
+    so every merge compiles it, and not the first one during which something changes.
     """
-    if not changed:
-        return 0
-    rows = np.unique(np.concatenate(changed))
+    rows = np.unique(np.concatenate([np.empty(0, np.int64), *changed]))
     _copy_rows(old.rows, rows, new.rows, new.lists, first + np.searchsorted(kept, rows))
     return len(rows)
 

@@ -1,0 +1,191 @@
+"""Snapshots of large partitions: begun at the end of a step, written beside the next ones, named when they are there."""
+
+import threading
+
+import pytest
+
+from faults.small_stream import SmallStream
+from nearcast.pipeline.driver.snapshot_costs import MOST_TIMES, SnapshotCosts
+from nearcast.pipeline.store.manifest import Manifests
+from nearcast.pipeline.store.store import Store
+from nearcast.pipeline.worker import late_snapshot, tasks
+from nearcast.pipeline.worker.late_snapshot import LateSnapshot, WrittenSnapshot
+from nearcast.pipeline.worker.partition import Partition
+from nearcast.pipeline.worker.tasks import SnapshotNews, StepResult, forget_all
+from support.waiting import join, wait_until
+
+BATCHES = 9
+
+
+@pytest.fixture(autouse=True)
+def all_are_large(monkeypatch):
+    monkeypatch.setattr(tasks, "LARGE", -1)
+
+
+def started(stream, every=2):
+    forget_all()
+    driver = stream.started()
+    driver.snapshot_every = every
+    return driver
+
+
+def late_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "nearcast snapshot"]
+
+
+def settled():
+    for thread in late_threads():
+        join(thread)
+
+
+def run(stream, driver, batch):
+    driver.run(batch, stream.given[batch])
+    settled()
+
+
+def entries(driver):
+    return driver.state.manifest.partitions
+
+
+@pytest.mark.parametrize(
+    ("plan", "options"),
+    [("trigger", {}), ("prefix", {}), ("trigger", {"window": None}), ("trigger", {"lifetime": "20s"})],
+    ids=["window", "copies", "boolean", "lifetime"],
+)
+def test_a_stream_goes_on_from_snapshots_of_earlier_batches(tmp_path, plan, options):
+    """The next batch names what the last one began, with the deltas since; a start from there delivers the same."""
+    stream = SmallStream(tmp_path, plan=plan, partitions=2, batches=BATCHES, messages=5, **options)
+    clean = stream.clean()
+    driver = started(stream)
+    named = set()
+    for batch in range(BATCHES):
+        run(stream, driver, batch)
+        named |= {(entry.snapshot_batch, len(entry.deltas)) for entry in entries(driver)}
+        if batch % 3 == 2:
+            driver = started(stream)
+    assert any(snapshot >= 0 and n_deltas for snapshot, n_deltas in named)
+    assert stream.delivered() == clean
+
+
+def test_no_step_waits_for_a_snapshot_that_is_being_written(tmp_path, monkeypatch):
+    """Batches go on, nobody begins another one or sweeps it, and it is as the state was when it was begun."""
+    stream = SmallStream(tmp_path, partitions=1, batches=BATCHES, messages=5)
+    clean = stream.clean()
+    may_write = threading.Event()
+    write_all = late_snapshot.write_all
+
+    def waiting(writes):
+        assert may_write.wait(1200.0)
+        write_all(writes)
+
+    monkeypatch.setattr(late_snapshot, "write_all", waiting)
+    driver = started(stream, every=1)
+    reports = [driver.run(batch, stream.given[batch]) for batch in range(5)]
+    assert [0] * 5 == [report.snapshots for report in reports]
+    assert [-1] == [entry.snapshot_batch for entry in entries(driver)]
+    assert 1 == len(late_threads())
+    may_write.set()
+    settled()
+    assert 1 == driver.run(5, stream.given[5]).snapshots
+    assert [(0, 5)] == [(entry.snapshot_batch, len(entry.deltas)) for entry in entries(driver)]
+    driver = started(stream)
+    for batch in range(6, BATCHES):
+        driver.run(batch, stream.given[batch])
+    settled()
+    assert stream.delivered() == clean
+
+
+def test_a_snapshot_that_fails_is_told_by_a_later_step(tmp_path, monkeypatch):
+    """Whether taking it or writing it failed: batches are committed, and the next attempt succeeds."""
+    stream = SmallStream(tmp_path, partitions=1, batches=BATCHES, messages=5)
+    clean = stream.clean()
+    driver = started(stream, every=1)
+
+    def broken(*_):
+        raise OSError(5, "Input/output error")
+
+    for owner, name, told in ((late_snapshot, "write_all", [False, True]), (Partition, "save", [True, True])):
+        first = driver.state.manifest.batch + 1
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, broken)
+            reports = []
+            for batch in (first, first + 1):
+                reports.append(driver.run(batch, stream.given[batch]))
+                settled()
+        assert told == [report.snapshot_problem is not None for report in reports], name
+    for batch in range(4, BATCHES):
+        run(stream, driver, batch)
+    assert entries(driver)[0].snapshot_batch >= 4
+    driver = started(stream)
+    assert stream.delivered() == clean
+
+
+def test_one_that_was_swept_meanwhile_is_not_named(tmp_path):
+    """A partition went to another worker and back: its first snapshot is none any more."""
+    store = Store(str(tmp_path))
+    name = store.unique("snapshots", 3, 0)
+    late = LateSnapshot(store, name, 3, lambda folder: (folder / "x").write_bytes(b"1"), "gone")
+    late.join()
+    wait_until(lambda: late.is_done)
+    assert (name, 3, None) == (late.written.name, late.written.batch, late.problem)
+    store.delete([name])
+    assert late.written is None
+
+
+def test_a_store_that_takes_no_folder_raises_before_anything_is_taken(tmp_path):
+    (tmp_path / "snapshots").write_text("no folder")
+    store = Store(str(tmp_path))
+    with pytest.raises(Exception, match="snapshots"):
+        LateSnapshot(store, store.unique("snapshots", 3, 0), 3, lambda _: pytest.fail("taken"), "gone")
+
+
+def test_a_draft_that_a_stopped_worker_left_is_swept_by_the_next_driver(tmp_path, monkeypatch):
+    stream = SmallStream(tmp_path, partitions=1, batches=BATCHES, messages=5)
+    clean = stream.clean()
+    stop = threading.Event()
+
+    def stopped(_):
+        assert stop.wait(1200.0)
+        raise OSError("the worker is gone")
+
+    monkeypatch.setattr(late_snapshot, "write_all", stopped)
+    driver = started(stream, every=1)
+    driver.run(0, stream.given[0])
+    assert len(driver.store.sizes(with_hidden=True)) > len(driver.store.sizes())
+    monkeypatch.undo()
+    driver = started(stream)
+    assert len(driver.store.sizes(with_hidden=True)) == len(driver.store.sizes())
+    stop.set()
+    settled()
+    stream.run(driver)
+    assert stream.delivered() == clean
+    named = {entry.snapshot for entry in Manifests(driver.store).last().partitions}
+    assert named <= set(driver.store.list("snapshots/"))
+
+
+def result(seconds, news=SnapshotNews()):  # noqa: B008 - a value that does not change
+    return StepResult("delta", None, None, 0, 0, seconds, snapshots=news)
+
+
+def test_a_snapshot_that_takes_long_waits_until_it_has_paid():
+    """It is due when steps have taken ten times its seconds, or after ten times as many batches as others."""
+    costs = SnapshotCosts()
+    assert costs.is_worth_it(0, 20, 20)
+    costs.note(0, result(100.0, SnapshotNews(in_the_making="a")))
+    assert ["a"] == costs.in_the_making
+    costs.note(0, result(1.0, SnapshotNews(in_the_making="a")))
+    costs.note(0, result(1.0, SnapshotNews(WrittenSnapshot("a", 3, 2.0))))
+    assert [] == costs.in_the_making
+    assert not costs.is_worth_it(0, 20, 20)
+    assert costs.is_worth_it(1, 20, 20)
+    assert costs.is_worth_it(0, MOST_TIMES * 20, 20)
+    for _ in range(18):
+        assert not costs.is_worth_it(0, 20, 20)
+        costs.note(0, result(1.0))
+    assert costs.is_worth_it(0, 20, 20)
+
+
+def test_a_small_snapshot_costs_nothing():
+    costs = SnapshotCosts()
+    costs.note(0, result(0.0, SnapshotNews(WrittenSnapshot("a", 3))))
+    assert costs.is_worth_it(0, 1, 1)
