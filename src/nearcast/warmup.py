@@ -53,6 +53,7 @@ def rehearsals(indexes: list[str] | None = None) -> Iterator[Rehearsal]:
                 yield Rehearsal(f"{info.name}, {kind}, {space}", partial(_live, info, kind, space))
     for space in _SPACES:
         yield Rehearsal(f"live messages, {space}", partial(_walk, space))
+        yield Rehearsal(f"many top-k at once, {space}", partial(_join, space))
     yield Rehearsal("partition plans", _plan)
 
 
@@ -78,6 +79,7 @@ def _live(info: IndexInfo, kind: str, space: str) -> None:
     hub.move(wanted[5].id, (1.0, 1.0))
     hub.unsubscribe(wanted[6].id)
     _compact_words(hub)
+    _roll_back(hub)
     vocabulary = Vocabulary()
     vocabulary.learn_texts(pa.array([each.text for each in said]), Analyzer())
     hub.use_vocabulary(vocabulary)
@@ -133,8 +135,31 @@ def _settle(hub: Hub) -> None:
 
 
 def _compact_words(hub: Hub) -> None:
-    """Do what a hub does when most of its words are those of subscriptions that went."""
+    """Do what a hub does when most of its words are those of subscriptions, or of messages, that went."""
     compacted(hub._state, used_words(hub._state)).index.abandon()
+    if hub._state.topk is not None:
+        hub._state.topk.messages.used_words()
+
+
+def _roll_back(hub: Hub) -> None:
+    """Do what a hub with a window does after a call that was interrupted; here none was."""
+    topk = hub._state.topk
+    if topk is not None:
+        topk.roll_back(topk.undo_point(hub._state.next_step))
+
+
+def _join(space: str) -> None:
+    """Subscribe to as many at once as are not searched for one by one."""
+    from nearcast.topk.window.segmented_index import SegmentedMessages
+
+    rng, n = random.Random(4), SegmentedMessages.JOINED_FROM
+    hub = Hub(space, max_distance=5.0, window=50)
+    hub.publish_many([_message(number, rng) for number in range(_N_MESSAGES)])
+    x, y = (pa.array([rng.uniform(-9, 9) for _ in range(n)]) for _ in range(2))
+    text = pa.array([" ".join(rng.sample(_WORDS[:40], 3)) for _ in range(n)])
+    kind, id_ = pa.array(["topk"] * n), pa.array(range(n))
+    names = ("lon", "lat") if space == "earth" else ("x", "y")
+    hub.subscribe_many(pa.table({"id": id_, "kind": kind, "query": text, names[0]: x, names[1]: y}))
 
 
 def _plan() -> None:
@@ -153,6 +178,7 @@ def _plan() -> None:
         placement = plan.place(columns, np.arange(len(columns)), weights, None)
         routes = Routes(plan.partitions, plan.grid)
         routes.add(placement.keys)
+        routes.without_known(placement.keys)
         routes.route(messages)
 
 

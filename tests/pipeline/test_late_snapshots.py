@@ -1,4 +1,4 @@
-"""Snapshots of large partitions: begun at the end of a step, written beside the next ones, named when they are there."""
+"""Snapshots of large partitions: begun at the end of a step, written beside the next ones, named by one of these."""
 
 import threading
 

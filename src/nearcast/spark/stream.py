@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from nearcast.engine.lifetime import Lifetime
     from nearcast.geo import Space
-#: Batches between two snapshots of a partition: what a restart replays at most.
+#: Batches between two snapshots of a partition; more where one takes long.
 SNAPSHOT_EVERY = 20
 #: How long a stop waits for snapshots under way. Without executors they take for ever, and no batch names them.
 SNAPSHOTS_END_S = 30.0

@@ -276,6 +276,13 @@ class Keeper:
         theta = self.holders.theta[: len(by_holder)]
         return bool((theta < by_holder[: len(theta)]).any())
 
+    def fallen_below(self, by_slot: NDArray[np.float64]) -> NDArray[np.int32]:
+        """Return the slots whose threshold is lower than this column by slot, in the order of registration."""
+        slot = self.holders.slot
+        below = (slot != NOBODY) & (self.holders.theta < by_slot[slot])  # of the free the last value, which is no matter
+        fallen: NDArray[np.int32] = np.sort(slot[below])
+        return fallen
+
     def current(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows and scores of the top-k of a subscription, best first."""
         tops = self._tops_of(self._holders_of(slot))

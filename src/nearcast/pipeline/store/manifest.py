@@ -129,6 +129,8 @@ _ENTRY_OF: dict[str, Any] = {
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, str):  # most are names of files
+        return value
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return value.to_json() if hasattr(value, "to_json") else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 
@@ -17,8 +17,7 @@ class _ManifestEntry:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name; tuples become lists."""
-        given = asdict(self)  # type: ignore[call-overload]
-        return {name: list(each) if isinstance(each, tuple) else each for name, each in given.items()}
+        return {name: list(each) if isinstance(each, tuple) else each for name, each in vars(self).items()}
 
 
 @dataclass(frozen=True)

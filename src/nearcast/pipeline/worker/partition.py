@@ -176,7 +176,7 @@ class Partition:
             keys = Keys.concat([keys, needs.of_scored()])
         keys = needs.without_known(keys)
         has_all_keys = recorded is None and needs.can_shrink and len(keys.word) > spare_keys
-        delta = matcher.delta(self._thresholds_of_copies())
+        delta = matcher.delta(self._thresholds_of_copies(has_copies=router.plan.has_copies))
         if self.remote_window is not None:
             delta = replace(delta, answers=self.remote_window.used)
         if self.host_window is not None and recorded is None:
@@ -387,8 +387,7 @@ class Partition:
         topk = self.state.topk
         if topk is None or not len(topk) or needs.has_everything:
             return Keys.none()
-        slots = topk.slots()
-        fallen = slots[topk.thresholds(slots) < self.state.by_slot["placed"][slots]]
+        fallen = topk.fallen_below(self.state.by_slot["placed"])
         if not len(fallen):
             return Keys.none()
         self.note(fallen, placed=PLACED_BELOW * topk.thresholds(fallen))
@@ -401,10 +400,10 @@ class Partition:
             return None
         return topk.by_holder(self.state.by_slot["placed"], raised=is_known_elsewhere)
 
-    def _thresholds_of_copies(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _thresholds_of_copies(self, *, has_copies: bool) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the numbers and thresholds of the top-k subscriptions here that have copies elsewhere."""
         state = self.state
-        if state.topk is None or not len(state.topk):
+        if not has_copies or state.topk is None or not len(state.topk):
             return np.empty(0, np.int64), np.empty(0)
         slots = state.topk.slots()
         slots = (

@@ -232,6 +232,9 @@ class SnapshotNews(NamedTuple):
     in_the_making: str | None = None
 
 
+_NO_NEWS = SnapshotNews()
+
+
 @dataclass(frozen=True)
 class StepResult:
     """What a batch left behind in a partition: the files of its delta and output, new keys, and counts."""
@@ -244,7 +247,7 @@ class StepResult:
     seconds: float
     #: What the thresholds after it need, and what routes are made for, where that was asked for.
     needed: tuple[int, int] | None = None
-    snapshots: SnapshotNews = SnapshotNews()
+    snapshots: SnapshotNews = _NO_NEWS
 
 
 def step_batch(task: StepTask) -> StepResult | OpenQuestions:
@@ -301,7 +304,7 @@ def _snapshot(task: StepTask, known: _CachedPartition) -> SnapshotNews:
     A batch does not fail with it: its delta is there. What could not be saved is not kept, lest it be half changed.
     """
     news = _news_of(known)
-    if task.writes_snapshot and known.late is None and news == SnapshotNews():
+    if task.writes_snapshot and known.late is None and news == _NO_NEWS:
         try:
             news = _begun(task, known)
         except Exception as error:  # noqa: BLE001 - the driver reports it, whatever it is
@@ -314,7 +317,7 @@ def _news_of(known: _CachedPartition) -> SnapshotNews:
     """Return what became of the snapshot that an earlier step began."""
     late = known.late
     if late is None:
-        return SnapshotNews()
+        return _NO_NEWS
     if not late.is_done:
         return SnapshotNews(in_the_making=late.name)
     known.late = None
