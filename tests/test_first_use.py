@@ -194,6 +194,40 @@ def test_what_was_rehearsed_compiles_nothing_more():
     assert {} == more
 
 
+#: Rehearses all; prints how many kernels there are in the rooms of top-k and plans, and those that no rehearsal called.
+#: What a kernel names is compiled with it.
+UNREHEARSED = """
+import json, sys
+from nearcast._jit import _Kernel
+from nearcast.warmup import rehearsals
+for rehearsal in rehearsals():
+    rehearsal.run()
+rooms = ("nearcast.topk.", "nearcast.indexes.trigger.thresholds.", "nearcast.plans.")
+by_option = ("nearcast.topk.window.scan", "nearcast.topk.window.ir_tree.")
+kernels = {
+    f"{name}.{value.py_func.__name__}": value
+    for name, module in sys.modules.items() if name.startswith(rooms) and not name.startswith(by_option)
+    for value in list(vars(module).values())
+    if isinstance(value, _Kernel) and value.py_func.__module__ == name
+}
+named = {
+    id(kernel.py_func.__globals__.get(name))
+    for kernel in kernels.values() for name in kernel.py_func.__code__.co_names
+}
+others = [name for name, kernel in kernels.items() if "_called" not in vars(kernel) and id(kernel) not in named]
+print(json.dumps([len(kernels), sorted(others)]))
+"""
+
+
+@compiled_only
+def test_every_kernel_of_topk_and_plans_is_rehearsed():
+    """What only a race, thousands at once or an interruption calls must not compile while messages wait."""
+    n_kernels, others = json.loads(python(UNREHEARSED).stdout.splitlines()[-1])
+
+    assert n_kernels > 60
+    assert [] == others
+
+
 @compiled_only
 def test_warming_up_can_be_interrupted(tmp_path):
     """Ctrl-C ends it at once and without a traceback; what was compiled stays."""

@@ -106,7 +106,7 @@ def _keys_of(ids: NDArray[np.object_]) -> pa.Array:
     """Return the keys of ids, null for None; without Python for each where all are text, or all are integers."""
     for kinds in (TEXTS, INTEGERS):
         with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            return keys_of(ids_column(ids, kinds))
+            return keys_of(ids_column(ids.tolist(), kinds))
     return pa.array([None if id_ is None else key_of(id_) for id_ in ids], pa.string())
 
 

@@ -197,7 +197,7 @@ class StoredMessages(MessageIndex):
         folder = new_folder(folder)
         held = self.messages(np.arange(self._rows.first, self._rows.end))
         for name, column in zip(WindowBatch._fields, held, strict=True):
-            save_array(folder / f"{name}.npy", column, will_change=False)  # they were made just now
+            save_array(folder / f"{name}.npy", np.asarray(column), will_change=False)  # they were made just now
         save_array(folder / "weight.npy", self._weight)
         about = (_FORMAT, int(self.by_time), self._rows.first, self._floor, self._n_words)
         save_array(folder / "about.npy", np.array(about, np.int64))
