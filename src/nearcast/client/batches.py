@@ -18,7 +18,7 @@ from nearcast.tables.cells import is_id, without_nulls
 from nearcast.tables.geometries import with_places
 from nearcast.tables.inputs import table_or_values
 from nearcast.tables.names import GEOMETRY_COLUMN, ROW_COLUMN
-from nearcast.tables.rejected_rows import Rejected
+from nearcast.tables.rejected_rows import Rejected, RejectedRow
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,24 @@ class RowLines:
 
     def all_rejected(self, by_server: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows that were rejected here and those that the server rejected, by the numbers of rows."""
-        found = [{"row": row.row, "id": row.id, "field": row.field, "reason": row.reason} for row in self.rejected]
-        found += [{**row, "row": self.numbers[row["row"]]} for row in by_server]
+        found = [
+            {"row": each.row, "id": each.id, "field": each.field, "pointer": _pointer(each), "reason": each.reason}
+            for each in self.rejected
+        ]
+        found += [self._led_back(row) for row in by_server]
         return sorted(found, key=lambda row: row["row"])
+
+    def _led_back(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row that the server rejected by its number among those given, to which its pointer leads."""
+        number = self.numbers[row["row"]]
+        within = row["pointer"].removeprefix(f"/{row['row']}")
+        return {**row, "row": number, "pointer": f"/{number}{within}"}
+
+
+def _pointer(row: RejectedRow) -> str:
+    """Return the JSON pointer (RFC 6901) to a row of a list, or to a field of it."""
+    field = "" if row.field is None else "/" + row.field.replace("~", "~0").replace("/", "~1")
+    return f"/{row.row}{field}"
 
 
 def lines_of(given: Any, space: Space, encode: Callable[[Any], dict[str, Any]]) -> RowLines:

@@ -112,7 +112,7 @@ def move(subscription_id: Any, place: Any, time: datetime | str | None, space: S
 def move_many(given: pa.Table | Iterable[dict[str, Any]], space: Space) -> ServerCall[BatchResult]:
     """Give many subscriptions, or all those of subscribers, other places."""
     lines = lines_of(given, space, lambda each: move_body(each, space))
-    return ServerCall("POST", "/v1/locations", partial(_moved_batch, lines), lines.body, _LINES, headers=_key(None))
+    return ServerCall("POST", "/v1/locations", partial(_batch, lines), lines.body, _LINES, headers=_key(None))
 
 
 def subscriber_of(subscription_id: Any) -> ServerCall[str | None]:
@@ -308,17 +308,6 @@ def _id(found: Any) -> str:
 
 def _batch(lines: RowLines, found: Any) -> BatchResult:
     return BatchResult(found["accepted"], lines.all_rejected(found["rejected"]))
-
-
-def _moved_batch(lines: RowLines, found: Any) -> BatchResult:
-    """Return what was taken of moves; pointers are into the rows that were given."""
-    rejected = [{**row, "pointer": _pointer(row["row"], row["field"])} for row in lines.all_rejected(found["rejected"])]
-    return BatchResult(found["accepted"], rejected)
-
-
-def _pointer(row: int, name: str | None) -> str:
-    """Return the JSON pointer (RFC 6901) to a row of a list, or to a field of it."""
-    return f"/{row}" if name is None else f"/{row}/{name.replace('~', '~0').replace('/', '~1')}"
 
 
 def _moved(found: Any) -> None:

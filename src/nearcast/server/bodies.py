@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from nearcast.errors import InvalidInput
 from nearcast.nesting import is_deep, is_deep_json
+from nearcast.server.json_faults import fault_within, may_have_faults, read_with_faults
 from nearcast.server.problems import Problem, at, pointer_to
 
 JSON = ("application/json",)
@@ -19,7 +20,6 @@ JSON = ("application/json",)
 _BODY_SECONDS = 60.0
 #: Files put end to end are one gzip file; each costs a copy of what follows.
 _MOST_MEMBERS = 1000
-_PLACE = re.compile(r" - at `\$(.*)`$")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _BYTE = re.compile(r"byte (\d+)")
 
@@ -96,48 +96,64 @@ def check_type(request: Request, *allowed: str) -> str:
     return found
 
 
-def decoded(body: bytes, kind: Any = Any) -> Any:
-    """Return the JSON of a body; raise with the position, or the pointer to a value of another type."""
+def decoded(body: bytes, called: str = "the body") -> Any:
+    """Return the JSON of a body; raise with the position, or the pointer to a value that cannot be used."""
     try:
-        found = msgspec.json.decode(body, type=kind)
-    except msgspec.ValidationError as error:
-        message, pointer = _located(str(error))
-        raise Problem(422, "invalid-content", message, [at(pointer, message)]) from None
+        found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _not_json(body, error) from None
-    if kind is Any and is_deep_json(body) and is_deep(found):  # the first is quick where there are few brackets
+        raise fault_problem(read_with_faults(body)) or _not_json(body, error, called) from None
+    if is_deep_json(body) and is_deep(found):  # the first is quick where there are few brackets
         raise Problem(422, "too-deep", "the JSON is nested more than 100 deep; make it flatter", [at("", "too deep")])
+    if may_have_faults(body) and (problem := fault_problem(read_with_faults(body))) is not None:
+        raise problem
     return found
 
 
-def decoded_lines(body: bytes) -> list[Any]:
-    """Return the JSON of each line of a body, or the problem with it: one bad line stops no other."""
+def decoded_items(body: bytes) -> Any:
+    """Return the JSON of a body; in a list or FeatureCollection, an item with a fault is its problem."""
+    try:
+        return decoded(body)
+    except Problem:
+        found = read_with_faults(body)
+        is_collection = isinstance(found, dict) and found.get("type") == "FeatureCollection"
+        items = found.get("features") if is_collection else found
+        if not isinstance(items, list) or (is_collection and fault_within({**found, "features": []}) is not None):
+            raise
+        items = [fault_problem(each) or each for each in items]
+        return {**found, "features": items} if is_collection else items
+
+
+def decoded_lines(lines: list[bytes]) -> list[Any]:
+    """Return the JSON of each line, or the problem with it: one bad line stops no other."""
     found: list[Any] = []
-    for line in body.replace(b"\x1e", b"").split(b"\n"):
-        if line.strip():
-            try:
-                found.append(decoded(line))
-            except Problem as problem:
-                found.append(problem)
+    for line in lines:
+        try:
+            found.append(decoded(line, "the line"))
+        except Problem as problem:
+            found.append(problem)
     return found
 
 
-def _not_json(body: bytes, error: Exception) -> Problem:
+def lines_in(body: bytes) -> list[bytes]:
+    """Return the lines of a body that hold anything; GeoJSON sequences have a mark before each."""
+    return [line for line in body.replace(b"\x1e", b"").split(b"\n") if line.strip()]
+
+
+def fault_problem(value: Any) -> Problem | None:
+    """Return the problem of a value that JSON, or what stores it, cannot have; None if there is none in it."""
+    fault = fault_within(value)
+    if fault is None:
+        return None
+    return Problem(422, fault.slug, fault.reason, [at(pointer_to(*fault.names), fault.reason)])
+
+
+def _not_json(body: bytes, error: Exception, called: str) -> Problem:
     if not body:
         return Problem(400, "no-content", "the body is empty; expected JSON")
     where = _BYTE.search(str(error))
     about = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
     more = {"offset": int(where[1])} if where else {}
-    return Problem(400, "invalid-json", f"the body is not JSON: {about}", [at("", about, **more)])
-
-
-def _located(message: str) -> tuple[str, str]:
-    """Return a message of msgspec and the pointer of the place that it names."""
-    found = _PLACE.search(message)
-    if not found:
-        return message, ""
-    names = [each for each in re.split(r"[.\[\]]+", found[1]) if each]
-    return message[: found.start()], pointer_to(*names)
+    return Problem(400, "invalid-json", f"{called} is not JSON: {about}", [at("", about, **more)])
 
 
 async def object_of(request: Request, most: int, *types: str) -> dict[str, Any]:

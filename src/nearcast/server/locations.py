@@ -13,11 +13,12 @@ from nearcast.geo.shapes import check_position
 from nearcast.model import checked_time
 from nearcast.server.access import Caller
 from nearcast.server.activity import SAMPLED
-from nearcast.server.bodies import body_of, check_type, decoded, decoded_lines, object_of, only
+from nearcast.server.bodies import body_of, check_type, decoded_items, decoded_lines, lines_in, object_of, only
 from nearcast.server.events import subscriber_caller
+from nearcast.server.json_faults import may_have_faults
 from nearcast.server.location_columns import SubscriberMoves, moves_of_points, nothing_to_move, plain_points
 from nearcast.server.message_bodies import LINES
-from nearcast.server.problems import Problem, at, pointer_to
+from nearcast.server.problems import Problem, at, names_of_pointer, pointer_to
 from nearcast.server.tenants import Tenant
 from nearcast.tables.rejected_rows import RejectedRow
 
@@ -72,17 +73,17 @@ def _moved_many(caller: Caller, body: bytes, most: int, *, is_lines: bool) -> di
     """Make the moves of a body; in a thread."""
     hub = caller.tenant.hub
     is_plain = hub.space.is_earth and caller.token.subscriber is None
-    points = plain_points(body, is_lines=is_lines) if is_plain else None
+    points = plain_points(body, is_lines=is_lines) if is_plain and not may_have_faults(body) else None
     if points is not None:
         _check_number(len(points), most)
         moves = moves_of_points(points, hub)
         if moves is not None:
             return _moved_columns(caller.tenant, moves)
-    given = decoded_lines(body) if is_lines else decoded(body)
+    given = lines_in(body) if is_lines else decoded_items(body)
     if not isinstance(given, list):
         raise Problem(422, "invalid-content", "the body is not a list", [at("", "expected a list of locations")])
     _check_number(len(given), most)
-    return _moved_rows(caller, given)
+    return _moved_rows(caller, decoded_lines(given) if is_lines else given)
 
 
 def _check_number(n: int, most: int) -> None:
@@ -128,8 +129,11 @@ def _row_json(row: RejectedRow, item: int) -> dict[str, Any]:
 
 def _fault_json(item: int, error: InvalidInput | Problem) -> dict[str, Any]:
     """Return an item that moves nothing; of a problem its `type` tells which, as where a whole request is refused."""
-    found = _rejected(item, None, getattr(error, "field", None), str(error))
-    return {**found, "type": error.type} if isinstance(error, Problem) else found
+    if isinstance(error, InvalidInput):
+        return _rejected(item, None, error.field, str(error))
+    names = names_of_pointer(error.errors[0]["pointer"]) if error.errors else ()
+    found = _rejected(item, None, names[0] if names else None, error.detail)
+    return {**found, "pointer": pointer_to(item, *names), "type": error.type}
 
 
 def _rejected(item: int, id_: Any, field: str | None, reason: str) -> dict[str, Any]:

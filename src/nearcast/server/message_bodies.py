@@ -9,17 +9,18 @@ import struct
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.nesting import is_deep_json
-from nearcast.server.bodies import decoded
+from nearcast.server.bodies import decoded_items, decoded_lines, lines_in
 from nearcast.server.decoded_size import decoded_bytes
 from nearcast.server.feature_columns import plain_point, table_of_features
+from nearcast.server.json_faults import may_have_faults
+from nearcast.server.message_pointers import field_of, names_in_feature, names_of
 from nearcast.server.packed_buffers import unpacked_bytes
-from nearcast.server.problems import Problem, at
+from nearcast.server.problems import Problem, at, names_of_pointer, pointer_to
 from nearcast.server.settings import LimitSettings
 from nearcast.tables.rejected_rows import RejectedRow
 from nearcast.tables.takeable import with_takeable_columns
@@ -29,47 +30,88 @@ LINES = ("application/x-ndjson", "application/jsonl", "application/geo+json-seq"
 ARROW = ("application/vnd.apache.arrow.stream",)
 #: How many times the bytes of a body its decoded values may have.
 _MOST_TIMES = 16
-_decode = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True)
+class RejectedItem:
+    """An item of a request that cannot be used, and the names on the way to what is wrong within it."""
+
+    row: int
+    id: str | None
+    field: str | None
+    reason: str
+    names: tuple[str, ...] = ()
 
 
 @dataclass
 class GivenMessages:
     """The messages of a request: `rows` says which item of the request each one is, None: all of them, in order.
 
-    Where a body may be packed, `n_bytes` are those of its values.
+    `n_bytes` are those of the body, or of its values where these are more: it may be packed. `holder` has the names on
+    the way to the list of items, `is_features` tells of a table that its rows came as Features.
     """
 
     messages: list[Any] | pa.Table
     n_items: int
-    n_bytes: float = 0
+    n_bytes: int = 0
     is_single: bool = False
     rows: list[int] | None = None
-    rejected: list[RejectedRow] = field(default_factory=list)
+    rejected: list[RejectedItem] = field(default_factory=list)
+    holder: tuple[str, ...] = ()
+    is_features: bool = False
 
     def row_of(self, at_: int) -> int:
         """Return the number in the request of a message."""
         return at_ if self.rows is None else self.rows[at_]
 
+    def refused(self, row: RejectedRow, *, is_earth: bool) -> RejectedItem:
+        """Return the item of a message that the hub refused."""
+        if not isinstance(self.messages, pa.Table):
+            names = names_of(self.messages[row.row], row.field, is_earth=is_earth)
+        elif row.field is None:
+            names = ()
+        else:
+            names = names_in_feature({"geometry"}, (), row.field) if self.is_features else (row.field,)
+        return RejectedItem(self.row_of(row.row), row.id, row.field, row.reason, names)
+
+    def pointer_to(self, item: RejectedItem) -> str:
+        """Return the JSON pointer to what is wrong with an item; into the list of items where these came as lines."""
+        names: tuple[str | int, ...] = (*self.holder, item.row, *item.names)
+        return pointer_to(*(item.names if self.is_single else names))
+
 
 def messages_of(body: bytes, content_type: str, limits: LimitSettings, *, is_earth: bool) -> GivenMessages:
     """Return the messages of a body."""
-    if content_type in ARROW:
-        return _of_arrow(body, limits)
+    found = _of_arrow(body, limits) if content_type in ARROW else _of_text(body, content_type, limits, is_earth)
+    found.n_bytes = max(len(body), found.n_bytes)
+    return found
+
+
+def _of_text(body: bytes, content_type: str, limits: LimitSettings, is_earth: bool) -> GivenMessages:
+    """Return the messages of a body of JSON; in one pass where nothing in it needs a closer look."""
     is_lines = content_type in LINES
-    if is_earth and not is_lines and (point := plain_point(body, limits.text_chars)) is not None:
-        return GivenMessages([point], 1, is_single=True)
-    table = None if is_deep_json(body) else table_of_features(body, is_lines=is_lines, is_earth=is_earth)
-    if table is not None:
-        _check_batch(len(table), limits)
-        return _of_table(table, limits)
-    found = _of_lines(body, limits) if is_lines else _of_json(body, limits)
-    return _without_long(found, limits)
+    if not may_have_faults(body):
+        if is_earth and not is_lines and (point := plain_point(body, limits.text_chars)) is not None:
+            return GivenMessages([point], 1, is_single=True)
+        table = None if is_deep_json(body) else table_of_features(body, is_lines=is_lines, is_earth=is_earth)
+        if table is not None:
+            _check_batch(len(table), limits)
+            holder = () if is_lines else ("features",)
+            return replace(_of_table(table, limits, is_features=True), holder=holder)
+    if is_lines:
+        lines = lines_in(body)
+        _check_batch(len(lines), limits)
+        found = _of_items(decoded_lines(lines))
+    else:
+        found = _of_json(body, limits)
+    return _without_long(found, limits, is_earth=is_earth)
 
 
 def _of_json(body: bytes, limits: LimitSettings) -> GivenMessages:
-    given = decoded(body)
+    given = decoded_items(body)
+    holder: tuple[str, ...] = ()
     if isinstance(given, dict) and given.get("type") == "FeatureCollection":
-        items = given.get("features")
+        items, holder = given.get("features"), ("features",)
         if not isinstance(items, list):
             raise Problem(422, "invalid-content", "features is not a list", [at("/features", "expected a list")])
     elif isinstance(given, list):
@@ -79,24 +121,19 @@ def _of_json(body: bytes, limits: LimitSettings) -> GivenMessages:
     else:
         raise Problem(422, "invalid-content", "the body is no Feature", [at("", "expected a Feature or a collection")])
     _check_batch(len(items), limits)
-    return GivenMessages(items, len(items))
+    return replace(_of_items(items), holder=holder)
 
 
-def _of_lines(body: bytes, limits: LimitSettings) -> GivenMessages:
-    lines = [line for line in body.replace(b"\x1e", b"").split(b"\n") if line.strip()]
-    _check_batch(len(lines), limits)
-    found = GivenMessages([], len(lines))
-    rows = []
-    for row, line in enumerate(lines):
-        try:
-            if is_deep_json(line):
-                raise msgspec.DecodeError("it is nested more than 100 deep")
-            found.messages.append(_decode(line))
-            rows.append(row)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            found.rejected.append(RejectedRow("messages", row, None, None, f"the line is not JSON: {error}"))
+def _of_items(items: list[Any]) -> GivenMessages:
+    """Return the messages among items, some of which may be problems."""
+    found = GivenMessages(items, len(items))
+    for row, each in enumerate(items):
+        if isinstance(each, Problem):
+            names = names_of_pointer(each.errors[0]["pointer"])
+            found.rejected.append(RejectedItem(row, None, field_of(names), each.detail, names))
     if found.rejected:
-        found.rows = rows
+        found.rows = [row for row, each in enumerate(items) if not isinstance(each, Problem)]
+        found.messages = [items[row] for row in found.rows]
     return found
 
 
@@ -112,7 +149,7 @@ def _of_arrow(body: bytes, limits: LimitSettings) -> GivenMessages:
     _check_batch(len(table), limits)
     n_bytes = sum(decoded_bytes(column, most) for column in table.columns)
     _check_decoded(n_bytes, most)
-    return replace(_of_table(with_takeable_columns(table), limits), n_bytes=n_bytes)
+    return replace(_of_table(with_takeable_columns(table), limits), n_bytes=int(n_bytes))
 
 
 def _check_decoded(n_bytes: float, most: int) -> None:
@@ -121,15 +158,16 @@ def _check_decoded(n_bytes: float, most: int) -> None:
         raise Problem(413, "too-large", f"the values have more than {most:,} bytes when decoded; send less at a time")
 
 
-def _of_table(table: pa.Table, limits: LimitSettings) -> GivenMessages:
+def _of_table(table: pa.Table, limits: LimitSettings, *, is_features: bool = False) -> GivenMessages:
     """Return the messages of a table, without those whose text is too long."""
-    found = GivenMessages(table, len(table))
+    found = GivenMessages(table, len(table), is_features=is_features)
     if "text" not in table.column_names or not _is_text(table["text"].type):
         return found
     is_long = pc.fill_null(pc.greater(pc.utf8_length(table["text"]), limits.text_chars), False)
     long = np.flatnonzero(is_long.to_numpy(zero_copy_only=False))
     if len(long):
-        found.rejected = [_long_row(row, limits.text_chars) for row in long.tolist()]
+        names = names_in_feature({"geometry"}, (), "text") if is_features else ("text",)
+        found.rejected = [_long_item(row, limits.text_chars, names) for row in long.tolist()]
         keep = np.setdiff1d(np.arange(len(table)), long)
         found.messages, found.rows = table.take(pa.array(keep)), keep.tolist()
     return found
@@ -144,13 +182,15 @@ def _check_batch(n: int, limits: LimitSettings) -> None:
         raise Problem(413, "too-many-items", f"{n:,} messages in one request; send at most {limits.batch:,}")
 
 
-def _without_long(found: GivenMessages, limits: LimitSettings) -> GivenMessages:
+def _without_long(found: GivenMessages, limits: LimitSettings, *, is_earth: bool) -> GivenMessages:
     """Reject messages whose text is longer than the limit."""
     most = limits.text_chars
     long = [at_ for at_, each in enumerate(found.messages) if len(_text_of(each)) > most]
     if not long:
         return found
-    found.rejected += [_long_row(found.row_of(at_), most) for at_ in long]
+    for at_ in long:
+        names = names_of(found.messages[at_], "text", is_earth=is_earth)
+        found.rejected.append(_long_item(found.row_of(at_), most, names))
     left = set(long)
     rows = [found.row_of(at_) for at_ in range(len(found.messages)) if at_ not in left]
     found.messages = [each for at_, each in enumerate(found.messages) if at_ not in left]
@@ -166,5 +206,5 @@ def _text_of(value: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _long_row(row: int, most: int) -> RejectedRow:
-    return RejectedRow("messages", row, None, "text", f"text is longer than {most:,} characters; shorten it")
+def _long_item(row: int, most: int, names: tuple[str, ...]) -> RejectedItem:
+    return RejectedItem(row, None, "text", f"text is longer than {most:,} characters; shorten it", names)

@@ -14,16 +14,14 @@ from nearcast.json_forms import message_feature
 from nearcast.server.access import Caller
 from nearcast.server.bodies import body_of, check_type
 from nearcast.server.idempotency import key_of
-from nearcast.server.message_bodies import ARROW, LINES, OBJECTS, GivenMessages, messages_of
-from nearcast.server.problems import Problem, at, pointer_to
+from nearcast.server.message_bodies import ARROW, LINES, OBJECTS, GivenMessages, RejectedItem, messages_of
+from nearcast.server.problems import Problem, at, invalid
 from nearcast.server.tenants import Tenant
 from nearcast.tables.cells import is_id
-from nearcast.tables.rejected_rows import RejectedRow
 
 #: Bytes of a body that is read in a thread.
 _LARGE = 1 << 16
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}")
-_PROPERTIES = ("text", "terms", "time", "expires")
 
 
 async def post_messages(request: Request) -> Response:
@@ -38,39 +36,33 @@ async def post_messages(request: Request) -> Response:
         is_earth = caller.tenant.hub.space.is_earth
         read = functools.partial(messages_of, body, content_type, state.settings.limits, is_earth=is_earth)
         given = read() if len(body) < _LARGE else await caller.tenant.call(read)  # else it would hold up all others
-        return await _published(caller, given, len(body), request)
+        return await _published(caller, given, request)
 
     answer: Response = await caller.tenant.answers.once(request, body, publish, caller.token.id)
     return answer
 
 
-async def _published(caller: Caller, given: GivenMessages, n_bytes: int, request: Request) -> Response:
+async def _published(caller: Caller, given: GivenMessages, request: Request) -> Response:
     rejected, cursor, is_repeat = list(given.rejected), None, False
     if len(given.messages):
-        key = key_of(request, caller.token.id)
-        found = await caller.tenant.publisher.publish(given.messages, key, max(n_bytes, int(given.n_bytes)))
-        rejected += [row._replace(row=given.row_of(row.row)) for row in found.rejected]
+        key, is_earth = key_of(request, caller.token.id), caller.tenant.hub.space.is_earth
+        found = await caller.tenant.publisher.publish(given.messages, key, given.n_bytes)
+        rejected += [given.refused(row, is_earth=is_earth) for row in found.rejected]
         cursor, is_repeat = found.cursor, found.is_repeat
     if given.is_single and rejected:
-        raise _refused(rejected[0])
+        raise invalid(given.pointer_to(rejected[0]), rejected[0].reason, "invalid-message")
     answer = {
         "accepted": given.n_items - len(rejected),
-        "rejected": [_row_json(row) for row in sorted(rejected, key=lambda row: row.row)],
+        "rejected": [_item_json(given, item) for item in sorted(rejected, key=lambda item: item.row)],
         "cursor": cursor,
         "repeated": is_repeat,
     }
     return Response(msgspec.json.encode(answer), 202, media_type="application/json")
 
 
-def _row_json(row: RejectedRow) -> dict[str, Any]:
-    return {"row": row.row, "id": row.id, "field": row.field, "reason": row.reason}
-
-
-def _refused(row: RejectedRow) -> Problem:
-    """Return the problem of a single message: the pointer is into a Feature."""
-    names = () if row.field is None else ("properties", row.field) if row.field in _PROPERTIES else (row.field,)
-    names = ("geometry", "coordinates") if row.field in ("lon", "lat", "place", "x", "y") else names
-    return Problem(422, "invalid-message", row.reason, [at(pointer_to(*names), row.reason)])
+def _item_json(given: GivenMessages, item: RejectedItem) -> dict[str, Any]:
+    pointer = given.pointer_to(item)
+    return {"row": item.row, "id": item.id, "field": item.field, "pointer": pointer, "reason": item.reason}
 
 
 async def get_message(request: Request) -> Response:

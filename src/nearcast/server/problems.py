@@ -95,16 +95,22 @@ def pointer_to(*names: str | int) -> str:
     return "".join(f"/{str(name).replace('~', '~0').replace('/', '~1')}" for name in names)
 
 
-def problem_of(error: Exception, prefix: str = "") -> Problem:
-    """Return the problem of an error of nearcast; `prefix` points at the value that it is about."""
+def names_of_pointer(pointer: str) -> tuple[str, ...]:
+    """Return the names on the way that a JSON pointer leads."""
+    return tuple(name.replace("~1", "/").replace("~0", "~") for name in pointer.split("/")[1:])
+
+
+def problem_of(error: Exception, prefix: str = "", *, names: tuple[str, ...] | None = None) -> Problem:
+    """Return the problem of an error of nearcast.
+
+    `prefix` points at the value that it is about, `names` lead from there to what is wrong: the field unless given.
+    """
     detail = str(error)
-    if isinstance(error, InvalidQuery):
-        return _of_query(error, prefix)
+    if isinstance(error, InvalidInput):
+        pointer = prefix + pointer_to(*(names if names is not None else (error.field,) if error.field else ()))
+        return _of_query(error, pointer) if isinstance(error, InvalidQuery) else invalid(pointer, detail, _slug(error))
     if isinstance(error, UnknownSubscription):
         return Problem(404, "unknown-subscription", detail)
-    if isinstance(error, InvalidInput):
-        pointer = prefix + (pointer_to(error.field) if error.field else "")
-        return Problem(422, _slug(error), detail, [at(pointer, detail)])
     if isinstance(error, FileUnavailable):
         return Problem(507, "disk-full", detail, headers={"Retry-After": "5"})
     if isinstance(error, HubStopped):
@@ -114,12 +120,11 @@ def problem_of(error: Exception, prefix: str = "") -> Problem:
     return Problem(500, "failed", detail)
 
 
-def _of_query(error: InvalidQuery, prefix: str) -> Problem:
+def _of_query(error: InvalidQuery, pointer: str) -> Problem:
     lines = str(error).splitlines()
     caret = {"caret": "\n".join(lines[-2:])} if len(lines) > 2 else {}
     where = {} if error.line is None else {"line": error.line, "column": error.column}
-    found = at(f"{prefix}/query", error.reason, **where, **caret)
-    return Problem(422, "invalid-query", error.reason, [found])
+    return Problem(422, "invalid-query", error.reason, [at(pointer, error.reason, **where, **caret)])
 
 
 def _slug(error: InvalidInput) -> str:

@@ -96,7 +96,7 @@ class Publisher:
         #: Messages that were taken in and are not published yet, and their bytes.
         self.n_waiting = self.n_waiting_bytes = 0
 
-    async def publish(self, messages: list[Any] | pa.Table, key: str | None = None, n_bytes: int = 0) -> PublishAnswer:
+    async def publish(self, messages: list[Any] | pa.Table, key: str | None, n_bytes: int) -> PublishAnswer:
         """Publish messages; raise if too many wait already, or too many bytes."""
         request = PublishRequest(messages, key, n_bytes)
         if self.n_waiting and self._is_too_much(request):

@@ -8,35 +8,50 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.responses import Response
 
 from nearcast.errors import InvalidInput, NearcastError
 from nearcast.server.access import Caller
-from nearcast.server.bodies import decoded, decoded_lines
-from nearcast.server.problems import Problem, problem_of
+from nearcast.server.bodies import decoded_items, decoded_lines, lines_in
+from nearcast.server.message_pointers import field_of
+from nearcast.server.problems import Problem, at, names_of_pointer, pointer_to, problem_of
+from nearcast.server.subscription_bodies import names_in_subscription
 from nearcast.server.subscription_changes import RowsBefore, hold_rows
 from nearcast.server.subscription_checks import checked_for, room_in
 from nearcast.server.subscription_rows import SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
 
 
-def items_of(body: bytes, *, is_lines: bool, most: int) -> list[Any] | None:
-    """Return the subscriptions of a body that has several, None if it is one."""
-    if is_lines:
-        items = decoded_lines(body)
-    else:
-        given = decoded(body)
-        if isinstance(given, dict) and given.get("type") == "FeatureCollection":
-            given = given.get("features")
-        if not isinstance(given, list):
-            return None
-        items = given
-    if len(items) > most:
-        raise Problem(413, "too-many-items", f"{len(items):,} subscriptions in one request; send at most {most:,}")
-    return items
+class GivenItems(NamedTuple):
+    """The subscriptions of a request that may have several, and the JSON pointer to their list; None: it is one."""
+
+    items: list[Any] | None
+    value: Any = None
+    holder: str = ""
+
+
+def items_of(body: bytes, *, is_lines: bool, most: int) -> GivenItems:
+    """Return the subscriptions of a body, or the one `value` that it has."""
+    found = GivenItems(lines_in(body)) if is_lines else _of_json(body)
+    n = len(found.items or ())
+    if n > most:
+        raise Problem(413, "too-many-items", f"{n:,} subscriptions in one request; send at most {most:,}")
+    return GivenItems(decoded_lines(found.items or [])) if is_lines else found
+
+
+def _of_json(body: bytes) -> GivenItems:
+    given = decoded_items(body)
+    if isinstance(given, list):
+        return GivenItems(given)
+    if isinstance(given, dict) and given.get("type") == "FeatureCollection":
+        items = given.get("features")
+        if not isinstance(items, list):
+            raise Problem(422, "invalid-content", "features is not a list", [at("/features", "expected a list")])
+        return GivenItems(items, holder="/features")
+    return GivenItems(None, given)
 
 
 _NO_ROOM = "the tenant has as many subscriptions as it may; delete some"
@@ -44,13 +59,18 @@ _NO_ROOM = "the tenant has as many subscriptions as it may; delete some"
 MakeId = Callable[[int], str]
 
 
-async def post_many(caller: Caller, items: list[Any], make_id: MakeId) -> Response:
+async def post_many(caller: Caller, given: GivenItems, make_id: MakeId) -> Response:
     """Store subscriptions; answer how many were, and which were not."""
     rejected: list[dict[str, Any]] = []
+    items = given.items or []
     rows = await caller.tenant.call(_read, caller, items, rejected, make_id)
     if rows:
         rejected += await _stored(caller, rows)
     rejected.sort(key=lambda each: each["row"])
+    for each in rejected:
+        names = names_in_subscription(items[each["row"]], each["field"])
+        pointer = each.get("pointer") or pointer_to(*names)
+        each["pointer"] = f"{given.holder}/{each['row']}{pointer}"
     caller.tenant.metrics.rejected.inc(len(rejected))
     answer = {"accepted": len(items) - len(rejected), "rejected": rejected}
     return Response(msgspec.json.encode(answer), 200, media_type="application/json")
@@ -87,11 +107,12 @@ def _read(
 def _rejected(number: int, item: Any, error: Exception) -> dict[str, Any]:
     problem = error if isinstance(error, Problem) else problem_of(error)
     id_ = item.get("id") if isinstance(item, dict) else None
-    field = problem.errors[0]["pointer"].lstrip("/") if problem.errors else None
+    names = names_of_pointer(problem.errors[0]["pointer"]) if problem.errors else ()
     return {
         "row": number,
         "id": id_ if isinstance(id_, str) else None,
-        "field": field or None,
+        "field": field_of(names),
+        "pointer": pointer_to(*names),
         "reason": problem.detail,
     }
 

@@ -58,6 +58,18 @@ def _parted(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return ({**given, "properties": columns}, own) if held is not given else (columns, own)
 
 
+def names_in_subscription(given: Any, field: str | None) -> tuple[str, ...]:
+    """Return the names on the way from a subscription, as it was given, to a field of it."""
+    if field is None:
+        return ()
+    if not isinstance(given, dict) or given.get("type") != "Feature":
+        return (field,)
+    properties = given.get("properties")
+    if isinstance(properties, dict) and field in properties:
+        return ("properties", field)
+    return ("geometry",) if field in ("region", "lon", "lat", "x", "y") else (field,)
+
+
 def _check_query(columns: dict[str, Any], limits: LimitSettings) -> None:
     query = columns.get("query")
     if isinstance(query, str) and len(query) > limits.query_chars:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from nearcast.errors import InvalidInput
 from nearcast.server.access import Caller
 from nearcast.server.ids import new_id
-from nearcast.server.problems import Problem, at
-from nearcast.server.subscription_bodies import read_row
+from nearcast.server.problems import Problem, at, problem_of
+from nearcast.server.subscription_bodies import names_in_subscription, read_row
 from nearcast.server.subscription_rows import SubscriptionRow
 from nearcast.server.tenants import Tenant
 
@@ -18,7 +19,10 @@ def checked_for(caller: Caller, given: dict[str, Any], make_id: Callable[[], str
     """Return the row of a body; whoever is bound to a subscriber makes subscriptions of that one."""
     tenant = caller.tenant
     tenant.check_disk()
-    row, _ = read_row(given, tenant.hub.space, tenant.settings.limits, make_id)
+    try:
+        row, _ = read_row(given, tenant.hub.space, tenant.settings.limits, make_id)
+    except InvalidInput as error:
+        raise problem_of(error, names=names_in_subscription(given, error.field)) from None
     if row.subscriber is None and caller.token.subscriber is not None:
         row = replace(row, subscriber=caller.token.subscriber)
     caller.check_subscriber(row.subscriber)

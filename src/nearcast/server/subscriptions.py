@@ -14,7 +14,7 @@ from nearcast.geo.shapes import shorten
 from nearcast.json_forms import subscription_feature, subscription_json
 from nearcast.model import message_from
 from nearcast.server.access import Caller
-from nearcast.server.bodies import body_of, check_type, decoded, object_of, only
+from nearcast.server.bodies import body_of, check_type, object_of, only
 from nearcast.server.explaining import explained
 from nearcast.server.idempotency import key_of
 from nearcast.server.ids import id_under, new_id
@@ -171,13 +171,12 @@ async def post_subscription(request: Request, validateOnly: bool = False, initia
         return new_id() if key is None else id_under(key, body, row)
 
     async def make() -> Response:
-        items = items_of(body, is_lines=content_type in LINES, most=limits.batch)
-        if items is not None:
-            return await post_many(caller, items, make_id)
-        given = decoded(body)
-        if not isinstance(given, dict):
+        given = items_of(body, is_lines=content_type in LINES, most=limits.batch)
+        if given.items is not None:
+            return await post_many(caller, given, make_id)
+        if not isinstance(given.value, dict):
             raise Problem(422, "invalid-content", "the body is not an object", [at("", "expected a JSON object")])
-        row = checked_for(caller, given, partial(make_id, 0))
+        row = checked_for(caller, given.value, partial(make_id, 0))
         if validateOnly:
             await caller.tenant.call(_tried, caller.tenant, row)
             return _answer({**row.body, "valid": True})
