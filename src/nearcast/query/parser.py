@@ -241,7 +241,7 @@ def within_limits(tree: Query, query: str) -> Query:
     # A character gives at most one word, and case folding and quotes lengthen a text less than tenfold.
     if len(query) <= MAX_QUERY_TERMS:
         return tree
-    words = _count_words(tree)
+    words = tree.n_words
     if words > MAX_QUERY_TERMS:
         raise InvalidQuery(
             f"the query has {words:,} words, at most {MAX_QUERY_TERMS:,} are allowed: split it into several",
@@ -251,11 +251,3 @@ def within_limits(tree: Query, query: str) -> Query:
     if size > MAX_QUERY_CHARS:
         raise InvalidQuery(_too_long(size) + " (normalised length)", query=query)
     return tree
-
-
-def _count_words(node: Query) -> int:
-    if isinstance(node, Phrase):
-        return len(node.words)
-    if isinstance(node, And | Or):
-        return sum(_count_words(part) for part in node.parts)
-    return _count_words(node.part) if isinstance(node, Not) else 1

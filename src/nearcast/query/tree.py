@@ -28,6 +28,15 @@ class Query:
         """
         return any(not clause.words for clause in self.clauses())
 
+    @property
+    def n_words(self) -> int:
+        """Return the number of words, those in phrases and repeated ones included."""
+        if isinstance(self, Phrase):
+            return len(self.words)
+        if isinstance(self, And | Or):
+            return sum(part.n_words for part in self.parts)
+        return self.part.n_words if isinstance(self, Not) else int(isinstance(self, Word))
+
     def clauses(self, limit: int = MAX_CLAUSES) -> tuple[Clause, ...]:
         """Return the alternatives (disjunctive normal form) of which a message must meet one; none: it never matches.
 

@@ -9,12 +9,13 @@ import msgspec
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from nearcast.errors import InvalidInput
+from nearcast.errors import InvalidInput, InvalidMessage
 from nearcast.geo.shapes import as_float, is_number, shorten
 from nearcast.server.bodies import object_of, only
+from nearcast.server.message_pointers import names_of
 from nearcast.server.parameters import only_known_parameters
 from nearcast.server.problems import Problem, at, problem_of
-from nearcast.server.subscription_bodies import read_row
+from nearcast.server.subscription_bodies import names_in_subscription, read_row
 from nearcast.server.tenants import Tenant
 
 router = APIRouter(prefix="/v1", tags=["explain"], dependencies=[Depends(only_known_parameters)])
@@ -46,7 +47,7 @@ def _reached(tenant: Tenant, message: Any) -> dict[str, Any]:
         reached = tenant.hub.reached(message, limit=_MOST_REACHED + 1)
         nearly = [each.to_dict() for each in tenant.hub.nearly(message, limit=_MOST_NEARLY)]
     except InvalidInput as error:
-        raise problem_of(error, "/message") from None
+        raise _problem(error, tenant, {"message": message}) from None
     return {"reached": reached[:_MOST_REACHED], "more": len(reached) > _MOST_REACHED, "nearly": nearly}
 
 
@@ -65,11 +66,15 @@ def explained(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
             hub.subscribe(value)
             return hub.explain(message, row.id, place=place).to_dict()
     except InvalidInput as error:
-        raise problem_of(error, _prefix(error)) from None
+        raise _problem(error, tenant, given) from None
 
 
-def _prefix(error: InvalidInput) -> str:
-    return "/message" if type(error).__name__ == "InvalidMessage" else "/subscription"
+def _problem(error: InvalidInput, tenant: Tenant, given: dict[str, Any]) -> Problem:
+    """Return the problem of a message or a subscription in a body; its pointer leads into what was sent."""
+    if isinstance(error, InvalidMessage) or "subscription" not in given:
+        names = names_of(given.get("message"), error.field, is_earth=tenant.hub.space.is_earth)
+        return problem_of(error, "/message", names=names)
+    return problem_of(error, "/subscription", names=names_in_subscription(given["subscription"], error.field))
 
 
 @router.post("/estimate")
@@ -98,4 +103,4 @@ def _estimated(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
         _, value = read_row(subscription, tenant.hub.space, tenant.settings.limits)
         return tenant.hub.estimate(value, sample, messages_per_day=per_day).to_dict()
     except InvalidInput as error:
-        raise problem_of(error, "" if error.field == "sample" else "/subscription") from None
+        raise (problem_of(error) if error.field == "sample" else _problem(error, tenant, given)) from None

@@ -43,6 +43,15 @@ _TITLES = {
 }
 
 
+class OverLimit(InvalidInput):
+    """Something given is more than a setting of the server allows."""
+
+    def __init__(self, message: str, *, field: str, limit: str, given: int, allowed: int):
+        super().__init__(message, field=field)
+        #: The name of the setting, what was given, and what it allows.
+        self.members = {"limit": limit, "given": given, "allowed": allowed}
+
+
 @dataclass
 class Problem(Exception):
     """A refusal: status, slug of its type, detail, errors with pointers, `more` members; `headers` go with it."""
@@ -108,7 +117,10 @@ def problem_of(error: Exception, prefix: str = "", *, names: tuple[str, ...] | N
     detail = str(error)
     if isinstance(error, InvalidInput):
         pointer = prefix + pointer_to(*(names if names is not None else (error.field,) if error.field else ()))
-        return _of_query(error, pointer) if isinstance(error, InvalidQuery) else invalid(pointer, detail, _slug(error))
+        if isinstance(error, InvalidQuery):
+            return _of_query(error, pointer)
+        more = error.members if isinstance(error, OverLimit) else {}
+        return Problem(422, _slug(error), detail, [at(pointer, detail, **more)])
     if isinstance(error, UnknownSubscription):
         return Problem(404, "unknown-subscription", detail)
     if isinstance(error, FileUnavailable):

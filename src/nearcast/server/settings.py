@@ -63,6 +63,8 @@ class LimitSettings:
     batch: int = 1000
     text_chars: int = 10_000
     query_chars: int = 1024
+    query_words: int = 64
+    query_depth: int = 16
     vertices: int = 1000
     subscriptions: int = 5_000_000
     #: Requests of one token, as `limits` writes them; empty: no limit.

@@ -11,6 +11,8 @@ from nearcast.geo.shapes import shorten
 from nearcast.json_forms import subscription_json
 from nearcast.model import Subscription, Within, subscription_from
 from nearcast.server.ids import new_id
+from nearcast.server.problems import OverLimit
+from nearcast.server.query_limits import check_query, check_written_query
 from nearcast.server.settings import LimitSettings
 from nearcast.server.subscription_rows import SubscriptionRow
 from nearcast.server.tokens import checked_name
@@ -32,10 +34,12 @@ def read_row(
         columns["id"] = make_id()
     elif columns.get("type") == "Feature" and columns.get("id") is None:
         columns = {**columns, "id": (columns.get("properties") or {}).get("id") or make_id()}
-    _check_query(columns, limits)
+    held = columns.get("properties") if columns.get("type") == "Feature" else columns
+    check_written_query(held.get("query") if isinstance(held, dict) else None, limits)
     value = subscription_from(columns, space)
     checked_name(value.id, "id")
     value.check(space)
+    check_query(value, limits)
     _check_vertices(value, limits)
     row = SubscriptionRow(
         id=str(value.id),
@@ -70,14 +74,6 @@ def names_in_subscription(given: Any, field: str | None) -> tuple[str, ...]:
     return ("geometry",) if field in ("region", "lon", "lat", "x", "y") else (field,)
 
 
-def _check_query(columns: dict[str, Any], limits: LimitSettings) -> None:
-    query = columns.get("query")
-    if isinstance(query, str) and len(query) > limits.query_chars:
-        raise InvalidSubscription(
-            f"query has {len(query):,} characters; expected at most {limits.query_chars:,}", field="query"
-        )
-
-
 def _check_vertices(value: Subscription, limits: LimitSettings) -> None:
     if not isinstance(value, Within) or not isinstance(value.region, Area):
         return
@@ -85,9 +81,8 @@ def _check_vertices(value: Subscription, limits: LimitSettings) -> None:
 
     n = int(shapely.get_num_coordinates(value.region.geometry))
     if n > limits.vertices:
-        raise InvalidSubscription(
-            f"region has {n:,} vertices; expected at most {limits.vertices:,}, simplify it", field="region"
-        )
+        reason = f"region has {n:,} vertices; limits.vertices allows {limits.vertices:,}, simplify it"
+        raise OverLimit(reason, field="region", limit="limits.vertices", given=n, allowed=limits.vertices)
 
 
 def _labels(given: Any) -> dict[str, str]:
