@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import time
 
-from limits import RateLimitItem, parse
-
-from nearcast.errors import InvalidInput
 from nearcast.server.problems import Problem
+from nearcast.server.setting_ranges import rate_of
 
 #: Windows that are kept without a look whether they are over.
 _FEW = 1000
@@ -22,7 +20,7 @@ class TokenRates:
     """
 
     def __init__(self, rate: str):
-        self._item = _parsed(rate)
+        self._item = rate_of(rate)
         #: The count of each token, and the end of its window; from so many on, those that are over are forgotten.
         self._windows: dict[str, tuple[int, float]] = {}
         self._most = _FEW
@@ -48,12 +46,3 @@ class TokenRates:
         if len(self._windows) >= self._most:
             self._windows = {token: window for token, window in self._windows.items() if window[1] > now}
             self._most = max(_FEW, 2 * len(self._windows))
-
-
-def _parsed(rate: str) -> RateLimitItem | None:
-    if not rate:
-        return None
-    try:
-        return parse(rate)
-    except ValueError:
-        raise InvalidInput(f"limits.rate is {rate!r}; expected something like '1000/second'") from None

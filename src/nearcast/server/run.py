@@ -7,16 +7,19 @@ import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from nearcast.errors import FileUnavailable, InvalidInput
-from nearcast.hub import DURABLE_HEAD
+from nearcast.hub import DURABLE_HEAD, Hub
 from nearcast.server.app import create_app
 from nearcast.server.data_folders import check_finished
 from nearcast.server.settings import Settings
+from nearcast.server.tenants import retention_of, window_of
 from nearcast.server.tokens import TokenStore
+from nearcast.server.webhooks import AddressPolicy
 
 #: So many new objects are a young generation, so many of these a middle one; the old one is left to `FreeMemory`.
 _COLLECTED_AFTER = 5_000, 10, 1_000_000
@@ -62,6 +65,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 def make_server(settings: Settings) -> HttpServer:
     """Return a server that is not started yet."""
     _check_data(settings)
+    _check_options(settings)
     _check_tokens(settings)
     _check_overlay(settings.server.overlay)
     app = create_app(settings)
@@ -83,15 +87,23 @@ def make_server(settings: Settings) -> HttpServer:
 
 
 def _check_data(settings: Settings) -> None:
-    """Raise if the data cannot lie where they shall, or the hub is of no space: before anything is made there."""
+    """Raise if the data cannot lie where they shall: before anything is made there."""
     folder = Path(settings.server.data)
     if folder.exists() and not folder.is_dir():
         raise InvalidInput(f"data is {folder}, which is a file; give a folder")
     if any((folder / name).exists() for name in (DURABLE_HEAD, "hub.json")):
         raise InvalidInput(f"data is {folder}, which holds a hub of its own; give a new folder, or that of a server")
     check_finished(folder)
-    if settings.hub.space not in ("earth", "plane"):
-        raise InvalidInput(f"hub.space is {settings.hub.space!r}; expected earth or plane")
+
+
+def _check_options(settings: Settings) -> None:
+    """Raise if no hub, or no webhook, could have its options: before anything is made."""
+    given = settings.hub
+    options: dict[str, Any] = {"window": window_of(given.window), "lifetime": given.lifetime}
+    options |= {"tell_expiry": given.tell_expiry, "max_distance": given.max_distance}
+    Hub(given.space, index=given.index, **options).close()
+    retention_of(settings)
+    AddressPolicy.allowing(settings.webhooks.allow)
 
 
 def _check_tokens(settings: Settings) -> None:

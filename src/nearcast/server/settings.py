@@ -15,6 +15,7 @@ from typing import Any, get_type_hints
 
 from nearcast.errors import InvalidInput
 from nearcast.model.spelling import did_you_mean
+from nearcast.server.setting_ranges import check_range
 
 _PREFIX = "NEARCAST_"
 
@@ -134,6 +135,8 @@ def _of_file(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInput(f"there is no file {path}; leave --config out or name another") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read ({error.strerror}); give a file of settings") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path} is not TOML: {error}") from None
 
@@ -166,6 +169,7 @@ def _section(before: Any, section: str, values: Mapping[str, Any], origin: str) 
         if key not in hints:
             raise InvalidInput(f"{origin}: there is no setting {section}.{key}{did_you_mean(key, list(hints))}")
         changes[key] = _typed(value, hints[key], f"{origin}: {section}.{key}")
+        check_range(f"{section}.{key}", changes[key], value, origin)
     return replace(before, **changes)
 
 
@@ -185,7 +189,11 @@ def _typed(value: Any, hint: Any, called: str) -> Any:
 
 def _names(value: Any, called: str) -> tuple[str, ...]:
     if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
+        text = value.strip()
+        if text.startswith("[") != text.endswith("]"):
+            raise InvalidInput(f"{called} is {value!r}; expected names with commas between, or all of them in [ ]")
+        parts = [part.strip() for part in text.removeprefix("[").removesuffix("]").split(",")]
+        return tuple(part.strip("\"'") for part in parts if part)
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return tuple(value)
     raise InvalidInput(f"{called} is {value!r}; expected a list of text")

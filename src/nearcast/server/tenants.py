@@ -82,7 +82,7 @@ class Tenant:
         self.answers = KeptAnswers(self.db, settings.limits.key_hours)
         self.metrics = TenantMetrics()
         self.publisher = Publisher(self.hub, executor, settings.limits, self._on_published)
-        retention = _retention(settings)
+        retention = retention_of(settings)
         self.limits = EventLimits(
             self.db, self.hub, executor, lambda id_: loop.call_soon_threadsafe(self.on_last_event, id_), retention
         )
@@ -222,22 +222,24 @@ def opened_hub(folder: Path, settings: Settings) -> DurableHub:
         folder,
         given.space,
         index=given.index,
-        window=_window(given.window),
+        window=window_of(given.window),
         lifetime=given.lifetime,
         tell_expiry=given.tell_expiry,
         max_distance=given.max_distance,
         max_ahead=given.max_ahead,
-        retention=_retention(settings),
+        retention=retention_of(settings),
         snapshot_bytes=given.snapshot_bytes,
         clock="wall",
     )
 
 
-def _retention(settings: Settings) -> Retention:
+def retention_of(settings: Settings) -> Retention:
+    """Return how long deliveries of a tenant are kept."""
     return Retention(settings.hub.retention_age, settings.hub.retention_bytes)
 
 
-def _window(given: str | None) -> str | int | None:
+def window_of(given: str | None) -> str | int | None:
+    """Return a window as a hub takes it: a number of messages, or a time."""
     return int(given) if given is not None and given.isdecimal() else given
 
 
