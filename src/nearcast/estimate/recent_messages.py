@@ -58,18 +58,23 @@ class RecentMessages:
             self._pieces.popleft()
 
     def samples(self) -> Iterator[pa.Table | list[Message]]:
-        """Yield the messages kept, in order, as tables and lists."""
+        """Yield the messages kept as tables and lists, of which each has ids of one type, as a table must."""
         messages: list[Message] = []
         for _, piece in self._pieces:
             if isinstance(piece, Message):
                 messages.append(piece)
                 continue
-            if messages:
-                yield messages
-                messages = []
+            yield from _by_id_type(messages)
+            messages = []
             yield piece
-        if messages:
-            yield messages
+        yield from _by_id_type(messages)
+
+
+def _by_id_type(messages: list[Message]) -> list[list[Message]]:
+    """Return messages as those with a number and those with a text as id, in order, without an empty list."""
+    numbered = [each for each in messages if isinstance(each.id, int)]
+    named = [each for each in messages if not isinstance(each.id, int)]
+    return [each for each in (numbered, named) if each]
 
 
 def _rows_in(piece: Message | pa.Table) -> int:
