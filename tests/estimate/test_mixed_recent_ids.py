@@ -13,7 +13,7 @@ def message(message_id, text="tea"):
     return {"id": message_id, "text": text, "lon": 13.4, "lat": 52.5, "time": "2026-01-01T00:00:00Z"}
 
 
-@pytest.mark.parametrize("subscription", [SUBSCRIPTION, {**SIMILAR, "threshold": 0.5}], ids=["within", "similar"])
+@pytest.mark.parametrize("subscription", [SUBSCRIPTION, {**SIMILAR, "threshold": 0.9}], ids=["within", "similar"])
 @pytest.mark.parametrize("ids", [[7, "7", 8, "a"], ["a", 7], [1, 2, "3"]])
 def test_recent_messages_with_ids_of_both_types_count(ids, subscription):
     """Published one by one, and in tables between them."""
