@@ -17,8 +17,9 @@ USABLE := import ensurepip; $(USABLE)
 endif
 CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
 
-# Tests that share the Spark session run on one worker: tests/support/work_units.py.
-PYTEST := $(BIN)/python -m pytest -n $(JOBS)
+# Tests that share the Spark session run on one worker: tests/support/work_units.py. There is one worker more than jobs:
+# tests wait for sockets, Spark and other processes, and leave their core to whoever can use it.
+PYTEST := $(BIN)/python -m pytest -n $(shell expr $(JOBS) + 1)
 
 .DEFAULT_GOAL := help
 .PHONY: help .venv demo picture frames test test-faults browser vendor check bench figures
