@@ -246,6 +246,10 @@ def without(chance, given, *names):
     return given if chance.randrange(8) == 0 else {name: value for name, value in given.items() if name not in names}
 
 
+#: Characters of a value of which there are no further 200 copies.
+_LARGE = 10_000
+
+
 def damaged(chance, value):
     """Return a value with some places of it replaced, left out or added; now and then it is left alone."""
     found = copy.deepcopy(value)
@@ -264,7 +268,9 @@ def damaged(chance, value):
                 chance.choice(JUNK)
             )
         elif act == 2:
-            holder[key] = [copy.deepcopy(holder[key])] * chance.choice([1, 2, 200])
+            n = chance.choice([1, 2, 200])
+            is_large = len(repr(found)) > _LARGE  # copies of copies would be more than memory holds
+            holder[key] = [copy.deepcopy(holder[key])] * (min(n, 2) if is_large else n)
         else:
             holder[key] = copy.deepcopy(chance.choice(JUNK))
     return found
