@@ -22,6 +22,7 @@ from nearcast.server.message_pointers import field_of, names_in_feature, names_o
 from nearcast.server.packed_buffers import unpacked_bytes
 from nearcast.server.problems import Problem, at, names_of_pointer, pointer_to
 from nearcast.server.settings import LimitSettings
+from nearcast.server.zero_bytes import zero_byte_rows
 from nearcast.tables.rejected_rows import RejectedRow
 from nearcast.tables.takeable import with_takeable_columns
 
@@ -149,6 +150,10 @@ def _of_arrow(body: bytes, limits: LimitSettings) -> GivenMessages:
     _check_batch(len(table), limits)
     n_bytes = sum(decoded_bytes(column, most) for column in table.columns)
     _check_decoded(n_bytes, most)
+    if any("\0" in name for name in table.column_names):
+        raise Problem(
+            422, "zero-byte", "the name of a column holds a zero byte (U+0000); remove it", [at("", "rename")]
+        )
     return replace(_of_table(with_takeable_columns(table), limits), n_bytes=int(n_bytes))
 
 
@@ -159,18 +164,28 @@ def _check_decoded(n_bytes: float, most: int) -> None:
 
 
 def _of_table(table: pa.Table, limits: LimitSettings, *, is_features: bool = False) -> GivenMessages:
-    """Return the messages of a table, without those whose text is too long."""
+    """Return the messages of a table, without those whose text is too long, or which hold a zero byte."""
     found = GivenMessages(table, len(table), is_features=is_features)
-    if "text" not in table.column_names or not _is_text(table["text"].type):
-        return found
-    is_long = pc.fill_null(pc.greater(pc.utf8_length(table["text"]), limits.text_chars), False)
-    long = np.flatnonzero(is_long.to_numpy(zero_copy_only=False))
-    if len(long):
-        names = names_in_feature({"geometry"}, (), "text") if is_features else ("text",)
-        found.rejected = [_long_item(row, limits.text_chars, names) for row in long.tolist()]
-        keep = np.setdiff1d(np.arange(len(table)), long)
+    names = names_in_feature({"geometry"}, (), "text") if is_features else ("text",)
+    found.rejected = [_long_item(row, limits.text_chars, names) for row in _long_rows(table, limits)]
+    if not is_features:  # of which JSON was looked through
+        known = {item.row for item in found.rejected}
+        zeros = {row: name for row, name in zero_byte_rows(table).items() if row not in known}
+        reason = "holds a zero byte (U+0000); remove it"
+        found.rejected += [RejectedItem(row, None, name, f"{name} {reason}", (name,)) for row, name in zeros.items()]
+    if found.rejected:
+        keep = np.setdiff1d(np.arange(len(table)), [item.row for item in found.rejected])
         found.messages, found.rows = table.take(pa.array(keep)), keep.tolist()
     return found
+
+
+def _long_rows(table: pa.Table, limits: LimitSettings) -> list[int]:
+    """Return the rows of a table whose text is too long."""
+    if "text" not in table.column_names or not _is_text(table["text"].type):
+        return []
+    is_long = pc.fill_null(pc.greater(pc.utf8_length(table["text"]), limits.text_chars), False)
+    rows: list[int] = np.flatnonzero(is_long.to_numpy(zero_copy_only=False)).tolist()
+    return rows
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -52,14 +52,20 @@ register_url_convertor("any", AnyTextConvertor())
 
 
 def check_parameters(connection: HTTPConnection, names: Collection[str]) -> None:
-    """Raise if the query has another name than these: who misspells `cursor` would get all from the beginning."""
+    """Raise if the query has another name than these: who misspells `cursor` would get all from the beginning.
+
+    No value may hold a zero byte.
+    """
     if not connection.scope["query_string"]:
         return
-    for name in connection.query_params:
+    for name, value in connection.query_params.multi_items():
         if name not in names:
             instead = did_you_mean(name, names) or f"; expected {', '.join(names) or 'no parameters'}"
             message = f"{name[:40]!r} means nothing here{instead}"
             raise Problem(422, "invalid-parameter", message, [at(f"?{name[:40]}", message)])
+        if "\0" in value:
+            message = f"{name} holds a zero byte (U+0000); remove it"
+            raise Problem(422, "zero-byte", message, [at(f"?{name}", message)])
 
 
 async def only_known_parameters(request: Request) -> None:

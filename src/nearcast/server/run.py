@@ -16,6 +16,7 @@ from nearcast.errors import FileUnavailable, InvalidInput
 from nearcast.hub import DURABLE_HEAD, Hub
 from nearcast.server.app import create_app
 from nearcast.server.data_folders import check_finished
+from nearcast.server.http_protocol import ProblemProtocol
 from nearcast.server.settings import Settings
 from nearcast.server.tenants import retention_of, window_of
 from nearcast.server.tokens import TokenStore
@@ -72,7 +73,7 @@ def make_server(settings: Settings) -> HttpServer:
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=ProblemProtocol,
         ws="websockets-sansio",
         ws_max_size=settings.limits.body_bytes,
         ws_ping_timeout=120.0,  # a first call may wait for the compiler
