@@ -45,6 +45,8 @@ CASES = {
     "lone-surrogate": ("POST", "/v1/subscriptions", JSON, b'{"query": "\\ud800"}', 422, None, "/query"),
     "not-utf-8": ("POST", "/v1/subscriptions", JSON, b'{"query": "\xff"}', 400, "invalid-json", ""),
     "zero-byte": ("POST", "/v1/subscriptions", JSON, body(circle("a\0b")), 422, None, "/id"),
+    "mark": ("POST", "/v1/subscriptions", JSON, b"\xef\xbb\xbf{}", 400, "invalid-json", ""),
+    "utf-16": ("POST", "/v1/messages", JSON, '{"id": 1}'.encode("utf-16"), 400, "invalid-json", ""),
     "deep": ("POST", "/v1/subscriptions", JSON, b"[" * 150 + b"]" * 150, 422, "too-deep", ""),
     "very-deep": ("POST", "/v1/subscriptions", JSON, b"[" * 40_000, 400, "invalid-json", ""),
     "number": ("POST", "/v1/subscriptions", JSON, b"7", 422, "invalid-content", ""),
@@ -90,7 +92,9 @@ CASES = {
     "limit": ("GET", "/v1/subscriptions?limit=many", None, b"", 422, "invalid-parameter", "?limit"),
     "list-cursor": ("GET", "/v1/subscriptions?cursor=x", None, b"", 422, "invalid-parameter", "?cursor"),
     "label": ("GET", "/v1/subscriptions?label=x", None, b"", 422, "invalid-parameter", "?label"),
-    "cursor": ("GET", "/v1/subscribers/a/events?cursor=x", None, b"", 422, "invalid-input", "/cursor"),
+    "cursor": ("GET", "/v1/subscribers/a/events?cursor=x", None, b"", 422, "invalid-input", "?cursor"),
+    "twice": ("GET", "/v1/subscribers/a/events?cursor=0-0&cursor=1-0", None, b"", 422, "invalid-parameter", "?cursor"),
+    "future": ("GET", "/v1/subscribers/a/events?cursor=999999-0", None, b"", 422, "future-cursor", "?cursor"),
     "wait": ("GET", "/v1/subscribers/a/events?wait=nan", None, b"", 422, "invalid-parameter", "?wait"),
     "subscriber-id": ("GET", "/v1/subscribers/a%20b/events", None, b"", 404, "unknown-subscriber", None),
     "location": ("PUT", "/v1/subscribers/a/location", JSON, b'{"lon": 1}', 422, "invalid-input", "/lat"),
@@ -110,6 +114,10 @@ CASES = {
         None,
         "/message",
     ),
+    "explain-nothing": ("POST", "/v1/explain", JSON, b"{}", 422, "invalid-message", "/message"),
+    "explain-place": ("POST", "/v1/explain", JSON, "place", 422, None, "/place"),
+    "estimate-topk": ("POST", "/v1/estimate", JSON, "estimate", 422, "not-supported", "/subscription/kind"),
+    "debounce": ("PUT", "/v1/subscribers/a", JSON, b'{"debounce": []}', 422, "invalid-input", "/debounce"),
     "explain-query": ("POST", "/v1/explain", JSON, "explain", 422, "invalid-query", "/subscription/query"),
     "explain-key": ("POST", "/v1/explain", JSON, b'{"msg": 1}', 422, None, "/msg"),
     "estimate": ("POST", "/v1/estimate", JSON, b"{}", 422, None, "/subscription"),
@@ -132,6 +140,10 @@ MADE = {
     "half": lambda: _arrow({"id": [1], "text": ["tea"], "lon": [1.0], "lat": [1.0]})[:-40],
     "columns": lambda: _arrow({"id": [1], "text": [7], "lon": [1.0], "lat": [1.0]}),
     "topk": lambda: body({"id": "t", "kind": "topk", "query": "a", "lon": 1, "lat": 1, "max_distance_m": 5}),
+    "place": lambda: body({"message": feature(1), "subscription": circle("x"), "place": [1]}),
+    "estimate": lambda: body(
+        {"subscription": {"id": "t", "kind": "topk", "query": "a", "lon": 1, "lat": 1, "max_distance_m": 5}}
+    ),
     "explain": lambda: body({"message": feature(1), "subscription": circle("x", "a AND (")}),
 }
 

@@ -20,6 +20,8 @@ JSON = ("application/json",)
 _BODY_SECONDS = 60.0
 #: Files put end to end are one gzip file; each costs a copy of what follows.
 _MOST_MEMBERS = 1000
+#: Marks of UTF-8 and of both orders of UTF-16, of which JSON has none.
+_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _BYTE = re.compile(r"byte (\d+)")
 
@@ -150,6 +152,9 @@ def fault_problem(value: Any) -> Problem | None:
 def _not_json(body: bytes, error: Exception, called: str) -> Problem:
     if not body:
         return Problem(400, "no-content", "the body is empty; expected JSON")
+    if body.startswith(_MARKS):
+        message = f"{called} begins with a byte order mark; send UTF-8 without one"
+        return Problem(400, "invalid-json", message, [at("", message, offset=0)])
     where = _BYTE.search(str(error))
     about = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
     more = {"offset": int(where[1])} if where else {}

@@ -9,12 +9,12 @@ import msgspec
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from nearcast.errors import InvalidInput, InvalidMessage
+from nearcast.errors import InvalidInput, InvalidMessage, NotSupported
 from nearcast.geo.shapes import as_float, is_number, shorten
 from nearcast.server.bodies import object_of, only
 from nearcast.server.message_pointers import names_of
 from nearcast.server.parameters import only_known_parameters
-from nearcast.server.problems import Problem, at, problem_of
+from nearcast.server.problems import Problem, at, invalid, problem_of
 from nearcast.server.subscription_bodies import names_in_subscription, read_row
 from nearcast.server.tenants import Tenant
 
@@ -43,6 +43,7 @@ async def explain(request: Request) -> Response:
 
 def _reached(tenant: Tenant, message: Any) -> dict[str, Any]:
     """Return who would get a message, and who nearly would; in a thread."""
+    _check_message(message)
     try:
         reached = tenant.hub.reached(message, limit=_MOST_REACHED + 1)
         nearly = [each.to_dict() for each in tenant.hub.nearly(message, limit=_MOST_NEARLY)]
@@ -58,6 +59,7 @@ def explained(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
         place = (place.get("lon", place.get("x")), place.get("lat", place.get("y")))
     elif isinstance(place, list) and len(place) == 2:
         place = tuple(place)
+    _check_message(message)
     try:
         if not isinstance(subscription, dict):
             return tenant.hub.explain(message, subscription, place=place).to_dict()  # type: ignore[arg-type]
@@ -69,8 +71,17 @@ def explained(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
         raise _problem(error, tenant, given) from None
 
 
+def _check_message(given: Any) -> None:
+    """Raise if there is no message, or one that is no object."""
+    if not isinstance(given, dict):
+        found = "message is missing" if given is None else f"message is {shorten(given)}"
+        raise invalid("/message", f"{found}; expected a Feature, or an object in columns", "invalid-message")
+
+
 def _problem(error: InvalidInput, tenant: Tenant, given: dict[str, Any]) -> Problem:
     """Return the problem of a message or a subscription in a body; its pointer leads into what was sent."""
+    if error.field == "place" and given.get("place") is not None and not isinstance(error, InvalidMessage):
+        return problem_of(error)
     if isinstance(error, InvalidMessage) or "subscription" not in given:
         names = names_of(given.get("message"), error.field, is_earth=tenant.hub.space.is_earth)
         return problem_of(error, "/message", names=names)
@@ -104,3 +115,5 @@ def _estimated(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
         return tenant.hub.estimate(value, sample, messages_per_day=per_day).to_dict()
     except InvalidInput as error:
         raise (problem_of(error) if error.field == "sample" else _problem(error, tenant, given)) from None
+    except NotSupported as error:
+        raise problem_of(error, "/subscription/kind") from None

@@ -106,7 +106,7 @@ class TenantHooks:
         if body.get("paused"):
             self.dispatcher.pause(subscriber)
             return
-        rules = QuietRules.from_json({name: body[name] for name in QUIET_FIELDS if body.get(name) is not None})
+        rules = QuietRules.from_json({name: body[name] for name in QUIET_FIELDS if body.get(name)})
         self.dispatcher.put(subscriber, HookSink(sink["url"], tuple(sink["secrets"])), rules)
 
     def shown(self, subscriber: str, sink: dict[str, Any]) -> dict[str, Any]:

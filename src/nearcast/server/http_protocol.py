@@ -7,7 +7,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from nearcast.server.problems import PROBLEM_TYPE, Problem
 
 _DETAIL = (
-    "the request is no HTTP: a character that no header or path may have (a zero byte, a line end), or a wrong length"
+    "the request is no HTTP that is known here: another method, a length that is none, or a character that no header "
+    "or path may have (a zero byte, a line end)"
 )
 
 

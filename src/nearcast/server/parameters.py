@@ -54,15 +54,19 @@ register_url_convertor("any", AnyTextConvertor())
 def check_parameters(connection: HTTPConnection, names: Collection[str]) -> None:
     """Raise if the query has another name than these: who misspells `cursor` would get all from the beginning.
 
-    No value may hold a zero byte.
+    No value may hold a zero byte, and none may be given twice: one of them would be left out.
     """
     if not connection.scope["query_string"]:
         return
-    for name, value in connection.query_params.multi_items():
+    given = connection.query_params.multi_items()
+    for name, value in given:
         if name not in names:
             instead = did_you_mean(name, names) or f"; expected {', '.join(names) or 'no parameters'}"
             message = f"{name[:40]!r} means nothing here{instead}"
             raise Problem(422, "invalid-parameter", message, [at(f"?{name[:40]}", message)])
+        if len(given) > len(connection.query_params) and len(connection.query_params.getlist(name)) > 1:
+            message = f"{name} is given more than once; give one"
+            raise Problem(422, "invalid-parameter", message, [at(f"?{name}", message)])
         if "\0" in value:
             message = f"{name} holds a zero byte (U+0000); remove it"
             raise Problem(422, "zero-byte", message, [at(f"?{name}", message)])

@@ -146,8 +146,12 @@ def _slug(error: InvalidInput) -> str:
 
 
 def answer_of(request: Request, error: Exception) -> Response:
-    """Return the answer to a request that raised."""
-    return (error if isinstance(error, Problem) else problem_of(error)).response(request.url.path)
+    """Return the answer to a request that raised; one that has no body is wrong in its parameters."""
+    problem = error if isinstance(error, Problem) else problem_of(error)
+    if request.method == "GET":
+        for each in problem.errors:
+            each["pointer"] = each["pointer"].replace("/", "?", 1) if each["pointer"][:1] == "/" else each["pointer"]
+    return problem.response(request.url.path)
 
 
 def of_http_error(status: int, detail: str, headers: Mapping[str, str] | None) -> Problem:

@@ -51,7 +51,8 @@ class QuietRules:
         unknown = set(given) - QUIET_FIELDS
         if unknown:
             raise InvalidInput(f"unknown field {min(unknown)!r}; expected {', '.join(sorted(QUIET_FIELDS))}")
-        once, debounce = given.get("once_per_message", False), given.get("debounce") or {}
+        once, debounce = given.get("once_per_message", False), given.get("debounce")
+        debounce = {} if debounce is None else debounce
         if not isinstance(once, bool):
             raise InvalidInput(f"once_per_message is {once!r}; expected true or false", field="once_per_message")
         if not isinstance(debounce, dict) or set(debounce) - {"enter", "leave"}:
