@@ -108,7 +108,7 @@ def test_a_row_of_a_table_with_a_zero_byte_is_rejected(client, kind):
 
 def test_terms_and_names_of_columns(client):
     """Words that are given, and attributes."""
-    terms = pa.array([["tea"], ["te\0a"], None])
+    terms = pa.array([["tea"], ["t\0a"], None])
     found = client.post("/v1/messages", content=_stream(terms=terms), headers=ARROW).json()
     assert [(1, "terms")] == [(each["row"], each["field"]) for each in found["rejected"]]
     named = client.post("/v1/messages", content=_stream(**{"a\0b": [1, 2, 3]}), headers=ARROW)
