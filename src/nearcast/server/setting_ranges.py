@@ -12,7 +12,7 @@ from nearcast.geo.shapes import shorten
 from nearcast.query import MAX_DEPTH, MAX_QUERY_CHARS, MAX_QUERY_TERMS
 
 #: More bytes, items or seconds (a year) nobody means, and sums of them stay numbers of 64 bits.
-_MUCH, _LONG = 1 << 50, 366 * 86_400
+_MUCH, _LONG = 1 << 62, 366 * 86_400
 #: Corners of a region that are matched in reasonable time.
 _MOST_VERTICES = 100_000
 #: The least and the most that each number may be.
