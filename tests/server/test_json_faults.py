@@ -146,6 +146,11 @@ def test_other_bodies_are_not_read_twice():
     plain = json.dumps([feature(9_223_372_036_854_775_807, lon=0.1234567890123456789, time="2026-01-01T00:00:00Z")])
     assert not may_have_faults(plain.encode())
     assert may_have_faults(plain.replace("9223372036854775807", "9223372036854775808").encode())
+    for given in ('{"id": "12345678901234567890"}', '{"lon": 13.38886000000000037176}', "[0.5, 1e-7]"):
+        assert not may_have_faults(given.encode())
+    for number in ("9223372036854775808", "-9223372036854775809"):
+        for given in (number, f"[{number}]", f"[0,{number} ]", f'{{"a":\n{number}}}', f'{{"a":{number},"b":1}}'):
+            assert may_have_faults(given.encode()), given
 
 
 def test_a_socket_is_told_the_place_as_well(server):

@@ -85,6 +85,26 @@ def test_a_subscription_has_the_same_place_alone_and_among_others(client, end):
         assert [(end, f"/features/0{pointer}")] == [(each["field"], each["pointer"]) for each in inside]
 
 
+@pytest.mark.parametrize("given", ["columns", "Feature"])
+def test_a_field_is_the_column_however_it_was_given(client, given):
+    """A latitude that is none; only the pointer says that it stood in a geometry."""
+    bad = circle("s", "tea", lat=95.0)
+    pointer = "/0/lat"
+    if given == "Feature":
+        geometry = {"type": "Point", "coordinates": [13.4, 95.0]}
+        bad = {"type": "Feature", "id": "s", "geometry": geometry, "properties": {"query": "tea", "radius_m": 5}}
+        pointer = "/0/geometry"
+    (row,) = client.post("/v1/subscriptions", json=[bad]).json()["rejected"]
+    assert ("lat", pointer) == (row["field"], row["pointer"])
+
+
+def test_a_feature_without_a_geometry_has_its_place_in_properties(client):
+    """What is wrong may stand there, too."""
+    given = {"type": "Feature", "id": "m", "properties": {"text": "x" * 10_001, "lon": 1, "lat": 2}}
+    found = client.post("/v1/messages", json=given)
+    assert (422, ["/properties/text"]) == (found.status_code, [each["pointer"] for each in found.json()["errors"]])
+
+
 def test_what_the_hub_refuses_of_a_batch_has_a_pointer(client):
     """A top-k without a window."""
     top = {"id": "t", "kind": "topk", "query": "a", "lon": 1, "lat": 1, "max_distance_m": 5}

@@ -4,7 +4,7 @@ import pytest
 
 from nearcast.query import parse
 from nearcast.server.query_limits import depth_of
-from support.http_server import circle, feature
+from support.http_server import circle, feature, running
 
 SERVER = {"limits": {"query_chars": 60, "query_words": 5, "query_depth": 3}}
 SCORED = {"id": "s", "kind": "similar", "lon": 1, "lat": 1, "max_distance_m": 5, "threshold": 0.5}
@@ -81,6 +81,19 @@ def test_a_patch_is_checked_too(client):
     found = client.patch("/v1/subscriptions/patched", json={"query": " ".join(words(6))})
     assert (422, "/query") == (found.status_code, found.json()["errors"][0]["pointer"])
     assert "tea" == client.get("/v1/subscriptions/patched").json()["query"]
+
+
+def test_what_was_stored_under_other_limits_can_be_changed(tmp_path):
+    """Its labels, and what a message says to it; its query only into one within the limits."""
+    with running(tmp_path, limits={"query_words": 20}) as server, server.client() as client:
+        client.put("/v1/subscriptions/s", json=circle("s", " OR ".join(words(10)))).raise_for_status()
+    with running(tmp_path, limits={"query_words": 5}) as server, server.client() as client:
+        assert 200 == client.patch("/v1/subscriptions/s", json={"labels": {"a": "b"}}).status_code
+        assert 422 == client.patch("/v1/subscriptions/s", json={"query": " OR ".join(words(9))}).status_code
+        client.post("/v1/subscriptions/s:pause").raise_for_status()
+        said = client.post("/v1/subscriptions/s:test", json={"message": feature("m"), "send": False})
+        assert 200 == said.status_code, said.text
+        assert {"a": "b"} == client.get("/v1/subscriptions/s").json()["labels"]
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,13 @@ def test_a_list_may_be_in_brackets(given):
     assert () == load_settings(None, {"NEARCAST_WEBHOOKS__ALLOW": "[]"}).webhooks.allow
 
 
+@pytest.mark.parametrize("given", ["[::1],[fe80::1]", "example.com, [fd00::5]"])
+def test_brackets_may_be_those_of_addresses(given):
+    """Each name has its own then."""
+    found = load_settings(None, {}, {"server": {"allowed_hosts": given}})
+    assert tuple(given.replace(" ", "").split(",")) == found.server.allowed_hosts
+
+
 def test_every_number_has_a_range_that_its_default_lies_in():
     """A new setting without one would take -1."""
     numbers = {}

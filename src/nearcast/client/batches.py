@@ -41,7 +41,7 @@ class RowLines:
     def _led_back(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row that the server rejected by its number among those given, to which its pointer leads."""
         number = self.numbers[row["row"]]
-        within = row["pointer"].removeprefix(f"/{row['row']}")
+        within = row.get("pointer", "").removeprefix(f"/{row['row']}")  # older servers send none
         return {**row, "row": number, "pointer": f"/{number}{within}"}
 
 

@@ -52,8 +52,8 @@ def _reached(tenant: Tenant, message: Any) -> dict[str, Any]:
     return {"reached": reached[:_MOST_REACHED], "more": len(reached) > _MOST_REACHED, "nearly": nearly}
 
 
-def explained(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the explanation of a message to a subscription, an id or an object; in a thread."""
+def explained(tenant: Tenant, given: dict[str, Any], *, is_known: bool = False) -> dict[str, Any]:
+    """Return the explanation of a message to a subscription, an id or an object, which may be known; in a thread."""
     message, subscription, place = given.get("message"), given.get("subscription"), given.get("place")
     if isinstance(place, dict):
         place = (place.get("lon", place.get("x")), place.get("lat", place.get("y")))
@@ -63,7 +63,7 @@ def explained(tenant: Tenant, given: dict[str, Any]) -> dict[str, Any]:
     try:
         if not isinstance(subscription, dict):
             return tenant.hub.explain(message, subscription, place=place).to_dict()  # type: ignore[arg-type]
-        row, value = read_row(subscription, tenant.hub.space, tenant.settings.limits)
+        row, value = read_row(subscription, tenant.hub.space, tenant.settings.limits, is_known=is_known)
         with tenant.hub.empty_copy() as hub:
             hub.subscribe(value)
             return hub.explain(message, row.id, place=place).to_dict()

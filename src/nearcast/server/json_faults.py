@@ -17,7 +17,8 @@ from nearcast.nesting import is_deep_json, is_encodable
 
 #: Digits of the largest whole number that int64 holds, which text of as many digits is compared with.
 _MOST = b"%d" % ((1 << 63) - 1)
-_LONG_NUMBER = re.compile(rb"[0-9]{%d,}" % len(_MOST))
+#: What may be a number: a run of digits that neither lies in other text nor follows a point.
+_LONG_NUMBER = re.compile(rb"(?<![^\s,:\[-])[0-9]{%d,}(?![^\s,\]}.eE])" % len(_MOST))
 _DIGITS_AS_ZEROS = bytes(ord("0") if chr(each).isdigit() and each < 128 else each for each in range(256))
 _LONG_ZEROS = b"0" * len(_MOST)
 _INT64 = range(-(1 << 63), 1 << 63)

@@ -21,9 +21,11 @@ def names_of(message: Any, field: str | None, *, is_earth: bool) -> tuple[str, .
     if isinstance(message, msgspec.Struct):
         return names_in_feature({"geometry"}, (), field)
     if isinstance(message, Mapping):
-        properties = message.get("properties")
-        if message.get("type") == "Feature" and not message.keys().isdisjoint({"geometry", "bbox"}):
-            return names_in_feature(message, properties if isinstance(properties, Mapping) else (), field)
+        given = message.get("properties")
+        properties = given if isinstance(given, Mapping) else {}
+        has_place = not message.keys().isdisjoint({"geometry", "bbox"})
+        if message.get("type") == "Feature" and (has_place or field in properties):
+            return names_in_feature(message, properties, field)
         if field == "place" and "place" not in message:
             return (EARTH_PLACE[0] if is_earth else PLANE_PLACE[0],)
     return (field,)

@@ -190,9 +190,11 @@ def _typed(value: Any, hint: Any, called: str) -> Any:
 def _names(value: Any, called: str) -> tuple[str, ...]:
     if isinstance(value, str):
         text = value.strip()
-        if text.startswith("[") != text.endswith("]"):
+        if text.count("[") != text.count("]"):
             raise InvalidInput(f"{called} is {value!r}; expected names with commas between, or all of them in [ ]")
-        parts = [part.strip() for part in text.removeprefix("[").removesuffix("]").split(",")]
+        if text.startswith("[") and text.endswith("]") and "[" not in text[1:]:  # else they are those of addresses
+            text = text[1:-1]
+        parts = [part.strip() for part in text.split(",")]
         return tuple(part.strip("\"'") for part in parts if part)
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return tuple(value)

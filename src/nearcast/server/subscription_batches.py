@@ -20,7 +20,7 @@ from nearcast.server.message_pointers import field_of
 from nearcast.server.problems import Problem, at, names_of_pointer, pointer_to, problem_of
 from nearcast.server.subscription_bodies import names_in_subscription
 from nearcast.server.subscription_changes import RowsBefore, hold_rows
-from nearcast.server.subscription_checks import checked_for, room_in
+from nearcast.server.subscription_checks import room_in, row_for
 from nearcast.server.subscription_rows import SubscriptionRow, with_next_version
 from nearcast.server.tenants import Tenant
 
@@ -88,7 +88,7 @@ def _read(
                 raise item
             if not isinstance(item, dict):
                 raise InvalidInput("a subscription must be an object")
-            row = checked_for(caller, item, partial(make_id, number))
+            row = row_for(caller, item, partial(make_id, number))
             if row.id in ids:
                 raise InvalidInput("another subscription of the request has the id; leave one out", field="id")
             if row.is_paused:
@@ -107,14 +107,11 @@ def _read(
 def _rejected(number: int, item: Any, error: Exception) -> dict[str, Any]:
     problem = error if isinstance(error, Problem) else problem_of(error)
     id_ = item.get("id") if isinstance(item, dict) else None
+    found = {"row": number, "id": id_ if isinstance(id_, str) else None, "reason": problem.detail}
+    if isinstance(error, InvalidInput):  # whose column may have another place in what was given
+        return {**found, "field": error.field}
     names = names_of_pointer(problem.errors[0]["pointer"]) if problem.errors else ()
-    return {
-        "row": number,
-        "id": id_ if isinstance(id_, str) else None,
-        "field": field_of(names),
-        "pointer": pointer_to(*names),
-        "reason": problem.detail,
-    }
+    return {**found, "field": field_of(names), "pointer": pointer_to(*names)}
 
 
 async def _stored(caller: Caller, given: dict[int, SubscriptionRow]) -> list[dict[str, Any]]:

@@ -23,11 +23,17 @@ _MOST_LABELS, _MOST_LABEL_CHARS = 32, 200
 
 
 def read_row(
-    given: dict[str, Any], space: Space, limits: LimitSettings, make_id: Callable[[], str] = new_id
+    given: dict[str, Any],
+    space: Space,
+    limits: LimitSettings,
+    make_id: Callable[[], str] = new_id,
+    *,
+    is_known: bool = False,
 ) -> tuple[SubscriptionRow, Subscription]:
     """Return the row of a body, and the subscription in it, checked but for what only the hub knows.
 
-    `make_id` is called where the body has no id.
+    `make_id` is called where the body has no id. A query that `is_known` is that of a subscription which is stored: the
+    limits may have been others then.
     """
     columns, own = _parted(given)
     if columns.get("id") is None and columns.get("type") != "Feature":
@@ -35,11 +41,13 @@ def read_row(
     elif columns.get("type") == "Feature" and columns.get("id") is None:
         columns = {**columns, "id": (columns.get("properties") or {}).get("id") or make_id()}
     held = columns.get("properties") if columns.get("type") == "Feature" else columns
-    check_written_query(held.get("query") if isinstance(held, dict) else None, limits)
+    if not is_known:
+        check_written_query(held.get("query") if isinstance(held, dict) else None, limits)
     value = subscription_from(columns, space)
     checked_name(value.id, "id")
     value.check(space)
-    check_query(value, limits)
+    if not is_known:
+        check_query(value, limits)
     _check_vertices(value, limits)
     row = SubscriptionRow(
         id=str(value.id),

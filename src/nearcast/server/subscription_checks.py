@@ -15,14 +15,23 @@ from nearcast.server.subscription_rows import SubscriptionRow
 from nearcast.server.tenants import Tenant
 
 
-def checked_for(caller: Caller, given: dict[str, Any], make_id: Callable[[], str] = new_id) -> SubscriptionRow:
+def checked_for(
+    caller: Caller, given: dict[str, Any], make_id: Callable[[], str] = new_id, *, is_known: bool = False
+) -> SubscriptionRow:
+    """Return the row of a body, as `row_for` does; its problem has a pointer into the body."""
+    try:
+        return row_for(caller, given, make_id, is_known=is_known)
+    except InvalidInput as error:
+        raise problem_of(error, names=names_in_subscription(given, error.field)) from None
+
+
+def row_for(
+    caller: Caller, given: dict[str, Any], make_id: Callable[[], str], *, is_known: bool = False
+) -> SubscriptionRow:
     """Return the row of a body; whoever is bound to a subscriber makes subscriptions of that one."""
     tenant = caller.tenant
     tenant.check_disk()
-    try:
-        row, _ = read_row(given, tenant.hub.space, tenant.settings.limits, make_id)
-    except InvalidInput as error:
-        raise problem_of(error, names=names_in_subscription(given, error.field)) from None
+    row, _ = read_row(given, tenant.hub.space, tenant.settings.limits, make_id, is_known=is_known)
     if row.subscriber is None and caller.token.subscriber is not None:
         row = replace(row, subscriber=caller.token.subscriber)
     caller.check_subscriber(row.subscriber)

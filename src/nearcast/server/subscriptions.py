@@ -251,7 +251,9 @@ async def _replaced(
         _check_match(request, before)
         if before is None and not may_make:
             raise Problem(404, "unknown-subscription", "there is no subscription with that id")
-        row = with_next_version(checked_for(caller, change(resource)), before)
+        given = change(resource)
+        is_known = before is not None and all(given.get(name) == resource.get(name) for name in ("query", "terms"))
+        row = with_next_version(checked_for(caller, given, is_known=is_known), before)
         if before is None or (before.is_paused and not row.is_paused):  # else it takes no room that it has not
             check_room(tenant)
         await make_change(tenant, row, before, intent_of(row))
@@ -324,7 +326,7 @@ async def test_subscription(request: Request, id: str) -> Response:  # noqa: A00
     row, _ = await _found(caller, id)
     subscription: Any = row.body if row.is_paused else id
     asked = {"message": given.get("message"), "place": given.get("place"), "subscription": subscription}
-    found = await tenant.call(explained, tenant, asked)
+    found = await tenant.call(explained, tenant, asked, is_known=True)
     sent = None
     if found["matched"] and row.subscriber is not None and given.get("send", True):
         sent = await tenant.hooks.try_out(row.subscriber, id, message_from(given["message"], tenant.hub.space))

@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast._arrow import rows_of
+
 
 def zero_byte_rows(table: pa.Table) -> dict[int, str]:
     """Return the rows of a table in whose texts, nested or not, zero bytes are, each with the first such column."""
@@ -48,7 +50,7 @@ def _rows_of(column: pa.ChunkedArray) -> list[int]:
         is_bad = pc.fill_null(pc.match_substring(column, "\0"), False)
         rows: list[int] = np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist()
         return rows
-    return [row for row, value in enumerate(column.to_pylist()) if _is_within(value)]
+    return [row for row, value in enumerate(rows_of(pa.table([column], names=["it"]))) if _is_within(value)]
 
 
 def _is_within(value: Any) -> bool:
