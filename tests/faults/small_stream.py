@@ -36,6 +36,7 @@ class SmallStream:
         messages=8,
         changes=3,
         lifetime=None,
+        window_parts=0,
     ):
         self.folder = Path(folder)
         self.settings = PipelineSettings(
@@ -43,6 +44,7 @@ class SmallStream:
             plan=plan,
             partitions=partitions,
             window=None if window is None else Window.of(window),
+            window_parts=window_parts,
             lifetime=None if lifetime is None else Lifetime.of(lifetime),
             tell_expiry=lifetime is not None,
         )

@@ -5,7 +5,10 @@ import threading
 import pytest
 
 from faults.small_stream import SmallStream
+from nearcast.pipeline.driver import snapshot_costs
+from nearcast.pipeline.driver.pipeline import SWEEP_EVERY
 from nearcast.pipeline.driver.snapshot_costs import MOST_TIMES, SnapshotCosts
+from nearcast.pipeline.store.local_place import StoreError
 from nearcast.pipeline.store.manifest import Manifests
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker import late_snapshot, tasks
@@ -19,7 +22,9 @@ BATCHES = 9
 
 @pytest.fixture(autouse=True)
 def all_are_large(monkeypatch):
+    """Every snapshot may be late, from the first step of a start on."""
     monkeypatch.setattr(tasks, "LARGE", -1)
+    monkeypatch.setattr(snapshot_costs, "YOUNG_STEPS", 0)
 
 
 def started(stream, every=2):
@@ -92,6 +97,89 @@ def test_no_step_waits_for_a_snapshot_that_is_being_written(tmp_path, monkeypatc
     for batch in range(6, BATCHES):
         driver.run(batch, stream.given[batch])
     settled()
+    assert stream.delivered() == clean
+
+
+def test_runs_of_one_batch_each_do_not_wait_for_a_later_one(tmp_path, monkeypatch):
+    """A job that is started every hour for what is there writes its snapshots before it ends."""
+    monkeypatch.undo()
+    monkeypatch.setattr(tasks, "LARGE", -1)
+    stream = SmallStream(tmp_path, partitions=2, batches=BATCHES, messages=5)
+    clean = stream.clean()
+    named = []
+    for batch in range(BATCHES):
+        driver = started(stream)
+        driver.run(batch, stream.given[batch])
+        assert [] == late_threads()
+        named.append(max(entry.snapshot_batch for entry in entries(driver)))
+        assert all(len(entry.deltas) <= 2 for entry in entries(driver))
+    assert BATCHES - 2 <= named[-1]
+    assert stream.delivered() == clean
+
+
+def test_one_that_was_never_named_when_it_had_to_be_is_written_at_once():
+    """Workers that always end before they are done would else never leave any."""
+    costs = SnapshotCosts()
+    for _ in range(snapshot_costs.YOUNG_STEPS):
+        costs.note(0, result(1.0))
+    assert costs.may_be_late(0, MOST_TIMES * 20, 20)
+    assert not costs.may_be_late(0, MOST_TIMES * 20 + 1, 20)
+
+
+def test_with_a_divided_window_none_is_late(tmp_path):
+    """A step that asks other parts forgets its state, and would forget what it began."""
+    stream = SmallStream(tmp_path, partitions=2, batches=BATCHES, messages=5, window_parts=2)
+    clean = stream.clean()
+    driver = started(stream)
+    for batch in range(BATCHES):
+        driver.run(batch, stream.given[batch])
+        assert [] == late_threads()
+    assert all(entry.snapshot_batch >= BATCHES - 3 for entry in entries(driver))
+    assert stream.delivered() == clean
+
+
+def test_one_that_was_finished_before_a_sweep_is_spared(tmp_path, monkeypatch):
+    """No manifest names it yet: the next step does."""
+    stream = SmallStream(tmp_path, partitions=1, batches=SWEEP_EVERY + 2, messages=5)
+    clean = stream.clean()
+    driver = started(stream, every=None)
+    for batch in range(SWEEP_EVERY):
+        driver.run(batch, stream.given[batch])
+    sweep, swept = Manifests.sweep, []
+
+    def after_it_was_finished(*arguments, **options):
+        settled()
+        swept.append(options["spare"])
+        sweep(*arguments, **options)
+
+    monkeypatch.setattr(Manifests, "sweep", after_it_was_finished)
+    driver.snapshot_every = 1
+    for batch in (SWEEP_EVERY, SWEEP_EVERY + 1):
+        driver.run(batch, stream.given[batch])
+    assert [1] == [len(spare) for spare in swept]
+    assert [SWEEP_EVERY] == [entry.snapshot_batch for entry in entries(driver)]
+    settled()
+    assert stream.delivered() == clean
+
+
+def test_a_store_that_cannot_tell_fails_no_step(tmp_path, monkeypatch):
+    """Whether a snapshot is there: it is told as a problem, and another one is written."""
+    stream = SmallStream(tmp_path, partitions=1, batches=4, messages=5)
+    clean = stream.clean()
+    driver = started(stream, every=1)
+    run(stream, driver, 0)
+
+    def timing_out(_):
+        raise StoreError("timed out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LateSnapshot, "written", property(timing_out))
+        told = driver.run(1, stream.given[1]).snapshot_problem
+    assert "timed out" in told
+    settled()
+    for batch in (2, 3):
+        run(stream, driver, batch)
+    assert entries(driver)[0].snapshot_batch >= 1
     assert stream.delivered() == clean
 
 

@@ -440,7 +440,7 @@ class Pipeline:
         stager, is_counted = self.sink.stager, counts_needed(state, files)
         is_recorded = state.is_recorded(files)
         window = part_refs(state, files.vocabulary)[0] if self.settings.window_by_host else None
-        turns = set() if self.snapshot_every is None else state.snapshot_turns(files.batch, self.snapshot_every)
+        turns = {} if self.snapshot_every is None else state.snapshot_turns(files.batch, self.snapshot_every)
         steps = [
             StepTask(
                 ref=ref,
@@ -453,7 +453,7 @@ class Pipeline:
                 spare_keys=spare[ref.number],
                 counts_needed=is_counted,
                 is_recorded=is_recorded,
-                writes_snapshot=is_recorded and ref.number in turns,
+                snapshot=turns.get(ref.number) if is_recorded else None,
                 window=window,
             )
             for ref in refs

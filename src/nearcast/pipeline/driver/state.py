@@ -15,7 +15,7 @@ from nearcast.pipeline.driver.snapshot_costs import SnapshotCosts
 from nearcast.pipeline.driver.table_snapshots import DirectoryRef, TablesTask
 from nearcast.pipeline.store.manifest import Manifest
 from nearcast.pipeline.store.manifest_entries import BatchFiles, PartitionEntry, PlanEntry
-from nearcast.pipeline.worker.tasks import PartitionRef, StepResult
+from nearcast.pipeline.worker.tasks import PartitionRef, SnapshotTurn, StepResult
 from nearcast.text import Vocabulary
 from nearcast.text.weights import TermWeights
 
@@ -164,17 +164,17 @@ class DriverState:
             own = entry.last_delta
         return PartitionEntry(written.name, written.batch, deltas, own)
 
-    def snapshot_turns(self, batch: int, every: int) -> set[int]:
+    def snapshot_turns(self, batch: int, every: int) -> dict[int, SnapshotTurn]:
         """Return the partitions that write a snapshot in a batch: each by itself, once in so many batches.
 
         One whose turn failed tries again in the next batch; one whose snapshots take long waits until it has paid.
         """
-        entries = self.manifest.partitions
+        entries, costs = self.manifest.partitions, self.snapshot_costs
         return {
-            number
+            number: SnapshotTurn(may_be_late=costs.may_be_late(number, len(entry.deltas), every))
             for number, entry in enumerate(entries)
             if ((batch + number * every // len(entries)) % every == every - 1 or len(entry.deltas) >= every)
-            and self.snapshot_costs.is_worth_it(number, len(entry.deltas), every)
+            and costs.is_worth_it(number, len(entry.deltas), every)
         }
 
     def plan_after(self, growth: list[str], whole: tuple[int, ...]) -> PlanEntry:

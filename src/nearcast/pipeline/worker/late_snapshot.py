@@ -1,7 +1,7 @@
 """A snapshot of a large partition: taken at the end of a step, written beside the steps that follow.
 
 Taking copies what changes, in memory; writing a gigabyte and syncing it takes seconds. A later step of the partition in
-the same worker names what is finished. A worker that ends first leaves a draft, which the driver sweeps.
+the same worker names what is finished. A worker that ends first leaves a draft, which the driver sweeps when it starts.
 """
 
 from __future__ import annotations

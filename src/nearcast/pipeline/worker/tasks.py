@@ -212,8 +212,8 @@ class StepTask:
     counts_needed: bool = False
     #: Whether the batch leaves something behind that a replay must repeat.
     is_recorded: bool = True
-    #: Whether to write the state after the batch as a snapshot; one that is large is named by a later step.
-    writes_snapshot: bool = False
+    #: Given if the state after the batch shall be written as a snapshot.
+    snapshot: SnapshotTurn | None = None
 
 
 @dataclass(frozen=True)
@@ -222,6 +222,12 @@ class OpenQuestions:
 
     questions: str
     n: int
+
+
+class SnapshotTurn(NamedTuple):
+    """A partition shall write a snapshot; a large one `may_be_late`: written beside later steps, and named by one."""
+
+    may_be_late: bool
 
 
 class SnapshotNews(NamedTuple):
@@ -304,9 +310,9 @@ def _snapshot(task: StepTask, known: _CachedPartition) -> SnapshotNews:
     A batch does not fail with it: its delta is there. What could not be saved is not kept, lest it be half changed.
     """
     news = _news_of(known)
-    if task.writes_snapshot and known.late is None and news == _NO_NEWS:
+    if task.snapshot is not None and known.late is None and news == _NO_NEWS:
         try:
-            news = _begun(task, known)
+            news = _begun(task, task.snapshot, known)
         except Exception as error:  # noqa: BLE001 - the driver reports it, whatever it is
             return SnapshotNews(problem=one_line(error))
     _keep(task.ref, known)
@@ -321,14 +327,20 @@ def _news_of(known: _CachedPartition) -> SnapshotNews:
     if not late.is_done:
         return SnapshotNews(in_the_making=late.name)
     known.late = None
-    return SnapshotNews(late.written, late.problem)
+    try:
+        return SnapshotNews(late.written, late.problem)
+    except Exception as error:  # noqa: BLE001 - the store cannot tell whether it is there: as if it were not
+        return SnapshotNews(problem=one_line(error))
 
 
-def _begun(task: StepTask, known: _CachedPartition) -> SnapshotNews:
-    """Write the state after a batch as a snapshot, or begin to."""
+def _begun(task: StepTask, turn: SnapshotTurn, known: _CachedPartition) -> SnapshotNews:
+    """Write the state after a batch as a snapshot, or begin to.
+
+    A step with questions to a divided window forgets the state, and what was begun with it: there none is late.
+    """
     store, batch, partition = task.ref.store, task.files.batch, known.partition
     name = store.unique("snapshots", batch, task.ref.number)
-    if partition.size > LARGE:
+    if turn.may_be_late and partition.size > LARGE and partition.remote_window is None:
         known.late = LateSnapshot(store, name, batch, partition.save, task.ref.snapshot)
         return SnapshotNews(in_the_making=name)
     store.put_folder(name, partition.save, like=task.ref.snapshot)
