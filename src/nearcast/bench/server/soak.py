@@ -20,7 +20,7 @@ from typing import Any
 from nearcast.bench.growth import growth_of
 from nearcast.bench.server.data_folders import make_folder
 from nearcast.bench.server.server_process import ServerProcess, memory_bytes, private_bytes
-from nearcast.bench.server.soak_load import SoakLoad
+from nearcast.bench.server.soak_load import READ_PER_S, SoakLoad
 from nearcast.bench.server.workload import ServerSizes
 from nearcast.errors import NearcastError
 
@@ -67,7 +67,8 @@ def run_soak(
 
 
 def _settings(sizes: ServerSizes, seconds: float) -> dict[str, Any]:
-    kept = max(1.0, min(seconds / _RETENTIONS, _MOST_KEPT_S))
+    round_s = sizes.subscribers / READ_PER_S  # in which every subscriber is read once
+    kept = max(1.0, min(seconds / _RETENTIONS, _MOST_KEPT_S), 2 * round_s)
     return {
         "hub.retention_age": f"{kept:.0f}s",
         "limits.key_hours": kept / 3600,

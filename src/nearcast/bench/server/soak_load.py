@@ -24,7 +24,7 @@ _SINGLES = 10
 #: Subscriptions that come and go each second, those that are there at a time, and places that are told each second.
 CHANGES_PER_S, _CHANGING, MOVES_PER_S = 20, 200, 20
 #: Streams that are open, one of which is opened anew each second, and subscribers that are read and acknowledged.
-_STREAMS, _READ_PER_S = 10, 400
+_STREAMS, READ_PER_S = 10, 400
 
 
 class SoakLoad:
@@ -123,7 +123,7 @@ class SoakLoad:
 
     async def _read(self, client: HttpClient) -> None:
         """Read what waits for the next subscribers, and acknowledge it."""
-        for _ in range(min(_READ_PER_S, len(self._names))):
+        for _ in range(min(READ_PER_S, len(self._names))):
             path = f"/v1/subscribers/{self._names[self._next_read]}"
             self._next_read = (self._next_read + 1) % len(self._names)
             page = await client.call("GET", f"{path}/events?limit=1000")
