@@ -71,6 +71,8 @@ def test_growth_of_the_second_half_is_told(grows, told):
 def test_what_was_dropped_is_in_the_verdict():
     """Events that were let go before they were acknowledged, and gaps that readers were told of."""
     assert summary([sample(at, dropped=3, gaps=2) for at in range(9)])["verdict"].endswith("5 dropped")
+    late = [{**sample(at, dropped=3, gaps=2), "round_s": 612} for at in range(9)]
+    assert summary(late)["verdict"].endswith("5 dropped; readers took 612 s to come round")
     assert "too short to tell" == summary([sample(1)])["verdict"]
 
 

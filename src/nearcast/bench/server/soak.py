@@ -142,4 +142,5 @@ def _verdict(found: dict[str, Any], grown: list[str]) -> str:
     rates = ", ".join(f"{name.removesuffix('_mb')} {found.get(f'{name}_per_hour', 0):+,.1f} MB/h" for name in SIZES)
     flat = f"{' and '.join(grown)} grew" if grown else "memory and disk are flat"
     lost = found["dropped"] + found["gaps"]
-    return f"{flat} ({rates} in the second half), {lost:,} dropped"
+    slow = f"; readers took {found['round_s']:,} s to come round" if lost and found.get("round_s") else ""
+    return f"{flat} ({rates} in the second half), {lost:,} dropped{slow}"

@@ -38,11 +38,11 @@ class SoakLoad:
         self._maker, self._numbers = MessageMaker(seed, 1), count()
         self._changing: deque[str] = deque()
         self._names = [subscriber_name(number) for number in range(sizes.subscribers)]
-        self._next_read = 0
+        self._next_read, self._round_began = 0, time.monotonic()
         self.failure: str | None = None
         #: Seconds' work that was done, of each kind.
         self.rounds = 0
-        self.done = {"messages": 0, "changes": 0, "moves": 0, "acks": 0, "events": 0, "streamed": 0}
+        self.done = {"messages": 0, "changes": 0, "moves": 0, "acks": 0, "events": 0, "streamed": 0, "round_s": 0}
 
     def run(self, stopped: Event) -> None:
         """Ask until told to stop, or until the server answers no more: `failure` says how that was."""
@@ -126,6 +126,9 @@ class SoakLoad:
         for _ in range(min(READ_PER_S, len(self._names))):
             path = f"/v1/subscribers/{self._names[self._next_read]}"
             self._next_read = (self._next_read + 1) % len(self._names)
+            if not self._next_read:
+                now = time.monotonic()
+                self.done["round_s"], self._round_began = round(now - self._round_began), now
             page = await client.call("GET", f"{path}/events?limit=1000")
             if page["events"]:
                 await client.call("POST", f"{path}/ack", msgspec.json.encode({"cursor": page["cursor"]}))
