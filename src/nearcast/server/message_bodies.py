@@ -22,7 +22,7 @@ from nearcast.server.message_pointers import field_of, names_in_feature, names_o
 from nearcast.server.packed_buffers import unpacked_bytes
 from nearcast.server.problems import Problem, at, names_of_pointer, pointer_to
 from nearcast.server.settings import LimitSettings
-from nearcast.server.zero_bytes import zero_byte_rows
+from nearcast.server.zero_bytes import is_text, zero_byte_rows
 from nearcast.tables.rejected_rows import RejectedRow
 from nearcast.tables.takeable import with_takeable_columns
 
@@ -181,15 +181,11 @@ def _of_table(table: pa.Table, limits: LimitSettings, *, is_features: bool = Fal
 
 def _long_rows(table: pa.Table, limits: LimitSettings) -> list[int]:
     """Return the rows of a table whose text is too long."""
-    if "text" not in table.column_names or not _is_text(table["text"].type):
+    if "text" not in table.column_names or not is_text(table["text"].type):
         return []
     is_long = pc.fill_null(pc.greater(pc.utf8_length(table["text"]), limits.text_chars), False)
     rows: list[int] = np.flatnonzero(is_long.to_numpy(zero_copy_only=False)).tolist()
     return rows
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _check_batch(n: int, limits: LimitSettings) -> None:

@@ -27,10 +27,15 @@ def zero_byte_rows(table: pa.Table) -> dict[int, str]:
     return found
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a column of this type holds texts, each by itself."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
 def _has_zero_byte(array: pa.Array) -> bool:
     """Tell whether a zero byte is in any text of an array, looked at without a Python object for each."""
     kind = array.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return bool(pc.any(pc.match_substring(array, "\0")).as_py())
     if isinstance(kind, pa.BaseExtensionType):
         return _has_zero_byte(array.storage)
@@ -46,7 +51,7 @@ def _has_zero_byte(array: pa.Array) -> bool:
 
 
 def _rows_of(column: pa.ChunkedArray) -> list[int]:
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+    if is_text(column.type):
         is_bad = pc.fill_null(pc.match_substring(column, "\0"), False)
         rows: list[int] = np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist()
         return rows
