@@ -279,9 +279,8 @@ class Keeper:
     def fallen_below(self, by_slot: NDArray[np.float64]) -> NDArray[np.int32]:
         """Return the slots whose threshold is lower than this column by slot, in the order of registration."""
         slot = self.holders.slot
-        below = (slot != NOBODY) & (
-            self.holders.theta < by_slot[slot]
-        )  # of the free the last value, which is no matter
+        # The free ones are compared with the last value, which is no matter.
+        below = (slot != NOBODY) & (self.holders.theta < by_slot[slot])
         fallen: NDArray[np.int32] = np.sort(slot[below])
         return fallen
 
