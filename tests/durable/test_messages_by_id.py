@@ -5,8 +5,9 @@ import pyarrow as pa
 import pytest
 
 from nearcast.durable import DurableHub
-from nearcast.durable.outbox import kept_messages, run_files
+from nearcast.durable.outbox import run_files
 from nearcast.durable.outbox.id_hashes import hash_of, hashes_of
+from nearcast.durable.outbox.kept_messages import MessageCache
 from nearcast.durable.outbox.runs import LATER_COLUMNS
 
 TEA = {"id": "tea", "query": "tea", "lon": 13.4, "lat": 52.5, "radius_m": 800}
@@ -18,8 +19,8 @@ def _message(message_id, **more):
 
 def _counted_reads(monkeypatch):
     """Return a list that grows by the input of each table that is read."""
-    reads, table_of = [], kept_messages._table_of
-    monkeypatch.setattr(kept_messages, "_table_of", lambda run, at: (reads.append(at), table_of(run, at))[1])
+    reads, input_of = [], MessageCache.input_of
+    monkeypatch.setattr(MessageCache, "input_of", lambda self, run, at: (reads.append(at), input_of(self, run, at))[1])
     return reads
 
 

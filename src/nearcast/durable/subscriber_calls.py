@@ -341,7 +341,7 @@ class SubscriberHub(Hub):
         if arrival is not None:
             return messages_at(runs, {arrival}, self.space, self._outbox.cache).get(arrival)
         assert message_id is not None
-        return newest_message(runs, message_id, self.space)
+        return newest_message(runs, message_id, self.space, self._outbox.cache)
 
     def on_release(self, listener: Listener, wanted: Callable[[], list[str]] | None = None) -> Callable[[], None]:
         """Have a function called with the subscribers that got deliveries, in the writing thread, after each batch.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +29,29 @@ if TYPE_CHECKING:
 
 #: Messages that are held as values, and how long the text of each may be.
 _MOST_HELD, _LONGEST_HELD = 10_000, 10_000
+#: Inputs that are held decoded, their bytes in all, and those of each.
+_MOST_INPUTS, _MOST_BYTES, _LARGEST_BYTES = 4_096, 16 << 20, 1 << 20
+
+
+class DecodedInput(NamedTuple):
+    """The messages of an input as they were published, the form of its schema, and the bytes it was decoded from."""
+
+    table: pa.Table
+    schema: bytes
+    nbytes: int
 
 
 class MessageCache:
-    """The messages that were published or read last, by arrival: many subscribers read the same ones."""
+    """The messages that were published or read last, by arrival: many subscribers read the same ones.
+
+    Also the inputs that were read last, by the arrival of their first message: a page has messages of many inputs, and
+    the next page others of the same ones.
+    """
 
     def __init__(self) -> None:
         self._held: dict[int, Message] = {}
+        self._inputs: OrderedDict[int, DecodedInput] = OrderedDict()
+        self._input_bytes = 0
         self._lock = threading.Lock()
 
     def put(self, found: Mapping[int, Message]) -> None:
@@ -51,30 +68,54 @@ class MessageCache:
         with self._lock:
             return {arrival: self._held[arrival] for arrival in arrivals if arrival in self._held}
 
+    def input_of(self, run: SortedRun, at: int) -> DecodedInput:
+        """Return an input of a run, decoded if it is not held; it is the same in whichever run it lies."""
+        first = int(run.published[at])
+        with self._lock:
+            if (held := self._inputs.get(first)) is not None:
+                self._inputs.move_to_end(first)
+                return held
+        # A copy: what is held outlives the file that the run is mapped from.
+        content = run.content[run.content_start[at] : run.content_start[at + 1]].tobytes()
+        table = decoded(content, f"an input of {run.path or 'the outbox'}").table
+        found = DecodedInput(table, table.schema.serialize().to_pybytes(), len(content))
+        if found.nbytes <= _LARGEST_BYTES:
+            self._hold(first, found)
+        return found
+
+    def _hold(self, first: int, found: DecodedInput) -> None:
+        with self._lock:
+            if first not in self._inputs:
+                self._inputs[first] = found
+                self._input_bytes += found.nbytes
+            while len(self._inputs) > _MOST_INPUTS or self._input_bytes > _MOST_BYTES:
+                self._input_bytes -= self._inputs.popitem(last=False)[1].nbytes
+
 
 def messages_at(runs: Sequence[SortedRun], arrivals: set[int], space: Space, cache: MessageCache) -> dict[int, Message]:
     """Return the messages that arrived in these steps, without those that are not kept."""
     found = cache.among(arrivals)
     if len(found) < len(arrivals):
-        read = _read(runs, arrivals - found.keys(), space)
+        read = _read(runs, arrivals - found.keys(), space, cache)
         cache.put(read)
         found |= read
     return found
 
 
-def _read(runs: Sequence[SortedRun], arrivals: set[int], space: Space) -> dict[int, Message]:
+def _read(runs: Sequence[SortedRun], arrivals: set[int], space: Space, cache: MessageCache) -> dict[int, Message]:
     """Read messages from the inputs that runs hold, all inputs of one schema together."""
     wanted = np.unique(np.fromiter(arrivals, np.int64))
     tables: dict[bytes, tuple[list[pa.Table], list[int]]] = {}
     for run in runs:
         for at, own in _inputs_of(run, wanted):
-            rows = _table_of(run, at).take(_arrow.numbers(_rows_of(run, at, own)))
-            parts, numbers = tables.setdefault(rows.schema.serialize().to_pybytes(), ([], []))
-            parts.append(rows)
+            table, schema, _ = cache.input_of(run, at)
+            rows = _rows_of(run, at, own)
+            parts, numbers = tables.setdefault(schema, ([], []))
+            parts.append(table.slice(int(rows[0]), 1) if len(rows) == 1 else table.take(_arrow.numbers(rows)))
             numbers.extend(own.tolist())
     found: dict[int, Message] = {}
     for parts, numbers in tables.values():
-        found.update(zip(numbers, message_values(pa.concat_tables(parts), space), strict=True))
+        found.update(zip(numbers, message_values(pa.concat_tables(parts).combine_chunks(), space), strict=True))
     return found
 
 
@@ -88,12 +129,12 @@ def _inputs_of(run: SortedRun, wanted: NDArray[np.int64]) -> Iterator[tuple[int,
         yield at, wanted[is_here & (inputs == at)]
 
 
-def newest_message(runs: Sequence[SortedRun], message_id: Id, space: Space) -> Message | None:
+def newest_message(runs: Sequence[SortedRun], message_id: Id, space: Space, cache: MessageCache) -> Message | None:
     """Return the newest message with an id, found by its hash; run by run, and input by input where there is none."""
     wanted = hash_of(message_id)
     for run in reversed(runs):
         for at, arrivals in _candidates(run, wanted):
-            table, rows = _table_of(run, at), _rows_of(run, at, arrivals)
+            table, rows = cache.input_of(run, at).table, _rows_of(run, at, arrivals)
             named = rows[_are(TableRows(table.select(["id"]).take(_arrow.numbers(rows)), "ids", 0).ids(), message_id)]
             if len(named):
                 return message_values(table.take(_arrow.numbers(named[-1:])), space)[0]
@@ -108,11 +149,6 @@ def _candidates(run: SortedRun, wanted: int) -> Iterator[tuple[int, NDArray[np.i
         return
     first, last = np.searchsorted(run.id_hash, wanted), np.searchsorted(run.id_hash, wanted, side="right")
     yield from list(_inputs_of(run, np.sort(run.hashed[first:last])))[::-1]
-
-
-def _table_of(run: SortedRun, at: int) -> pa.Table:
-    content = run.content[run.content_start[at] : run.content_start[at + 1]]
-    return decoded(memoryview(content), f"an input of {run.path or 'the outbox'}").table  # type: ignore[arg-type]
 
 
 def _rows_of(run: SortedRun, at: int, arrivals: NDArray[np.int64]) -> NDArray[np.int64]:
