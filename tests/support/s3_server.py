@@ -12,11 +12,19 @@ import pytest
 from support.waiting import wait_until
 
 BUCKET = "nearcast-tests"
-#: Tells the port it was given, then serves until it is killed.
+#: Tells the port it was given, then serves until it is killed. S3 decides If-None-Match and stores in one step, moto in
+#: two: so there is one write at a time.
 _SERVE = """
+from threading import Lock
 from werkzeug.serving import make_server
 from moto.server import DomainDispatcherApplication, create_backend_app
-server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
+application, writes = DomainDispatcherApplication(create_backend_app), Lock()
+def serve(environ, start_response):
+    if environ["REQUEST_METHOD"] != "PUT":
+        return application(environ, start_response)
+    with writes:
+        return application(environ, start_response)
+server = make_server("127.0.0.1", 0, serve, threaded=True)
 print(server.server_port, flush=True)
 server.serve_forever()
 """
