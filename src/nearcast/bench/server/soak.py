@@ -31,8 +31,9 @@ SIZES = ("private_mb", "disk_mb")
 #: Samples of a soak, and seconds between two at least; the part of it for which events are kept, and seconds at most.
 _SAMPLES, _EVERY_S = 120, 1.0
 _RETENTIONS, _MOST_KEPT_S = 8, 300.0
-#: Bytes of inputs between two snapshots: at least so many, and so many for each subscription.
-_LOG_BYTES, _LOG_BYTES_EACH = 1 << 20, 32
+#: Bytes of inputs between two snapshots: at least so many, and so many for each subscription. The log reaches back to
+#: the older of two snapshots, so a soak must see several.
+_LOG_BYTES, _LOG_BYTES_EACH = 1 << 20, 8
 #: Counters of /metrics that tell of events that were lost to somebody.
 _DROPPED = {"nearcast_outbox_dropped_unacknowledged": "dropped", 'nearcast_dropped_total{reason="retention"}': "gaps"}
 _METRIC = re.compile(r"^(\S+) ([0-9.eE+-]+)$", re.MULTILINE)
@@ -82,7 +83,7 @@ def _watched(
     samples: list[Sample] = []
     every = max(_EVERY_S, seconds / _SAMPLES)
     try:
-        while load.rounds < SoakLoad.KINDS:  # the first calls may wait for the compiler
+        while load.rounds < SoakLoad.LOOPS:  # the first calls may wait for the compiler
             _pause(_EVERY_S / 10, load, feeder)
         began = time.monotonic()
         while (since := time.monotonic() - began) < seconds:

@@ -23,24 +23,30 @@ from nearcast.errors import NearcastError
 _SINGLES = 10
 #: Subscriptions that come and go each second, those that are there at a time, and places that are told each second.
 CHANGES_PER_S, _CHANGING, MOVES_PER_S = 20, 200, 20
-#: Streams that are open, one of which is opened anew each second, and subscribers that are read and acknowledged.
-_STREAMS, READ_PER_S = 10, 400
+#: Streams that are open, one of which is opened anew each second.
+_STREAMS = 10
+#: Subscribers that are read and acknowledged each second, and connections that share them, as acks share an fsync.
+READ_PER_S, _READERS = 200, 8
+
+
+#: What is done each second over a connection.
+Work = Callable[[HttpClient], Awaitable[None]]
 
 
 class SoakLoad:
     """What a server is asked for, second by second; `done` counts it."""
 
-    #: Kinds of work that are done at the same time.
-    KINDS = 3
+    #: What is done at the same time.
+    LOOPS = 2 + _READERS
 
     def __init__(self, port: int, sizes: ServerSizes, messages_per_s: int, seed: int):
         self._port, self._sizes, self._rate = port, sizes, messages_per_s
         self._maker, self._numbers = MessageMaker(seed, 1), count()
         self._changing: deque[str] = deque()
         self._names = [subscriber_name(number) for number in range(sizes.subscribers)]
-        self._next_read, self._round_began = 0, time.monotonic()
+        self._rounds_s = [0] * _READERS
         self.failure: str | None = None
-        #: Seconds' work that was done, of each kind.
+        #: Seconds' work that was done, of all loops.
         self.rounds = 0
         self.done = {"messages": 0, "changes": 0, "moves": 0, "acks": 0, "events": 0, "streamed": 0, "round_s": 0}
 
@@ -57,11 +63,12 @@ class SoakLoad:
         async def reopen(client: HttpClient) -> None:
             await self._reopen(client, streams)
 
-        await asyncio.gather(*(self._each_second(each, stopped) for each in (self._write, self._read, reopen)))
+        works = [self._write, reopen, *map(self._reader, range(_READERS))]
+        await asyncio.gather(*(self._each_second(each, stopped) for each in works))
         for stream in streams:
             stream.transport.abort()
 
-    async def _each_second(self, work: Callable[[HttpClient], Awaitable[None]], stopped: Event) -> None:
+    async def _each_second(self, work: Work, stopped: Event) -> None:
         """Do something once a second, each time over a new connection: the server closes those that are idle."""
         while not stopped.is_set():
             began = time.monotonic()
@@ -121,19 +128,30 @@ class SoakLoad:
         found = await client.call("POST", "/v1/locations", body, JSON)
         self.done["moves"] += found["accepted"]
 
-    async def _read(self, client: HttpClient) -> None:
-        """Read what waits for the next subscribers, and acknowledge it."""
-        for _ in range(min(READ_PER_S, len(self._names))):
-            path = f"/v1/subscribers/{self._names[self._next_read]}"
-            self._next_read = (self._next_read + 1) % len(self._names)
-            if not self._next_read:
-                now = time.monotonic()
-                self.done["round_s"], self._round_began = round(now - self._round_began), now
-            page = await client.call("GET", f"{path}/events?limit=1000")
-            if page["events"]:
-                await client.call("POST", f"{path}/ack", msgspec.json.encode({"cursor": page["cursor"]}))
-                self.done["acks"] += 1
-                self.done["events"] += len(page["events"])
+    def _reader(self, number: int) -> Work:
+        """Return what reads every `_READERS`-th subscriber in turn, and acknowledges what waited for it."""
+        names = self._names[number::_READERS]
+        turns, began = count(), time.monotonic()
+
+        async def read(client: HttpClient) -> None:
+            nonlocal began
+            for _ in range(min(READ_PER_S // _READERS, len(names))):
+                at = next(turns) % len(names)
+                if not at:
+                    now = time.monotonic()
+                    self._rounds_s[number], began = round(now - began), now
+                    self.done["round_s"] = max(self._rounds_s)
+                await self._read(client, names[at])
+
+        return read
+
+    async def _read(self, client: HttpClient, name: str) -> None:
+        path = f"/v1/subscribers/{name}"
+        page = await client.call("GET", f"{path}/events?limit=1000")
+        if page["events"]:
+            await client.call("POST", f"{path}/ack", msgspec.json.encode({"cursor": page["cursor"]}))
+            self.done["acks"] += 1
+            self.done["events"] += len(page["events"])
 
     async def _reopen(self, client: HttpClient, streams: deque[SseReader]) -> None:
         """Close the oldest stream and open another."""
