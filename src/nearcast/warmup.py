@@ -51,8 +51,10 @@ def rehearsals(indexes: list[str] | None = None) -> Iterator[Rehearsal]:
         for kind in [each for each in _KINDS if each in info.kinds]:
             for space in _SPACES:
                 yield Rehearsal(f"{info.name}, {kind}, {space}", partial(_live, info, kind, space))
+        if "within" in info.kinds:
+            for space in _SPACES:
+                yield Rehearsal(f"{info.name}, live messages, {space}", partial(_walk, info, space))
     for space in _SPACES:
-        yield Rehearsal(f"live messages, {space}", partial(_walk, space))
         yield Rehearsal(f"many top-k at once, {space}", partial(_join, space))
     yield Rehearsal("partition plans", _plan)
 
@@ -96,11 +98,12 @@ def _live(info: IndexInfo, kind: str, space: str) -> None:
         again.advance(_BEGIN + timedelta(days=1))
 
 
-def _walk(space: str) -> None:
+def _walk(info: IndexInfo, space: str) -> None:
     """Let subscriptions walk among live messages, in a hub that tells all it can."""
     rng = random.Random(3)
-    hub = Hub(space, max_distance=5.0, lifetime="30s", tell_expiry=True)
-    wanted = [_subscription(_KINDS[number % 2], number, rng) for number in range(_N_SUBSCRIPTIONS)]
+    hub = Hub(space, index=info.name, max_distance=5.0, lifetime="30s", tell_expiry=True)
+    kinds = [kind for kind in ("within", "similar") if kind in info.kinds]
+    wanted = [_subscription(kinds[number % len(kinds)], number, rng) for number in range(_N_SUBSCRIPTIONS)]
     hub.subscribe_many(wanted)
     hub.subscribe(Within("walker", "", Circle(0.0, 0.0, 2.0), min_move=0.5))
     hub.publish_many([_message(number, rng) for number in range(_N_MESSAGES)])
@@ -108,7 +111,11 @@ def _walk(space: str) -> None:
     for place in ((0.1, 0.0), (1.0, 1.0), Box(0.0, 0.0, 2.0, 2.0)):
         hub.move("walker", place)
     names = ("lon", "lat") if space == "earth" else ("x", "y")
-    carried = [number for number in range(_N_SUBSCRIPTIONS) if number % 2 or number // 4 % 4 < 2]
+    carried = [
+        number
+        for number, each in enumerate(wanted)
+        if isinstance(each, Similar) or number // 4 % 4 < 2  # no polygon
+    ]
     hub.move_many([{"id": wanted[number].id, names[0]: 1.0, names[1]: 2.0} for number in carried])
     hub.use_vocabulary(Vocabulary())
     hub.current(wanted[1].id)

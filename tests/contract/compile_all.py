@@ -22,20 +22,32 @@ from nearcast.warmup import rehearsals
 
 #: Folders of kernels, and how those in them are compiled.
 MODES = {"jit": {}, "bounds": {"NUMBA_BOUNDSCHECK": "1"}}
+#: The indexes that keep live messages in their own structure.
+LIVE_STORES = {info.name for info in available() if info.options["live"] == info.name}
 #: What takes longest goes first, so that nobody is left with it at the end.
 LONGEST_FIRST = ("trigger", "ap-tree", "fast", "stamp", "skype")
 
 
 def compile_index(name):
-    """Do all that an index does, with every mix of kinds it matches; with the default one also all that hubs do."""
+    """Do all that an index does, with every mix of kinds it matches; with the default one also all that hubs do.
+
+    Those that keep live messages in their own structure do that, too.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for kinds, specs in SPECS_BY_KINDS.items():
             of_name = [spec for spec in specs if spec.partition(":")[0] == name]
             for space in (EARTH, PLANE) if of_name else ():
                 work(of_name[-1], space, kinds, Path(folder) / f"{'-'.join(kinds)}-{space.kind}")
-    for rehearsal in rehearsals() if name == DEFAULT_INDEX else ():
-        if "plans" not in rehearsal.title or not numba.config.BOUNDSCHECK:  # tests of plans run compiled alone
+    for rehearsal in rehearsals([name]):
+        if is_rehearsed(name, rehearsal.title):
             rehearsal.run()
+
+
+def is_rehearsed(name, title):
+    """Tell whether tests need the kernels that a rehearsal calls beyond those of `work`."""
+    if name == DEFAULT_INDEX:
+        return "plans" not in title or not numba.config.BOUNDSCHECK  # tests of plans run compiled alone
+    return name in LIVE_STORES and title.startswith(f"{name}, live messages")
 
 
 def compile_apart(mode, name, cache):
