@@ -60,7 +60,8 @@ help: ## show this list
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip --disable-pip-version-check install --quiet)
+# What is never imported is never compiled to bytecode: most of what is installed.
+INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile)
 
 demo: .venv/.demo ## stream a generated city through embedded Spark, then open a living town to watch on a map
 	@$(BIN)/nearcast demo
