@@ -21,8 +21,11 @@ from nearcast.errors import NearcastError
 
 #: Of the messages of a second so many are published one by one; the rest are lines and Arrow, half and half.
 _SINGLES = 10
-#: Subscriptions that come and go each second, those that are there at a time, and places that are told each second.
-CHANGES_PER_S, _CHANGING, MOVES_PER_S = 20, 200, 20
+#: Subscriptions that come and go each second, and those that are there at a time.
+CHANGES_PER_S, _CHANGING = 20, 200
+#: Places that are told each second, and the subscribers whose places they are: a subscription that moves for the first
+#: time takes memory, so all of these must have moved before growth is looked for.
+MOVES_PER_S, _MOVERS = 20, 1_000
 #: Streams that are open, one of which is opened anew each second.
 _STREAMS = 10
 #: Subscribers that are read and acknowledged each second, and connections that share them, as acks share an fsync.
@@ -124,7 +127,7 @@ class SoakLoad:
         return {"id": f"soak-{number}", "query": f"w{number % WORDS} OR y{number}", "subscriber": owner, **place}
 
     async def _move(self, client: HttpClient) -> None:
-        body = self._maker.locations(MOVES_PER_S, self._sizes.subscribers)
+        body = self._maker.locations(MOVES_PER_S, min(_MOVERS, self._sizes.subscribers))
         found = await client.call("POST", "/v1/locations", body, JSON)
         self.done["moves"] += found["accepted"]
 
