@@ -13,15 +13,17 @@ from pathlib import Path
 
 from faults.processes import command_of, pids
 from faults.small_stream import SmallStream
+from support.spark_session import FOR_SHORT_LIVES
 from support.waiting import wait_until
 
 MASTER = "local-cluster[2,1,1024]"
-PARTITIONS, BATCHES, KILLED_AFTER = 4, 6, 2
+PARTITIONS, BATCHES, KILLED_AFTER = 4, 4, 1
 
 
 def stream_in(folder):
-    """Return the stream that the program drives."""
-    return SmallStream(folder, partitions=PARTITIONS, batches=BATCHES, messages=5, changes=2)
+    """Return the stream that the program drives; workers would load the kernels of top-k for seconds."""
+    kinds = ("within", "similar")
+    return SmallStream(folder, partitions=PARTITIONS, batches=BATCHES, messages=5, changes=2, kinds=kinds)
 
 
 class WatchedPlaces:
@@ -58,8 +60,9 @@ def drive(folder):
     from nearcast.spark.session import session
     from nearcast.spark.task_places import alive_executors
 
-    # No task of a loaded machine waits so long that Spark sends it elsewhere.
-    spark = session(MASTER, app="nearcast affinity", settings={"spark.locality.wait": "60s"})
+    # No task of a loaded machine waits so long that Spark sends it elsewhere; executors live for seconds.
+    settings = {"spark.locality.wait": "60s", "spark.executor.extraJavaOptions": FOR_SHORT_LIVES}
+    spark = session(MASTER, app="nearcast affinity", settings=settings)
     application = spark.sparkContext.applicationId
     try:
         wait_until(lambda: 2 == len(executors_of(application)))

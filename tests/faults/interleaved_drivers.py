@@ -18,7 +18,7 @@ NO_MORE, WRONG = 3, 4
 
 
 def main(folder, every):
-    stream = SmallStream(folder, batches=4, messages=5, changes=2)
+    stream = SmallStream(folder, batches=3, messages=3, changes=2)
     in_a_process(lambda: prepare(stream))
     n = 0
     while in_a_process(lambda n=n: take_over_at(stream, n)) != NO_MORE:

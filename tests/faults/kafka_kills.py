@@ -1,11 +1,15 @@
-"""A stream between topics, in processes that are killed, as are the broker's."""
+"""A stream between topics, in processes that are killed, as are the broker's; a session works off what is left."""
 
 from faults.processes import StreamProcess
 from nearcast import Hub
+from nearcast.files import read_table
+from nearcast.spark.stream import stream
+from nearcast.tables import Rejected
 from support.kafka_broker import PASSWORD, QUICK_JAVA
 from support.kafka_streams import delivered_in, expected_of
 from support.spark_files import write_table
 from support.streams import Oracle, World
+from support.waiting import PATIENCE_S
 
 
 class KilledStream:
@@ -24,16 +28,19 @@ class KilledStream:
         (folder / "kafka.properties").write_text("".join(["# of the tests\n", *lines]))
         self._sent = []
 
-    def start(self, *options):
-        """Start a process; Spark is given the connector as anybody would give it to a command."""
+    def _given(self):
         messages, deliveries = (f"kafka://{self.broker.secured}/{name}" for name in self._names)
-        given = {"messages": messages, "out": deliveries, "checkpoint": self.checkpoint, "window": 9, "clock": "event"}
-        given |= {"subscriptions": self.folder / "subscriptions.jsonl", "space": "plane", "partitions": 2}
+        given = {"messages": messages, "out": deliveries, "checkpoint": self.checkpoint}
+        return {**given, "window": 9, "clock": "event", "space": "plane", "partitions": 2}
+
+    def start(self):
+        """Start a process; Spark is given the connector as anybody would give it to a command."""
+        given = {**self._given(), "subscriptions": self.folder / "subscriptions.jsonl"}
         given |= {"kafka-options": self.folder / "kafka.properties", "trigger": "100ms"}
         arguments = [text for name, value in given.items() for text in (f"--{name}", value)]
         submit = f"--jars {self._connector} pyspark-shell"
         environment = {"PYSPARK_SUBMIT_ARGS": submit, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
-        return StreamProcess(self._log, [*arguments, *options], **environment)
+        return StreamProcess(self._log, arguments, **environment)
 
     def send(self, n=20):
         rows = [self._world.message() for _ in range(n)]
@@ -59,17 +66,19 @@ class KilledStream:
         note = self.checkpoint / "nearcast" / "published.json"
         return note.read_text() if note.exists() else None
 
-    def finish(self):
-        """Work off what is there; return how many records are repeated.
+    def finish(self, spark):
+        """Work off what is there, in a session that finds the connector; return how many records are repeated.
 
         Fails unless the topic holds what a hub delivers, some of it more than once.
         """
-        process = self.start("--once")
-        assert process.wait() == 0, process.said()[-3000:]
+        table = read_table(self.folder / "subscriptions.jsonl", source="subscriptions", rejected=Rejected())
+        options = {**self._given(), "kafka_options": self.broker.options}
+        running = stream(subscriptions=table, once=True, spark=spark, **options)
+        assert running.wait(PATIENCE_S)
         oracle = Oracle(Hub("plane", window=9))
         oracle.begin(self._subscriptions)
         expected = expected_of(oracle, self.checkpoint, {(self._names[0], 0): self._sent})
         found, repeated = delivered_in(self.topics.records(self._names[1]))
         assert expected == found
-        assert PASSWORD not in process.said()
+        assert PASSWORD not in self._log.read_text(errors="replace")
         return repeated

@@ -13,7 +13,7 @@ from support.waiting import wait_until
 
 
 def main(folder, batch):
-    stream = SmallStream(folder)
+    stream = SmallStream(folder, messages=4)
     driver = stream.started()
     stream.run(driver, batch - 1)
     commit = Store.commit

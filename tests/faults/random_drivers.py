@@ -1,8 +1,8 @@
 """Drivers of one stream that are started beside each other, paused, killed with -9 and given a flaky disk, at random.
 
-python -m faults.random_drivers FOLDER SECONDS [SEED] runs streams for so long, at least one. Readers take parts away as
-they appear. When the faults end, one more driver goes on to the end: what was read must be the output of a clean run,
-every part once.
+python -m faults.random_drivers FOLDER SECONDS [SEED] runs streams for so long; for no time it runs one short one.
+Readers take parts away as they appear. When the faults end, one more driver goes on to the end: what was read must be
+the output of a clean run, every part once.
 """
 
 import errno
@@ -27,7 +27,7 @@ _ERRORS = (errno.EIO, errno.ESTALE, errno.ENOSPC, errno.EAGAIN)
 def main(folder, seconds, seed):
     end = time.monotonic() + seconds
     while True:
-        Round(folder / str(seed), seed).run()
+        Round(folder / str(seed), seed, is_short=not seconds).run()
         seed += 1
         if time.monotonic() >= end:
             return
@@ -36,19 +36,20 @@ def main(folder, seconds, seed):
 class Round:
     """One stream, whose drivers come to grief until enough of them have."""
 
-    def __init__(self, folder, seed):
+    def __init__(self, folder, seed, *, is_short):
         self.random, self.seed, self.folder = random.Random(seed), seed, folder
         self.stream = SmallStream(
             folder,
             seed=seed,
             plan=self.random.choice(["trigger", "prefix", "hash", "keyword-first"]),
             partitions=self.random.choice([1, 2, 3]),
-            batches=12,
+            batches=6 if is_short else 12,
             window=self.random.choice([9, "5s", None]) if seed % 3 else 9,
             messages=5,
             changes=2,
             lifetime=None if seed % 2 else "5s",
         )
+        self.most_faults = 8 if is_short else 16
         #: The parts that were read, and for each driver that runs whether it is paused.
         self.read, self.drivers = {}, {}
         self.kills = self.pauses = self.taken_over = self.failed = 0
@@ -56,7 +57,7 @@ class Round:
     def run(self):
         clean = self.clean()
         try:
-            for _ in range(self.random.randint(8, 16)):
+            for _ in range(self.random.randint(self.most_faults // 2, self.most_faults)):
                 self.disturb()
         finally:
             for pid in [*self.drivers]:

@@ -37,6 +37,7 @@ class SmallStream:
         changes=3,
         lifetime=None,
         window_parts=0,
+        kinds=("within", "similar", "topk"),
     ):
         self.folder = Path(folder)
         self.settings = PipelineSettings(
@@ -48,7 +49,7 @@ class SmallStream:
             lifetime=None if lifetime is None else Lifetime.of(lifetime),
             tell_expiry=lifetime is not None,
         )
-        world = World(seed) if lifetime is None else MovingWorld(seed)
+        world = World(seed, kinds=kinds) if lifetime is None else MovingWorld(seed)
         self.subscriptions = [world.subscription(id_) for id_ in IDS[:8]]
         self.given = [self._written(batch, world.batch(messages, changes, IDS)) for batch in range(batches)]
         self.checkpoint, self.out = self.folder / "K", self.folder / "out"

@@ -27,8 +27,7 @@ def posts(*at):
     return {"messages-a": [{"id": int(10 * each), "text": "w1", "time": moment(each), **HERE} for each in at]}
 
 
-@pytest.mark.parametrize("plan", ["hash", "prefix", "trigger"])
-@pytest.mark.parametrize("parts", [0, 3])
+@pytest.mark.parametrize(("plan", "parts"), [("hash", 0), ("prefix", 2), ("trigger", 0)])
 def test_late_messages_reach_everybody_but_topk_as_in_a_hub(tmp_path, plan, parts):
     """In every plan, with a window here or divided, and in workers that must replay."""
     rng, world, ids = random.Random(len(plan)), World(len(plan) + parts), list(range(1, 13))
@@ -36,7 +35,7 @@ def test_late_messages_reach_everybody_but_topk_as_in_a_hub(tmp_path, plan, part
     oracle = Oracle(Hub("plane", window="5s"))
     oracle.begin(first)
     stream = FileStream(tmp_path, first, plan=plan, partitions=3, window="5s", parts=parts)
-    for batch in range(5):
+    for batch in range(4):
         files = world.batch(10, 3, ids)
         for name in ("messages-a", "messages-b"):
             for row in files.get(name, [])[::3]:

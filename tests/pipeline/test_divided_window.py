@@ -23,8 +23,6 @@ from nearcast.topk.window.registry import LiveRows
 from nearcast.window import Window
 from support.streams import WORDS, Oracle, World, net
 
-PLANS = ("trigger", "hash", "prefix")
-
 
 def check(
     tmp_path,
@@ -83,18 +81,24 @@ def check(
     return stream, reports
 
 
-@pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize(
-    ("partitions", "parts", "window"), [(1, 1, "5s"), (1, 3, 9), (3, 1, 9), (3, 3, 9), (3, 3, "5s")]
+    ("plan", "partitions", "parts", "window"),
+    [
+        ("trigger", 1, 1, "5s"),
+        ("trigger", 3, 3, 9),
+        ("hash", 1, 3, 9),
+        ("hash", 3, 3, "5s"),
+        ("prefix", 3, 1, "5s"),
+        ("prefix", 3, 3, 9),
+    ],
 )
 def test_a_divided_window_delivers_what_a_hub_does(tmp_path, plan, partitions, parts, window):
     kinds = ("within", "similar", "topk")
     seed = len(plan) * 31 + partitions * 7 + parts * 13 + len(kinds)
-    check(tmp_path, seed, plan, partitions, parts, Window.of(window), kinds)
+    check(tmp_path, seed, plan, partitions, parts, Window.of(window), kinds, batches=5)
 
 
-@pytest.mark.parametrize("buffer", ["kmax,kmax=2", "skyband", "cskyband"])
-@pytest.mark.parametrize("window", [40, "20s"])
+@pytest.mark.parametrize(("buffer", "window"), [("kmax,kmax=2", 40), ("skyband", "20s"), ("cskyband", 40)])
 def test_every_buffer_asks_when_it_runs_dry(tmp_path, buffer, window):
     stream, reports = check(
         tmp_path,
@@ -106,7 +110,7 @@ def test_every_buffer_asks_when_it_runs_dry(tmp_path, buffer, window):
         ("topk",),
         index=f"trigger:buffer={buffer}",
         snapshot=0.4,
-        batches=8,
+        batches=6,
         size=40,
     )
     assert sum(report.asked.questions for report in reports) > 0
@@ -126,7 +130,7 @@ class NewProcesses:
         return results
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("plan", ["trigger", "prefix"])
 def test_nothing_depends_on_what_a_worker_remembers(tmp_path, plan):
     options = {"size": 25, "snapshot": 0.3, "batches": 4, "runner": NewProcesses()}
     _, reports = check(tmp_path, 21, plan, 2, 2, Window.of(30), ("topk",), **options)
@@ -168,7 +172,7 @@ class FailsAt(LocalRunner):
 
 
 def test_snapshots_of_homes_hold_no_message(tmp_path):
-    settled = {"snapshot": 1.0, "forget": 1.0, "restart": 0.0}
+    settled = {"snapshot": 1.0, "forget": 1.0, "restart": 0.0, "batches": 4}
     stream, reports = check(tmp_path, 5, "hash", 2, 3, Window.of(30), ("topk",), size=30, **settled)
     manifest = stream.pipeline.state.manifest
     for entry in manifest.partitions:
@@ -238,12 +242,11 @@ def test_the_best_of_all_parts_are_in_rank_order(by_time):
     assert found.work == 7
 
 
-@pytest.mark.parametrize("window", [20, "5s"])
-def test_a_divided_window_stays_where_it_is_when_partitions_change(tmp_path, monkeypatch, window):
+@pytest.mark.parametrize(("window", "plans"), [(20, [("hash", 3), ("trigger", 1)]), ("5s", [("prefix", 2)])])
+def test_a_divided_window_stays_where_it_is_when_partitions_change(tmp_path, monkeypatch, window, plans):
     monkeypatch.setattr(test_rebalance, "PipelineSettings", partial(PipelineSettings, window_parts=2))
     stream = test_rebalance.Stream(tmp_path, 4, "trigger", 2, Window.of(window), ("topk",))
-    for plan, partitions in (("hash", 3), ("prefix", 2), ("trigger", 1)):
-        stream.run()
+    for plan, partitions in plans:
         stream.run()
         stream.ask(plan, partitions)
         stream.run()

@@ -70,14 +70,14 @@ def test_pieces_put_together_are_what_match_writes(files, nearcast, tmp_path, mo
 
 
 def test_one_batch_of_top_k_is_what_match_tells_on_balance(files, nearcast, tmp_path, monkeypatch):
-    people, posts = files(("within", "similar", "topk"), seed=4, messages=100)
+    people, posts = files(("within", "similar", "topk"), seed=4, messages=60)
     # With a batch for each message nothing is balanced away.
     monkeypatch.setattr(file_match, "BATCH", 1)
     monkeypatch.setattr("nearcast.cli._inputs.InputFile.batches", one_by_one(InputFile.batches))
     expected = tmp_path / "expected.parquet"
-    arguments = ("match", "--subscriptions", people, "--messages", posts, "--window", 40)
+    arguments = ("match", "--subscriptions", people, "--messages", posts, "--window", 25)
     assert nearcast(*arguments, "--out", expected).status == 3
-    job = job_of(people, posts, Window.of(40))
+    job = job_of(people, posts, Window.of(25))
     folder = tmp_path / "work"
     folder.mkdir()
     settings = PipelineSettings(job.space, window=job.window, plan="trigger", partitions=3)

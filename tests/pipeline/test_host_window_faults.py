@@ -166,10 +166,10 @@ class KillingCalls:
 @pytest.mark.parametrize(
     ("begin", "end", "limits", "every"),
     [
-        (-1, 1, {}, 3),
+        (-1, 1, {}, 5),
         (2, 3, {}, 1),
         (2, 4, {"_SPARE_BYTES": 0}, 3),
-        (2, 4, {"SPARE_WORDS": -1000}, 3),
+        (2, 4, {"SPARE_WORDS": -1000}, 6),
     ],
     ids=["new", "append", "compact", "rebuild"],
 )

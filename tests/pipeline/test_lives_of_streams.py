@@ -14,7 +14,7 @@ from support.file_stream import FileStream, as_rows
 from support.streams import Oracle, World, moment
 
 IDS = list(range(1, 15))
-BATCHES = 12
+BATCHES = 8
 
 
 class RepeatingRunner(LocalRunner):
@@ -81,15 +81,14 @@ class TroubledStream(FileStream):
 
 @pytest.mark.parametrize(
     ("plan", "window"),
-    [("trigger", None), ("prefix", None), ("trigger", "6s"), ("prefix", "6s")],
-    ids=["boolean", "boolean copies", "window", "window copies"],
+    [("prefix", None), ("trigger", "6s"), ("prefix", "6s")],
+    ids=["boolean copies", "window", "window copies"],
 )
-@pytest.mark.parametrize("seed", [1])
-def test_random_lives_deliver_what_a_hub_does(tmp_path, monkeypatch, seed, plan, window):
+def test_random_lives_deliver_what_a_hub_does(tmp_path, monkeypatch, plan, window):
     monkeypatch.setattr(batches_of_streams, "SWEEP_EVERY", 2)
     forget_all()
-    rng = random.Random(seed)
-    world = World(seed, kinds=("within", "similar") if window is None else ("within", "topk"))
+    rng = random.Random(1)
+    world = World(1, kinds=("within", "similar") if window is None else ("within", "topk"))
     first = [world.subscription(id_) for id_ in IDS[:10]]
     oracle = Oracle(Hub("plane", window=window))
     oracle.begin(first)

@@ -101,8 +101,8 @@ def test_homes_are_sorted_once_a_batch_and_found_while_they_change(tmp_path, mon
     oracle = Oracle(Hub("plane", window=20))
     oracle.begin(first)
     stream = FileStream(tmp_path, first, plan=plan, partitions=3, window=20)
-    for batch in range(6):
+    for batch in range(3):
         sorted_.clear()
-        files = world.batch(30, 8, ids)
+        files = world.batch(20, 8, ids)
         assert as_rows(oracle.run(files)) == stream.run(batch, files), f"batch {batch}"
         assert 1 <= len(sorted_) <= 3

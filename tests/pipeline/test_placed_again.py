@@ -1,11 +1,13 @@
 """A stream places its top-k subscriptions again once thresholds have risen, and delivers what a hub delivers."""
 
+import shutil
 from functools import partial
 
 import pytest
 import test_rebalance
 from test_rebalance import BreakingRunner, Broken, Stream
 
+from nearcast.pipeline.driver import rebalance
 from nearcast.pipeline.driver.rebalance import balance_after, has_risen, needed_share
 from nearcast.pipeline.settings import PipelineSettings
 from nearcast.pipeline.store.manifest_entries import LoadBalance
@@ -14,6 +16,8 @@ from nearcast.window import Window
 from support.streams import WORDS, World
 
 SPOTS, MESSAGES = 24, 160
+#: The batch in which it is counted first what thresholds need.
+COUNTED = 4
 
 
 class Town(World):
@@ -33,7 +37,8 @@ class Town(World):
 
 @pytest.fixture
 def town(monkeypatch):
-    """Let streams be made of towns, and lists be short, so that thresholds rise in a short stream."""
+    """Let streams be made of towns, lists be short, and it be counted soon what thresholds need."""
+    monkeypatch.setattr(rebalance, "_COUNTED_FROM", COUNTED)
     monkeypatch.setattr(test_rebalance, "World", Town)
     monkeypatch.setattr(
         test_rebalance, "PipelineSettings", partial(PipelineSettings, index="trigger:buffer=kmax,kmax=4")
@@ -41,9 +46,9 @@ def town(monkeypatch):
 
 
 def stream_of(folder, plan="trigger", partitions=4, messages=MESSAGES):
-    """Return a stream that has just counted what thresholds need, in batch 8, and the tuples of that batch."""
+    """Return a stream that has just counted what thresholds need, and the tuples of that batch."""
     stream = Stream(folder, 5, plan, partitions, Window.of(400), ("topk",), n=60)
-    for _ in range(8):
+    for _ in range(COUNTED):
         stream.run(stream.files(messages, 0))
     return stream, tuples_of(stream, messages)
 
@@ -57,43 +62,51 @@ def tuples_of(stream, messages=MESSAGES):
 
 
 def test_thresholds_that_have_risen_place_subscriptions_again(tmp_path, town):
-    """The batch after the count begins with a plan learned anew, which sends fewer messages; that is done once."""
-    stream, before = stream_of(tmp_path)
+    """The batch after the count begins with a plan learned anew, which sends fewer messages; that is done once.
+
+    Whichever job ends that batch, it places alike when it comes again, and writes the same bytes.
+    """
+    stream, before = stream_of(tmp_path / "stream")
     first = stream.manifest()
     assert first.balance.needed < 0.5
-    after = tuples_of(stream)
-    second = stream.manifest()
-    assert second.rebalance.id == "thresholds-8"
-    assert second.plan.line != first.plan.line
-    assert (second.plan.name, second.plan.partitions) == ("trigger", 4)
-    assert after < 0.75 * before
-    stream.restart()
-    for _ in range(8):
-        stream.run(stream.files(MESSAGES, 0))
-    assert stream.manifest().plan.line == second.plan.line
-    assert stream.manifest().batch == 17
-
-
-def test_a_crash_while_placing_again_changes_nothing(tmp_path, town):
-    """Whichever job ends it, the batch that comes again places alike and writes the same bytes."""
-    clean, _ = stream_of(tmp_path / "clean")
-    tuples_of(clean)
-    stream, _ = stream_of(tmp_path / "broken")
+    kept = [stream.checkpoint, stream.folder / "out"]
+    for folder in kept:
+        shutil.copytree(folder, tmp_path / folder.name)
     files, lines = stream.files(MESSAGES, 0), set()
+    given = stream.given(files)
     for job in (1, 2, 3):
         stream.restart(BreakingRunner(after=job))
         with pytest.raises(Broken):
-            stream.pipeline.run(stream.batch, stream.given(files))
+            stream.pipeline.run(stream.batch, given)
         lines.add(stream.manifest().plan.line)
     stream.restart()
-    stream.check(files, stream.pipeline.run(stream.batch, stream.given(files)))
-    assert stream.manifest().rebalance.id == "thresholds-8"
-    assert len(lines) == 1
-    parts = [
-        {path.name: path.read_bytes() for path in (tmp_path / name / "out").glob("part-*")}
-        for name in ("clean", "broken")
-    ]
-    assert parts[0] == parts[1]
+    report = stream.pipeline.run(stream.batch, given)
+    stream.check(files, report)
+    second = stream.manifest()
+    assert {first.plan.line} == lines
+    assert second.rebalance.id == f"thresholds-{COUNTED}"
+    assert second.plan.line != first.plan.line
+    assert (second.plan.name, second.plan.partitions) == ("trigger", 4)
+    assert report.tuples < 0.75 * before
+    broken = written(stream)
+    assert [name for name in broken if name.startswith(f"part-{COUNTED + 1:08d}")]
+    for folder in kept:
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / folder.name, folder)
+    stream.restart()
+    stream.pipeline.run(COUNTED + 1, given)
+    assert broken == written(stream)
+    line = stream.manifest().plan.line
+    stream.restart()
+    for _ in range(COUNTED):
+        stream.run(stream.files(MESSAGES, 0))
+    assert stream.manifest().plan.line == line
+    assert stream.manifest().batch == 2 * COUNTED + 1
+
+
+def written(stream):
+    """Return the bytes of what was delivered, by name."""
+    return {path.name: path.read_bytes() for path in (stream.folder / "out").glob("part-*")}
 
 
 @pytest.mark.parametrize(("plan", "partitions", "messages"), [("hash", 2, 40), ("prefix", 2, 40), ("trigger", 2, 4)])

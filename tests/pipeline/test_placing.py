@@ -74,7 +74,7 @@ def routes_of(state):
     return sorted(zip(named, keys.cell.tolist(), keys.partition.tolist(), strict=True), key=str)
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("plan", ["location", "prefix", "trigger"])
 def test_pieces_of_rows_become_what_all_rows_at_once_do(tmp_path, small_pieces, monkeypatch, plan):
     """The same directory, routes and rejected rows; bad rows and ids that repeat across pieces among them."""
     world = World(len(plan))
@@ -106,14 +106,14 @@ def test_a_stream_begun_and_rebalanced_in_pieces_delivers_what_a_hub_does(tmp_pa
     stream = ChangingStream(tmp_path, settings_of(plan), [world.subscription(id_) for id_ in range(1, 15)])
     once, often = list(range(20, 200)), [1, 2, 3, 16]
     random.Random(1).shuffle(once)
-    for batch in range(4):
-        if batch in (1, 3):
+    for batch in range(3):
+        if batch:
             ask(stream.store, stream.driver.state.manifest, PLANS[(PLANS.index(plan) + batch) % len(PLANS)], 2 + batch)
         changes = mixed_changes(world, 8, once, often)
         stream.run(batch, world.batch(8, 0, often) | {"changes-a": changes})
-        if batch == 3:
-            stream.restart()
-    assert stream.driver.state.manifest.plan.partitions == 5
+    stream.restart()
+    stream.run(3, world.batch(8, 0, often))
+    assert stream.driver.state.manifest.plan.partitions == 4
 
 
 def test_the_driver_holds_no_share(tmp_path, small_pieces, monkeypatch):

@@ -60,7 +60,7 @@ def test_a_power_cut_after_a_commit_takes_nothing_that_it_names(tmp_path, monkey
     """Snapshots of steps, with links to the ones before, those of the driver's tables, and partitions built anew."""
     monkeypatch.setattr(places, "is_on_network", lambda _: is_shared)
     forget_all()
-    stream = SmallStream(tmp_path, plan="prefix", partitions=3, batches=5)
+    stream = SmallStream(tmp_path, plan="prefix", partitions=2, batches=5, messages=4)
     disk = Disk(monkeypatch, stream.checkpoint)
     driver = stream.started()
     for batch in range(5):
@@ -68,7 +68,7 @@ def test_a_power_cut_after_a_commit_takes_nothing_that_it_names(tmp_path, monkey
         if batch == 3:
             driver.take_snapshots(driver.snapshots_to_write()())
         if batch == 4:
-            ask(driver.store, driver.state.manifest, None, 2)
+            ask(driver.store, driver.state.manifest, None, 3)
         stream.run(driver, batch)
     assert [] == disk.lost
     assert disk.manifests == 6

@@ -61,7 +61,7 @@ def test_a_crash_at_any_operation_loses_nothing_and_repeats_at_most_the_batch_un
     stream(tmp_path / "clean")
     clean = logged(tmp_path / "clean")
     (tmp_path / "crashed").mkdir()
-    code = "import sys, test_store as s, test_published_notes as t; print(s.crash_everywhere(t.stream, sys.argv[1]))"
+    code = "import sys, test_store as s, test_published_notes as t; print(s.crash_everywhere(t.stream, sys.argv[1], 3))"
     ran = run_python(code, tmp_path / "crashed")
     assert ran.returncode == 0, ran.stderr
     assert int(ran.stdout) > 50

@@ -11,9 +11,15 @@ class DriverKilled(Exception):
     """What stands for the end of a driver."""
 
 
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    """What a driver delivers that nobody disturbs."""
+    return SmallStream(tmp_path_factory.mktemp("clean"), batches=3, messages=5).clean()
+
+
 @pytest.fixture
 def stream(tmp_path):
-    return SmallStream(tmp_path, batches=3)
+    return SmallStream(tmp_path, batches=3, messages=5)
 
 
 def killed_after(monkeypatch, name, times=1):
@@ -32,11 +38,9 @@ def killed_after(monkeypatch, name, times=1):
     monkeypatch.setattr(Store, name, dying)
 
 
-@pytest.mark.parametrize("moment", ["put", "move"])
-@pytest.mark.parametrize("taken", [0, 1, 2])
-def test_parts_that_are_taken_away_before_the_driver_has_finished(stream, monkeypatch, moment, taken):
+@pytest.mark.parametrize(("moment", "taken"), [("put", 0), ("move", 0), ("move", 1), ("move", 2)])
+def test_parts_that_are_taken_away_before_the_driver_has_finished(stream, clean, monkeypatch, moment, taken):
     """Killed when it has noted what it publishes, or has published it: what readers took they have, the rest comes."""
-    clean = stream.clean()
     driver = stream.started()
     stream.run(driver, 0)
     with monkeypatch.context() as patched:
@@ -53,8 +57,8 @@ def test_parts_that_are_taken_away_before_the_driver_has_finished(stream, monkey
     assert read | stream.delivered() == clean
 
 
-def test_every_part_is_taken_away_at_once_and_the_driver_restarts_after_every_batch(stream):
-    clean, read = stream.clean(), {}
+def test_every_part_is_taken_away_at_once_and_the_driver_restarts_after_every_batch(stream, clean):
+    read = {}
     for batch in range(3):
         stream.run(stream.started(), batch)
         for path in stream.out.glob("part-*"):
@@ -73,10 +77,8 @@ def test_notes_are_kept_for_the_last_batch_only(stream):
     assert notes == [f"published-00000002-e{second.store.epoch}.json"]
 
 
-def test_a_late_note_of_an_older_driver_hides_nothing(tmp_path):
+def test_a_late_note_of_an_older_driver_hides_nothing(stream, clean):
     """It says what an earlier batch published, and takes nothing from what a later one notes."""
-    stream = SmallStream(tmp_path, batches=3)
-    clean = stream.clean()
     first = stream.started()
     stream.run(first, 0)
     outputs = [each for each in first.state.manifest.outputs if not each.get("is_rejected")]

@@ -10,6 +10,7 @@ from nearcast import Hub, Vocabulary
 from nearcast.cli import main
 from nearcast.errors import InvalidInput, NearcastError
 from nearcast.geo import Space
+from nearcast.pipeline.driver import rebalance
 from nearcast.pipeline.driver.batch_source import BatchSource
 from nearcast.pipeline.driver.pipeline import Pipeline
 from nearcast.pipeline.driver.rebalance import REQUEST, ask, balance_after, is_uneven
@@ -24,15 +25,8 @@ from nearcast.tables import Rejected, subscriptions_table
 from nearcast.window import Window
 from support.streams import COLUMNS, Oracle, World, values_in, write_files
 
-KINDS = [("within",), ("similar",), ("topk",), ("within", "similar", "topk")]
-WINDOWS = {"none": None, "count": Window.of(9), "time": Window.of("5s")}
-ROUTES = {
-    "hash-trigger": [("hash", 2), ("trigger", 2), ("trigger", 3)],
-    "trigger-prefix": [("trigger", 3), ("prefix", 4), ("keyword", 4)],
-    "prefix-location": [("prefix", 3), ("location", 3), ("space-first(2x2)", 4)],
-    "2-5-1": [("trigger", 2), ("trigger", 5), ("trigger", 1)],
-    "1-5-2": [("prefix", 1), ("keyword-first", 6), ("hash", 2)],
-}
+KINDS = ("within", "similar", "topk")
+WINDOWS = {"count": Window.of(9), "time": Window.of("5s")}
 
 
 class Broken(Exception):
@@ -147,10 +141,6 @@ def as_rows(deliveries):
     return [tuple(getattr(d, name) for name in COLUMNS) for d in deliveries]
 
 
-def window_for(kinds, name):
-    return WINDOWS[name] if "topk" in kinds else None
-
-
 # --- rebalancing --------------------------------------------------------------------------------------------------
 
 
@@ -159,20 +149,21 @@ def _swept_at_every_batch(monkeypatch):
     monkeypatch.setattr("nearcast.pipeline.driver.pipeline.SWEEP_EVERY", 1)
 
 
-#: All kinds at once on every route, each kind alone on two.
-CHANGES = [(route, KINDS[-1]) for route in ROUTES] + [
-    (route, kinds) for at, kinds in enumerate(KINDS[:-1]) for route in (list(ROUTES)[at], list(ROUTES)[at + 2])
+#: Every plan is left and come to, with more and with fewer partitions; with a window of each kind, and without one.
+ROUTES = [
+    ("count", [("hash", 2), ("trigger", 2), ("trigger", 5), ("trigger", 1), ("prefix", 4), ("keyword", 4)]),
+    ("time", [("prefix", 1), ("keyword-first", 6), ("hash", 2), ("location", 3), ("space-first(2x2)", 4)]),
+    (None, [("trigger", 3), ("prefix", 4), ("trigger", 2)]),
 ]
 
 
-@pytest.mark.parametrize(("route", "kinds"), CHANGES, ids=[f"{route}-{'+'.join(kinds)}" for route, kinds in CHANGES])
-def test_a_stream_goes_on_with_other_partitions(tmp_path, route, kinds):
-    seed = len(route) * 17 + len(kinds) * 5 + len(kinds[0])
-    window = ["count", "time"][seed % 2]
-    (plan, partitions), *others = ROUTES[route]
-    stream = Stream(tmp_path, seed, plan, partitions, window_for(kinds, window), kinds, earth=seed % 3 == 0)
+@pytest.mark.parametrize(("window", "route"), ROUTES, ids=["window by count", "window by time", "no window"])
+def test_a_stream_goes_on_with_other_partitions(tmp_path, window, route):
+    (plan, partitions), *others = route
+    kinds, is_earth = KINDS if window else KINDS[:2], window == "time"
+    stream = Stream(tmp_path, len(route), plan, partitions, WINDOWS.get(window), kinds, earth=is_earth)
     for plan, partitions in others:
-        for _ in range(stream.random.randint(1, 3)):
+        for _ in range(stream.random.randint(1, 2)):
             stream.run()
         stream.ask(plan, partitions)
         if stream.random.random() < 0.3:
@@ -186,22 +177,21 @@ def test_a_stream_goes_on_with_other_partitions(tmp_path, route, kinds):
         assert stream.pipeline.settings.partitions == partitions
         if stream.random.random() < 0.5:
             stream.restart()
-    for _ in range(3):
+    for _ in range(2):
         stream.run()
 
 
-@pytest.mark.parametrize("plan", ["trigger", "prefix", "keyword", "space-first", "location"])
+@pytest.mark.parametrize("plan", ["trigger", "prefix", "space-first"])
 def test_thresholds_that_fall_in_a_batch_are_seen_to(tmp_path, plan):
     stream = Stream(tmp_path, len(plan), "hash", 2, Window.of(6), ("topk",), n=20)
+    stream.run(stream.files(12, 4))
+    stream.ask(plan, 4)
     for _ in range(2):
-        stream.run(stream.files(12, 4))
-        stream.ask(plan, 4)
-        for _ in range(2):
-            stream.run(stream.files(30, 10))
+        stream.run(stream.files(25, 8))
 
 
 def test_the_present_plan_is_learned_anew(tmp_path):
-    stream = Stream(tmp_path, 3, "trigger", 3, WINDOWS["count"], KINDS[-1])
+    stream = Stream(tmp_path, 3, "trigger", 3, WINDOWS["count"], KINDS)
     stream.run()
     before = stream.manifest()
     stream.ask()
@@ -220,10 +210,9 @@ def test_the_present_plan_is_learned_anew(tmp_path):
     assert not [name for name in kept if name.startswith(("exports", "shares"))]
 
 
-@pytest.mark.parametrize("plan", ["trigger", "prefix"])
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("when", "plan"), [("before", "trigger"), ("after", "prefix")])
 def test_a_crash_at_any_job_loses_and_repeats_nothing(tmp_path, plan, when):
-    stream = Stream(tmp_path, 11, "trigger", 2, WINDOWS["count"], KINDS[-1])
+    stream = Stream(tmp_path, 11, "trigger", 2, WINDOWS["count"], KINDS)
     stream.run()
     job, partitions = 1, 3
     while True:
@@ -233,13 +222,12 @@ def test_a_crash_at_any_job_loses_and_repeats_nothing(tmp_path, plan, when):
         assert len(stream.manifest().partitions) == partitions
         if not broke:
             break
-        stream.run()
         job, partitions = job + 1, 5 - partitions
     assert job >= 4
 
 
 def test_a_request_is_met_once_even_if_it_could_not_be_removed(tmp_path, monkeypatch):
-    stream = Stream(tmp_path, 5, "trigger", 2, WINDOWS["time"], KINDS[-1])
+    stream = Stream(tmp_path, 5, "trigger", 2, WINDOWS["time"], KINDS)
     stream.run()
     stream.ask("prefix", 3)
     delete = Store.delete
@@ -313,28 +301,28 @@ def test_the_load_is_averaged_and_trusted_after_a_while():
     assert not is_uneven(LoadBalance((0.0, 0.0), 50), 1.0)
 
 
-def test_a_stream_of_uneven_load_is_balanced_by_itself(tmp_path):
-    stream = Stream(tmp_path, 8, "trigger", 3, WINDOWS["count"], KINDS[-1])
+def test_a_stream_of_uneven_load_is_balanced_by_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(rebalance, "_TRUSTED_AFTER", 5)
+    stream = Stream(tmp_path, 8, "trigger", 3, WINDOWS["count"], KINDS)
     stream.restart(rebalance_above=1.0)
     lines = []
-    for _ in range(23):
+    for _ in range(8):
         stream.run(stream.files(3, 0))
         lines.append(stream.manifest().plan.line)
-    assert len(set(lines[:20])) == 1
-    assert lines[20] != lines[19]
-    assert len(set(lines[20:])) == 1
-    assert stream.manifest().rebalance.id == "load-19"
+    assert len(set(lines[:5])) == 1
+    assert lines[5] != lines[4]
+    assert len(set(lines[5:])) == 1
+    assert stream.manifest().rebalance.id == "load-4"
 
 
 # --- snapshots ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("plan", "later"), [("trigger", 0), ("trigger", 1), ("trigger", 3), ("prefix", 1), ("prefix", 3), ("hash", 0)]
+    ("plan", "window", "later"), [("trigger", "count", 0), ("prefix", "time", 2), ("hash", "count", 1)]
 )
-def test_a_stream_goes_on_from_snapshots(tmp_path, plan, later):
-    seed = later * 3 + len(plan)
-    stream = Stream(tmp_path, seed, plan, 3, WINDOWS[["count", "time"][seed % 2]], KINDS[-1])
+def test_a_stream_goes_on_from_snapshots(tmp_path, plan, window, later):
+    stream = Stream(tmp_path, later * 3 + len(plan), plan, 3, WINDOWS[window], KINDS)
     for _ in range(3):
         stream.run()
     assert stream.pipeline.snapshots_due(3)
@@ -359,13 +347,12 @@ def test_a_stream_goes_on_from_snapshots(tmp_path, plan, later):
     recent = set(manifest.recent)
     left = old & set(stream.store.list())
     assert left <= recent | {manifest.vocabulary.folder}
-    for _ in range(3):
-        stream.run()
+    stream.run()
     assert not stream.pipeline.take_snapshots(snapshots)
 
 
 def test_snapshots_before_a_rebalance_are_of_no_use_after_it(tmp_path):
-    stream = Stream(tmp_path, 4, "trigger", 2, WINDOWS["count"], KINDS[-1])
+    stream = Stream(tmp_path, 4, "trigger", 2, WINDOWS["count"], KINDS)
     stream.run()
     snapshots = stream.pipeline.snapshots_to_write()()
     stream.ask("prefix", 3)
@@ -393,14 +380,14 @@ def test_snapshots_that_nobody_takes_go_away_at_a_restart(tmp_path):
     assert not set(snapshots.names) & set(stream.store.list())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_everything_at_random(tmp_path, seed):
     rng = random.Random(seed)
     plans = ["hash", "location", "keyword", "prefix", "space-first", "keyword-first", "trigger"]
     window = WINDOWS[rng.choice(["count", "time"])]
-    stream = Stream(tmp_path, seed, rng.choice(plans), rng.randint(1, 5), window, KINDS[-1], earth=seed % 2 == 1)
+    stream = Stream(tmp_path, seed, rng.choice(plans), rng.randint(1, 5), window, KINDS, earth=seed % 2 == 1)
     snapshots = None
-    for _ in range(14):
+    for _ in range(10):
         chance = rng.random()
         if chance < 0.3:
             stream.ask(rng.choice(plans), rng.randint(1, 5))

@@ -32,7 +32,7 @@ from support.streams import BEGIN, World, moment
 PLANS = ("hash", "prefix", "trigger")
 
 
-@pytest.mark.parametrize(("plan", "window"), [("hash", None), ("prefix", "5s"), ("trigger", "5s")])
+@pytest.mark.parametrize(("plan", "window"), [("trigger", None), ("prefix", "5s")])
 def test_a_stream_of_mixed_changes_delivers_what_a_hub_does(tmp_path, plan, window):
     """Ids that come once and often, replaced, gone and there again, bad ones between; restarts and kills between."""
     seed = len(plan) + 100 * (window is not None)
@@ -43,7 +43,7 @@ def test_a_stream_of_mixed_changes_delivers_what_a_hub_does(tmp_path, plan, wind
     stream = ChangingStream(tmp_path, settings, first)
     once, often = list(range(20, 500)), [1, 2, 3, 11, 12]
     rng.shuffle(once)
-    for batch in range(5):
+    for batch in range(4):
         files = world.batch(10, 0, often)
         changes = mixed_changes(world, 25, once, often)
         # Some that were stored by an earlier batch are replaced, moved and dropped, each once.
@@ -129,7 +129,7 @@ def plain(value):
     return [plain(getattr(value, name)) for name in names] or value
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("plan", PLANS)
 def test_runs_register_what_rows_one_by_one_do(monkeypatch, seed, plan):
     """Numbers, homes, copies, clocks, rejected rows and their order are the same, also where reports move time."""

@@ -34,7 +34,7 @@ class Walkers:
             yield {"op": "move", "id": id_, "x": place[0], "y": place[1]}
 
 
-def test_after_everybody_moved_for_a_hundred_batches_routes_are_almost_those_of_a_fresh_plan(tmp_path, monkeypatch):
+def test_after_everybody_moved_for_forty_batches_routes_are_almost_those_of_a_fresh_plan(tmp_path, monkeypatch):
     """Messages go to at most 1.5 times as many partitions; what counts is tuples, not time."""
     monkeypatch.setattr(pipeline, "FEW_KEYS", 8)
     walkers, settings = Walkers(), settings_of("trigger", 3, None)
@@ -45,24 +45,24 @@ def test_after_everybody_moved_for_a_hundred_batches_routes_are_almost_those_of_
     first = walkers.subscriptions()
     stream = LivingStream(tmp_path / "old", settings, first, sample=sample)
     stream.run(0, messages)  # for a plan to be learned from
-    for batch in range(1, 101):
+    for batch in range(1, 41):
         stream.run(batch, {"changes-a": list(walkers.moves())})
         plan, held = stream.pipeline.state.manifest.plan, stream.pipeline.state.router.routes.counts()
         assert all(n <= pipeline.SPARE_KEYS * needed + 8 for n, needed in zip(held, plan.needed, strict=True))
-    report, _ = stream.run(101, messages)
+    report, _ = stream.run(41, messages)
     fresh = LivingStream(tmp_path / "fresh", settings, walkers.subscriptions(), sample=sample)
     expected, _ = fresh.run(0, messages)
     assert report.deliveries == expected.deliveries
     assert 0 < report.tuples <= 1.5 * expected.tuples
 
 
-@pytest.mark.parametrize(("window", "lifetime"), [(None, "5s"), ("5s", None), (6, "expires")])
+@pytest.mark.parametrize(("window", "lifetime"), [("5s", None), (6, "expires")])
 def test_routes_that_shrink_in_every_batch_lose_no_message(tmp_path, monkeypatch, window, lifetime):
     """All kinds, moves to points and regions, replacements, vocabularies, and drivers that are killed."""
     monkeypatch.setattr(pipeline, "FEW_KEYS", 0)
     monkeypatch.setattr(pipeline, "SPARE_KEYS", 1.0)
     settings = settings_of("trigger", 3, lifetime, window=window)
-    stream, _ = check(tmp_path, 6, settings, batches=8, faults=0.2, reweigh=0.2)
+    stream, _ = check(tmp_path, 6, settings, batches=6, faults=0.2, reweigh=0.2)
     assert len(stream.pipeline.state.router.routes)
 
 

@@ -261,7 +261,7 @@ def test_a_crash_at_any_operation_loses_and_repeats_nothing(tmp_path):
     clean = visible(tmp_path / "clean/out")
     assert len(clean) == 4
     (tmp_path / "crashed").mkdir()
-    code = "import sys, test_store as s, test_sinks as t; print(s.crash_everywhere(t.stream, sys.argv[1]))"
+    code = "import sys, test_store as s, test_sinks as t; print(s.crash_everywhere(t.stream, sys.argv[1], 3))"
     ran = run_python(code, tmp_path / "crashed")
     assert ran.returncode == 0, ran.stderr
     assert int(ran.stdout) > 50
@@ -286,24 +286,24 @@ import test_sinks
 from nearcast.errors import NearcastError
 from nearcast.pipeline.sinks import FileSink
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-sink = FileSink(sys.argv[1], sys.argv[2])
-try:
-    sink.stage(1, 0, [test_sinks.deliveries(0, 10_000)])
-except NearcastError as error:
-    print(type(error).__name__, error)
+for name in sys.argv[2:]:
+    sink = FileSink(f"{sys.argv[1]}/{name}", name)
+    try:
+        sink.stage(1, 0, [test_sinks.deliveries(0, 10_000)])
+    except NearcastError as error:
+        print(type(error).__name__, error)
 """
 
 
-@pytest.mark.parametrize("format_", FORMATS)
-def test_a_full_disk(tmp_path, format_):
-    ran = run_python(FULL, tmp_path / "out", format_)
+def test_a_full_disk(tmp_path):
+    ran = run_python(FULL, tmp_path, *FORMATS)
     assert ran.returncode == 0, ran.stderr
-    (line,) = ran.stdout.splitlines()
-    assert line.startswith(f"{StoreError.__name__} {tmp_path}/out/_staging/00000001-0000-")
-    assert "cannot be written: " in line
-    assert "File too large" in line
-    assert "make room and start again" in line
-    assert staged_in(tmp_path / "out") == []
+    for name, line in zip(FORMATS, ran.stdout.splitlines(), strict=True):
+        assert line.startswith(f"{StoreError.__name__} {tmp_path}/{name}/_staging/00000001-0000-")
+        assert "cannot be written: " in line
+        assert "File too large" in line
+        assert "make room and start again" in line
+        assert staged_in(tmp_path / name) == []
 
 
 # --- sinks that are handed what was delivered ----------------------------------------------------------------------

@@ -16,15 +16,12 @@ from support.streams import moment
 #: Every plan on one partition or three, with every kind of window, and expiry told or not: pairs of these.
 STREAMS = [
     ("trigger", 1, None, True, False),
-    ("trigger", 3, None, True, True),
-    ("trigger", 3, "5s", False, False),
-    ("trigger", 3, 6, True, False),
-    ("hash", 3, "5s", True, False),
+    ("trigger", 3, "5s", False, True),
+    ("hash", 3, 6, True, False),
     ("location", 3, None, False, True),
-    ("keyword", 3, 6, False, True),
-    ("prefix", 3, None, True, False),
+    ("prefix", 3, "5s", False, False),
     ("space-first", 4, "5s", True, True),
-    ("keyword-first", 4, 6, True, False),
+    ("keyword-first", 4, None, True, False),
 ]
 
 
@@ -33,7 +30,7 @@ def test_a_stream_with_a_lifetime_tells_what_a_hub_does(tmp_path, plan, partitio
     """All kinds, moves, replacements, vocabularies and expiry, with drivers killed between batches and in them."""
     lifetime = "expires" if earth else "5s"
     settings = settings_of(plan, partitions, lifetime, window=window, tell_expiry=tell_expiry, earth=earth)
-    check(tmp_path, len(plan) + partitions, settings, faults=0.3, reweigh=0.2)
+    check(tmp_path, len(plan) + partitions, settings, batches=5, faults=0.3, reweigh=0.2)
 
 
 def timed_rows(world, n, ids):

@@ -21,8 +21,7 @@ def message(id_, text, x, seconds):
     return {"id": id_, "text": text, "x": x, "y": 0.0, "time": moment(seconds)}
 
 
-@pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "starts anew"])
-@pytest.mark.parametrize("plan", ["keyword", "prefix"])
+@pytest.mark.parametrize(("plan", "restarts"), [("keyword", True), ("prefix", False)])
 def test_a_threshold_that_fell_in_a_batch_with_snapshots_is_known_to_copies_in_the_next(tmp_path, plan, restarts):
     """All that filled the list leaves the window in batch 2; what comes in batch 3 is seen by a copy alone."""
     first = [topk(at, word, WORDS[(at + 1) % len(WORDS)]) for at, word in enumerate(WORDS)]

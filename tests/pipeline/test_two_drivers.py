@@ -32,12 +32,12 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory):
-    return SmallStream(tmp_path_factory.mktemp("clean")).clean()
+    return SmallStream(tmp_path_factory.mktemp("clean"), messages=4).clean()
 
 
 @pytest.fixture
 def stream(tmp_path):
-    return SmallStream(tmp_path)
+    return SmallStream(tmp_path, messages=4)
 
 
 def before(owner, name, act):
@@ -198,12 +198,11 @@ def test_a_driver_that_is_slow_to_sweep_at_its_start_leaves_the_files_of_the_nex
     is_whole(stream)
 
 
-def test_a_driver_that_is_slow_to_sweep_after_a_commit_leaves_the_snapshots_of_the_next_one(tmp_path):
+def test_a_driver_that_is_slow_to_sweep_after_a_commit_leaves_the_snapshots_of_the_next_one(stream, clean, monkeypatch):
     """Its sweep knows the two manifests of before, which name no snapshot of the next driver."""
-    stream = SmallStream(tmp_path, batches=SWEEP_EVERY + 3, messages=3, changes=1)
-    clean = stream.clean()
+    monkeypatch.setattr(pipeline_module, "SWEEP_EVERY", 2)
     first, second = stream.started(), []
-    stream.run(first, SWEEP_EVERY - 1)
+    stream.run(first, 1)
 
     def next_starts():
         second.append(stream.started())
@@ -211,7 +210,7 @@ def test_a_driver_that_is_slow_to_sweep_after_a_commit_leaves_the_snapshots_of_t
         assert second[0].take_snapshots(snapshots)
 
     before(first.manifests, "sweep", next_starts)
-    stream.run(first, SWEEP_EVERY)  # was committed before: only its sweep came late
+    stream.run(first, 2)  # was committed before: only its sweep came late
     stream.run(second[0])
     assert stream.delivered() == clean
     is_whole(stream)

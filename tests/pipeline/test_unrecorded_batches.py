@@ -69,8 +69,7 @@ def as_rows(deliveries):
     return sorted((tuple(getattr(each, name) for name in COLUMNS) for each in deliveries), key=str)
 
 
-@pytest.mark.parametrize("plan", ["trigger", "keyword"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "plan"), [(1, "trigger"), (2, "keyword")])
 def test_random_lives_deliver_what_a_hub_does(tmp_path, seed, plan):
     """Whatever workers forget, whoever restarts, whichever task runs twice, and whenever snapshots are taken."""
     rng, world = random.Random(seed), World(seed, kinds=("within", "similar"))
@@ -79,7 +78,7 @@ def test_random_lives_deliver_what_a_hub_does(tmp_path, seed, plan):
     oracle.begin(first)
     stream = QuietStream(tmp_path, first, plan)
     recorded = 0
-    for batch in range(12):
+    for batch in range(10):
         files = world.batch(rng.randint(1, 8), rng.choice([0, 0, 0, 3]), IDS)
         expected = as_rows(oracle.run(files))
         event = rng.choice(["none", "none", "forget", "restart", "snapshots"])
@@ -93,7 +92,7 @@ def test_random_lives_deliver_what_a_hub_does(tmp_path, seed, plan):
         stream.runner.repeats = rng.random() < 0.4
         assert expected == sorted(stream.run(batch, files), key=str), f"batch {batch} after {event}"
         recorded += "changes-a" in files
-    assert len(stream.manifest.batches) <= recorded < 12
+    assert len(stream.manifest.batches) <= recorded < 10
 
 
 def messages(*seconds):

@@ -58,8 +58,8 @@ def test_copies_that_are_replaced_over_and_over_leave_no_slots_behind(tmp_path, 
     oracle = Oracle(Hub("plane", window=9))
     oracle.begin(first)
     stream = FileStream(tmp_path, first, plan=plan, partitions=3, window=9)
-    for batch in range(12):
-        files = world.batch(6, 0, ids)
+    for batch in range(8):
+        files = world.batch(4, 0, ids)
         changes = [{"op": "subscribe", **world.subscription(id_)} for id_ in ids]
         files["changes-a"] = [{name: value for name, value in row.items() if name != "expires"} for row in changes]
         assert as_rows(oracle.run(files)) == stream.run(batch, files), f"batch {batch}"
