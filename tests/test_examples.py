@@ -51,6 +51,9 @@ east Coffee, freshly ground POINT (13.449 52.501)
 """,
 }
 
+#: Those that run in the Spark session of all tests: `tests/spark/test_stream_example.py`. Another one has its own.
+IN_THE_SESSION = {"prometheus_stream.py"}
+
 
 def test_every_example_is_run_and_says_how():
     """No example is forgotten, and the head of each names the command that runs it."""
@@ -60,7 +63,7 @@ def test_every_example_is_run_and_says_how():
     assert [] == [name for name, head in heads.items() if f"Run it: python examples/{name}" not in head]
 
 
-@pytest.mark.parametrize("name", PRINTED)
+@pytest.mark.parametrize("name", sorted(PRINTED.keys() - IN_THE_SESSION))
 def test_an_example_prints_what_it_shows(name, tmp_path):
     """It runs in any folder, to its end, without a warning."""
     ran = run([sys.executable, "-W", "error", EXAMPLES / name], cwd=tmp_path)

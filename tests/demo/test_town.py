@@ -78,8 +78,15 @@ def test_what_has_not_come_is_missing():
 
 
 def test_the_town_lives_and_ends_without_a_terminal(tmp_path):
-    """It checks over sockets that events came, ends with 0, and leaves no folder behind."""
-    done = run([sys.executable, "-m", "nearcast", *_SMALL, "--seconds", "1"], env=_environment(tmp_path))
+    """It checks over sockets that events came, ends with 0, and leaves no folder behind.
+
+    Walkers hurry: until one of them enters or leaves a place takes half a minute otherwise.
+    """
+    code = (
+        "from nearcast.cli import main; from nearcast.demo import town_life;"
+        f"town_life._STEP_M = 400.0; main({[*_SMALL, '--seconds', '1']})"
+    )
+    done = run([sys.executable, "-c", code], env=_environment(tmp_path))
     assert (0, "") == (done.returncode, done.stderr), done.stdout
     assert "Three messages that arrived" in done.stdout
     address = _ADDRESS.search(done.stdout)[1]

@@ -24,7 +24,8 @@ def silent(line):
 
 def test_stream_and_hub_move_the_same_files(spark, request_of_moves, tmp_path, monkeypatch):
     """All move in each batch; what is told has the rates of both, and how many deliveries they agree on."""
-    monkeypatch.setattr(stream_moves, "SMALL_BATCHES", 2)
+    for name, n in (("SMALL_BATCHES", 1), ("_WARM", 1), ("_MEASURED", 2)):
+        monkeypatch.setattr(stream_moves, name, n)
     report = stream_moves.run_stream_moves(request_of_moves, tmp_path, 2, lambda: spark, silent, silent)
 
     values = {row["measure"]: row["value"] for row in report["results"]}

@@ -5,6 +5,8 @@ import json
 
 def test_a_stream_is_timed_beside_the_local_engine(spark, nearcast, tmp_path, monkeypatch):
     monkeypatch.setattr("nearcast.bench.spark.data.TINY_MEASURED", 2)
+    for module in ("data", "stream"):
+        monkeypatch.setattr(f"nearcast.bench.spark.{module}.TINY_WARM", 1)
     monkeypatch.setattr("nearcast.cli.bench_spark.bench_session", lambda *_: spark)
     report = tmp_path / "report.json"
     sizes = ("--subscriptions", 500, "--messages", 200, "--batch", 100)

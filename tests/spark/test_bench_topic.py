@@ -7,11 +7,11 @@ from nearcast.errors import NotSupported
 from nearcast.pipeline.kafka_topics import KafkaTopic
 
 
-def test_a_session_without_the_connector_is_told_which_jars_it_needs(spark, tmp_path):
+def test_a_session_without_the_connector_is_told_which_jars_it_needs(unconnected, tmp_path):
     topic = KafkaTopic.of("kafka://host:9092/posts")
     sizes = {"batch": 1, "plan": "trigger", "partitions": 1, "deliveries": 0}
     with pytest.raises(NotSupported, match=r"has no connector for Kafka; set spark\.jars to the jars of"):
-        run_topic(spark, None, topic, tmp_path, **sizes, say=print)
+        run_topic(unconnected, None, topic, tmp_path, **sizes, say=print)
 
 
 @pytest.mark.parametrize(

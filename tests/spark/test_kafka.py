@@ -4,37 +4,27 @@ The connector is of another version than Spark: none of the same can be had. Wit
 the tests are skipped, and the summary says so.
 """
 
+import contextlib
+import io
 import json
-import os
-import pickle
-import sys
-from pathlib import Path
+import traceback
 
 import pytest
 
 from faults.kafka_kills import KilledStream
 from nearcast import Hub
-from support.kafka_broker import PASSWORD, QUICK_JAVA
+from nearcast.geo import Space
+from nearcast.spark.stream import stream
+from nearcast.tables import Rejected, subscriptions_table
+from support.kafka_broker import PASSWORD
 from support.kafka_streams import delivered_in, expected_of
 from support.streams import Oracle, World
-from support.waiting import run
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.kafka
 
-_PROGRAM = Path(__file__).parents[1] / "faults" / "kafka_starts.py"
 #: What no record may be.
 BAD = [None, b"", b"\xff{", b"[1]", b"hello", b'"text"']
-
-
-def test_a_broker_keeps_its_records_when_it_is_killed(broker, topics):
-    """The broker and the client of the tests, without Spark and its connector."""
-    topics.create("alone", 2)
-    topics.send("alone", [{"id": 1}, None, b"\xff"], 1)
-    broker.kill()
-    broker.start()
-    assert [(1, 0, b'{"id": 1}'), (1, 1, None), (1, 2, b"\xff")] == [
-        (each.partition, each.offset, each.value) for each in topics.records("alone")
-    ]
 
 
 # --- two starts, and starts that fail ---------------------------------------------------------------------------
@@ -50,16 +40,68 @@ def records_of(world, ids):
     }
 
 
-def united(starts):
-    found = {}
-    for start in starts:
-        for place, rows in start["records"].items():
-            found.setdefault(place, []).extend(rows)
-    return found
+@contextlib.contextmanager
+def noted(spark, path):
+    """Write into a file what Java logs and Python prints meanwhile."""
+    java = spark.sparkContext._jvm.org.apache.logging.log4j
+    appender = java.core.appender.FileAppender.newBuilder().withFileName(str(path)).setName("noted").build()
+    appender.start()
+    root, printed = java.LogManager.getRootLogger(), io.StringIO()
+    root.addAppender(appender)
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            yield
+    finally:
+        root.removeAppender(appender)
+        appender.stop()
+        with path.open("a") as log:
+            log.write(printed.getvalue())
+
+
+class Starts:
+    """Starts a stream from two topics to a third, and notes what each start complains of, and how many were sent."""
+
+    def __init__(self, spark, topics, servers, folder, subscriptions):
+        self._spark, self._topics, self._address = spark, topics, f"kafka://{servers}"
+        self._checkpoint = folder / "K"
+        self._table = subscriptions_table(subscriptions, Space.plane(), rejected=Rejected())
+        self.records, self.ends = {}, []
+
+    def send(self, records):
+        for (topic, partition), rows in records.items():
+            self._topics.send(topic, rows, partition)
+            self.records.setdefault((topic, partition), []).extend(rows)
+
+    def forget(self):
+        """Leave the state of a crash between sending and noting what was sent."""
+        (self._checkpoint / "nearcast/published.json").unlink()
+
+    def run(self, kafka_options):
+        """Work off what is there."""
+        complaint = None
+        try:
+            running = stream(
+                f"{self._address}/messages",
+                self._table,
+                changes=f"{self._address}/changes",
+                out=f"{self._address}/deliveries",
+                checkpoint=self._checkpoint,
+                window=9,
+                clock="event",
+                space="plane",
+                partitions=2,
+                once=True,
+                kafka_options=kafka_options,
+                spark=self._spark,
+            )
+            assert running.wait(PATIENCE_S)
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            complaint = {"says": str(error), "traceback": traceback.format_exc()}
+        self.ends.append({"complaint": complaint, "sent": self._topics.count("deliveries")})
 
 
 @pytest.fixture(scope="module")
-def ran(broker, topics, connector, tmp_path_factory):
+def ran(broker, topics, connected, tmp_path_factory):
     """Start a stream with broken options, with a wrong password and with records too large to send; twice as it should
     be; in vain; and as after a crash between sending and noting.
     """
@@ -73,26 +115,22 @@ def ran(broker, topics, connector, tmp_path_factory):
     wrong = {name: value.replace(PASSWORD, f"{PASSWORD}-not") for name, value in broker.options.items()}
     wrong["fetchOffset.numRetries"] = "1"  # for the connector, not for Kafka's clients
     unquoted = {**wrong, "kafka.sasl.jaas.config": f"Login required password={PASSWORD} {PASSWORD}"}
-    starts = [
-        {"records": {}, "options": unquoted},
-        {"records": first, "options": wrong},
-        {"records": {}, "options": {**broker.options, "kafka.max.request.size": "64"}},
-        {"records": {}, "options": broker.options},
-        {"records": second, "options": broker.options},
-        {"records": {}, "options": broker.options},
-        {"records": {}, "options": broker.options, "forgets": True},
-    ]
-    given = {"jars": connector, "plain": broker.plain, "servers": broker.secured, "subscriptions": subscriptions}
-    (folder / "starts").write_bytes(pickle.dumps({**given, "starts": starts}))
-    path = os.pathsep.join(filter(None, sys.path))
-    environment = {**os.environ, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
-    done = run([sys.executable, str(_PROGRAM), str(folder)], env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
+    starts = Starts(connected, topics, broker.secured, folder, subscriptions)
+    with noted(connected, folder / "log"):
+        starts.run(unquoted)
+        starts.send(first)
+        starts.run(wrong)
+        starts.run({**broker.options, "kafka.max.request.size": "64"})
+        starts.run(broker.options)
+        starts.send(second)
+        starts.run(broker.options)
+        starts.run(broker.options)
+        starts.forget()
+        starts.run(broker.options)
     oracle = Oracle(Hub("plane", window=9))
     oracle.begin(subscriptions)
-    ends = json.loads((folder / "ends.json").read_text())
-    expected = expected_of(oracle, folder / "K", united(starts))
-    return folder, ends, expected, done.stdout + done.stderr
+    expected = expected_of(oracle, folder / "K", starts.records)
+    return folder, starts.ends, expected, (folder / "log").read_text()
 
 
 def test_a_stream_between_topics_equals_a_hub_over_two_starts(ran, topics):
@@ -135,10 +173,11 @@ def test_a_batch_that_cannot_be_sent_is_told_in_one_line(ran):
 
 
 def test_secrets_are_in_no_error_log_or_checkpoint(ran):
-    folder, ends, _, printed = ran
+    folder, ends, _, logged = ran
+    assert "failed authentication" in logged
     assert "KafkaAdminClient" in ends[0]["complaint"]["says"]
     assert "Authentication failed" in ends[1]["complaint"]["says"]
-    assert PASSWORD not in printed + json.dumps(ends)
+    assert PASSWORD not in logged + json.dumps(ends)
     assert [] == [
         path for path in (folder / "K").rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()
     ]
@@ -147,22 +186,22 @@ def test_secrets_are_in_no_error_log_or_checkpoint(ran):
 # --- kills ------------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_and_a_driver_killed_between_batches_lose_nothing(broker, topics, connector, tmp_path):
+def test_a_broker_and_a_driver_killed_between_batches_lose_nothing(broker, topics, connector, connected, tmp_path):
     """A running stream outlives its broker; another one goes on for a driver that was killed with its batch sent."""
-    stream = KilledStream(broker, topics, connector, tmp_path, seed=4)
-    stream.send()
-    process = stream.start()
+    killed = KilledStream(broker, topics, connector, tmp_path, seed=4)
+    killed.send()
+    process = killed.start()
     try:
-        assert process.wait_for(lambda: stream.published() is not None), process.said()
-        first = stream.published()
+        assert process.wait_for(lambda: killed.published() is not None), process.said()
+        first = killed.published()
         broker.kill()
         broker.start()
-        stream.send()
-        assert process.wait_for(lambda: stream.published() != first), process.said()
-        sent = stream.count()
-        stream.send()
-        assert process.wait_for(lambda: stream.count() > sent), process.said()
+        killed.send()
+        assert process.wait_for(lambda: killed.published() != first), process.said()
+        sent = killed.count()
+        killed.send()
+        assert process.wait_for(lambda: killed.count() > sent), process.said()
     finally:
         was_running = process.kill()
     assert was_running
-    stream.finish()
+    killed.finish(connected)

@@ -37,7 +37,7 @@ def kill(stream, process, rng):
     return victims
 
 
-def test_brokers_and_drivers_killed_for_a_long_time(broker, topics, connector, tmp_path):
+def test_brokers_and_drivers_killed_for_a_long_time(broker, topics, connector, connected, tmp_path):
     for seed, rng, folder in rounds(tmp_path):
         stream = KilledStream(broker, topics, connector, folder, seed=1000 + seed)
         kills = []
@@ -50,5 +50,5 @@ def test_brokers_and_drivers_killed_for_a_long_time(broker, topics, connector, t
                     process = stream.start()
         finally:
             process.kill()
-        repeated = stream.finish()
+        repeated = stream.finish(connected)
         print(f"seed {seed}: killed {', '.join(kills)}; {repeated} records came again")  # noqa: T201 - for whoever watches

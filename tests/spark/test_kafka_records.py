@@ -67,11 +67,11 @@ def test_one_task_sends_the_rows_of_a_subscription_in_order(spark, tmp_path):
 @pytest.mark.parametrize(
     "given", [{"messages": TOPIC}, {"changes": TOPIC}, {"out": TOPIC}], ids=lambda each: next(iter(each))
 )
-def test_a_spark_without_the_connector_is_refused_before_the_first_batch(spark, tmp_path, given):
+def test_a_spark_without_the_connector_is_refused_before_the_first_batch(unconnected, tmp_path, given):
     (tmp_path / "in").mkdir()
     places = {"messages": str(tmp_path / "in"), "out": str(tmp_path / "out"), "space": "plane", **given}
     with pytest.raises(NotSupported, match=r"spark-sql-kafka-0-10_2\.13 4\.2\.0, ") as raised:
-        stream(subscriptions=SUBSCRIPTIONS, checkpoint=tmp_path / "K", spark=spark, once=True, **places)
+        stream(subscriptions=SUBSCRIPTIONS, checkpoint=tmp_path / "K", spark=unconnected, once=True, **places)
     assert str(raised.value).startswith(f"{TOPIC}: this Spark has no connector for Kafka")
     assert "\n" not in str(raised.value)
     assert not list((tmp_path / "K").rglob("*.json"))

@@ -26,7 +26,7 @@ from support.spark_files import PER_BATCH, Inbox, contents, write_table
 from support.streams import World
 from support.waiting import PATIENCE_S
 
-N_BATCHES, HALF = 6, 3
+N_BATCHES, HALF = 4, 2
 
 
 class Faulty:
@@ -171,8 +171,7 @@ def test_a_driver_killed(made, tmp_path):
     made.clear()
     log = tmp_path / "log"
     assert killed_at(made, log, 2, "delta"), log.read_text()
-    assert made.process(log).wait() in (0, 3), log.read_text()
-    made.is_clean()
+    made.recovers()
 
 
 @pytest.mark.skipif(not MINUTES, reason="takes as long as one wants: make test-faults")
@@ -205,10 +204,9 @@ def test_an_executor_killed(faulty, tmp_path):
     faulty.is_clean()
 
 
-@pytest.mark.parametrize("deaths", [1, 3])
-def test_a_worker_that_exits_in_the_middle_of_a_task(faulty, tmp_path, deaths):
-    faulty.run(out=DyingSink(faulty.out, tmp_path / "deaths", deaths=deaths, batch=HALF + 1))
-    assert len(list((tmp_path / "deaths").iterdir())) == deaths
+def test_workers_that_exit_in_the_middle_of_a_task(faulty, tmp_path):
+    faulty.run(out=DyingSink(faulty.out, tmp_path / "deaths", deaths=3, batch=HALF + 1))
+    assert len(list((tmp_path / "deaths").iterdir())) == 3
     faulty.is_clean(with_rejected=False)
 
 
@@ -218,10 +216,11 @@ def test_a_worker_that_exits_at_every_attempt(faulty, tmp_path):
     faulty.recovers()
 
 
-@pytest.mark.parametrize("parts", [0, 1])
-def test_a_driver_that_ends_before_all_parts_are_published(faulty, parts):
-    with pytest.raises(DriverEnded):
-        faulty.start(out=HalfPublishingSink(faulty.out, batch=HALF, parts=parts)).wait(PATIENCE_S)
+def test_a_driver_that_ends_before_all_parts_are_published(faulty):
+    """The first one publishes none of a batch, the second one some of the batch behind it."""
+    for batch, parts in ((HALF, 0), (HALF + 1, 1)):
+        with pytest.raises(DriverEnded):
+            faulty.start(out=HalfPublishingSink(faulty.out, batch=batch, parts=parts)).wait(PATIENCE_S)
     faulty.run()
     faulty.is_clean(with_rejected=False)
 
@@ -350,26 +349,28 @@ def small_files():
         resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
 
 
-@pytest.mark.parametrize("size", [0, 1500])
-def test_no_room_for_what_workers_write(faulty, small_files, size):
-    small_files(size)
-    assert "File too large" in faulty.fails()
+def test_no_room_for_what_workers_write(faulty, small_files):
+    """For nothing at first, then for the beginning of a file."""
+    for size in (0, 1500):
+        small_files(size)
+        assert "File too large" in faulty.fails()
     small_files(resource.RLIM_INFINITY)
     faulty.recovers()
 
 
-@pytest.mark.parametrize("kind", ["manifests", "sequences"])
-def test_no_room_for_what_the_driver_writes(faulty, monkeypatch, kind):
+def test_no_room_for_what_the_driver_writes(faulty, monkeypatch):
+    """For the manifest of a batch, then for the sequences of the next one."""
     sync = local_place.sync
+    for kind, batch in (("manifests", HALF), ("sequences", HALF + 1)):
 
-    def full(path):
-        if path.parent.name == kind and f"{HALF + 1:08d}" in path.name:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        sync(path)
+        def full(path, kind=kind, batch=batch):
+            if path.parent.name == kind and f"{batch:08d}" in path.name:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            sync(path)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(local_place, "sync", full)
-        assert "make room" in faulty.fails()
+        with monkeypatch.context() as patched:
+            patched.setattr(local_place, "sync", full)
+            assert "make room" in faulty.fails()
     faulty.recovers()
 
 

@@ -96,10 +96,10 @@ def world():
     return messages_table(rng, 300), subscriptions_table(rng, 400)
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
-def test_deliveries_are_those_of_the_hub(spark, world, partitions):
+def test_deliveries_are_those_of_the_hub(spark, world):
+    """Also where a DataFrame has one partition; in the other tests it has three."""
     messages, subscriptions = world
-    found = match(frame(spark, messages, partitions), frame(spark, subscriptions, partitions))
+    found = match(frame(spark, messages, 1), frame(spark, subscriptions, 1))
     check(found, expected(messages, subscriptions))
 
 
@@ -121,10 +121,7 @@ def test_subscriptions_expire(spark):
     check(match(frame(spark, messages), frame(spark, subscriptions)), expected(messages, subscriptions))
 
 
-PLANS = ["hash", "location", "keyword", "prefix", "space-first", "keyword-first", "trigger"]
-
-
-@pytest.mark.parametrize(("plan", "partitions"), [(plan, 2 + 2 * (at % 2)) for at, plan in enumerate(PLANS)])
+@pytest.mark.parametrize(("plan", "partitions"), [("hash", 2), ("prefix", 4), ("trigger", 2)])
 def test_plans_change_no_delivery(spark, world, plan, partitions):
     messages, subscriptions = world
     found = match(frame(spark, messages), frame(spark, subscriptions), plan=plan, partitions=partitions)

@@ -33,7 +33,7 @@ class QuietHandler(http.server.BaseHTTPRequestHandler):
 def served(handler):
     """Have requests answered by a class of handlers; yield the URL."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -8,9 +8,8 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from nearcast.bench.spark.kafka_jars import BROKER
 from nearcast.bench.spark.local_broker import LocalBroker
-from support.maven import jars_of
+from support.maven import broker_jars
 from support.waiting import PATIENCE_S, wait_until
 
 USER, PASSWORD = "nearcast", "pa55word-of-nobody"
@@ -26,7 +25,7 @@ class Broker(LocalBroker):
     def __init__(self, folder: Path):
         super().__init__(
             folder,
-            jars_of("broker", [BROKER], transitive=True),
+            broker_jars(),
             listeners={"PLAINTEXT": "PLAINTEXT", "SASL_PLAINTEXT": "SASL_PLAINTEXT"},
             settings={
                 "sasl.enabled.mechanisms": "PLAIN",

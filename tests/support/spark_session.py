@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 #: For short lives: Java's second compiler and its parallel collector take a third of the time and give nothing back.
-_FOR_SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", _FOR_SHORT_LIVES)
-os.environ.setdefault("SPARK_LAUNCHER_OPTS", _FOR_SHORT_LIVES)
+FOR_SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", FOR_SHORT_LIVES)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", FOR_SHORT_LIVES)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK, CONTRACT = "tests/spark/", "tests/contract/"
+#: The last of Spark's: their jars may have to be fetched meanwhile.
+KAFKA = f"{SPARK}test_kafka"
 
 
 class WorkUnits(LoadScopeScheduling):
@@ -20,4 +22,4 @@ class WorkUnits(LoadScopeScheduling):
 
 def place_in_line(nodeid):
     """Return a key that puts the longest unit first and those that fill gaps last."""
-    return not nodeid.startswith(SPARK), nodeid.startswith(CONTRACT)
+    return not nodeid.startswith(SPARK), nodeid.startswith(KAFKA), nodeid.startswith(CONTRACT)
