@@ -28,6 +28,7 @@ from nearcast.similarity import (
 )
 
 pytestmark = [pytest.mark.modes, pytest.mark.small]
+of_stamp = pytest.mark.papers  # whose prefixes they are
 
 FUNCTIONS = (TSIM, OVERLAP, JACCARD, DICE, COSINE)
 #: Far below the margin, far above what a few float operations lose.
@@ -227,6 +228,7 @@ def matching(draw):
     return weight, asked, said, function, text_weight, threshold, near
 
 
+@of_stamp
 @given(pairs(), _functions, _unit, _threshold)
 def test_utb_bounds_the_text_after_the_first_common_word(pair, function, text_weight, threshold):
     """Whatever a message says: its text score is at most what its first common word allows (UTB, Eq. 3)."""
@@ -239,6 +241,7 @@ def test_utb_bounds_the_text_after_the_first_common_word(pair, function, text_we
     assert text(function, weight, asked, said) <= bound + ROUNDING
 
 
+@of_stamp
 @given(matching())
 @example(([1.0], {0}, {0}, TSIM, 1.0, 1.0, 0.0))
 @example(([1.0], {0}, set(), TSIM, 0.0, 0.5, 0.5))
@@ -252,6 +255,7 @@ def test_a_prefix_never_drops_a_match(match):
     assert near >= prefix.near[first]
 
 
+@of_stamp
 @given(matching(), _unit)
 @example(([1.0], {0}, {0}, TSIM, 0.5, 0.75, 0.5), 0.0)
 def test_a_region_aware_prefix_never_drops_a_match_from_outside(match, part):
@@ -266,6 +270,7 @@ def test_a_region_aware_prefix_never_drops_a_match_from_outside(match, part):
     assert near >= prefix.near[first]
 
 
+@of_stamp
 @given(pairs(), _functions, _unit, _threshold, _unit, _unit)
 def test_a_region_aware_prefix_is_no_longer(pair, function, text_weight, threshold, one, other):
     """The farther the message, the fewer words can be its first common one."""
@@ -275,6 +280,7 @@ def test_a_region_aware_prefix_is_no_longer(pair, function, text_weight, thresho
     assert (closer | ~farther).all()
 
 
+@of_stamp
 @given(matching())
 def test_spatio_textual_prefixes_never_drop_a_match(match):
     """Unless its first k words are enough by themselves, a match has more than k words on the levels up to k.
@@ -294,6 +300,7 @@ def test_spatio_textual_prefixes_never_drop_a_match(match):
                 assert near >= prefix.near[deciding]
 
 
+@of_stamp
 @given(pairs(), _functions, st.floats(0.05, 0.95), _threshold)
 def test_a_prefix_is_tight(pair, function, text_weight, threshold):
     """A word is in the prefix only if some message on the spot, with that word first, comes up to the threshold."""

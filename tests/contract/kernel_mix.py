@@ -14,8 +14,8 @@ import numpy as np
 from numba import types
 
 import nearcast
-from contract.conftest import SPECS_BY_KINDS, is_ours
-from contract.worlds import EARTH, PLANE, world
+from contract.conftest import SPECS_BY_KINDS, is_ours, kinds_of
+from contract.worlds import EARTH, LARGER_CELLS, PLANE, world
 from nearcast import _jit
 from nearcast.indexes import create, open_index
 from nearcast.model import Similar, TopK
@@ -106,12 +106,14 @@ def compiled():
 
 
 if __name__ == "__main__":
-    # The options of an index are numbers in its arrays: a paper's last variant stands for the others.
+    # The options of an index are numbers in its arrays: a paper's last variant stands for the others, with all the
+    # kinds that it matches.
+    last_of = {spec.partition(":")[0]: spec for specs in SPECS_BY_KINDS.values() for spec in specs}
     tasks = [
         (kinds, spec)
         for kinds, specs in SPECS_BY_KINDS.items()
         for spec in specs
-        if is_ours(spec) or spec == [each for each in specs if each.partition(":")[0] == spec.partition(":")[0]][-1]
+        if (is_ours(spec) and spec != LARGER_CELLS) or (spec in last_of.values() and kinds == kinds_of(spec))
     ]
     for number, (kinds, spec) in enumerate(tasks):
         for space in (EARTH, PLANE):

@@ -13,8 +13,6 @@ from nearcast.query import parse
 from nearcast.testing import IndexActor, check_index
 from nearcast.testing.values import is_scored
 
-pytestmark = pytest.mark.modes
-
 
 def shares(index):
     """Return how many rows are mobile, and how many are in segments and alive."""
@@ -22,6 +20,7 @@ def shares(index):
     return stats["mobile_rows"], stats["segment_rows"] - stats["dead"]
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])
 def test_who_stands_among_movers_is_taken_in(space, monkeypatch):
     """Boxes, circles and queries of several clauses become mobile; polygons and scored ones stay. Answers stay."""
@@ -45,6 +44,7 @@ def test_who_stands_among_movers_is_taken_in(space, monkeypatch):
     check_index(index)
 
 
+@pytest.mark.modes
 def test_few_movers_take_nobody_in(monkeypatch):
     """Where most stand, who moves is mobile and nobody else."""
     monkeypatch.setattr(trigger_index, "_LOOK_EVERY", 1)
@@ -57,6 +57,7 @@ def test_few_movers_take_nobody_in(monkeypatch):
     assert (31, 38) == (mobile, standing + actor.index.stats()["delta_rows"])
 
 
+@pytest.mark.modes
 def test_a_trigger_of_many_is_cut_by_place():
     """Rows whose trigger few have sit in the cell that is everywhere, and leave it when there are many of them."""
     actor = IndexActor(create("trigger:leaf_rows=8,few=4,delta_rows=4", PLANE))

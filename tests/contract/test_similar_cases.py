@@ -53,18 +53,18 @@ TEXT_TABLES = [Table(PLANE, TEXT_CASES, WEIGHTS, add_words=add_words) for add_wo
 
 
 @pytest.mark.parametrize("table", TEXT_TABLES, ids=["words of others unknown", "words of others known"])
-@pytest.mark.parametrize("number", range(len(TEXTS)), ids=[text[:9] for text, *_ in TEXTS])
-def test_text_functions(scored_spec, table, number):
+def test_text_functions(scored_spec, table):
     """Each function counts each word once, weighs those that weigh, and reads unknown words where it should."""
-    expected = {slot: each for slot, each in enumerate(TEXTS[number][1:]) if each is not None}
-    assert expected == table.found(scored_spec, number)
+    for number, (text, *scores) in enumerate(TEXTS):
+        expected = {slot: each for slot, each in enumerate(scores) if each is not None}
+        assert (text, expected) == (text, table.found(scored_spec, number))
 
 
-@pytest.mark.parametrize("function", SIMILARITIES)
-def test_one_word(new_scored, function):
+def test_one_word(new_scored):
     """The shortest subscription and message there are: all or nothing, in every function."""
-    wanted = [similar("a", text_weight=1.0, threshold=1.0, similarity=function)]
-    assert [{0: 1.0}, {}, {}] == reached(new_scored(PLANE), wanted, [(["a"], AWAY), (["b"], HERE), ([], HERE)])
+    wanted = [similar("a", text_weight=1.0, threshold=1.0, similarity=function) for function in SIMILARITIES]
+    expected = [dict.fromkeys(range(len(SIMILARITIES)), 1.0), {}, {}]
+    assert expected == reached(new_scored(PLANE), wanted, [(["a"], AWAY), (["b"], HERE), ([], HERE)])
 
 
 def test_a_subscription_of_a_hundred_words(new_scored):
@@ -160,11 +160,11 @@ BIT_TABLES = {
 
 
 @pytest.mark.parametrize("kind", ["earth", "plane"])
-@pytest.mark.parametrize("number", range(len(BIT_CASES)), ids=["-".join(map(str, case)) for case in BIT_CASES])
-def test_a_threshold_is_reached_to_the_last_bit(scored_spec, number, kind):
+def test_a_threshold_is_reached_to_the_last_bit(scored_spec, kind):
     """A score equal to the threshold matches, the float below it does as well, the one above it does not."""
-    exact = asked_to_the_bit(Space(kind), *BIT_CASES[number])[1].threshold
-    assert {0: exact, 1: exact} == BIT_TABLES[kind].found(scored_spec, number)
+    for number, case in enumerate(BIT_CASES):
+        exact = asked_to_the_bit(Space(kind), *case)[1].threshold
+        assert (case, {0: exact, 1: exact}) == (case, BIT_TABLES[kind].found(scored_spec, number))
 
 
 #: How a subscription to the words a and b differs from the usual, a message, and its score if it is found.
@@ -207,11 +207,11 @@ LIMITS = [
 LIMIT_TABLE = Table(PLANE, [([similar("a b", **given)], (text.split(), place)) for given, text, place, _ in LIMITS])
 
 
-@pytest.mark.parametrize("number", range(len(LIMITS)))
-def test_thresholds_at_their_limits(scored_spec, number):
+def test_thresholds_at_their_limits(scored_spec):
     """Words alone, place alone, both in full, no common word, any distance: where the bounds change their form."""
-    expected = LIMITS[number][-1]
-    assert ({} if expected is None else {0: expected}) == LIMIT_TABLE.found(scored_spec, number)
+    for number, (*case, score_of_it) in enumerate(LIMITS):
+        expected = {} if score_of_it is None else {0: score_of_it}
+        assert (case, expected) == (case, LIMIT_TABLE.found(scored_spec, number))
 
 
 @pytest.mark.parametrize("text_weight", [0.0, 0.3])

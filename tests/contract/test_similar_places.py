@@ -114,23 +114,22 @@ def near_table(group):
 
 
 NEAR_TABLES = {group: near_table(group) for group in NEAR}
-NEAR_CASES = [(group, number) for group in NEAR for number in range(len(NEAR[group]))]
 
 
-@pytest.mark.parametrize(("group", "number"), NEAR_CASES)
-def test_how_near_a_message_is(scored_spec, group, number):
+@pytest.mark.parametrize("group", NEAR)
+def test_how_near_a_message_is(scored_spec, group):
     """Near is 1 - distance / max_distance, to the nearest point of a rectangle, over the dateline and the poles.
 
     It is scored alone, and as half of a score to which all words are the other half.
     """
     space = EARTH if group.startswith("earth") else PLANE
-    at, max_distance, place, distance = NEAR[group][number]
-    assert distance is None or distance == pytest.approx(float(space.distance_to_box(*at, place)), rel=1e-12)
-    near = nearness(space, at, max_distance, place)
-    both = 0.5 + 0.5 * near
-    expected = {0: near} if near > 0.0 else {}
-    expected |= {1: both, 2: both} | ({3: both} if both > 0.5 else {})
-    assert expected == NEAR_TABLES[group].found(scored_spec, number)
+    for number, (at, max_distance, place, distance) in enumerate(NEAR[group]):
+        assert distance is None or distance == pytest.approx(float(space.distance_to_box(*at, place)), rel=1e-12)
+        near = nearness(space, at, max_distance, place)
+        both = 0.5 + 0.5 * near
+        expected = {0: near} if near > 0.0 else {}
+        expected |= {1: both, 2: both} | ({3: both} if both > 0.5 else {})
+        assert (at, place, expected) == (at, place, NEAR_TABLES[group].found(scored_spec, number))
 
 
 def test_a_message_at_max_distance_to_the_last_bit(new_scored):

@@ -107,43 +107,54 @@ def test_long_subscriptions_and_messages(new_topk):
 # Places
 
 NORTH = float(EARTH.distance(0, 0, 0, 1))
-#: The space, the place of a subscription, its reach, and the place of a message.
-PLACES = [
-    (PLANE, (0, 0), 10, point(6, 8)),
-    (PLANE, (0, 0), 10, (3, -2, 3, 2)),
-    (PLANE, (0, 0), 10, (3, 4, 9, 9)),
-    (PLANE, (2, 1), 10, (-5, -5, 5, 5)),
-    (PLANE, (5, 5), 10, (-5, -5, 5, 5)),
-    (PLANE, (1e6, -1e6), 1e6, point(1.5e6, -1e6)),
-    (PLANE, (0, 0), 1.7e308, point(-1e300, 1e300)),
-    (PLANE, (0, 0), 1e-300, point(0, 0)),
-    (EARTH, (10, 10), 2 * NORTH, point(10, 11)),
-    (EARTH, (179.9, 0), NORTH, point(-179.9, 0)),
-    (EARTH, (-179.9, 0), NORTH, (179.5, -1, 179.95, 1)),
-    (EARTH, (180, 0), NORTH, point(-180, 0)),
-    (EARTH, (175, 0), 20 * NORTH, (170, -5, -170, 5)),
-    (EARTH, (-160, 0), 20 * NORTH, (170, -5, -170, 5)),
-    (EARTH, (0, 89.5), 2 * NORTH, point(180, 89.5)),
-    (EARTH, (0, 90), 2 * NORTH, point(77, 90)),
-    (EARTH, (-120, -89), 5 * NORTH, (-180, -90, 180, -88)),
-    (EARTH, (0, 0), 3e7, point(180, 0)),
-    (EARTH, (0, 0), 1e300, (-180, -90, 180, 90)),
-    (EARTH, (30, 60), 10 * NORTH, (40, 50, 50, 70)),
-]
+#: The place of a subscription, its reach, and the place of a message. Those of a group are asked together, so that
+#: extents of all sizes occur.
+PLACES = {
+    "plane": [
+        ((0, 0), 10, point(6, 8)),
+        ((0, 0), 10, (3, -2, 3, 2)),
+        ((0, 0), 10, (3, 4, 9, 9)),
+        ((2, 1), 10, (-5, -5, 5, 5)),
+        ((5, 5), 10, (-5, -5, 5, 5)),
+    ],
+    "plane, a million": [((1e6, -1e6), 1e6, point(1.5e6, -1e6))],
+    "plane, huge": [((0, 0), 1.7e308, point(-1e300, 1e300))],
+    "plane, no reach": [((0, 0), 1e-300, point(0, 0))],
+    "earth": [
+        ((10, 10), 2 * NORTH, point(10, 11)),
+        ((179.9, 0), NORTH, point(-179.9, 0)),
+        ((-179.9, 0), NORTH, (179.5, -1, 179.95, 1)),
+        ((180, 0), NORTH, point(-180, 0)),
+        ((175, 0), 20 * NORTH, (170, -5, -170, 5)),
+        ((-160, 0), 20 * NORTH, (170, -5, -170, 5)),
+        ((0, 89.5), 2 * NORTH, point(180, 89.5)),
+        ((0, 90), 2 * NORTH, point(77, 90)),
+        ((-120, -89), 5 * NORTH, (-180, -90, 180, -88)),
+        ((30, 60), 10 * NORTH, (40, 50, 50, 70)),
+    ],
+    "earth, far": [((0, 0), 3e7, point(180, 0))],
+    "earth, any reach": [((0, 0), 1e300, (-180, -90, 180, 90))],
+}
 
 
-@pytest.mark.parametrize("number", range(len(PLACES)))
-@pytest.mark.parametrize("text_weight", [0.0, 0.4, 1.0])
-def test_places_of_all_sorts(new_topk, number, text_weight):
+@pytest.mark.parametrize("group", PLACES)
+def test_places_of_all_sorts(new_topk, group):
     """Points, rectangles, borders, dateline and poles: a threshold equal to the score is met, the float above not."""
-    space, place, reach, there = PLACES[number]
-    wanted = best("a b", place=place, max_distance=reach, text_weight=text_weight)
-    said = (["a", "x"], there)
-    exact = topk_score(wanted, *said, space, {})
-    thresholds = [exact, math.nextafter(exact, 9.0), math.nextafter(exact, 0.0), 0.0]
-    expected = {0: exact, 2: exact, 3: exact}
-    far = (["a", "b"], point(100, -40))
-    assert expected == reached(new_topk(space), [wanted] * 4, [said, far], thresholds)[0]
+    space = EARTH if group.startswith("earth") else PLANE
+    wanted, thresholds, said, expected = [], [], [], []
+    for place, reach, there in PLACES[group]:
+        said.append((["a", "x"], there))
+        for text_weight in (0.0, 0.4, 1.0):
+            each = best("a b", place=place, max_distance=reach, text_weight=text_weight)
+            exact = topk_score(each, *said[-1], space, {})
+            wanted += [each] * 4
+            thresholds += [exact, math.nextafter(exact, 9.0), math.nextafter(exact, 0.0), 0.0]
+            expected.append({0: exact, 2: exact, 3: exact})
+    found = reached(new_topk(space), wanted, [*said, (["a", "b"], point(100, -40))], thresholds)
+    for number, scores in enumerate(expected):
+        case, of_message = PLACES[group][number // 3], found[number // 3]
+        own = {slot: of_message[4 * number + slot] for slot in range(4) if 4 * number + slot in of_message}
+        assert (case, scores) == (case, own)
 
 
 # Thresholds
@@ -165,11 +176,11 @@ def test_a_threshold_is_reached_to_the_last_bit(new_topk, space):
     assert [expected] == reached(new_topk(space), every, [BIT_SAID], thresholds, BIT_WEIGHTS)
 
 
-@pytest.mark.parametrize("text_weight", [0.0, 0.3, 0.75, 1.0])
-@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.7, 0.75, 1.0, 1.5])
-def test_thresholds_at_their_limits(new_topk, text_weight, threshold):
+def test_thresholds_at_their_limits(new_topk):
     """0 takes whatever shares a word, 1 only what fits in full, above it nothing."""
-    wanted = best("a b", text_weight=text_weight)
+    cases = list(itertools.product([0.0, 0.3, 0.75, 1.0], [0.0, 0.3, 0.7, 0.75, 1.0, 1.5]))
+    wanted = [best("a b", text_weight=text_weight) for text_weight, _ in cases]
+    thresholds = [threshold for _, threshold in cases]
     said = [
         (["a", "b"], HERE),
         (["a", "b"], AWAY),
@@ -178,9 +189,12 @@ def test_thresholds_at_their_limits(new_topk, text_weight, threshold):
         (["x"], HERE),
         (["b"], point(10, 0)),
     ]
-    scores = [topk_score(wanted, *each, PLANE, {}) for each in said]
-    expected = [{0: each} if each is not None and each >= threshold else {} for each in scores]
-    assert expected == reached(new_topk(PLANE), [wanted], said, [threshold])
+    scores = [[topk_score(each, *one, PLANE, {}) for each in wanted] for one in said]
+    expected = [
+        {slot: score for slot, score in enumerate(row) if score is not None and score >= thresholds[slot]}
+        for row in scores
+    ]
+    assert expected == reached(new_topk(PLANE), wanted, said, thresholds)
 
 
 def test_thresholds_rise_and_fall(new_topk):

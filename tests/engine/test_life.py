@@ -183,7 +183,7 @@ def life(n=10, steps=25, **settings_of_life):
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=n,
+            max_examples=min(n, settings().max_examples),  # fewer in slow modes
             stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
@@ -195,9 +195,11 @@ def life(n=10, steps=25, **settings_of_life):
 @pytest.mark.modes
 @pytest.mark.parametrize("is_earth", [False, True], ids=["plane", "earth"])
 @pytest.mark.parametrize("store", LIVE_STORES)
-@pytest.mark.parametrize(("length", "tell_expiry"), [(None, False), (4, True)])
-def test_a_hub_tells_the_difference(store, is_earth, length, tell_expiry):
+def test_a_hub_tells_the_difference(store, is_earth):
     """Each step delivers what recomputation says, and `current` is what is relevant then."""
+    # A length and the telling of expiry once with either store and in either space.
+    has_length = is_earth == (store == LIVE_STORES[0])
+    length, tell_expiry = (4, True) if has_length else (None, False)
     life(15, store=store, index="trigger", is_earth=is_earth, length=length, tell_expiry=tell_expiry)
 
 
@@ -205,11 +207,11 @@ def test_a_hub_tells_the_difference(store, is_earth, length, tell_expiry):
 @pytest.mark.parametrize("is_earth", [False, True], ids=["plane", "earth"])
 def test_words_weigh_differently(is_earth):
     """Another vocabulary is a step that tells its difference."""
-    life(15, store=LIVE_STORES[-1], index="trigger", is_earth=is_earth, kinds=("within", "similar"), tell_expiry=True)
+    life(10, store=LIVE_STORES[-1], index="trigger", is_earth=is_earth, kinds=("within", "similar"), tell_expiry=True)
 
 
 @pytest.mark.papers
 @pytest.mark.parametrize("info", available(), ids=lambda info: info.name)
 def test_every_index_has_lifetimes(info):
     """A lifetime works with each registered index, for the kinds it takes."""
-    life(6, 20, store=LIVE_STORES[0], index=info.name, kinds=info.kinds, length=4, tell_expiry=True)
+    life(4, 20, store=LIVE_STORES[0], index=info.name, kinds=info.kinds, length=4, tell_expiry=True)

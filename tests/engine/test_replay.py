@@ -56,7 +56,7 @@ def logged(outcomes):
 
 
 @pytest.mark.parametrize("space", ["earth", "plane"])
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_replay_gives_the_same_deliveries_and_the_same_state(space, data):
     """All kinds, lifetimes, windows, vocabularies, moves and clocks; the snapshot is taken anywhere."""

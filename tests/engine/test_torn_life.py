@@ -10,7 +10,7 @@ from support.torn import Tracer, look, rows
 
 IDS = ["w1", "w2", "s1", "t1", "n1", "n2"]
 #: Calls have hundreds of lines, of which each test looks at some, evenly; so many more while you work on it.
-TRIES = int(os.environ.get("NEARCAST_TORN_TRIES", "12"))
+TRIES = int(os.environ.get("NEARCAST_TORN_TRIES", "7"))
 
 
 def at(second):

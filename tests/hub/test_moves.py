@@ -319,10 +319,10 @@ class Watched(np.ndarray):
         return np.asarray(found)
 
 
-@pytest.mark.parametrize("run", [1, 250])
+@pytest.mark.parametrize("run", [1, 100])
 def test_items_are_cut_without_looking_at_all_the_rows_that_are_left(run, monkeypatch):
     """An id that comes in every row makes as many items as rows; work stays in proportion to the rows."""
-    previous_of, n = move_items._previous, 1_000
+    previous_of, n = move_items._previous, 400
     monkeypatch.setattr(move_items, "_previous", lambda slots: previous_of(slots).view(Watched))
     hub = Hub("plane", index="scan")
     hub.subscribe_many([Within(number, "tea", Circle(0, 0, 5)) for number in range(run)])

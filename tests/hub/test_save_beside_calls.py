@@ -38,7 +38,7 @@ def saved_before(hub, calls, folder):
 
 
 @pytest.mark.modes
-@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("index", INDEXES[1:])
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_is_saved_is_the_hub_when_it_was_taken(index, data):

@@ -260,7 +260,7 @@ def cleaned():
             shutil.rmtree(path)
 
 last = n_events(large)
-moments = [*rng.sample(range(1, last), 20), *range(last - 6, last + 1)]
+moments = [*rng.sample(range(1, last), 9), *range(last - 5, last + 1)]
 found = set()
 for turn, moment in enumerate(moments):
     if turn % 3:
@@ -284,7 +284,7 @@ folder = Path(sys.argv[1])
 small, large = build(2), build(6)
 small.save(folder)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-for limit in (0, 100, 150, 200, 400, 600, 1000, 2000):
+for limit in (0, 150, 400, 1000, 2000):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
         large.save(folder)
@@ -320,7 +320,7 @@ def test_damage_to_any_file_is_named(saved, how):
     rng, wrong = random.Random(how), {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         whole = path.read_bytes()
-        for at in {0, len(whole) - 1, rng.randrange(len(whole))}:
+        for at in {0, len(whole) - 1, rng.randrange(len(whole))} if how != "missing" else {0}:
             if how == "missing":
                 path.unlink()
             else:
@@ -410,7 +410,7 @@ assert opened > 20 and refused > 20, (opened, refused)
 )
 
 
-@pytest.mark.parametrize(("index", "times"), [("trigger", 2), ("scan", 2)])
+@pytest.mark.parametrize(("index", "times"), [("trigger", 1), ("scan", 1)])
 def test_damage_that_was_not_looked_for_neither_crashes_nor_hangs(tmp_path, index, times):
     """Without `verify` a damaged hub is refused, or works: no offset leads out of its array or around in circles."""
     run = subprocess.run(

@@ -20,7 +20,7 @@ from nearcast.indexes.shared.packed_rtree import (
 )
 from nearcast.indexes.shared.predicates import message_parts
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.modes, pytest.mark.papers]
 
 EARTH, PLANE = Space.earth(), Space.plane()
 #: What rounding may do to a distance of this size.

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.columns import SIMILAR, TOPK, WITHIN, Messages, ScoreParameters, Subscriptions
@@ -134,8 +134,7 @@ def tied_thresholds(pair, world, messages):
     return slots, np.where(step == 0, score, np.where(step == 1, np.nextafter(score, 2), np.nextafter(score, -1)))
 
 
-@SPACES
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "space"), [(0, EARTH), (1, PLANE), (2, EARTH)], ids=["0-earth", "1-plane", "2-earth"])
 def test_a_long_life(space, seed, interpreted):
     """Random changes of all sorts, with ties at the threshold, leave it in step with `scan`."""
     world = World(seed, space)
@@ -189,7 +188,7 @@ def test_long_lists(space, interpreted):
     n = 500 if interpreted else 1500
     pair.both("insert", world.subscriptions(n))
     assert pair.index.stats()["topk_blocks"] > 0
-    for turn in range(3 if interpreted else 30):
+    for turn in range(2 if interpreted else 12):
         messages = world.messages(4)
         pair.agree(messages)
         slots, values = tied_thresholds(pair, world, messages)
@@ -380,6 +379,7 @@ def test_explain_names_the_trigger():
     assert "no word" in pair.index.explain(messages, 1, 1, "abcdef".__getitem__)[0]
 
 
+@settings(max_examples=min(15, settings().max_examples))
 @given(
     seed=st.integers(0, 1 << 30),
     u=st.floats(0, 1, width=32),

@@ -164,20 +164,20 @@ def move(actor, world, plan, own, everyone, home, thresholds, weights):
 
 @pytest.mark.parametrize("spec", SPECS)
 @given(script=scripts(kinds=("within", "similar", "topk"), max_steps=6), partitions=st.sampled_from([1, 2, 4, 7]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_every_match_is_reached(spec, script, partitions):
     play(script, spec, partitions)
 
 
 @pytest.mark.parametrize("spec", SPECS)
 @given(script=scripts(kinds=("within",), max_steps=4), partitions=st.sampled_from([1, 2, 4, 7]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_every_boolean_match_is_reached(spec, script, partitions):
     play(script, spec, partitions)
 
 
 @given(script=scripts(kinds=("within", "similar", "topk"), max_steps=3), spec=st.sampled_from(SPECS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_match_is_reached_by_a_saved_plan(script, spec):
     with tempfile.TemporaryDirectory() as folder:
         play(script, spec, 4, Path(folder))
@@ -334,7 +334,7 @@ def test_algorithm_4_balances_the_cost_of_sets(sets):
     st.sampled_from([1, 2, 4, 7]),
     st.floats(0.0, 1.0),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_plan_exceeds_the_worst_case_of_table_2(lists, said, partitions, threshold):
     words = WordTable()
     wanted = [TopK(0, place=(0.0, 0.0), terms=tuple(each), text_weight=0.5, max_distance=1.0) for each in lists]

@@ -62,8 +62,16 @@ class TopKCity:
         return self.told
 
 
-@pytest.mark.parametrize("window", [40, 400, "20m"])
-@pytest.mark.parametrize("index", ["trigger", "trigger:messages=ir-tree", "trigger:messages=scan"])
+@pytest.mark.parametrize(
+    ("index", "window"),
+    [
+        ("trigger", 40),
+        ("trigger", 400),
+        ("trigger", "20m"),
+        ("trigger:messages=ir-tree", 400),
+        ("trigger:messages=scan", "20m"),
+    ],
+)
 def test_what_is_told_is_that_of_whole_searches(window, index, monkeypatch):
     """Every delivery is the same as where each move searches the window from nothing."""
     told = TopKCity(window, index=index).live()

@@ -22,9 +22,13 @@ DISSEMINATION = [info.name for info in available() if "topk" in info.kinds]
 BUFFERS = ("buffer=cskyband", "buffer=kmax,kmax=2", "buffer=skyband,ratio=0.8")
 WINDOWS = ("count", "time")
 OURS = ("scan", "trigger")
-#: Ours with every buffer; a paper's with one, as buffers know nothing of the index.
-PAIRS = [(name, buffer) for name in OURS for buffer in BUFFERS] + [
-    pytest.param(name, BUFFERS[number % len(BUFFERS)], marks=pytest.mark.papers)
+#: Ours with every buffer, in both windows between them; a paper's with one, as buffers know nothing of the index.
+PAIRS = [
+    (name, buffer, WINDOWS[(row + column) % 2])
+    for row, name in enumerate(OURS)
+    for column, buffer in enumerate(BUFFERS)
+] + [
+    pytest.param(name, BUFFERS[number % len(BUFFERS)], WINDOWS[number % len(WINDOWS)], marks=pytest.mark.papers)
     for number, name in enumerate(sorted(set(DISSEMINATION) - set(OURS)))
 ]
 
@@ -149,15 +153,18 @@ class Streams(RuleBasedStateMachine):
                 assert top == [(d.message_id, d.score, d.rank) for d in self.hub.current(id_)]
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize(("name", "buffer"), PAIRS)
+#: Fewer of them in slow modes.
+STREAMS = settings(stateful_step_count=25, max_examples=min(20, settings().max_examples))
+
+
+@pytest.mark.parametrize(("name", "buffer", "window"), PAIRS)
 def test_every_pair_of_index_and_buffer_delivers_what_recomputing_does(name, buffer, window):
     space = EARTH if (len(name) + len(buffer)) % 2 else PLANE
     machine = type("Streams", (Streams,), {"index": f"{name}:{buffer}", "window": window, "space": space})
-    run_state_machine_as_test(machine, settings=settings(stateful_step_count=25))
+    run_state_machine_as_test(machine, settings=STREAMS)
 
 
 @pytest.mark.parametrize("messages", ["scan", "ir-tree"])
 def test_every_message_index_serves(messages):
     machine = type("Streams", (Streams,), {"index": f"scan:messages={messages}", "window": "time", "space": EARTH})
-    run_state_machine_as_test(machine, settings=settings(stateful_step_count=25))
+    run_state_machine_as_test(machine, settings=STREAMS)

@@ -197,7 +197,7 @@ def test_a_message_that_says_a_word_more_than_once(repeated):
     assert all(best[0].message_id % 97 == 0 for best in told[0])
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), space=st.sampled_from(["earth", "plane"]))
 def test_lanes_have_the_bounds_of_a_single_search(seed, space):
     """Computed for all lanes at once, and no less than what a message of the group scores."""
