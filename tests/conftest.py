@@ -1,11 +1,13 @@
 """Settings for all tests: no deadlines on shared machines, failures that can be replayed; and running commands."""
 
+import functools
 import os
 import signal
 import sys
 from typing import NamedTuple
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 
 from nearcast.cli import _console, main
@@ -76,6 +78,14 @@ def _quick_sync():
     """Let nothing wait for the disk: what is synced survives a power cut, and no test makes one."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", os.fstat)  # complains about a closed file all the same
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_made_once():
+    """Make the parsers of all commands once: that takes longer than most of the commands that tests run."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
         yield
 
 

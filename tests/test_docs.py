@@ -2,7 +2,6 @@
 
 import code
 import doctest
-import os
 import pkgutil
 import re
 import shlex
@@ -55,15 +54,15 @@ def test_the_tutorial_can_be_pasted_into_one_session(capsys, monkeypatch, tmp_pa
         assert (False, expected, "") == (is_unfinished, *capsys.readouterr())
 
 
-def test_commands_of_the_readme_run(tmp_path):
+def test_commands_of_the_readme_run(nearcast, tmp_path, monkeypatch):
     """Every `$ nearcast` line works in an empty folder, one after the other."""
     commands = re.findall(r"^\$ (nearcast .*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert commands
 
+    monkeypatch.chdir(tmp_path)
     for command in commands:
-        words = [sys.executable, "-m", "nearcast", *shlex.split(command)[1:]]
-        ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=os.environ, check=False)
-        assert (ran.returncode, command) == (0, command), ran.stderr
+        ran = nearcast(*shlex.split(command)[1:])
+        assert (0, command) == (ran.status, command), ran.err
 
 
 @pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: page.name)

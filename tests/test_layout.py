@@ -1,6 +1,7 @@
 """The layout of the package: imports point one way, without circles, and private modules stay at home."""
 
 import ast
+import re
 from pathlib import Path
 
 import grimp
@@ -44,7 +45,11 @@ def private_imports():
     """Return who imports a private module of another room."""
     modules = {".".join(path.relative_to(SOURCES).with_suffix("").parts): path for path in SOURCES.rglob("*.py")}
     private = {name for name in modules if name.rpartition(".")[2].startswith("_") and not name.endswith("__")}
+    asked = {name.rpartition(".")[2] for name in private - {f"nearcast.{name}" for name in ALLOWED}}
+    named = re.compile(rf"\b({'|'.join(sorted(asked))})\b")
     for module, path in sorted(modules.items()):
+        if not named.search(path.read_text()):  # to parse them all takes long
+            continue
         for name in imported_by(path):
             found = next((each for each in private if f"{name}.".startswith(f"{each}.")), None)
             if found is None:
@@ -68,11 +73,7 @@ def test_what_is_allowed_is_there(name):
 
 def test_no_two_classes_have_one_name():
     """A name is looked up by people, too. Steps of an explanation and of a script are both public, and stay."""
-    names = [
-        node.name.lstrip("_")
-        for path in SOURCES.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
-    ]
+    classes = re.compile(r"^ *class _*(\w+)[(\[:]", re.MULTILINE)  # to parse all files takes long
+    names = [name for path in SOURCES.rglob("*.py") for name in classes.findall(path.read_text())]
 
     assert ["Step"] == sorted({name for name in names if names.count(name) > 1})

@@ -649,8 +649,8 @@ def test_bench_draws_a_figure(nearcast, tmp_path):
     assert 2 * (2 + 6) == sum(line.startswith("|") for line in out.splitlines())  # a table for each panel
 
 
-@pytest.mark.parametrize("name", list(figures_of("similar")))
-def test_every_figure_can_be_drawn(name, tmp_path):
+@pytest.mark.parametrize("name", ["cost-model", "filters-delta", "fan-out", "scaling", "functions"])
+def test_a_similar_figure_can_be_drawn(name, tmp_path):
     """Lines and bars, one panel or four, values that are missing or 0."""
     figure = figures_of("similar")[name]
     rows = []

@@ -4,8 +4,9 @@ import json
 
 from nearcast.bench.server.rows import NAMES
 
-SIZES = ["--subscriptions", 300, "--subscribers", 30, "--streams", 5, "--seconds", 0.2, "--log-messages", 50]
-SIZES += ["--endpoints", 3, "--dead", 2, "--batch", 10, "--deliveries", 400]
+SIZES = ["--subscriptions", 300, "--subscribers", 30, "--streams", 5, "--seconds", 0.1, "--log-messages", 50]
+#: The more endpoints there are, the fewer messages make so many webhooks.
+SIZES += ["--endpoints", 50, "--dead", 2, "--batch", 50, "--deliveries", 400]
 
 
 def test_a_server_is_measured_beside_its_aims(nearcast, tmp_path):

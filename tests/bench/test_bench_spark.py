@@ -95,7 +95,7 @@ def test_plans_are_compared(topk, tmp_path):
 
 def test_a_figure_is_drawn(nearcast, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setitem(FIGURES[0].points[0].options, "partitions", 4)  # for 32
+    monkeypatch.setitem(FIGURES[0].points[0].options, "partitions", 2)  # for 32
     sizes = ("--scale", 0.002, "--messages", 20, "--source", "synthetic")
     result = nearcast("bench", "spark", "--figure", "plans", *sizes, "--out", tmp_path)
     assert result.status == 0, result.err
@@ -103,7 +103,7 @@ def test_a_figure_is_drawn(nearcast, tmp_path, monkeypatch):
     with (tmp_path / "spark-plans.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["series"] for row in rows] == ["hash", "location", "keyword", "prefix", "trigger"]
-    assert {row["partitions"] for row in rows} == {"4"}
+    assert {row["partitions"] for row in rows} == {"2"}
     assert "all plans deliver the same changes" in result.out
 
 

@@ -15,7 +15,7 @@ from nearcast.bench.moving.protocols.structures.cell_regions import (
 from nearcast.bench.moving.protocols.structures.message_quadtree import MessageForest, WordQueries
 from nearcast.columns import Messages
 
-pytestmark = [pytest.mark.modes, pytest.mark.small]
+pytestmark = [pytest.mark.modes, pytest.mark.small, pytest.mark.papers]  # kernels of a protocol for comparison
 
 
 def grown(

@@ -34,8 +34,8 @@ def found_peer(kind):
     return peer
 
 
-def borders():
-    """Return messages on the corners of boxes and next to them, by one bit: float32 cannot tell these apart.
+def with_borders(workload):
+    """Return a workload with messages on the corners of boxes and next to them, by one bit, which float32 cannot tell.
 
     The last one has no word that any subscription has.
     """
@@ -47,16 +47,16 @@ def borders():
     boxes = {"x_min": [low, 0.5], "y_min": [low, 0.5], "x_max": [high, high], "y_max": [high, high]}
     subscriptions = pa.table({"id": ["a", "b"], "kind": ["within"] * 2, "query": ["tea", "cake AND tea"], **boxes})
     messages = pa.table({"id": [str(row) for row in range(len(said))], "terms": said, "x": x, "y": y})
-    return Workload({"source": "by hand"}, subscriptions, messages)
+    added = ((workload.subscriptions, subscriptions), (workload.messages, messages))
+    return Workload(workload.about, *(pa.concat_tables(each) for each in added))
 
 
 @pytest.fixture(scope="module")
 def worlds():
-    """Return workloads with the right answers: on the plane, on the earth, and along borders."""
+    """Return workloads with the right answers: on the earth, and on the plane, there along borders as well."""
     made = (
-        generated(subscriptions=300, messages=30, recipe=WIDE),
         generated(subscriptions=300, messages=30, recipe=WIDE, space="earth"),
-        borders(),
+        with_borders(generated(subscriptions=300, messages=30, recipe=WIDE)),
     )
     return [(peer_workload(each), Reference(encoded(each), quiet)) for each in made]
 
@@ -129,7 +129,7 @@ class SlowToAnswerPeer(RarestWordPeer):
         return TimedPairs(found.pairs, found.seconds + 7.0)
 
 
-def test_peers_that_cannot_be_timed_are_shown_as_such(worlds):
+def test_peers_that_cannot_be_timed_are_shown_as_such():
     """A peer that disagrees, fails or is missing has no times and a line that says why; the others have theirs."""
     peers = [RarestWordPeer, ForgetfulPeer, RepeatingPeer, BrokenPeer, MissingPeer, SlowToAnswerPeer]
     workload = generated(subscriptions=300, messages=30, recipe=WIDE)

@@ -16,13 +16,13 @@ def sample(at, private=100.0, disk=50.0, dropped=0, gaps=0):
 
 def test_a_soak_tells_memory_disk_and_what_was_dropped(nearcast, tmp_path):
     """Each sample has the sizes and the counters, everything was asked for, and nothing is left behind."""
-    options = ["--soak", 0.1, "--rate", 30, "--subscriptions", 200, "--subscribers", 20, "--batch", 10]
+    options = ["--soak", 0.05, "--rate", 30, "--subscriptions", 200, "--subscribers", 20, "--batch", 10]
     status, out, err = nearcast("bench", "server", *options, "--folder", tmp_path, "--json", tmp_path / "soak.json")
     report = json.loads((tmp_path / "soak.json").read_text())
 
     assert 0 == status
     assert f"minutes: {report['results']['verdict']}" in out
-    assert "nearcast bench server --soak 0.1 --rate 30 --subscriptions 200" in report["workload"]["command"]
+    assert "nearcast bench server --soak 0.05 --rate 30 --subscriptions 200" in report["workload"]["command"]
     assert err.count("nearcast: soak:") == len(report["samples"])
     last = report["samples"][-1]
     assert all(last[name] > 0 for name in ("rss_mb", "private_mb", "disk_mb", "messages", "changes", "moves"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from itertools import islice
 
 from nearcast import AsyncClient, Client
@@ -79,12 +77,11 @@ def test_a_move_enters_and_leaves(tmp_path):
         assert list(client.subscriptions("anna")) == []
 
 
-def test_tail(tmp_path):
+def test_tail(nearcast, tmp_path):
     """`nearcast tail` prints events, and acknowledges them when it is told to."""
     with running(tmp_path) as server, Client(server.url) as client:
         client.subscribe(circle("tea"), subscriber="anna")
         client.publish_many([feature("m0"), feature("m1")])
-        command = [sys.executable, "-m", "nearcast", "tail", "anna", "--ack", "--limit", "2", "--url", server.url]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
-        assert [json.loads(line)["subject"] for line in done.stdout.splitlines()] == ["m0", "m1"]
+        done = nearcast("tail", "anna", "--ack", "--limit", 2, "--url", server.url)
+        assert (0, ["m0", "m1"]) == (done.status, [json.loads(line)["subject"] for line in done.out.splitlines()])
         assert client.events("anna").events == []

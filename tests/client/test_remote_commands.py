@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
 import sys
 
 import pytest
@@ -17,20 +17,19 @@ def url(tmp_path_factory):
         yield found.url
 
 
-def run(*arguments, url, given=None):
+@pytest.fixture
+def run(nearcast, monkeypatch):
     """Run a command; return its status, the lines of stdout, and stderr."""
-    done = subprocess.run(
-        [sys.executable, "-m", "nearcast", *arguments, "--url", url],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    return done.returncode, done.stdout.splitlines(), done.stderr
+
+    def run_given(*arguments, url, given=""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        done = nearcast(*arguments, "--url", url)
+        return done.status, done.out.splitlines(), done.err
+
+    return run_given
 
 
-def test_subscriptions(url):
+def test_subscriptions(run, url):
     """Create, list, show, delete; what is unknown is status 1 and one line."""
     status, (created,), _ = run("sub", "create", json.dumps(circle("cli")), "--subscriber", "anna", url=url)
     assert (status, created) == (0, "cli")
@@ -41,7 +40,7 @@ def test_subscriptions(url):
     assert "404" in error
 
 
-def test_publish(tmp_path, url):
+def test_publish(run, tmp_path, url):
     """Messages of a file; a bad row is told with its number, and the status is 3."""
     path = tmp_path / "messages.jsonl"
     path.write_text(
@@ -55,18 +54,17 @@ def test_publish(tmp_path, url):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "given", "reason"),
+    ("arguments", "reason"),
     [
-        (("publish", "nowhere.jsonl"), None, "cannot be read"),
-        (("sub", "create", "tea"), None, "not JSON"),
-        (("sub", "create", '{"query": "tea"}', "--url", "localhost"), None, "expected something like"),
+        (("publish", "nowhere.jsonl"), "cannot be read"),
+        (("sub", "create", "tea"), "not JSON"),
+        (("sub", "create", '{"query": "tea"}', "--url", "localhost"), "expected something like"),
     ],
 )
-def test_wrong_use(url, arguments, given, reason):
+def test_wrong_use(run, url, arguments, reason):
     """Status 2, or 1 for the server's answer, and one line that helps."""
     if "--url" in arguments:
         *arguments, url = (each for each in arguments if each != "--url")
-    status, lines, error = run(*arguments, url=url, given=given)
+    status, lines, error = run(*arguments, url=url)
     assert (status, lines) == (2, [])
     assert reason in error
-    assert "Traceback" not in error

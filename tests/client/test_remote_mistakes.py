@@ -22,16 +22,15 @@ def url(tmp_path_factory):
         yield found.url
 
 
-def test_lines_that_are_no_messages(tmp_path, url):
+def test_lines_that_are_no_messages(nearcast, tmp_path, url):
     """A line that is half JSON, no UTF-8 or no object is a rejected row; those around it are published."""
     path = tmp_path / "messages.jsonl"
     lines = [feature("m1"), feature("m2"), feature("m3", lat=99.0), feature("m4")]
     one, two, three, four = (json.dumps(each).encode() for each in lines)
     path.write_bytes(b"\n".join([one, b"{half", b"", b"\xff\xfe", two, b"[1]", three, four]) + b"\n")
-    command = [sys.executable, "-m", "nearcast", "publish", str(path), "--batch", "3", "--url", url]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert (done.returncode, json.loads(done.stdout)) == (3, {"accepted": 3, "rejected": 4})
-    told = [line.removeprefix(f"nearcast: {path}, ") for line in done.stderr.splitlines()]
+    done = nearcast("publish", path, "--batch", 3, "--url", url)
+    assert (done.status, json.loads(done.out)) == (3, {"accepted": 3, "rejected": 4})
+    told = [line.removeprefix(f"nearcast: {path}, ") for line in done.err.splitlines()]
     assert [line.split(":")[0] for line in told] == ["row 1", "row 2", "row 4", "row 5"]
     assert ["not JSON" in told[0], "not UTF-8" in told[1], "no JSON object" in told[2]] == [True] * 3
 

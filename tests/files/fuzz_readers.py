@@ -1,10 +1,10 @@
 """Feeds mutated files to every reader, as a program of its own: a crash of the process is a finding, too.
 
-    python tests/files/fuzz_readers.py SUFFIX LINES SEED
+    python tests/files/fuzz_readers.py SUFFIX,SUFFIX LINES SEED
 
-writes files of mutated lines into the current folder, reads each as messages and as subscriptions, and checks that
-every row is either read or rejected, once. Prints how many lines were read, used and rejected. A file that fails is
-left behind.
+writes files of each kind with mutated lines into the current folder, reads each as messages and as subscriptions, and
+checks that every row is either read or rejected, once. Prints of each kind how many lines were read, used and rejected.
+A file that fails is left behind.
 """
 
 import json
@@ -195,8 +195,8 @@ def check_objects(path, counts):
             counts["at once"] += len(texts)
 
 
-def main(suffix, lines, seed):
-    """Check files until so many lines were read."""
+def checked(suffix, lines, seed):
+    """Check files until so many lines were read; return what they were."""
     counts = dict.fromkeys(("lines", "rejected", "used", "at once"), 0)
     while counts["lines"] < lines:
         path = Path(f"mutated{suffix}")
@@ -213,8 +213,13 @@ def main(suffix, lines, seed):
             raise
         seed += 1
     path.unlink()
-    sys.stdout.write(json.dumps(counts))
+    return counts
+
+
+def main(suffixes, lines, seed):
+    """Check files of each kind."""
+    sys.stdout.write(json.dumps({suffix: checked(suffix, lines, seed) for suffix in suffixes}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1].split(","), int(sys.argv[2]), int(sys.argv[3]))

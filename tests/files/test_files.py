@@ -373,7 +373,7 @@ objects = st.dictionaries(st.sampled_from(["text", "lon", "a", "b"]), scalars | 
 
 
 @given(st.lists(st.tuples(objects, st.integers(0, 99)), min_size=1, max_size=8))
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_json_lines_lose_and_change_nothing(tmp_path, rows):
     """Whatever the values, each row has what its line says; a mixed column says it in JSON."""
     rows = [{**row, "id": number} for row, number in rows]
@@ -640,7 +640,7 @@ def test_paths_that_cannot_be_written_are_told_before_the_work(tmp_path):
 
 
 @given(st.lists(st.tuples(st.text(max_size=6), st.floats(allow_nan=False, allow_infinity=False)), max_size=6))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_written_reads_back(tmp_path, rows):
     """Any text and any float survive JSON lines and CSV."""
     table = pa.table(

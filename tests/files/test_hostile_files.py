@@ -15,7 +15,7 @@ from nearcast.tables import Rejected
 from nearcast.tables.names import ROW_COLUMN
 
 #: Mutated lines for each reader; more by hand: NEARCAST_FUZZ_LINES=100000 pytest tests/files/test_hostile_files.py.
-FUZZ_LINES = int(os.environ.get("NEARCAST_FUZZ_LINES", "1500"))
+FUZZ_LINES = int(os.environ.get("NEARCAST_FUZZ_LINES", "500"))
 GOOD = b'{"id": 1, "a": 2}'
 
 LINES = {
@@ -168,14 +168,13 @@ def test_a_key_of_the_other_space_in_one_line_rejects_that_line(column, tmp_path
     assert [(1, "y")] == [(row.row, row.field) for row in rejected]
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".geojson", ".geojsonl"])
-def test_mutated_files_leave_rejected_rows_and_nothing_else(suffix, tmp_path):
+def test_mutated_files_leave_rejected_rows_and_nothing_else(tmp_path):
     """Every row of a mutated file is read or rejected, once, and no reader raises or dies."""
     program = Path(__file__).with_name("fuzz_readers.py")
-    command = [sys.executable, "-W", "error", program, suffix, str(FUZZ_LINES), "0"]
+    command = [sys.executable, "-W", "error", program, ".jsonl,.csv,.geojson,.geojsonl", str(FUZZ_LINES), "0"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (0, "") == (done.returncode, done.stderr[-2000:])
-    counts = json.loads(done.stdout)
-    assert counts["lines"] >= FUZZ_LINES
-    assert counts["rejected"] > 0 < counts["used"]
-    assert (suffix == ".jsonl") == (counts["at once"] > 0)
+    for suffix, counts in json.loads(done.stdout).items():
+        assert counts["lines"] >= FUZZ_LINES
+        assert counts["rejected"] > 0 < counts["used"]
+        assert (suffix == ".jsonl") == (counts["at once"] > 0)

@@ -179,7 +179,7 @@ class TestDistanceToBox:
         """On a plane the nearest point of a box may be its corner."""
         assert 5.0 == PLANE.distance_to_box(13, 14, [0, 0, 10, 10])
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=60, deadline=None)
     @given(lons, lats, earth_boxes())
     @example(0.0, 10.0, (170.0, -80.0, 175.0, 80.0))
     @example(0.0, 89.0, (120.0, -80.0, 125.0, 88.0))
@@ -198,7 +198,7 @@ class TestDistanceToBox:
 
 
 class TestCircleParts:
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=150, deadline=None)
     @given(lons, lats, radii_m, lons, lats)
     @example(180.0, 0.0, 0.0, -180.0, 0.0)
     @example(0.0, 90.0, 0.0, 123.0, 90.0)
@@ -211,7 +211,7 @@ class TestCircleParts:
         assert (EARTH.distance(lon, lat, x, y) <= radius) == inside
         assert not inside or is_covered(regions, point(x, y))
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=80, deadline=None)
     @given(lons, lats, st.floats(0, 360), radii_m)
     def test_cover_points_on_the_very_border(self, lon, lat, bearing, radius):
         """A circle drawn through a point, in any direction from its centre, holds and covers that point."""
@@ -227,7 +227,7 @@ class TestCircleParts:
         assert touches(regions, [0], [point(x, y)], EARTH)[0]
         assert is_covered(regions, point(x, y))
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=80, deadline=None)
     @given(lons, lats, radii_m, earth_boxes())
     def test_cover_every_rectangle_the_circle_touches(self, lon, lat, radius, box):
         """A rectangle nearer than the radius overlaps a part."""
@@ -422,7 +422,7 @@ class TestPolygons:
         assert held(wide, point(0, 5), PLANE)
         assert not held(wide, point(0, 5), EARTH)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=25, deadline=None)
     @given(
         st.integers(3, 9), st.floats(160, 200), st.floats(-60, 60), st.floats(1, 15), st.randoms(use_true_random=False)
     )

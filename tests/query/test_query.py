@@ -218,7 +218,7 @@ def test_a_tree_parses_to_itself() -> None:
 
 
 @given(trees)
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_trees_round_trip_through_text_and_json(tree: Query) -> None:
     """Text and JSON of any tree parse to an equal tree."""
     assert tree == parse(str(tree))
@@ -230,7 +230,7 @@ def test_trees_round_trip_through_text_and_json(tree: Query) -> None:
 @example("İ ŉ ΐ")
 @example("1️⃣ #️⃣ 🇯🇵🇯")
 @example("\ud800 a\x00b")
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_any_text_parses_and_round_trips_or_is_refused(text: str) -> None:
     """Whatever is typed, the answer is a tree that round-trips or InvalidQuery, and nothing else."""
     try:
@@ -247,7 +247,7 @@ def _nested(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
 
 
 @given(st.recursive(st.none() | st.integers() | st.text(max_size=5), _nested, max_leaves=8))
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_any_json_parses_or_is_refused(value: object) -> None:
     """Whatever JSON is given, the answer is a tree or InvalidQuery, and nothing else."""
     try:
@@ -388,7 +388,7 @@ def clause_holds(clause: Clause, tokens: Sequence[str]) -> bool:
 
 
 @given(small_trees, st.lists(documents, max_size=8))
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_clauses_mean_what_the_tree_means(tree: Query, messages: list[list[str]]) -> None:
     """A message satisfies a query exactly when it satisfies one of its clauses."""
     clauses = tree.clauses(limit=10_000)
@@ -397,7 +397,7 @@ def test_clauses_mean_what_the_tree_means(tree: Query, messages: list[list[str]]
 
 
 @given(small_trees)
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_clauses_are_tidy(tree: Query) -> None:
     """No clause repeats or contradicts itself or follows from another, and phrases bring their words."""
     clauses = tree.clauses(limit=10_000)
@@ -662,7 +662,7 @@ almost_plain = scribbles("a B c1 AND OR NOT And #t @n # ' don't _ - é a1'b o''x
 @pytest.mark.modes
 @pytest.mark.small
 @given(st.lists(st.none() | almost_plain | st.text(max_size=8).filter(str.isprintable), max_size=8), st.data())
-@settings(max_examples=250)
+@settings(max_examples=80)
 def test_plain_rows_compile_as_the_parser_would(queries: list[str | None], data: st.DataObject) -> None:
     """The kernel and the parser give the same clauses and the same errors."""
     has_region = data.draw(st.lists(st.booleans(), min_size=len(queries), max_size=len(queries)))

@@ -2,7 +2,10 @@
 
 import pytest
 
+from support.certificates import certificates_read_once
 from support.http_server import running
+
+__all__ = ["certificates_read_once"]
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,13 @@
 """`serve --overlay`: a file of streets is served, looked at first, and refused at the start where it cannot be read."""
 
 import json
-import sys
 
 import httpx2
 import pytest
 
 from support.browser import browser, opened
 from support.http_server import circle, running
-from support.waiting import PATIENCE_S, run
+from support.waiting import PATIENCE_S
 
 _STREETS = {
     "type": "Feature",
@@ -35,16 +34,15 @@ def test_the_overlay_is_served(tmp_path, streets):
 
 
 @pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), ("{", "cannot be read"), ("[]", "no GeoJSON")])
-def test_an_overlay_that_cannot_be_drawn_is_refused_at_the_start(tmp_path, content, reason):
+def test_an_overlay_that_cannot_be_drawn_is_refused_at_the_start(nearcast, tmp_path, content, reason):
     """In one line, by the option of the command."""
     path = tmp_path / "bad.geojson"
     if content is not None:
         path.write_text(content)
-    command = [sys.executable, "-m", "nearcast", "serve", "--port", "0", "--data", str(tmp_path / "data")]
-    done = run([*command, "--overlay", str(path)])
-    assert (1, 1) == (done.returncode, done.stderr.count("\n"))
-    assert f"overlay is {path}" in done.stderr
-    assert reason in done.stderr
+    done = nearcast("serve", "--port", 0, "--data", tmp_path / "data", "--overlay", path)
+    assert 1 == done.status
+    assert f"overlay is {path}" in done.complaint
+    assert reason in done.complaint
 
 
 @pytest.mark.browser

@@ -26,7 +26,7 @@ def test_no_request_crashes_the_server(schema, server):
     for operation in operations:
 
         @settings(
-            max_examples=3,
+            max_examples=2,
             deadline=None,
             derandomize=True,
             database=None,

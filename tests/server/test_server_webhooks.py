@@ -7,6 +7,7 @@ from standardwebhooks import Webhook
 from threaded_receiver import Receiver, receiving
 
 from nearcast.server import deliveries
+from nearcast.server.webhooks import schedule
 from support.http_server import circle, feature, make_token, running
 from support.waiting import wait_until
 
@@ -44,7 +45,13 @@ def test_a_match_reaches_its_receiver(tmp_path):
         assert 'nearcast_webhook_attempts_total{outcome="accepted"} 1.0' in client.get("/metrics").text
 
 
-def test_nothing_is_lost_while_receiver_and_server_are_away(tmp_path):
+@pytest.fixture
+def soon_again(monkeypatch):
+    """Let what failed be tried again as soon as it may be."""
+    monkeypatch.setattr(schedule, "DELAYS_S", (0,) * len(schedule.DELAYS_S))
+
+
+def test_nothing_is_lost_while_receiver_and_server_are_away(tmp_path, soon_again):
     """Events of a receiver that is down reach it after a restart of the server, each at least once."""
     receiver = Receiver()
     with receiving(receiver):
@@ -60,7 +67,7 @@ def test_nothing_is_lost_while_receiver_and_server_are_away(tmp_path):
         assert len({each["id"] for each in receiver.events()}) == 3
 
 
-def test_gone_disables_until_enabled(tmp_path):
+def test_gone_disables_until_enabled(tmp_path, soon_again):
     """410 is shown in the subscriber; enabled again, the events come."""
     with receiving(Receiver(status=410)) as receiver, running(tmp_path, **ALLOWED) as server, server.client() as client:
         put_sink(client, receiver)

@@ -48,7 +48,7 @@ def receiving(receiver):
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", receiver.port), Handler)
     receiver.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield receiver

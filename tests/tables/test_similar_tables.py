@@ -385,7 +385,7 @@ def value_or_none(row, words):
 
 
 @given(st.lists(st.one_of(scored_rows, scored_rows.map(lambda row: {**row, **FINE})), max_size=6))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_a_table_and_its_rows_one_by_one_give_the_same(rows):
     """A row of a table is good exactly if it is as a value, and then has the same words, place and numbers."""
     words = WordTable()

@@ -796,7 +796,7 @@ MESSAGE_SCHEMA = pa.schema(
 
 
 @given(st.lists(message_rows, max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_table_and_its_rows_one_by_one_give_the_same_messages(rows):
     """A row of a table is good exactly if `message_from` takes it, and then has the same place."""
     found, rejected = messages(pa.Table.from_pylist(rows, MESSAGE_SCHEMA))
@@ -831,7 +831,7 @@ def subscription_from_or_none(value):
 
 
 @given(st.lists(st.one_of(subscription_rows, subscription_rows.map(lambda row: {**row, **BOX_ONLY})), max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_table_and_its_rows_one_by_one_give_the_same_subscriptions(rows):
     """A row of a table is good exactly if `subscription_from` takes it, and then has the same region."""
     found, rejected = subscriptions(pa.Table.from_pylist(rows, SUBSCRIPTION_SCHEMA))
