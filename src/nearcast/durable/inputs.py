@@ -75,7 +75,7 @@ def encoded(given: Input) -> bytes:
     return b"".join((_FORM, zlib.crc32(content).to_bytes(4, "little"), content))
 
 
-def decoded(data: bytes, called: str) -> Input:
+def decoded(data: bytes | memoryview, called: str) -> Input:
     """Return the input that `encoded` wrote; `IncompatibleStore` if a byte differs. `called` names it in errors."""
     if data[: len(_FORM)] != _FORM:
         raise damaged(called, f"it begins with {data[: len(_FORM)]!r}, not {_FORM!r}")

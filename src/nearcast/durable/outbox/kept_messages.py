@@ -75,11 +75,13 @@ class MessageCache:
             if (held := self._inputs.get(first)) is not None:
                 self._inputs.move_to_end(first)
                 return held
-        # A copy: what is held outlives the file that the run is mapped from.
-        content = run.content[run.content_start[at] : run.content_start[at + 1]].tobytes()
-        table = decoded(content, f"an input of {run.path or 'the outbox'}").table
-        found = DecodedInput(table, table.schema.serialize().to_pybytes(), len(content))
-        if found.nbytes <= _LARGEST_BYTES:
+        content = run.content[run.content_start[at] : run.content_start[at + 1]]
+        is_held = content.nbytes <= _LARGEST_BYTES
+        # What is held outlives the file that the run is mapped from.
+        data = content.tobytes() if is_held else content.data
+        table = decoded(data, f"an input of {run.path or 'the outbox'}").table
+        found = DecodedInput(table, table.schema.serialize().to_pybytes(), len(data))
+        if is_held:
             self._hold(first, found)
         return found
 
