@@ -16,7 +16,12 @@ USER, PASSWORD = "nearcast", "pa55word-of-nobody"
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 #: For a Java that lives for seconds: compile little, and collect garbage in one thread.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_PASSING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TRANSPORT)
+_PASSING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._TRANSPORT,
+    KafkaError._UNKNOWN_PARTITION,
+)
 
 
 class Broker(LocalBroker):
