@@ -47,13 +47,17 @@ class Rehearsal(NamedTuple):
 def rehearsals(indexes: list[str] | None = None) -> Iterator[Rehearsal]:
     """Yield what compiles the kernels of these indexes, of the default one unless given; `within` comes first."""
     chosen = [DEFAULT_INDEX] if indexes is None else indexes
-    for info in [each for each in available() if each.name in chosen]:
+    infos = [each for each in available() if each.name in chosen]
+    for info in infos:
         for kind in [each for each in _KINDS if each in info.kinds]:
             for space in _SPACES:
                 yield Rehearsal(f"{info.name}, {kind}, {space}", partial(_live, info, kind, space))
-        if "within" in info.kinds:
-            for space in _SPACES:
-                yield Rehearsal(f"{info.name}, live messages, {space}", partial(_walk, info, space))
+    # Some keep live messages in their own structure; the others share a store, which one of them walks through.
+    walking = [each for each in infos if each.options["live"] == each.name]
+    walking += [each for each in available() if each.name == DEFAULT_INDEX and len(walking) < len(infos)]
+    for info in walking:
+        for space in _SPACES:
+            yield Rehearsal(f"{info.name}, live messages, {space}", partial(_walk, info, space))
     for space in _SPACES:
         yield Rehearsal(f"many top-k at once, {space}", partial(_join, space))
     yield Rehearsal("partition plans", _plan)

@@ -22,8 +22,6 @@ from nearcast.warmup import rehearsals
 
 #: Folders of kernels, and how those in them are compiled.
 MODES = {"jit": {}, "bounds": {"NUMBA_BOUNDSCHECK": "1"}}
-#: The indexes that keep live messages in their own structure.
-LIVE_STORES = {info.name for info in available() if info.options["live"] == info.name}
 #: What takes longest goes first, so that nobody is left with it at the end.
 LONGEST_FIRST = ("trigger", "ap-tree", "fast", "stamp", "skype")
 
@@ -47,7 +45,7 @@ def is_rehearsed(name, title):
     """Tell whether tests need the kernels that a rehearsal calls beyond those of `work`."""
     if name == DEFAULT_INDEX:
         return "plans" not in title or not numba.config.BOUNDSCHECK  # tests of plans run compiled alone
-    return name in LIVE_STORES and title.startswith(f"{name}, live messages")
+    return title.startswith(f"{name}, live messages")
 
 
 def compile_apart(mode, name, cache):
