@@ -43,7 +43,7 @@ def figures(
     if show:
         for run in runs:
             took = finished.seconds(run, __version__)
-            typer.echo(f"{run.name:35}{run.paper:25}{'' if took is None else f'done in {took:,.0f} s'}")
+            typer.echo(f"{run.name:38}{run.paper:25}{'' if took is None else f'done in {took:,.0f} s'}")
         return 0
     failed = [run.name for run in runs if not _finish(run, finished, __version__, out, data)]
     if failed:
