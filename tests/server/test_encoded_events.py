@@ -1,6 +1,7 @@
 """Events that are written from columns, and streams that follow them."""
 
 import asyncio
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -9,7 +10,7 @@ from nearcast import Circle, Similar, TopK, Within
 from nearcast.durable import Cursor, DurableHub, EventsWanted
 from nearcast.errors import HubStopped
 from nearcast.server.cloud_events import cloud_event
-from nearcast.server.encoded_events import encoded_events
+from nearcast.server.encoded_events import EventEncoder
 from nearcast.server.feeds import EventFollower, EventPage
 from nearcast.server.stalls import StallWatch, TooSlow
 
@@ -45,7 +46,7 @@ def test_events_are_written_as_cloud_events_byte_for_byte(tmp_path):
                 hub._outbox.flush()
         hub.advance(moment(50))
         events = hub.events("anna", after="0-0")
-        (written,) = hub.events_many([EventsWanted("anna", "0-0", 1000)], encoded_events)
+        (written,) = hub.events_many([EventsWanted("anna", "0-0", 1000)], EventEncoder().events_of)
 
         assert ALL_KINDS == {each.kind for each in events}
         assert [encode(cloud_event(each)) for each in events] == [each.data for each in written]
@@ -158,3 +159,38 @@ def test_a_write_that_takes_too_long_is_cut_off_and_others_go_on():
         assert {} == watch._until
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize(("limit", "value"), [("_MOST_HELD", 2_000), ("_LONGEST_HELD", 100)])
+def test_messages_are_encoded_once_and_held_within_bounds(tmp_path, monkeypatch, limit, value):
+    """A second subscriber's events are written without reading their messages; what is not held is read again."""
+    with DurableHub(tmp_path / "hub", "plane") as hub:
+        for name in ("anna", "ben"):
+            hub.subscribe(Within(name, "tea", Circle(0, 0, 1)), subscriber=name)
+        hub.publish_many([{"id": number, "text": "tea", "x": 0.0, "y": 0.0} for number in range(20)])
+        read = []
+
+        def noted(columns):
+            read_messages = columns.read_messages
+            counted = replace(
+                columns, read_messages=lambda arrivals: read.append(len(arrivals)) or read_messages(arrivals)
+            )
+            return encoder.events_of(counted)
+
+        def events_of(name):
+            return [each.data for each in hub.events_many([EventsWanted(name, "0-0", 1000)], noted)[0]]
+
+        encoder = EventEncoder()
+        first, second = events_of("anna"), events_of("ben")
+        assert [20] == read
+        messages = [[msgspec.json.decode(each)["data"]["message"] for each in events] for events in (first, second)]
+        assert messages[0] == messages[1]
+        assert list(range(20)) == [each["id"] for each in messages[0]]
+
+        monkeypatch.setattr(f"nearcast.server.encoded_events.{limit}", value)
+        encoder = EventEncoder()
+        assert first == events_of("anna")
+        n_held = len(encoder._features)
+        assert second == events_of("ben")
+        assert [20, 20, 20 - n_held] == read
+        assert encoder._n_held == sum(len(each) + 300 for each in encoder._features.values()) <= 2_000

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from nearcast.server import feeds
 from support.http_server import circle, feature
 
 
@@ -22,15 +21,16 @@ def test_a_page_that_cannot_be_made_stops_its_reader_alone(client, server, monke
     for name in ("anna", "ben", "cleo"):
         client.post("/v1/subscriptions", json=circle(name, subscriber=name))
     client.post("/v1/messages", json=feature("m"))
-    real = feeds.encoded_events
+    feeds = server.tenant().feeds
+    real = feeds._encoder.events_of
 
     def encoded(columns):
         if "ben" in columns.subscription_ids:
             raise ValueError("a defect")
         return real(columns)
 
-    monkeypatch.setattr(feeds, "encoded_events", encoded)
-    found = server.tenant().feeds._read([Reader(name) for name in ("anna", "ben", "cleo")])
+    monkeypatch.setattr(feeds._encoder, "events_of", encoded)
+    found = feeds._read([Reader(name) for name in ("anna", "ben", "cleo")])
     assert isinstance(found[1], ValueError)
     assert [["anna"], ["cleo"]] == [[event.subscription_id for event in page.events] for page in found[::2]]
     monkeypatch.undo()
@@ -39,6 +39,7 @@ def test_a_page_that_cannot_be_made_stops_its_reader_alone(client, server, monke
 
 def test_a_failure_of_all_is_told_to_all(server, monkeypatch):
     """Each gets the error of its own page."""
-    monkeypatch.setattr(feeds, "encoded_events", lambda _: pytest.fail("not reached"))
-    found = server.tenant().feeds._read([Reader("anna", after="9-9-9"), Reader("ben", limit=0)])
+    feeds = server.tenant().feeds
+    monkeypatch.setattr(feeds._encoder, "events_of", lambda _: pytest.fail("not reached"))
+    found = feeds._read([Reader("anna", after="9-9-9"), Reader("ben", limit=0)])
     assert ["cursor", "limit"] == [error.field for error in found]

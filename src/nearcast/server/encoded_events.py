@@ -5,6 +5,8 @@ The JSON is that of `cloud_events.cloud_event`, byte for byte.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -13,11 +15,12 @@ import msgspec
 
 from nearcast.durable import Cursor, EventColumns
 from nearcast.json_forms import message_feature, rfc_3339
-from nearcast.model import Message
 from nearcast.server.cloud_events import gap_event, short_type
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 _EPOCH = datetime.fromtimestamp(0, UTC)
+#: Characters of messages in JSON that are held in all, those of one, and what holding one takes beside them.
+_MOST_HELD, _LONGEST_HELD, _EACH = 32 << 20, 64 << 10, 300
 
 
 class EncodedEvent(NamedTuple):
@@ -34,19 +37,54 @@ class EncodedEvent(NamedTuple):
         return b"id: %d-%d\nevent: %b\ndata: %b\n\n" % (step, row, self.kind.encode(), self.data)
 
 
-def encoded_events(columns: EventColumns) -> list[EncodedEvent]:
-    """Return the events of columns."""
-    cursors = map(Cursor, columns.steps, columns.rows)
-    rows = zip(cursors, columns.subscription_ids, columns.kinds, _written(columns), strict=True)
-    return [EncodedEvent(*row) for row in rows]
+class EventEncoder:
+    """Makes columns into events as they are sent.
+
+    The JSON of the messages that were sent last is held, by arrival: a message goes to many subscribers, and at other
+    times, so it is read and encoded once.
+    """
+
+    def __init__(self) -> None:
+        self._features: OrderedDict[int, str] = OrderedDict()
+        self._n_held = 0
+        self._lock = threading.Lock()
+
+    def events_of(self, columns: EventColumns) -> list[EncodedEvent]:
+        """Return the events of columns."""
+        written = _written(columns, self._features_of(columns))
+        cursors = map(Cursor, columns.steps, columns.rows)
+        return [
+            EncodedEvent(*row) for row in zip(cursors, columns.subscription_ids, columns.kinds, written, strict=True)
+        ]
+
+    def _features_of(self, columns: EventColumns) -> dict[int, str]:
+        """Return messages as GeoJSON Features by arrival, without those that are not kept any more."""
+        wanted = set(columns.arrivals)
+        with self._lock:
+            found = {arrival: self._features[arrival] for arrival in wanted if arrival in self._features}
+        if len(found) < len(wanted):
+            read = columns.read_messages(wanted - found.keys())
+            made = {arrival: _json(message_feature(message)) for arrival, message in read.items()}
+            self._hold(made)
+            found |= made
+        return found
+
+    def _hold(self, made: dict[int, str]) -> None:
+        with self._lock:
+            for arrival, feature in made.items():
+                if len(feature) <= _LONGEST_HELD and arrival not in self._features:
+                    self._features[arrival] = feature
+                    self._n_held += len(feature) + _EACH
+            while self._n_held > _MOST_HELD:
+                self._n_held -= len(self._features.popitem(last=False)[1]) + _EACH
 
 
-def _written(columns: EventColumns) -> Iterator[bytes]:
+def _written(columns: EventColumns, features: dict[int, str]) -> Iterator[bytes]:
     """Yield the JSON of events; texts of a message, of a step and of a score are made once."""
     messages: dict[int, tuple[str, str, str]] = {}
     steps: dict[int, str] = {}
     scores: dict[float, str] = {}
-    for step, row, arrival, kind, change, subscription, message_id, cause, score, rank, time, message in zip(
+    for step, row, arrival, kind, change, subscription, message_id, cause, score, rank, time in zip(
         columns.steps,
         columns.rows,
         columns.arrivals,
@@ -58,11 +96,10 @@ def _written(columns: EventColumns) -> Iterator[bytes]:
         columns.scores,
         columns.ranks,
         columns.times,
-        columns.messages,
         strict=True,
     ):
         if arrival not in messages:
-            messages[arrival] = (_json(str(message_id)), _json(message_id), _feature_json(message))
+            messages[arrival] = (_json(str(message_id)), _json(message_id), features.get(arrival, "null"))
         if step not in steps:
             steps[step] = _json(rfc_3339(time or _EPOCH))
         if score not in scores:
@@ -77,10 +114,6 @@ def _written(columns: EventColumns) -> Iterator[bytes]:
             f'"message_id":{id_},"change":"{change}","score":{scores[score]},"rank":{_json(rank)},'
             f'"cause_id":{id_ if cause == message_id else _json(cause)},"message":{feature}}}}}'
         ).encode()
-
-
-def _feature_json(message: Message | None) -> str:
-    return "null" if message is None else _json(message_feature(message))
 
 
 def _json(value: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from nearcast.durable import Cursor, EventsWanted
 from nearcast.errors import NearcastError
-from nearcast.server.encoded_events import EncodedEvent, encoded_events, encoded_gap
+from nearcast.server.encoded_events import EncodedEvent, EventEncoder, encoded_gap
 from nearcast.server.event_limits import EventLimits, HandedOver
 from nearcast.server.metrics import TenantMetrics
 
@@ -212,6 +212,7 @@ class EventFeeds:
         limits: EventLimits,
     ):
         self._executor, self._loop, self._metrics, self._limits = executor, loop, metrics, limits
+        self._encoder = EventEncoder()
         self._waiting: dict[str, set[EventWaiter | EventFollower]] = {}
         self._asked: list[PageReader] = []
         self._reader: asyncio.Task[None] | None = None
@@ -303,7 +304,7 @@ class EventFeeds:
         """Read pages; in a thread."""
         try:
             wanted = [EventsWanted(each.subscriber, each.after, each.limit) for each in batch]
-            found = self._limits.pages(wanted, encoded_events)
+            found = self._limits.pages(wanted, self._encoder.events_of)
         except Exception as error:  # noqa: BLE001  told to whoever asked
             if len(batch) > 1:  # one page that cannot be made must not take the others along
                 return [page for each in batch for page in self._read([each])]

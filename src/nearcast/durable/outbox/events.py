@@ -88,7 +88,10 @@ class RowSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EventColumns:
-    """Some rows of a run as lists, a value for each event; of `kinds` see `Event`."""
+    """Some rows of a run as lists, a value for each event; of `kinds` see `Event`.
+
+    `read_messages` returns the messages that arrived in these steps, without those that are not kept any more.
+    """
 
     run: SortedRun
     steps: list[int]
@@ -102,7 +105,7 @@ class EventColumns:
     scores: list[float]
     ranks: list[int | None]
     times: list[Any]
-    messages: list[Message | None]
+    read_messages: Callable[[set[int]], dict[int, Message]]
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -116,18 +119,18 @@ def read_events(
     make: Callable[[EventColumns], list[T]],
 ) -> list[list[T]]:
     """Return what is made of the rows of each page; their messages lie in `runs`, and all rows of a run go together."""
+
+    def read_messages(arrivals: set[int]) -> dict[int, Message]:
+        return messages_at(runs, arrivals, space, cache)
+
     by_run: dict[int, list[tuple[int, RowSpan]]] = {}
     for page, spans in enumerate(pages):
         for span in spans:
             by_run.setdefault(id(span.run), []).append((page, span))
     parts = [(run, by_run[id(run)]) for run in runs if id(run) in by_run]
-    rows = [_rows_of([span for _, span in owned]) for _, owned in parts]
-    arrivals = [run.step[here] - run.since[here] for (run, _), here in zip(parts, rows, strict=True)]
-    wanted = set(np.unique(np.concatenate(arrivals)).tolist()) if arrivals else set()
-    messages = messages_at(runs, wanted, space, cache)
     found: list[list[T]] = [[] for _ in pages]
-    for (run, owned), here, own in zip(parts, rows, arrivals, strict=True):
-        events = iter(make(_columns_of(run, here, own, messages)))
+    for run, owned in parts:
+        events = iter(make(_columns_of(run, _rows_of([span for _, span in owned]), read_messages)))
         for page, span in owned:
             found[page] += islice(events, span.last - span.first)
     return found
@@ -143,20 +146,19 @@ def _rows_of(spans: Sequence[RowSpan]) -> NDArray[np.int64]:
 
 
 def _columns_of(
-    run: SortedRun, here: NDArray[np.int64], arrivals: NDArray[np.int64], messages: dict[int, Message]
+    run: SortedRun, here: NDArray[np.int64], read_messages: Callable[[set[int]], dict[int, Message]]
 ) -> EventColumns:
-    """Return some rows of a run, whose messages arrived in these steps."""
     steps = run.step[here]
+    arrivals = steps - run.since[here]
     codes = run.code[here].tolist()
     kinds = [code & ~CAUSED for code in codes]
     named = _ids_at(run, arrivals)
     caused = named if (steps == arrivals).all() else _ids_at(run, steps)
-    listed = arrivals.tolist()
     return EventColumns(
         run=run,
         steps=steps.tolist(),
         rows=run.row[here].tolist(),
-        arrivals=listed,
+        arrivals=arrivals.tolist(),
         kinds=[KIND_NAMES[kind] for kind in kinds],
         changes=["-" if kind in LEAVING else "+" for kind in kinds],
         subscription_ids=[id_of(key) for key in _texts(run.subscription_start, run.subscription, here)],
@@ -165,12 +167,14 @@ def _columns_of(
         scores=run.score[here].tolist(),
         ranks=[rank or None for rank in run.rank[here].tolist()],
         times=_times_at(run, steps),
-        messages=[messages.get(arrival) for arrival in listed],
+        read_messages=read_messages,
     )
 
 
 def events_of(columns: EventColumns) -> list[Event]:
     """Return columns as events."""
+    found = columns.read_messages(set(columns.arrivals))
+    messages = [found.get(arrival) for arrival in columns.arrivals]
     keys = zip(columns.steps, columns.arrivals, columns.changes, columns.subscription_ids, strict=True)
     deliveries = delivery_values(
         columns.subscription_ids,
@@ -182,10 +186,10 @@ def events_of(columns: EventColumns) -> list[Event]:
         columns.times,
         [delivery_id(*key) for key in keys],
         [_version_at(columns.run, step) for step in columns.steps],
-        columns.messages,
+        messages,
     )
     cursors = map(Cursor, columns.steps, columns.rows)
-    return [Event(*each) for each in zip(cursors, columns.kinds, deliveries, columns.messages, strict=True)]
+    return [Event(*each) for each in zip(cursors, columns.kinds, deliveries, messages, strict=True)]
 
 
 def _texts(start: NDArray[np.int64], content: NDArray[np.uint8], places: NDArray[np.int64]) -> Iterator[str]:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _MOST_HELD, _LONGEST_HELD = 10_000, 10_000
 #: Inputs that are held decoded, their bytes in all, and those of each.
 _MOST_INPUTS, _MOST_BYTES, _LARGEST_BYTES = 4_096, 16 << 20, 1 << 20
+#: Of an input that is read again, so many messages are read together: most of the time goes into the call.
+_TOGETHER = 64
 
 
 class DecodedInput(NamedTuple):
@@ -68,13 +70,13 @@ class MessageCache:
         with self._lock:
             return {arrival: self._held[arrival] for arrival in arrivals if arrival in self._held}
 
-    def input_of(self, run: SortedRun, at: int) -> DecodedInput:
-        """Return an input of a run, decoded if it is not held; it is the same in whichever run it lies."""
+    def input_of(self, run: SortedRun, at: int) -> tuple[DecodedInput, bool]:
+        """Return an input of a run, and whether it was held or is decoded now; it is the same in any run."""
         first = int(run.published[at])
         with self._lock:
             if (held := self._inputs.get(first)) is not None:
                 self._inputs.move_to_end(first)
-                return held
+                return held, True
         content = run.content[run.content_start[at] : run.content_start[at + 1]]
         is_held = content.nbytes <= _LARGEST_BYTES
         # What is held outlives the file that the run is mapped from.
@@ -83,7 +85,7 @@ class MessageCache:
         found = DecodedInput(table, table.schema.serialize().to_pybytes(), len(data))
         if is_held:
             self._hold(first, found)
-        return found
+        return found, False
 
     def _hold(self, first: int, found: DecodedInput) -> None:
         with self._lock:
@@ -95,7 +97,7 @@ class MessageCache:
 
 
 def messages_at(runs: Sequence[SortedRun], arrivals: set[int], space: Space, cache: MessageCache) -> dict[int, Message]:
-    """Return the messages that arrived in these steps, without those that are not kept."""
+    """Return the messages that arrived in these steps, without those that are not kept; maybe some beside them."""
     found = cache.among(arrivals)
     if len(found) < len(arrivals):
         read = _read(runs, arrivals - found.keys(), space, cache)
@@ -110,7 +112,8 @@ def _read(runs: Sequence[SortedRun], arrivals: set[int], space: Space, cache: Me
     tables: dict[bytes, tuple[list[pa.Table], list[int]]] = {}
     for run in runs:
         for at, own in _inputs_of(run, wanted):
-            table, schema, _ = cache.input_of(run, at)
+            (table, schema, _), is_known = cache.input_of(run, at)
+            own = _neighbours(run, at, own) if is_known else own
             rows = _rows_of(run, at, own)
             parts, numbers = tables.setdefault(schema, ([], []))
             parts.append(table.slice(int(rows[0]), 1) if len(rows) == 1 else table.take(_arrow.numbers(rows)))
@@ -131,12 +134,21 @@ def _inputs_of(run: SortedRun, wanted: NDArray[np.int64]) -> Iterator[tuple[int,
         yield at, wanted[is_here & (inputs == at)]
 
 
+def _neighbours(run: SortedRun, at: int, arrivals: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return messages of an input with those around them, which others will ask for."""
+    first, n = int(run.published[at]), int(run.count[at])
+    blocks = np.unique((arrivals - first) // _TOGETHER)
+    places = (blocks[:, None] * _TOGETHER + np.arange(_TOGETHER)).ravel()
+    found: NDArray[np.int64] = first + places[places < n]
+    return found
+
+
 def newest_message(runs: Sequence[SortedRun], message_id: Id, space: Space, cache: MessageCache) -> Message | None:
     """Return the newest message with an id, found by its hash; run by run, and input by input where there is none."""
     wanted = hash_of(message_id)
     for run in reversed(runs):
         for at, arrivals in _candidates(run, wanted):
-            table, rows = cache.input_of(run, at).table, _rows_of(run, at, arrivals)
+            table, rows = cache.input_of(run, at)[0].table, _rows_of(run, at, arrivals)
             named = rows[_are(TableRows(table.select(["id"]).take(_arrow.numbers(rows)), "ids", 0).ids(), message_id)]
             if len(named):
                 return message_values(table.take(_arrow.numbers(named[-1:])), space)[0]
