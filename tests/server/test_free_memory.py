@@ -1,6 +1,7 @@
 """Memory that allocators keep goes back to the system, once there is much of it."""
 
 import gc
+import subprocess
 import sys
 import weakref
 
@@ -47,6 +48,37 @@ def test_what_a_burst_leaves_goes_back_although_it_was_looked_at_meanwhile():
     memory._again -= 1_000
     assert not memory.look(), "once is enough"
     assert all(each[-1] == 1 for each in kept)
+
+
+BURST_OF_THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from nearcast.server.free_memory import FreeMemory, resident_bytes, use_one_allocator
+
+
+def burst(n):
+    return [pa.array(range(n)).cast(pa.string()) for _ in range(1_000)]
+
+
+use_one_allocator()
+memory, before = FreeMemory(), resident_bytes()
+with ThreadPoolExecutor(8) as threads:
+    tables = list(threads.map(burst, [1_000] * 32))
+    full = resident_bytes()
+    tables.clear()
+    memory.look()
+    print(pa.default_memory_pool().bytes_allocated(), (full - resident_bytes()) / (full - before))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell how much memory is resident")
+def test_what_threads_allocated_goes_back_while_they_live():
+    """Arrow's tables, too, which a server makes in its threads: in a process of their own, whose allocator is set."""
+    command = [sys.executable, "-c", BURST_OF_THREADS]
+    allocated, share = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
+    assert (allocated, float(share) > 0.7) == ("0", True), share
 
 
 def test_cycles_of_objects_are_collected_now_and_then():

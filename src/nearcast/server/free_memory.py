@@ -1,8 +1,8 @@
-"""Gives memory that allocators keep after a burst back to the system, and has cycles of objects collected.
+"""Gives memory that the allocator keeps after a burst back to the system, and has cycles of objects collected.
 
-Merging files, a snapshot, many moves: each needs some hundred megabytes for a moment. glibc and Arrow's allocator keep
-most of that for later, in pools of their own that the other cannot use. A full collection of garbage holds up all
-requests, and few objects wait for one: it is rare here, and nowhere else.
+Merging files, a snapshot, many moves: each needs some hundred megabytes for a moment, and `malloc` keeps most of that
+for later. A full collection of garbage holds up all requests, and few objects wait for one: it is rare here, and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -34,9 +34,16 @@ def resident_bytes() -> int | None:
         return None
 
 
+def use_one_allocator() -> None:
+    """Let Arrow take its memory from `malloc`, as NumPy and Python do.
+
+    Its own allocator, mimalloc, gives back only what belongs to the calling thread, and a server has many threads.
+    """
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
 def release_free_memory() -> None:
-    """Return free pages of Arrow's pool and, with glibc, of `malloc`; takes some milliseconds."""
-    pa.default_memory_pool().release_unused()
+    """Return free pages of `malloc` to the system where it is glibc's; takes some milliseconds."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
