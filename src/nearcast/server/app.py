@@ -73,7 +73,13 @@ _PLAIN: dict[tuple[str, str], Endpoint] = {
 #: Those of them that answer requests of which there may be thousands a second, or thousands at a time.
 _HOT = {
     each: _PLAIN[each]
-    for each in (("POST", "/v1/messages"), ("POST", "/v1/locations"), ("GET", "/v1/subscribers/{id}/stream"))
+    for each in (
+        ("POST", "/v1/messages"),
+        ("POST", "/v1/locations"),
+        ("GET", "/v1/subscribers/{id}/events"),
+        ("POST", "/v1/subscribers/{id}/ack"),
+        ("GET", "/v1/subscribers/{id}/stream"),
+    )
 }
 
 

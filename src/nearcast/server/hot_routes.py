@@ -1,4 +1,4 @@
-"""Routes of messages, locations and streams, called without the layers that the framework puts around one.
+"""Routes of messages, locations, events and streams, called without the layers that the framework puts around one.
 
 They are routes of the app as well: other methods get 405 there, and the OpenAPI description knows them. The layers
 cost more than these requests themselves, of which there are thousands a second; every event of a stream would go
