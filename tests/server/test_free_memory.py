@@ -1,6 +1,7 @@
 """Memory that allocators keep goes back to the system, once there is much of it."""
 
 import gc
+import platform
 import subprocess
 import sys
 import weakref
@@ -79,6 +80,30 @@ def test_what_threads_allocated_goes_back_while_they_live():
     command = [sys.executable, "-c", BURST_OF_THREADS]
     allocated, share = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
     assert (allocated, float(share) > 0.7) == ("0", True), share
+
+
+LARGE_BESIDE_SMALL = """
+import numpy as np
+
+from nearcast.server.free_memory import resident_bytes, use_one_allocator
+
+use_one_allocator()
+before, kept = resident_bytes(), []
+del (first := [np.ones(8 << 20, np.uint8)])[:]  # from here on glibc would take such from its heap
+for _ in range(40):
+    large = [np.ones(4 << 20, np.uint8) for _ in range(10)]
+    kept.append(np.ones(64 << 10, np.uint8))
+    del large
+print(sum(each.nbytes for each in kept), resident_bytes() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc")
+def test_large_arrays_go_back_when_they_are_freed_whatever_lies_between():
+    """Nobody has to look: what is left is what is kept."""
+    command = [sys.executable, "-c", LARGE_BESIDE_SMALL]
+    kept, grown = map(int, subprocess.run(command, capture_output=True, check=True, text=True).stdout.split())
+    assert grown < kept + (8 << 20)
 
 
 def test_cycles_of_objects_are_collected_now_and_then():

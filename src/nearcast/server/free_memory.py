@@ -13,6 +13,7 @@ import gc
 import math
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +25,10 @@ _AGAIN_S = 60.0
 #: Seconds between two full collections of garbage.
 _COLLECTED_S = 600.0
 _STATM = Path("/proc/self/statm")
+#: Options of glibc's `mallopt`, and their values: what is at least so large is mapped apart and given back when it is
+#: freed, and so many heaps serve all threads.
+_MMAP_THRESHOLD, _MAPPED_BYTES = -3, 1 << 20
+_ARENA_MAX, _ARENAS = -8, 2
 
 
 def resident_bytes() -> int | None:
@@ -35,18 +40,27 @@ def resident_bytes() -> int | None:
 
 
 def use_one_allocator() -> None:
-    """Let Arrow take its memory from `malloc`, as NumPy and Python do.
+    """Let Arrow take its memory from `malloc`, as NumPy and Python do, and glibc's `malloc` keep little of it.
 
-    Its own allocator, mimalloc, gives back only what belongs to the calling thread, and a server has many threads.
+    Arrow's own allocator, mimalloc, gives back only what belongs to the calling thread, and a server has many threads.
+    glibc by itself makes a heap for each of them, and once an array of up to 32 MB was freed takes such from there:
+    what lives longer comes to lie between, and the heaps grow for as long as the server runs.
     """
     pa.set_memory_pool(pa.system_memory_pool())
+    if (set_option := _of_malloc("mallopt")) is not None:
+        set_option(_MMAP_THRESHOLD, _MAPPED_BYTES)
+        set_option(_ARENA_MAX, _ARENAS)
 
 
 def release_free_memory() -> None:
     """Return free pages of `malloc` to the system where it is glibc's; takes some milliseconds."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
+    if (trim := _of_malloc("malloc_trim")) is not None:
         trim(0)
+
+
+def _of_malloc(name: str) -> Callable[..., int] | None:
+    """Return a function of the C library that only some have."""
+    return getattr(ctypes.CDLL(None), name, None)
 
 
 class FreeMemory:
