@@ -1,13 +1,14 @@
 """Events that are written from columns, and streams that follow them."""
 
 import asyncio
+import sys
 from dataclasses import replace
 
 import msgspec
 import pytest
 
 from nearcast import Circle, Similar, TopK, Within
-from nearcast.durable import Cursor, DurableHub, EventsWanted
+from nearcast.durable import Cursor, DurableHub, EventsWanted, Retention
 from nearcast.errors import HubStopped
 from nearcast.server.cloud_events import cloud_event
 from nearcast.server.encoded_events import EventEncoder
@@ -193,4 +194,33 @@ def test_messages_are_encoded_once_and_held_within_bounds(tmp_path, monkeypatch,
         n_held = len(encoder._features)
         assert second == events_of("ben")
         assert [20, 20, 20 - n_held] == read
-        assert encoder._n_held == sum(len(each) + 300 for each in encoder._features.values()) <= 2_000
+        held = sum(sys.getsizeof(each) + 200 for each in encoder._features.values())
+        assert encoder._bytes_held == held <= 2_000
+
+
+def test_a_message_that_is_not_kept_any_more_is_not_sent_although_it_is_held(tmp_path):
+    """What comes of it later has none, as after a restart; a later message that is kept is sent."""
+    options = {"lifetime": "expires", "tell_expiry": True, "retention": Retention(age=None, bytes=1)}
+    with DurableHub(tmp_path / "hub", "plane", **options) as hub:
+        encoder = EventEncoder()
+
+        def sent(after):
+            for page in hub.events_many([EventsWanted("anna", after, 1000)], encoder.events_of):
+                for each in page:
+                    event = msgspec.json.decode(each.data)
+                    yield event["type"].split(".")[1], event["data"]["message_id"], event["data"]["message"] is None
+
+        def publish(number, **times):
+            hub.publish_many([{"id": number, "text": "tea", "x": 0.0, "y": 0.0, **times}])
+
+        hub.subscribe(Within("tea", "tea", Circle(0, 0, 1)), subscriber="anna")
+        publish(1, time=moment(0), expires=moment(50))
+        assert [("match", 1, False)] == list(sent("0-0"))
+        assert 1 == len(hub.events("anna", after="0-0"))
+        hub._outbox.flush()
+        hub.advance(moment(50))
+        hub._outbox.tidy(0)
+        assert [("expired", 1, True)] == list(sent("0-0"))
+        assert [None] == [each.message for each in hub.events("anna", after="0-0")]
+        publish(2, time=moment(51))
+        assert [("expired", 1, True), ("match", 2, False)] == list(sent("0-0"))

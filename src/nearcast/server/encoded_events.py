@@ -5,6 +5,7 @@ The JSON is that of `cloud_events.cloud_event`, byte for byte.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ from nearcast.server.cloud_events import gap_event, short_type
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 _EPOCH = datetime.fromtimestamp(0, UTC)
-#: Characters of messages in JSON that are held in all, those of one, and what holding one takes beside them.
-_MOST_HELD, _LONGEST_HELD, _EACH = 32 << 20, 64 << 10, 300
+#: Bytes of messages in JSON that are held in all, those of one, and what holding one takes beside them.
+_MOST_HELD, _LONGEST_HELD, _EACH = 32 << 20, 64 << 10, 200
 
 
 class EncodedEvent(NamedTuple):
@@ -40,13 +41,13 @@ class EncodedEvent(NamedTuple):
 class EventEncoder:
     """Makes columns into events as they are sent.
 
-    The JSON of the messages that were sent last is held, by arrival: a message goes to many subscribers, and at other
-    times, so it is read and encoded once.
+    The JSON of the messages that were read last is held, by arrival: a message goes to many subscribers, to each at
+    another time, and need not be read and encoded for each.
     """
 
     def __init__(self) -> None:
         self._features: OrderedDict[int, str] = OrderedDict()
-        self._n_held = 0
+        self._bytes_held = 0
         self._lock = threading.Lock()
 
     def events_of(self, columns: EventColumns) -> list[EncodedEvent]:
@@ -59,7 +60,7 @@ class EventEncoder:
 
     def _features_of(self, columns: EventColumns) -> dict[int, str]:
         """Return messages as GeoJSON Features by arrival, without those that are not kept any more."""
-        wanted = set(columns.arrivals)
+        wanted = {arrival for arrival in columns.arrivals if arrival >= columns.kept_from}
         with self._lock:
             found = {arrival: self._features[arrival] for arrival in wanted if arrival in self._features}
         if len(found) < len(wanted):
@@ -72,11 +73,16 @@ class EventEncoder:
     def _hold(self, made: dict[int, str]) -> None:
         with self._lock:
             for arrival, feature in made.items():
-                if len(feature) <= _LONGEST_HELD and arrival not in self._features:
+                if _bytes_of(feature) <= _LONGEST_HELD and arrival not in self._features:
                     self._features[arrival] = feature
-                    self._n_held += len(feature) + _EACH
-            while self._n_held > _MOST_HELD:
-                self._n_held -= len(self._features.popitem(last=False)[1]) + _EACH
+                    self._bytes_held += _bytes_of(feature)
+            while self._bytes_held > _MOST_HELD:
+                self._bytes_held -= _bytes_of(self._features.popitem(last=False)[1])
+
+
+def _bytes_of(feature: str) -> int:
+    """Return what holding a text takes; a single character beyond Latin-1 doubles or quadruples it."""
+    return sys.getsizeof(feature) + _EACH
 
 
 def _written(columns: EventColumns, features: dict[int, str]) -> Iterator[bytes]:

@@ -26,8 +26,9 @@ _AGAIN_S = 60.0
 _COLLECTED_S = 600.0
 _STATM = Path("/proc/self/statm")
 #: Options of glibc's `mallopt`, and their values: what is at least so large is mapped apart and given back when it is
-#: freed, and so many heaps serve all threads.
+#: freed, a heap gives its end back from that size on, and so many heaps serve all threads.
 _MMAP_THRESHOLD, _MAPPED_BYTES = -3, 1 << 20
+_TRIM_THRESHOLD, _TRIMMED_BYTES = -1, 2 << 20
 _ARENA_MAX, _ARENAS = -8, 2
 
 
@@ -43,23 +44,26 @@ def use_one_allocator() -> None:
     """Let Arrow take its memory from `malloc`, as NumPy and Python do, and glibc's `malloc` keep little of it.
 
     Arrow's own allocator, mimalloc, gives back only what belongs to the calling thread, and a server has many threads.
-    glibc by itself makes a heap for each of them, and once an array of up to 32 MB was freed takes such from there:
-    what lives longer comes to lie between, and the heaps grow for as long as the server runs.
+    glibc by itself makes a heap for each of them. It maps large arrays apart at first, but puts those of up to 32 MB
+    into the heaps once such a one was freed: what lives longer comes to lie between them, and the heaps grow for as
+    long as the server runs. Where there is another `malloc` nothing is changed.
     """
-    pa.set_memory_pool(pa.system_memory_pool())
     if (set_option := _of_malloc("mallopt")) is not None:
+        pa.set_memory_pool(pa.system_memory_pool())
         set_option(_MMAP_THRESHOLD, _MAPPED_BYTES)
+        set_option(_TRIM_THRESHOLD, _TRIMMED_BYTES)
         set_option(_ARENA_MAX, _ARENAS)
 
 
 def release_free_memory() -> None:
-    """Return free pages of `malloc` to the system where it is glibc's; takes some milliseconds."""
+    """Return free pages of Arrow's pool and, with glibc, of `malloc` to the system; takes some milliseconds."""
+    pa.default_memory_pool().release_unused()
     if (trim := _of_malloc("malloc_trim")) is not None:
         trim(0)
 
 
 def _of_malloc(name: str) -> Callable[..., int] | None:
-    """Return a function of the C library that only some have."""
+    """Return a function of the C library, None where it has no such."""
     return getattr(ctypes.CDLL(None), name, None)
 
 

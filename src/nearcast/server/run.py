@@ -152,6 +152,8 @@ def _freeze_objects() -> None:
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until interrupted; `announce` gets the address when calls are answered."""
+    use_one_allocator()  # before there are threads, each of which would get a heap
+    sys.setswitchinterval(_SWITCH_S)
     server = make_server(settings)
     listening = bound_socket(settings.server.host, settings.server.port)
     host, port = listening.getsockname()[:2]
@@ -161,8 +163,6 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
         _freeze_objects()
         announce(address)
 
-    sys.setswitchinterval(_SWITCH_S)
-    use_one_allocator()
     server.on_ready = begin
     server.run([listening])
     if server.app.state.failure is not None:

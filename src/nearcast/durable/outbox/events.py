@@ -18,7 +18,7 @@ from nearcast.columns import datetime_of
 from nearcast.deliveries import delivery_values
 from nearcast.delivery_ids import delivery_id
 from nearcast.durable.outbox.cursors import BEGIN, Cursor
-from nearcast.durable.outbox.kept_messages import MessageCache, messages_at
+from nearcast.durable.outbox.kept_messages import MessageCache, first_kept, messages_at
 from nearcast.durable.outbox.runs import CAUSED, KIND_NAMES, LEAVING, SortedRun
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ class RowSpan(NamedTuple):
 class EventColumns:
     """Some rows of a run as lists, a value for each event; of `kinds` see `Event`.
 
-    `read_messages` returns the messages that arrived in these steps, without those that are not kept any more.
+    `read_messages` returns the messages that arrived in some steps, without those that are not kept any more, and maybe
+    with others: what came before the step `kept_from` is not.
     """
 
     run: SortedRun
@@ -105,6 +106,7 @@ class EventColumns:
     scores: list[float]
     ranks: list[int | None]
     times: list[Any]
+    kept_from: int
     read_messages: Callable[[set[int]], dict[int, Message]]
 
     def __len__(self) -> int:
@@ -128,9 +130,11 @@ def read_events(
         for span in spans:
             by_run.setdefault(id(span.run), []).append((page, span))
     parts = [(run, by_run[id(run)]) for run in runs if id(run) in by_run]
+    oldest = first_kept(runs)
     found: list[list[T]] = [[] for _ in pages]
     for run, owned in parts:
-        events = iter(make(_columns_of(run, _rows_of([span for _, span in owned]), read_messages)))
+        columns = _columns_of(run, _rows_of([span for _, span in owned]), oldest, read_messages)
+        events = iter(make(columns))
         for page, span in owned:
             found[page] += islice(events, span.last - span.first)
     return found
@@ -146,7 +150,7 @@ def _rows_of(spans: Sequence[RowSpan]) -> NDArray[np.int64]:
 
 
 def _columns_of(
-    run: SortedRun, here: NDArray[np.int64], read_messages: Callable[[set[int]], dict[int, Message]]
+    run: SortedRun, here: NDArray[np.int64], kept_from: int, read_messages: Callable[[set[int]], dict[int, Message]]
 ) -> EventColumns:
     steps = run.step[here]
     arrivals = steps - run.since[here]
@@ -167,6 +171,7 @@ def _columns_of(
         scores=run.score[here].tolist(),
         ranks=[rank or None for rank in run.rank[here].tolist()],
         times=_times_at(run, steps),
+        kept_from=kept_from,
         read_messages=read_messages,
     )
 

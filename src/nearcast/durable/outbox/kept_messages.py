@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -96,11 +97,18 @@ class MessageCache:
                 self._input_bytes -= self._inputs.popitem(last=False)[1].nbytes
 
 
+def first_kept(runs: Sequence[SortedRun]) -> int:
+    """Return the arrival of the oldest message that runs keep; what came before may still be held in memory."""
+    return min((int(run.published[0]) for run in runs if len(run.published)), default=sys.maxsize)
+
+
 def messages_at(runs: Sequence[SortedRun], arrivals: set[int], space: Space, cache: MessageCache) -> dict[int, Message]:
     """Return the messages that arrived in these steps, without those that are not kept; maybe some beside them."""
-    found = cache.among(arrivals)
-    if len(found) < len(arrivals):
-        read = _read(runs, arrivals - found.keys(), space, cache)
+    oldest = first_kept(runs)
+    wanted = {arrival for arrival in arrivals if arrival >= oldest}
+    found = cache.among(wanted)
+    if len(found) < len(wanted):
+        read = _read(runs, wanted - found.keys(), space, cache)
         cache.put(read)
         found |= read
     return found
@@ -113,7 +121,7 @@ def _read(runs: Sequence[SortedRun], arrivals: set[int], space: Space, cache: Me
     for run in runs:
         for at, own in _inputs_of(run, wanted):
             (table, schema, _), is_known = cache.input_of(run, at)
-            own = _neighbours(run, at, own) if is_known else own
+            own = _with_neighbours(run, at, own, cache) if is_known else own
             rows = _rows_of(run, at, own)
             parts, numbers = tables.setdefault(schema, ([], []))
             parts.append(table.slice(int(rows[0]), 1) if len(rows) == 1 else table.take(_arrow.numbers(rows)))
@@ -134,13 +142,14 @@ def _inputs_of(run: SortedRun, wanted: NDArray[np.int64]) -> Iterator[tuple[int,
         yield at, wanted[is_here & (inputs == at)]
 
 
-def _neighbours(run: SortedRun, at: int, arrivals: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return messages of an input with those around them, which others will ask for."""
+def _with_neighbours(run: SortedRun, at: int, arrivals: NDArray[np.int64], cache: MessageCache) -> NDArray[np.int64]:
+    """Return arrivals of an input with those around them that are not held, which others will ask for."""
     first, n = int(run.published[at]), int(run.count[at])
     blocks = np.unique((arrivals - first) // _TOGETHER)
     places = (blocks[:, None] * _TOGETHER + np.arange(_TOGETHER)).ravel()
-    found: NDArray[np.int64] = first + places[places < n]
-    return found
+    around: NDArray[np.int64] = first + places[places < n]
+    held = np.fromiter(cache.among(around.tolist()), np.int64)
+    return around[~np.isin(around, held)]
 
 
 def newest_message(runs: Sequence[SortedRun], message_id: Id, space: Space, cache: MessageCache) -> Message | None:
