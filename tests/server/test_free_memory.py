@@ -56,7 +56,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from nearcast.server.free_memory import FreeMemory, resident_bytes, use_one_allocator
+from nearcast.allocator import use_one_allocator
+from nearcast.server.free_memory import FreeMemory, resident_bytes
 
 
 def burst(n):
@@ -85,7 +86,8 @@ def test_what_threads_allocated_goes_back_while_they_live():
 LARGE_BESIDE_SMALL = """
 import numpy as np
 
-from nearcast.server.free_memory import resident_bytes, use_one_allocator
+from nearcast.allocator import use_one_allocator
+from nearcast.server.free_memory import resident_bytes
 
 use_one_allocator()
 before, kept = resident_bytes(), []

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _FILE = "routes.npz"
 _NO_KEY = -1
+#: The part of a table's places that keys may take.
+_FULL = 0.7
 _STACK = 128
 #: Flags of a word: it has a key of any cell, and keys of certain cells.
 _EVERYWHERE, _SOMEWHERE = 1, 2
@@ -31,14 +33,15 @@ _NO_GRID = Grid(np.zeros(1, np.int32), np.zeros(1), np.full(1, -1, np.int32), np
 class Routes:
     """(word, cell) → partitions, for the keys added so far.
 
-    A table of open addresses: place i holds `(word + 1) << 32 | cell + 1` and the partitions as bits. Adding keys puts
-    them in their places, doubling the table where it is half full, so that adding a few costs little.
+    A table of open addresses: place i holds `(word + 1) << 32 | cell + 1` and the partitions as bits of some bytes.
+    Adding keys puts them in their places, doubling the table where it would be fuller than `_FULL`, so that adding a
+    few costs little. Every worker has all of it: nine bytes a place with up to eight partitions.
     """
 
     def __init__(self, partitions: int, grid: Grid | None = None):
         self.partitions, self.grid = partitions, grid
         self._key = np.full(16, _NO_KEY, np.int64)
-        self._bits = np.zeros((16, -(-partitions // 64)), np.uint64)
+        self._bits = np.zeros((16, -(-partitions // 8)), np.uint8)
         self._flags = np.zeros(1, np.uint8)
         self._n = 0
         self._counts: tuple[int, ...] | None = None
@@ -96,17 +99,19 @@ class Routes:
     def _make_room(self, keys: int, words: int) -> None:
         if words > len(self._flags):
             self._flags = np.concatenate([self._flags, np.zeros(max(words, len(self._flags)), np.uint8)])
-        if 2 * keys <= len(self._key):
+        size = len(self._key)
+        while keys > _FULL * size:
+            size *= 2
+        if size == len(self._key):
             return
-        size = 1 << (2 * keys).bit_length()
-        key, bits = np.full(size, _NO_KEY, np.int64), np.zeros((size, self._bits.shape[1]), np.uint64)
+        key, bits = np.full(size, _NO_KEY, np.int64), np.zeros((size, self._bits.shape[1]), np.uint8)
         _spread(self._key, self._bits, key, bits)
         self._key, self._bits = key, bits
 
     def route(self, messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return list starts and the partitions of each message, ascending."""
         messages = messages.for_kernels()
-        bits = np.zeros((len(messages), self._bits.shape[1]), np.uint64)
+        bits = np.zeros((len(messages), self._bits.shape[1]), np.uint8)
         grid = _NO_GRID if self.grid is None else self.grid
         stack = np.empty(_STACK, np.int32)
         _find(
@@ -193,7 +198,7 @@ def _enter(key, bits, flags, packed, partition):
         if key[place] == _NO_KEY:
             key[place] = packed[i]
             new += 1
-        bits[place, partition[i] >> 6] |= np.uint64(1) << np.uint64(partition[i] & 63)
+        bits[place, partition[i] >> 3] |= np.uint8(1 << (partition[i] & 7))
         flags[packed[i] >> 32] |= _EVERYWHERE if packed[i] & 0xFFFFFFFF == 0 else _SOMEWHERE
     return new
 
@@ -203,8 +208,7 @@ def _look_up(key, bits, packed, partition, is_known):
     """Tell which keys were entered for their partition."""
     for i in range(packed.size):
         place = _place_of(key, packed[i])
-        bit = np.uint64(1) << np.uint64(partition[i] & 63)
-        is_known[i] = key[place] == packed[i] and bits[place, partition[i] >> 6] & bit != np.uint64(0)
+        is_known[i] = key[place] == packed[i] and bits[place, partition[i] >> 3] >> (partition[i] & 7) & 1 != 0
 
 
 @kernel
@@ -271,9 +275,9 @@ def _count(bits, start):
     for row in range(bits.shape[0]):
         n = 0
         for b in range(bits.shape[1]):
-            rest = bits[row, b]
-            while rest != np.uint64(0):
-                rest &= rest - np.uint64(1)
+            rest = np.int64(bits[row, b])
+            while rest != 0:
+                rest &= rest - 1
                 n += 1
         start[row + 1] = start[row] + n
 
@@ -283,11 +287,11 @@ def _write(bits, start, partition):
     for row in range(bits.shape[0]):
         n = start[row]
         for b in range(bits.shape[1]):
-            rest = bits[row, b]
-            at = 64 * b
-            while rest != np.uint64(0):
-                if rest & np.uint64(1):
+            rest = np.int64(bits[row, b])
+            at = 8 * b
+            while rest != 0:
+                if rest & 1:
                     partition[n] = at
                     n += 1
-                rest >>= np.uint64(1)
+                rest >>= 1
                 at += 1

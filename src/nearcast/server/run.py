@@ -13,11 +13,11 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from nearcast.allocator import use_one_allocator
 from nearcast.errors import FileUnavailable, InvalidInput
 from nearcast.hub import DURABLE_HEAD, Hub
 from nearcast.server.app import create_app
 from nearcast.server.data_folders import check_finished
-from nearcast.server.free_memory import use_one_allocator
 from nearcast.server.http_protocol import ProblemProtocol
 from nearcast.server.settings import Settings
 from nearcast.server.tenants import retention_of, window_of

@@ -14,6 +14,7 @@ import io
 import socket
 import sys
 
+from nearcast.allocator import use_one_allocator
 from nearcast.spark.gc_freeze import freeze_once
 
 __all__ = ["freeze_once", "leave_quietly", "prepare"]
@@ -25,6 +26,7 @@ _AHEAD = ("pandas", "pyarrow.compute", "pyspark.sql.pandas.serializers", "pyspar
 
 def prepare() -> None:
     """Import what workers need; an error here is left to the task that needs it, which reports it better."""
+    use_one_allocator()
     # Spark reads the number of its port from this process' standard output.
     with contextlib.redirect_stdout(io.StringIO()):
         for name in _AHEAD:

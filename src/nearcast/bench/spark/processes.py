@@ -91,6 +91,6 @@ def private_of_workers() -> list[int]:
 
 
 def private_bytes(pid: int) -> int:
-    """Return the bytes that no other process shares: Private_Clean and Private_Dirty of its pages."""
+    """Return the bytes of pages that a process has written: what it maps from files can be read again."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("Private_Clean:", "Private_Dirty:")))
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("Private_Dirty:", "Private_Hugetlb:")))
