@@ -39,8 +39,11 @@ class WatchedPlaces:
                 self.wanted[payload.ref.number] = place and place.id
         return found
 
-    def note(self, payload, place):
-        self._places.note(payload, place)
+    def workers(self, payloads, slots):
+        return self._places.workers(payloads, slots)
+
+    def note(self, payload, place, worker):
+        self._places.note(payload, place, worker)
         if hasattr(payload, "ref"):
             self.ran[payload.ref.number] = place.id
 

@@ -64,12 +64,12 @@ def test_an_executor_is_preferred_for_its_share_only():
     places, payloads = TaskPlaces(), payloads_of(5)
     assert [None] * 5 == places.preferred(payloads, None)
     for payload, id_ in zip(payloads, ["1", "1", "1", "1", "2"], strict=True):
-        places.note(payload, ExecutorPlace(id_, "host"))
+        places.note(payload, ExecutorPlace(id_, "host"), 1)
     assert [each and each.id for each in places.preferred(payloads, executors("1", "2"))] == ["1", "1", "1", None, "2"]
     assert [each and each.id for each in places.preferred(payloads, executors("2", "3"))] == [None] * 4 + ["2"]
     assert [each and each.id for each in places.preferred(payloads[:4], executors("1"))] == ["1"] * 4
     assert [None] * 5 == places.preferred(payloads_of(5, "b"), None)
-    places.note(payloads[4], None)
+    places.note(payloads[4], None, 1)
     assert "2" == places.preferred(payloads[4:], executors("2"))[0].id
 
 

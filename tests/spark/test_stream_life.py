@@ -151,6 +151,25 @@ def test_an_idle_stream_keeps_its_workers(spark, tmp_path, monkeypatch):
     join(running._keeper._thread)
 
 
+def test_a_long_batch_keeps_the_workers_that_are_done_with_it(spark, tmp_path, monkeypatch):
+    """Also where the stream ends with what is there; its keeper ends with it."""
+    monkeypatch.setattr(stream_module, "KEEP_WARM_S", 0.2)
+    inflow = Inflow(spark, tmp_path)
+    inflow.arrive(1)
+    seen = []
+
+    def wait_for_jobs(_):
+        for _ in range(3):
+            before = last_activity(spark)
+            wait_until(lambda before=before: last_activity(spark) > before)
+            seen.append(before)
+
+    running = inflow.start(wait_for_jobs, partitions=1, once=True)
+    assert running.wait(PATIENCE_S)
+    assert 3 == len(seen)
+    join(running._keeper._thread)
+
+
 def test_a_stop_waits_for_no_job_that_never_ends(monkeypatch):
     """Without executors the job that keeps workers, and the one that writes snapshots, wait for ever."""
     monkeypatch.setattr(stream_module, "SNAPSHOTS_END_S", 0.0)

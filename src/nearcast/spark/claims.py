@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 
@@ -26,19 +26,22 @@ class Claims:
     def __init__(self, folder: str | Path, n: int):
         self._folder, self._n = Path(folder), n
 
-    def take(self, task: int, is_again: bool, preferred: Iterable[int]) -> int:
-        """Return the payload this task runs: what it had before, else a preferred one, its own, or any that is free."""
+    def take(self, task: int, is_again: bool, preferred: Iterable[int], barred: Collection[int] = ()) -> int | None:
+        """Return the payload this task runs: what it had before, else a preferred one, its own, or any that is free.
+
+        Those that are `barred` it takes only if they are preferred; None if it finds no other.
+        """
         if is_again:
             before = self._taken_by(task)
             if before is not None:
                 return before
-        wanted: list[int] = [*preferred, task, *range(self._n)]
+        wanted: list[int] = [*preferred, *(each for each in (task, *range(self._n)) if each not in barred)]
         for payload in wanted:
             if 0 <= payload < self._n and self._claim(payload, task):
                 return payload
         # A second copy of a running task finds all payloads taken, one of them by itself.
         mine = self._taken_by(task)
-        if mine is None:
+        if mine is None and not barred:
             raise RuntimeError(f"task {task} found all {self._n} payloads taken by others in {self._folder}")
         return mine
 

@@ -1,7 +1,8 @@
 """Keeps the Python workers of an idle stream alive. Imports no pyspark.
 
-Spark ends all idle workers of an executor a minute after the last task there, a time that no setting changes. With them
-go the states of partitions, which the next batch would have to open and replay.
+Spark ends all idle workers of an executor a minute after the last task there, a time that no setting changes, also
+when others of them have long tasks. With them go the states of partitions, which the next batch would have to open and
+replay.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ KEEP_WARM_S = 30.0
 
 
 class WarmKeeper:
-    """A thread that runs a job of empty tasks, one for each slot, whenever nothing has run for a while.
+    """A thread that runs a job of empty tasks, one for each slot, whenever no batch has ended for a while.
 
     It ends with `stop`, when the stream is no longer active, or when a job fails: the next batch reports that better.
     """

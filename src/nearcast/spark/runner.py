@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from nearcast.spark.task_places import GivenPayload
 
 
+#: Seconds that a payload waits for the worker that has its state, and between two looks. Meanwhile that worker does
+#: something else, such as a snapshot beside the batch; to open a large state elsewhere and to replay it takes longer.
+_WAIT_S, _LOOK_S = 10.0, 0.02
 _DESCRIPTION, _POOL = "spark.job.description", "spark.scheduler.pool"
 #: What tasks are called where people see them, unless it is their name.
 _DOING = {
@@ -47,7 +52,8 @@ class SparkRunner:
     raised as a `NearcastError` of one line, of the class it had, whose cause is the traceback of the worker.
 
     On a cluster a task prefers the executor that last ran one with its state. Among tasks of one executor, as among all
-    tasks where there are no executors, claims say which worker runs which.
+    tasks where there are no executors, claims say which worker runs which. A payload whose state is in the memory of
+    another worker, one that is busy, is left over and run again a moment later.
     """
 
     def __init__(self, spark: SparkSession):
@@ -63,41 +69,59 @@ class SparkRunner:
             return []
         contents = [pickle.dumps(payload, pickle.HIGHEST_PROTOCOL) for payload in payloads]
         with described(self.spark, description_of(task, payloads[0]), pool_of(task)):
-            if self._is_embedded:
-                outcomes = self._embedded(task, contents, claims, prefer)
-            else:
-                outcomes = self._on_cluster(task, payloads, contents, claims, prefer)
-        by_payload = {outcome.payload: outcome for outcome in outcomes}
+            by_payload = self._by_payload(_Job(task, claims=claims, prefer=prefer), payloads, contents)
         return [by_payload[payload].result() for payload in range(len(payloads))]
 
-    def _embedded(self, task: Task, contents: list[bytes], claims: str | None, prefer: Prefer | None) -> list[_Outcome]:
+    def _by_payload(self, job: _Job, payloads: list[Any], contents: list[bytes]) -> dict[int, _Outcome]:
+        """Run tasks until each payload has an outcome; return these by its number.
+
+        What was left over is run again: because its worker was busy, or an executor was lost; at last by any worker.
+        """
+        run = self._embedded if self._is_embedded else self._on_cluster
+        found: dict[int, _Outcome] = {}
+        left, until = list(range(len(payloads))), time.monotonic() + _WAIT_S
+        while True:
+            some = [payloads[at] for at in left]
+            for outcome in run(job, some, [contents[at] for at in left]):
+                found[left[outcome.payload]] = outcome
+                if not outcome.is_error:
+                    self.places.note(some[outcome.payload], outcome.place, outcome.worker)
+            left = [at for at in left if at not in found]
+            if not left:
+                return found
+            time.sleep(_LOOK_S)
+            if time.monotonic() >= until:
+                job = _Job(job.task)
+
+    def _embedded(self, job: _Job, payloads: list[Any], contents: list[bytes]) -> list[_Outcome]:
         """Run tasks in workers of this machine, which claim in one folder."""
+        claims = job.claims
         if claims is None:
-            return self._outcomes(_Job(task), _own(contents))
+            return self._outcomes(job, _own(contents))
         shutil.rmtree(claims, ignore_errors=True)  # of a driver that was killed
         Path(claims).mkdir(parents=True)
+        job = replace(job, payloads=contents, workers=self._workers(payloads))
         try:
-            return self._outcomes(_Job(task, contents, claims, prefer), _numbers(contents))
+            return self._outcomes(job, _numbers(contents))
         finally:
             shutil.rmtree(claims, ignore_errors=True)
 
-    def _on_cluster(
-        self, task: Task, payloads: list[Any], contents: list[bytes], claims: str | None, prefer: Prefer | None
-    ) -> list[_Outcome]:
-        """Run tasks where they ran last; once more, anywhere, what nobody ran since an executor was lost."""
+    def _on_cluster(self, job: _Job, payloads: list[Any], contents: list[bytes]) -> list[_Outcome]:
+        """Run tasks where they ran last."""
         places = self.places.preferred(payloads, self.spark.sparkContext)
+        claims = job.claims
+        if claims is None:
+            return self._outcomes(job, _own(contents), places)
         executors = tuple(None if place is None else place.id for place in places)
+        job = replace(job, executors=executors, workers=self._workers(payloads))
         # With one task for each executor there is nothing to agree on.
-        is_claimed = claims is not None and any(executors.count(each) > 1 for each in {*executors} - {None})
-        job = _Job(task, contents, executor_claims(claims), prefer, executors) if claims and is_claimed else _Job(task)
-        outcomes = self._outcomes(job, _numbers(contents) if is_claimed else _own(contents), places)
-        found = {outcome.payload for outcome in outcomes}
-        missing = [(at, content) for at, content in _own(contents) if at not in found]
-        if missing:
-            outcomes += self._outcomes(_Job(task), missing)
-        for outcome in outcomes:
-            self.places.note(payloads[outcome.payload], outcome.place)
-        return outcomes
+        if all(executors.count(each) == 1 for each in {*executors} - {None}):
+            return self._outcomes(replace(job, claims=None), _own(contents), places)
+        job = replace(job, payloads=contents, claims=executor_claims(claims))
+        return self._outcomes(job, _numbers(contents), places)
+
+    def _workers(self, payloads: list[Any]) -> tuple[int | None, ...]:
+        return tuple(self.places.workers(payloads, self.spark.sparkContext.defaultParallelism))
 
     def _outcomes(
         self, job: _Job, given: list[GivenPayload], places: Sequence[ExecutorPlace | None] = ()
@@ -156,6 +180,7 @@ class _Outcome(NamedTuple):
     payload: int
     content: bytes
     is_error: bool
+    worker: int
     place: ExecutorPlace | None = None
 
     def result(self) -> Any:
@@ -171,7 +196,8 @@ class _Job:
     """What runs in the workers; called once for each task.
 
     With `claims` a task takes one of `payloads`, else the one that is given to it. With `executors`, by payload, it
-    takes one of those that are to run in its executor, if its own is.
+    takes one of those that are to run in its executor, if its own is. With `workers`, by payload, it takes none that is
+    for another worker, as long as that lives, and leaves it over.
     """
 
     task: Task
@@ -179,39 +205,65 @@ class _Job:
     claims: str | None = None
     prefer: Prefer | None = None
     executors: tuple[str | None, ...] = ()
+    workers: tuple[int | None, ...] = ()
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[_Outcome]:
         (row,) = rows
         own, given = given_in(row)
-        payload = own if self.claims is None else self._claimed(own, self.claims)
+        payload = self._given(own) if self.claims is None else self._claimed(own, self.claims)
+        if payload is None:
+            return
         try:
             content, is_error = self.task(pickle.loads(self.payloads[payload] if self.payloads else given)), False
         except NearcastError as error:
             if error.may_pass:
                 raise
             content, is_error = error, True
-        yield _Outcome(payload, pickle.dumps(content, pickle.HIGHEST_PROTOCOL), is_error, executor_here())
+        outcome = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
+        yield _Outcome(payload, outcome, is_error, os.getpid(), executor_here())
         freeze_once()
 
-    def _claimed(self, own: int, claims: str) -> int:
+    def _given(self, own: int) -> int | None:
+        return None if self._is_for_another(own) else own
+
+    def _claimed(self, own: int, claims: str) -> int | None:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
         members = self._members(own)
         if len(members) == 1:
-            return own
+            return self._given(own)
         folder = executor_folder(claims) if self.executors else Path(claims)
         payloads = [pickle.loads(self.payloads[each]) for each in members]
         preferred = [] if self.prefer is None else self.prefer(payloads)
         is_again = context.attemptNumber() > 0
-        return members[Claims(folder, len(members)).take(members.index(own), is_again, preferred)]
+        barred = [at for at, each in enumerate(members) if self._is_for_another(each)]
+        taken = Claims(folder, len(members)).take(members.index(own), is_again, preferred, barred)
+        return None if taken is None else members[taken]
 
     def _members(self, own: int) -> Sequence[int]:
         """Return the payloads that workers here share out among themselves."""
         if not self.executors:
             return range(len(self.payloads))
-        here = executor_here()
-        if here is None or self.executors[own] != here.id:
+        if not self._is_here(own):
             return [own]
-        return [at for at, each in enumerate(self.executors) if each == here.id]
+        return [at for at, each in enumerate(self.executors) if each == self.executors[own]]
+
+    def _is_here(self, payload: int) -> bool:
+        """Tell whether a payload is to run in this executor."""
+        here = executor_here()
+        return here is not None and self.executors[payload] == here.id
+
+    def _is_for_another(self, payload: int) -> bool:
+        """Tell whether another worker here, one that lives, is to run a payload."""
+        worker = self.workers[payload] if self.workers else None
+        if worker is None or worker == os.getpid() or (self.executors and not self._is_here(payload)):
+            return False
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True

@@ -157,7 +157,7 @@ class Stream:
             return arrivals_of(frame, self._folders, listed or [], reader)
 
     def _keep_warm(self, spark: SparkSession) -> None:
-        """Keep the workers while no batch comes."""
+        """Keep the workers while no batch comes, and those that wait for the others of a long batch."""
         context = spark.sparkContext
         self._keeper = WarmKeeper(
             self.pipeline.runner, lambda: context.defaultParallelism, lambda: self.is_active, KEEP_WARM_S
@@ -183,6 +183,8 @@ class Stream:
             if self._gate.is_closed and self._error is None and STOPPING in str(error):
                 return True  # a batch began between the last one and the end, and was refused
             raise self._reason(error) from self._without_secrets(error)
+        if ended and self._keeper is not None:
+            self._keeper.stop()
         if ended and self._error is not None and not self._gate.is_closed:
             raise self._error
         return bool(ended)
@@ -352,8 +354,7 @@ def _start(options: StreamOptions, spark: SparkSession, on_batch: OnBatch | None
     else:
         running.rejected = _begin(pipeline, options)
     running.query = _started(spark, running, frame, options)
-    if not options.once:
-        running._keep_warm(spark)
+    running._keep_warm(spark)
     return running
 
 

@@ -1,7 +1,8 @@
-"""Which executor ran a task last, and the tasks of the next job sent there as Spark's preferred locations.
+"""Which executor, and which worker in it, ran a task last: the tasks of the next job are sent to the same.
 
-Spark places tasks anew in every job, and an executor that lacks a partition must open and replay it. A location is only
-a wish: Spark waits for a busy executor for `spark.locality.wait`, and forgets one that is gone.
+Spark places tasks anew in every job, and whoever lacks a partition must open and replay it. An executor is named as
+Spark's preferred location, which is only a wish: Spark waits for a busy one for `spark.locality.wait`, and forgets one
+that is gone. Of workers Spark knows nothing: a task that ended up with another one says so and is run again.
 """
 
 from __future__ import annotations
@@ -51,16 +52,37 @@ def executor_here() -> ExecutorPlace | None:
 
 
 class TaskPlaces:
-    """The executor that last ran a task with each state: a partition, or a part of a divided window."""
+    """The executor and the worker that last ran a task with each state: a partition, or a part of a divided window."""
 
     def __init__(self) -> None:
         self._last: dict[Hashable, ExecutorPlace] = {}
+        self._workers: dict[Hashable, tuple[ExecutorPlace | None, int]] = {}
 
-    def note(self, payload: Any, place: ExecutorPlace | None) -> None:
-        """Note where a task ran."""
+    def note(self, payload: Any, place: ExecutorPlace | None, worker: int) -> None:
+        """Note where a task ran, and the number of the process that ran it."""
         key = _state_key(payload)
-        if key is not None and place is not None:
+        if key is None:
+            return
+        self._workers[key] = place, worker
+        if place is not None:
             self._last[key] = place
+
+    def workers(self, payloads: Sequence[Any], slots: int) -> list[int | None]:
+        """Return by the number of its process the worker that should run each task, None for any.
+
+        No worker gets more than its share: if one has all states, since it was the first, others take some over.
+        """
+        most = -(-len(payloads) // max(slots, 1))
+        given: Counter[tuple[ExecutorPlace | None, int]] = Counter()
+        wanted: list[int | None] = []
+        for payload in payloads:
+            worker = self._workers.get(_state_key(payload))
+            if worker is None or given[worker] == most:
+                wanted.append(None)
+            else:
+                given[worker] += 1
+                wanted.append(worker[1])
+        return wanted
 
     def preferred(self, payloads: Sequence[Any], context: SparkContext) -> list[ExecutorPlace | None]:
         """Return where tasks should run, None for anywhere.
