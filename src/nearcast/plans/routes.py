@@ -64,8 +64,14 @@ class Routes:
         """Let the partitions of these keys have the messages of these keys."""
         if not len(keys.word):
             return
-        self._make_room(self._n + len(keys.word), int(keys.word.max()) + 2)
-        self._n += _enter(self._key, self._bits, self._flags, _packed(keys), np.ascontiguousarray(keys.partition))
+        self._flag_words(int(keys.word.max()) + 2)
+        packed, partition = _packed(keys), np.ascontiguousarray(keys.partition)
+        done = 0
+        while done < len(packed):
+            room = self._room(len(packed) - done)
+            part = slice(done, done + room)
+            self._n += _enter(self._key, self._bits, self._flags, packed[part], partition[part])
+            done += room
         self._counts = None
 
     def replace(self, partitions: Sequence[int], keys: Keys) -> None:
@@ -96,17 +102,23 @@ class Routes:
         """How many partitions a pair of word and cell leads to, on average."""
         return sum(self.counts()) / max(1, self._n)
 
-    def _make_room(self, keys: int, words: int) -> None:
+    def _flag_words(self, words: int) -> None:
         if words > len(self._flags):
             self._flags = np.concatenate([self._flags, np.zeros(max(words, len(self._flags)), np.uint8)])
+
+    def _room(self, wanted: int) -> int:
+        """Return how many keys may be entered next, after making a table larger that is nearly full.
+
+        How many of them are new is not known before: a key comes once for each partition.
+        """
         size = len(self._key)
-        while keys > _FULL * size:
-            size *= 2
-        if size == len(self._key):
-            return
-        key, bits = np.full(size, _NO_KEY, np.int64), np.zeros((size, self._bits.shape[1]), np.uint8)
-        _spread(self._key, self._bits, key, bits)
-        self._key, self._bits = key, bits
+        room = int(_FULL * size) - self._n
+        if room < min(wanted, size // 16):
+            key, bits = np.full(2 * size, _NO_KEY, np.int64), np.zeros((2 * size, self._bits.shape[1]), np.uint8)
+            _spread(self._key, self._bits, key, bits)
+            self._key, self._bits = key, bits
+            room = int(_FULL * 2 * size) - self._n
+        return min(room, wanted)
 
     def route(self, messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return list starts and the partitions of each message, ascending."""

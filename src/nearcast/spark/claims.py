@@ -29,21 +29,17 @@ class Claims:
     def take(self, task: int, is_again: bool, preferred: Iterable[int], barred: Collection[int] = ()) -> int | None:
         """Return the payload this task runs: what it had before, else a preferred one, its own, or any that is free.
 
-        Those that are `barred` it takes only if they are preferred; None if it finds no other.
+        Those that are `barred` it does not take; None if it finds no other, as a second copy of a running task may.
         """
         if is_again:
             before = self._taken_by(task)
             if before is not None:
                 return before
-        wanted: list[int] = [*preferred, *(each for each in (task, *range(self._n)) if each not in barred)]
+        wanted: list[int] = [*preferred, task, *range(self._n)]
         for payload in wanted:
-            if 0 <= payload < self._n and self._claim(payload, task):
+            if 0 <= payload < self._n and payload not in barred and self._claim(payload, task):
                 return payload
-        # A second copy of a running task finds all payloads taken, one of them by itself.
-        mine = self._taken_by(task)
-        if mine is None and not barred:
-            raise RuntimeError(f"task {task} found all {self._n} payloads taken by others in {self._folder}")
-        return mine
+        return self._taken_by(task)
 
     def _claim(self, payload: int, task: int) -> bool:
         claim = self._folder / str(payload)

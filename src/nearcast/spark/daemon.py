@@ -26,7 +26,8 @@ _AHEAD = ("pandas", "pyarrow.compute", "pyspark.sql.pandas.serializers", "pyspar
 
 def prepare() -> None:
     """Import what workers need; an error here is left to the task that needs it, which reports it better."""
-    use_one_allocator()
+    with contextlib.suppress(Exception):
+        use_one_allocator()
     # Spark reads the number of its port from this process' standard output.
     with contextlib.redirect_stdout(io.StringIO()):
         for name in _AHEAD:

@@ -20,13 +20,13 @@ KEEP_WARM_S = 30.0
 
 
 class WarmKeeper:
-    """A thread that runs a job of empty tasks, one for each slot, whenever no batch has ended for a while.
+    """A thread that runs a job of empty tasks whenever no batch has ended for a while: one keeps all of an executor.
 
     It ends with `stop`, when the stream is no longer active, or when a job fails: the next batch reports that better.
     """
 
-    def __init__(self, runner: Runner, slots: Callable[[], int], is_active: Callable[[], bool], every: float):
-        self._runner, self._slots, self._is_active, self._every = runner, slots, is_active, every
+    def __init__(self, runner: Runner, tasks: Callable[[], int], is_active: Callable[[], bool], every: float):
+        self._runner, self._tasks, self._is_active, self._every = runner, tasks, is_active, every
         self._last = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nearcast keep warm", daemon=True)
@@ -50,7 +50,7 @@ class WarmKeeper:
         try:
             if not self._is_active():
                 return False
-            self._runner.map(_rest, list(range(self._slots())))
+            self._runner.map(_rest, list(range(self._tasks())))
         except Exception:  # noqa: BLE001 - whatever it is, also that Spark has gone: the next batch reports it
             return False
         self.note()

@@ -17,6 +17,7 @@ from nearcast.pipeline.runner import Prefer, Task
 from nearcast.spark.claims import Claims, executor_claims, executor_folder
 from nearcast.spark.failures import in_one_line
 from nearcast.spark.gc_freeze import freeze_once
+from nearcast.spark.session import slots_in
 from nearcast.spark.shared_folders import is_embedded
 from nearcast.spark.task_places import ExecutorPlace, TaskPlaces, distributed, executor_here, given_in
 
@@ -69,59 +70,64 @@ class SparkRunner:
             return []
         contents = [pickle.dumps(payload, pickle.HIGHEST_PROTOCOL) for payload in payloads]
         with described(self.spark, description_of(task, payloads[0]), pool_of(task)):
-            by_payload = self._by_payload(_Job(task, claims=claims, prefer=prefer), payloads, contents)
-        return [by_payload[payload].result() for payload in range(len(payloads))]
+            found = self._by_payload(task, payloads, contents, claims, prefer)
+        # With an error the rest may not have been run.
+        return [found[payload].result() for payload in sorted(found, key=lambda at: (not found[at].is_error, at))]
 
-    def _by_payload(self, job: _Job, payloads: list[Any], contents: list[bytes]) -> dict[int, _Outcome]:
-        """Run tasks until each payload has an outcome; return these by its number.
+    def _by_payload(
+        self, task: Task, payloads: list[Any], contents: list[bytes], claims: str | None, prefer: Prefer | None
+    ) -> dict[int, _Outcome]:
+        """Run tasks until each payload has an outcome, or one of them an error; return outcomes by payload.
 
         What was left over is run again: because its worker was busy, or an executor was lost; at last by any worker.
         """
-        run = self._embedded if self._is_embedded else self._on_cluster
+        shares = self._shares(payloads, is_claimed=claims is not None)
         found: dict[int, _Outcome] = {}
-        left, until = list(range(len(payloads))), time.monotonic() + _WAIT_S
+        left, until = list(range(len(payloads))), None
         while True:
-            some = [payloads[at] for at in left]
-            for outcome in run(job, some, [contents[at] for at in left]):
+            for outcome in self._run(_Job(task, prefer=prefer), [contents[at] for at in left], claims, shares.of(left)):
                 found[left[outcome.payload]] = outcome
-                if not outcome.is_error:
-                    self.places.note(some[outcome.payload], outcome.place, outcome.worker)
+                if claims is not None and not outcome.is_error:
+                    self.places.note(payloads[left[outcome.payload]], outcome.place, outcome.worker)
             left = [at for at in left if at not in found]
-            if not left:
+            if not left or any(outcome.is_error for outcome in found.values()):
                 return found
+            until = time.monotonic() + _WAIT_S if until is None else until
+            shares = shares.for_retry(left, is_over=time.monotonic() >= until)
             time.sleep(_LOOK_S)
-            if time.monotonic() >= until:
-                job = _Job(job.task)
 
-    def _embedded(self, job: _Job, payloads: list[Any], contents: list[bytes]) -> list[_Outcome]:
-        """Run tasks in workers of this machine, which claim in one folder."""
-        claims = job.claims
-        if claims is None:
-            return self._outcomes(job, _own(contents))
+    def _shares(self, payloads: list[Any], *, is_claimed: bool) -> _Shares:
+        """Return who should run what; where each task has an executor of its own, there is nothing to agree on."""
+        context, n = self.spark.sparkContext, len(payloads)
+        places: list[ExecutorPlace | None] = [None] * n
+        slots = slots_in(str(context.master), {}) if self._is_embedded else 0
+        if not self._is_embedded:
+            places = self.places.preferred(payloads, context)
+            ids = [place.id for place in places if place is not None]
+            is_claimed = is_claimed and len(ids) > len({*ids})
+        workers: list[int | None] = [None] * n
+        if is_claimed:
+            workers = self.places.workers(payloads, slots or context.defaultParallelism)
+        return _Shares(places, workers, slots, is_claimed)
+
+    def _run(self, job: _Job, contents: list[bytes], claims: str | None, shares: _Shares) -> list[_Outcome]:
+        """Run tasks once, as `shares` say; those of one executor, or of this machine, claim in one folder."""
+        if claims is None or not shares.is_claimed:
+            return self._outcomes(job, list(enumerate(contents)), shares.places)
+        job = replace(job, payloads=contents, claims=claims, workers=tuple(shares.workers))
+        # A task may take the payload of another one and must know all of them anyway.
+        numbers = [(at, b"") for at in range(max(len(contents), shares.tasks))]
+        if not self._is_embedded:
+            executors = tuple(None if place is None else place.id for place in shares.places)
+            return self._outcomes(
+                replace(job, claims=executor_claims(claims), executors=executors), numbers, shares.places
+            )
         shutil.rmtree(claims, ignore_errors=True)  # of a driver that was killed
         Path(claims).mkdir(parents=True)
-        job = replace(job, payloads=contents, workers=self._workers(payloads))
         try:
-            return self._outcomes(job, _numbers(contents))
+            return self._outcomes(job, numbers)
         finally:
             shutil.rmtree(claims, ignore_errors=True)
-
-    def _on_cluster(self, job: _Job, payloads: list[Any], contents: list[bytes]) -> list[_Outcome]:
-        """Run tasks where they ran last."""
-        places = self.places.preferred(payloads, self.spark.sparkContext)
-        claims = job.claims
-        if claims is None:
-            return self._outcomes(job, _own(contents), places)
-        executors = tuple(None if place is None else place.id for place in places)
-        job = replace(job, executors=executors, workers=self._workers(payloads))
-        # With one task for each executor there is nothing to agree on.
-        if all(executors.count(each) == 1 for each in {*executors} - {None}):
-            return self._outcomes(replace(job, claims=None), _own(contents), places)
-        job = replace(job, payloads=contents, claims=executor_claims(claims))
-        return self._outcomes(job, _numbers(contents), places)
-
-    def _workers(self, payloads: list[Any]) -> tuple[int | None, ...]:
-        return tuple(self.places.workers(payloads, self.spark.sparkContext.defaultParallelism))
 
     def _outcomes(
         self, job: _Job, given: list[GivenPayload], places: Sequence[ExecutorPlace | None] = ()
@@ -135,16 +141,6 @@ class SparkRunner:
             return context.runJob(distributed(context, given, places), job)
         except (Py4JError, PySparkException) as error:
             raise in_one_line(error, job.task.__qualname__)  # noqa: B904 - it has its cause
-
-
-def _own(contents: list[bytes]) -> list[GivenPayload]:
-    """Return for each task the payload that is its own."""
-    return list(enumerate(contents))
-
-
-def _numbers(contents: list[bytes]) -> list[GivenPayload]:
-    """Return for each task the number of its own payload: it may take another, and must know all of them anyway."""
-    return [(at, b"") for at in range(len(contents))]
 
 
 @contextmanager
@@ -172,6 +168,34 @@ def description_of(task: Task, payload: Any) -> str:
     batch = getattr(payload, "batch", getattr(getattr(payload, "files", None), "batch", None))
     doing = _DOING.get(task.__name__, task.__name__.replace("_", " ").strip())
     return f"nearcast: {doing}" if batch is None else f"nearcast batch {batch}: {doing}"
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """By payload the executor and the worker that should run it; with `is_claimed` tasks agree on who takes what.
+
+    `slots` are those of this machine, 0 on a cluster. There are `tasks` at least: each worker that is idle gets one.
+    """
+
+    places: Sequence[ExecutorPlace | None]
+    workers: Sequence[int | None]
+    slots: int
+    is_claimed: bool
+    tasks: int = 0
+
+    def of(self, payloads: list[int]) -> _Shares:
+        """Return those of some payloads."""
+        return replace(self, places=[self.places[at] for at in payloads], workers=[self.workers[at] for at in payloads])
+
+    def for_retry(self, left: list[int], *, is_over: bool) -> _Shares:
+        """Return who should run what is left: the same as before, whoever is free when the time `is_over`.
+
+        If nobody was waited for, an executor was lost: then each task runs what it is given.
+        """
+        if all(self.workers[at] is None for at in left):
+            return replace(self, is_claimed=False)
+        workers = [None] * len(self.workers) if is_over else self.workers
+        return replace(self, workers=workers, tasks=self.slots)
 
 
 class _Outcome(NamedTuple):
@@ -210,7 +234,7 @@ class _Job:
     def __call__(self, rows: Iterable[Any]) -> Iterator[_Outcome]:
         (row,) = rows
         own, given = given_in(row)
-        payload = self._given(own) if self.claims is None else self._claimed(own, self.claims)
+        payload = own if self.claims is None else self._claimed(own, self.claims)
         if payload is None:
             return
         try:
@@ -223,23 +247,22 @@ class _Job:
         yield _Outcome(payload, outcome, is_error, os.getpid(), executor_here())
         freeze_once()
 
-    def _given(self, own: int) -> int | None:
-        return None if self._is_for_another(own) else own
-
     def _claimed(self, own: int, claims: str) -> int | None:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
         members = self._members(own)
-        if len(members) == 1:
-            return self._given(own)
+        if members == [own]:
+            return None if self._is_for_another(own) else own
         folder = executor_folder(claims) if self.executors else Path(claims)
         payloads = [pickle.loads(self.payloads[each]) for each in members]
         preferred = [] if self.prefer is None else self.prefer(payloads)
         is_again = context.attemptNumber() > 0
         barred = [at for at, each in enumerate(members) if self._is_for_another(each)]
-        taken = Claims(folder, len(members)).take(members.index(own), is_again, preferred, barred)
+        taken = Claims(folder, len(members)).take(
+            members.index(own) if self.executors else own, is_again, preferred, barred
+        )
         return None if taken is None else members[taken]
 
     def _members(self, own: int) -> Sequence[int]:
@@ -262,8 +285,6 @@ class _Job:
             return False
         try:
             os.kill(worker, 0)
-        except ProcessLookupError:
+        except OSError:  # it is gone, also if another user has a process of its number now
             return False
-        except PermissionError:
-            pass
         return True

@@ -159,9 +159,16 @@ class Stream:
     def _keep_warm(self, spark: SparkSession) -> None:
         """Keep the workers while no batch comes, and those that wait for the others of a long batch."""
         context = spark.sparkContext
-        self._keeper = WarmKeeper(
-            self.pipeline.runner, lambda: context.defaultParallelism, lambda: self.is_active, KEEP_WARM_S
-        )
+        is_one = is_embedded(str(context.master))
+
+        def executors() -> int:
+            return 1 if is_one else context.defaultParallelism  # a task for each slot comes to each executor
+
+        self._keeper = WarmKeeper(self.pipeline.runner, executors, lambda: self.is_active, KEEP_WARM_S)
+
+    def _let_workers_go(self) -> None:
+        if self._keeper is not None:
+            self._keeper.stop()
 
     @property
     def is_active(self) -> bool:
@@ -180,14 +187,16 @@ class Stream:
             else:
                 ended = self.query.awaitTermination(seconds)  # type: ignore[arg-type]
         except StreamingQueryException as error:
+            self._let_workers_go()
             if self._gate.is_closed and self._error is None and STOPPING in str(error):
                 return True  # a batch began between the last one and the end, and was refused
             raise self._reason(error) from self._without_secrets(error)
-        if ended and self._keeper is not None:
-            self._keeper.stop()
-        if ended and self._error is not None and not self._gate.is_closed:
+        if not ended:
+            return False
+        self._let_workers_go()
+        if self._error is not None and not self._gate.is_closed:
             raise self._error
-        return bool(ended)
+        return True
 
     def _reason(self, error: Exception) -> BaseException:
         """Return what went wrong in a batch; else what Spark says, in one line."""
@@ -220,8 +229,7 @@ class Stream:
     def _end(self) -> None:
         """End the query when no batch runs; one that would begin meanwhile is refused."""
         self._gate.wait_until_left()
-        if self._keeper is not None:
-            self._keeper.stop()
+        self._let_workers_go()
         if self.query is not None:
             self.query.stop()
         self._snapshots.join(SNAPSHOTS_END_S)

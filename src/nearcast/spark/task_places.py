@@ -2,7 +2,7 @@
 
 Spark places tasks anew in every job, and whoever lacks a partition must open and replay it. An executor is named as
 Spark's preferred location, which is only a wish: Spark waits for a busy one for `spark.locality.wait`, and forgets one
-that is gone. Of workers Spark knows nothing: a task that ended up with another one says so and is run again.
+that is gone. Of workers Spark knows nothing: a task in the wrong one gives no outcome, and runs again in another job.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TaskPlaces:
             self._last[key] = place
 
     def workers(self, payloads: Sequence[Any], slots: int) -> list[int | None]:
-        """Return by the number of its process the worker that should run each task, None for any.
+        """Return the process id of the worker that should run each task, None for any.
 
         No worker gets more than its share: if one has all states, since it was the first, others take some over.
         """
