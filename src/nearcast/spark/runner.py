@@ -17,7 +17,6 @@ from nearcast.pipeline.runner import Prefer, Task
 from nearcast.spark.claims import Claims, executor_claims, executor_folder
 from nearcast.spark.failures import in_one_line
 from nearcast.spark.gc_freeze import freeze_once
-from nearcast.spark.session import slots_in
 from nearcast.spark.shared_folders import is_embedded
 from nearcast.spark.task_places import ExecutorPlace, TaskPlaces, distributed, executor_here, given_in
 
@@ -100,15 +99,14 @@ class SparkRunner:
         """Return who should run what; where each task has an executor of its own, there is nothing to agree on."""
         context, n = self.spark.sparkContext, len(payloads)
         places: list[ExecutorPlace | None] = [None] * n
-        slots = slots_in(str(context.master), {}) if self._is_embedded else 0
         if not self._is_embedded:
             places = self.places.preferred(payloads, context)
             ids = [place.id for place in places if place is not None]
             is_claimed = is_claimed and len(ids) > len({*ids})
         workers: list[int | None] = [None] * n
         if is_claimed:
-            workers = self.places.workers(payloads, slots or context.defaultParallelism)
-        return _Shares(places, workers, slots, is_claimed)
+            workers = self.places.workers(payloads, context.defaultParallelism)
+        return _Shares(places, workers, context.defaultParallelism if self._is_embedded else 0, is_claimed)
 
     def _run(self, job: _Job, contents: list[bytes], claims: str | None, shares: _Shares) -> list[_Outcome]:
         """Run tasks once, as `shares` say; those of one executor, or of this machine, claim in one folder."""
