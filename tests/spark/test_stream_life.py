@@ -1,8 +1,10 @@
 """How streams on Spark begin, idle and stop: partitions, workers that stay, and a stop that always comes to an end."""
 
+import gc
 import importlib
 import json
 import threading
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -168,6 +170,32 @@ def test_a_long_batch_keeps_the_workers_that_are_done_with_it(spark, tmp_path, m
     assert running.wait(PATIENCE_S)
     assert 3 == len(seen)
     join(running._keeper._thread)
+
+
+class Linked:
+    """An object that may point at another."""
+
+
+def test_garbage_of_the_driver_is_collected_now_and_then(spark, tmp_path, monkeypatch):
+    """Cycles of old objects, too, which hold the DataFrames of past batches in Spark's JVM."""
+    monkeypatch.setattr(stream_module, "COLLECT_EVERY_S", 0.0)
+    inflow = Inflow(spark, tmp_path)
+    for number in range(2):
+        inflow.arrive(number)
+    seen = []
+
+    def leave_a_cycle(_):
+        alive = [each() is not None for each in seen]
+        cycle = Linked()
+        cycle.other = cycle
+        for _ in range(3):  # into the old generation
+            gc.collect()
+        seen.append(weakref.ref(cycle))
+        assert not any(alive)
+
+    running = inflow.start(leave_a_cycle, at_once=1, partitions=1, once=True)
+    assert running.wait(PATIENCE_S)
+    assert [2, 0] == [len(seen), running.hook_failures]
 
 
 def test_a_stop_waits_for_no_job_that_never_ends(monkeypatch):

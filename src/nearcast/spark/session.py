@@ -107,6 +107,8 @@ def settings_for(master: str) -> dict[str, str]:
             "spark.ui.retainedJobs": "100",
             "spark.ui.retainedStages": "100",
             "spark.sql.ui.retainedExecutions": "100",
+            # What was listed: a stream asks for no file twice, and Spark would keep up to 250 MB of them.
+            "spark.sql.metadataCacheTTLSeconds": "600",
             # An extra task is some 29 ms: as many as there are slots.
             "spark.sql.shuffle.partitions": str(_slots(master)),
             # Works off-line, and where the name of the host leads nowhere.

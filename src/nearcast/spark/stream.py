@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import shutil
 import tempfile
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 SNAPSHOT_EVERY = 20
 #: How long a stop waits for snapshots under way. Without executors they take for ever, and no batch names them.
 SNAPSHOTS_END_S = 30.0
+#: Seconds between two full collections of garbage in the driver.
+COLLECT_EVERY_S = 600.0
 
 OnBatch = Callable[[BatchProgress], object]
 
@@ -87,6 +90,7 @@ class Stream:
         self.hook_error: Exception | None = None
         self._is_observed = True
         self._keeper: WarmKeeper | None = None
+        self._collected = time.monotonic()
 
     def _run(self, frame: DataFrame, batch: int) -> None:
         with self._gate.entered():
@@ -113,6 +117,7 @@ class Stream:
         if report is None:
             return
         self._snapshots.begin_if_due(report)
+        self._collect_garbage()
         progress = BatchProgress(
             report=replace(report, phases=replace(report.phases, arrive=arrived)),
             lag=None if found.newest is None else max(0.0, time.time() - found.newest),
@@ -124,6 +129,15 @@ class Stream:
         )
         self._observe(frame, progress)
         self._call_hook(progress)
+
+    def _collect_garbage(self) -> None:
+        """Collect cycles of objects now and then: what DataFrames of past batches hold in Spark's JVM stays until then.
+
+        Python by itself does so rarely, once a quarter of all objects are new.
+        """
+        if time.monotonic() - self._collected >= COLLECT_EVERY_S:
+            gc.collect()
+            self._collected = time.monotonic()
 
     def _observe(self, frame: DataFrame, progress: BatchProgress) -> None:
         """Let Spark's listeners see the numbers of a batch; where that fails they are left out from then on."""

@@ -50,8 +50,9 @@ def _below(
     ticks = [int(each) for each in stats[pid][11:15]]
     yield Process(pid, role, sum(ticks) / _TICKS_PER_S, int(stats[pid][21]) * _PAGE)
     for child in below[pid]:
-        is_java = names[child] == "java"
-        of_child = "jvm" if is_java else "workers" if role in ("jvm", "workers") else "driver"
+        # For a moment a child of the JVM is a copy of it, by the name of one of its threads: before it becomes a program.
+        is_worker = role == "workers" or (role == "jvm" and names[child].startswith("python"))
+        of_child = "workers" if is_worker else "jvm" if role == "jvm" or names[child] == "java" else "driver"
         yield from _below(child, of_child, below, stats, names)
 
 
