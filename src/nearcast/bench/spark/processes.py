@@ -50,9 +50,12 @@ def _below(
     ticks = [int(each) for each in stats[pid][11:15]]
     yield Process(pid, role, sum(ticks) / _TICKS_PER_S, int(stats[pid][21]) * _PAGE)
     for child in below[pid]:
-        # For a moment a child of the JVM is a copy of it, by the name of one of its threads: before it becomes a program.
-        is_worker = role == "workers" or (role == "jvm" and names[child].startswith("python"))
-        of_child = "workers" if is_worker else "jvm" if role == "jvm" or names[child] == "java" else "driver"
+        # A child of the JVM is at first a copy of it, named after one of its threads, and no worker.
+        of_child = role
+        if role == "jvm" and names[child].startswith("python"):
+            of_child = "workers"
+        elif names[child] == "java":
+            of_child = "jvm"
         yield from _below(child, of_child, below, stats, names)
 
 
