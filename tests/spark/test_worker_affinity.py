@@ -13,7 +13,7 @@ import pytest
 from nearcast.spark.claims import Claims
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.task_places import TaskPlaces
-from support.waiting import PATIENCE_S, join
+from support.waiting import join, wait_until
 
 pytest.importorskip("pyspark")
 runner_module = importlib.import_module("nearcast.spark.runner")
@@ -47,25 +47,18 @@ def run_beside(payload):
     begun = Path(payload.folder) / "begun"
     begun.mkdir(exist_ok=True)
     (begun / str(payload.ref.number)).touch()
-    _wait(lambda: 2 * (payload.ref.number // 2 + 1) <= len(list(begun.iterdir())))
+    wait_until(lambda: 2 * (payload.ref.number // 2 + 1) <= len(list(begun.iterdir())))
     return os.getpid()
 
 
 def keep_busy(folder):
     """Take a slot and a worker until a file is there."""
     (Path(folder) / "busy").write_text(str(os.getpid()))
-    _wait((Path(folder) / "enough").exists)
-
-
-def _wait(happened):
-    deadline = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until((Path(folder) / "enough").exists)
 
 
 class TwoSlots:
-    """A session in which all slots but two, and then all but one, are taken."""
+    """Four states in a session of two slots, one of which can be kept busy."""
 
     def __init__(self, spark, folder):
         self.runner, self.folder = SparkRunner(spark), folder
@@ -86,7 +79,7 @@ class TwoSlots:
         """Begin a task that keeps a slot until `enough`."""
         thread = threading.Thread(target=self.runner.map, args=(keep_busy, [str(self.folder)]))
         thread.start()
-        _wait((self.folder / "busy").exists)
+        wait_until((self.folder / "busy").exists)
         return thread
 
     def enough(self):
@@ -107,7 +100,7 @@ def test_a_partition_waits_for_the_worker_that_has_it(two_slots):
     seen = []
 
     def release():
-        _wait(lambda: list(two_slots.folder.glob("ran-*")))
+        wait_until(lambda: list(two_slots.folder.glob("ran-*")))
         time.sleep(BUSY_S)
         seen.extend(path.name for path in two_slots.folder.glob("ran-*"))
         two_slots.enough()

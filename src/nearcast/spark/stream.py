@@ -173,12 +173,12 @@ class Stream:
     def _keep_warm(self, spark: SparkSession) -> None:
         """Keep the workers while no batch comes, and those that wait for the others of a long batch."""
         context = spark.sparkContext
-        is_one = is_embedded(str(context.master))
+        is_here = is_embedded(str(context.master))
 
-        def executors() -> int:
-            return 1 if is_one else context.defaultParallelism  # a task for each slot comes to each executor
+        def tasks() -> int:
+            return 1 if is_here else context.defaultParallelism  # one for each slot: some come to each executor
 
-        self._keeper = WarmKeeper(self.pipeline.runner, executors, lambda: self.is_active, KEEP_WARM_S)
+        self._keeper = WarmKeeper(self.pipeline.runner, tasks, lambda: self.is_active, KEEP_WARM_S)
 
     def _let_workers_go(self) -> None:
         if self._keeper is not None:

@@ -65,18 +65,6 @@ def memory_bytes(pid: int) -> int | None:
     return next((int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS")), None)
 
 
-def private_bytes(pid: int) -> int | None:
-    """Return the memory that a process shares with no file and no other process, None where the system does not tell.
-
-    Pages of mapped files, which the system takes back when it wants to, are not among it.
-    """
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return None
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("Private_Dirty", "Private_Hugetlb")))
-
-
 def _open_more_files() -> None:
     """Allow as many open files as the system lets one have, here and in all processes that are started from here."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

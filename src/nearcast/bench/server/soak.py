@@ -19,9 +19,10 @@ from typing import Any
 
 from nearcast.bench.growth import growth_of
 from nearcast.bench.server.data_folders import make_folder
-from nearcast.bench.server.server_process import ServerProcess, memory_bytes, private_bytes
+from nearcast.bench.server.server_process import ServerProcess, memory_bytes
 from nearcast.bench.server.soak_load import READ_PER_S, SoakLoad
 from nearcast.bench.server.workload import ServerSizes
+from nearcast.bench.spark.processes import private_bytes
 from nearcast.errors import NearcastError
 
 #: The share of the soak that says nothing about growth.

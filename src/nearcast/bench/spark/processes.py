@@ -79,22 +79,23 @@ def private() -> dict[str, int]:
     """Return by role the bytes that processes have to themselves."""
     found = dict.fromkeys(ROLES, 0)
     for process in processes():
-        with suppress(OSError):
-            found[process.role] += private_bytes(process.pid)
+        found[process.role] += private_bytes(process.pid) or 0
     return found
 
 
 def private_of_workers() -> list[int]:
     """Return the bytes that each Python worker has to itself, the largest first."""
-    found = []
-    for process in processes():
-        if process.role == "workers":
-            with suppress(OSError):
-                found.append(private_bytes(process.pid))
-    return sorted(found, reverse=True)
+    found = [private_bytes(process.pid) for process in processes() if process.role == "workers"]
+    return sorted((each for each in found if each is not None), reverse=True)
 
 
-def private_bytes(pid: int) -> int:
-    """Return the bytes of pages that a process has written: what it maps from files can be read again."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("Private_Dirty:", "Private_Hugetlb:")))
+def private_bytes(pid: int) -> int | None:
+    """Return the memory that a process shares with no file and no other process, None where the system does not tell.
+
+    Pages of mapped files, which the system takes back when it wants to, are not among it.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return None
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("Private_Dirty", "Private_Hugetlb")))
