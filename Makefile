@@ -10,6 +10,10 @@ FAULT_KILLS ?= 1000
 FAULT_REQUESTS ?= 1000000
 BENCH_ARGS ?= --subscriptions 100000 --messages 2000
 
+# Images of containers often turn bytecode off; each of the hundreds of processes that tests start would then compile
+# anew all that it imports, a third of what the tests take.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Python >= 3.11 that can make environments; a version manager's shim may exist and still not run, so each is tried.
 USABLE := import sys, venv; sys.exit(sys.version_info < (3, 11))
 ifeq ($(UV),)

@@ -396,6 +396,7 @@ class Keeper:
         """Take all buffers through these steps."""
         before, self.sliding.now = self.sliding.now, int(clock[-1])
         expiries = self.sliding.slide(rows, clock)
+        score = np.require(score, requirements=["C", "W"])  # `walk` is compiled once: boolean matches share one number
         steps = WalkSteps(numbers, rows, *expiries, start, holder, score)
         progress, in_order = self._new_progress(), None
         policy, ratio = self.options.policy, self._searcher.ratio
