@@ -52,7 +52,7 @@ help: ## show this list
 .venv/.ready: .venv/.made
 	@rm -f $@
 	@echo "installing the pinned packages (Spark is large: a few minutes the first time)"
-	@$(INSTALL) -r requirements.lock
+	@$(if $(UV),$(INSTALL) -r requirements.lock,$(INSTALL_BESIDE_SPARK))
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch .venv/.demo $@
 
@@ -65,7 +65,17 @@ help: ## show this list
 	@touch $@
 
 # What is never imported is never compiled to bytecode: most of what is installed.
-INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(PIP) install --quiet --no-compile)
+
+# Spark comes as sources, and pip takes a minute to make a wheel of them: beside all others, which take as long.
+define INSTALL_BESIDE_SPARK
+set -e; trap 'kill $$spark 2>/dev/null || :' EXIT; \
+$(PIP) wheel --quiet --no-deps --wheel-dir .venv/wheels "$$(grep '^pyspark==' requirements.lock)" & spark=$$!; \
+grep -v '^pyspark==' requirements.lock > .venv/others.lock; \
+$(INSTALL) --no-deps -r .venv/others.lock; \
+wait $$spark; $(INSTALL) --no-deps .venv/wheels/pyspark-*.whl; rm -r .venv/wheels .venv/others.lock
+endef
 
 demo: .venv/.demo ## stream a generated city through embedded Spark, then open a living town to watch on a map
 	@$(BIN)/nearcast demo

@@ -1,7 +1,7 @@
-"""A program: compile the kernels of all indexes before the tests do, each once, on as many cores as it is told.
+"""A program: compile the tests and the kernels of all indexes before tests are run, each once, on JOBS cores.
 
-Two workers of pytest that start together would both compile what both need first, which is nearly everything. Those of
-our own indexes are compiled for bounds checks as well. Usage: python -m contract.compile_all JOBS CACHE
+Two workers of pytest that start together would both compile what both need first, which is nearly everything. Kernels
+of our own indexes are compiled for bounds checks as well. Usage: python -m contract.compile_all JOBS CACHE
 """
 
 import os
@@ -57,14 +57,21 @@ def compile_apart(mode, name, cache):
     sys.stdout.flush()
 
 
+def compile_tests():
+    """Let pytest read all tests, whose bytecode, with their assertions rewritten, the workers then find."""
+    subprocess.run([sys.executable, "-m", "pytest", "--collect-only", "-q"], stdout=subprocess.DEVNULL, check=True)
+
+
 def main(jobs, cache):
     names = [info.name for info in available() if info.name != "scan"]
     names.sort(key=lambda name: LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST))
     shared = [("jit", "scan"), ("bounds", "scan")]  # what all of them use
     others = [("bounds", DEFAULT_INDEX), *(("jit", name) for name in names)]
     with ThreadPoolExecutor(jobs) as pool:
+        tests = pool.submit(compile_tests)
         for some in (shared, others):
             list(pool.map(lambda each: compile_apart(*each, cache), some))
+        tests.result()
 
 
 if __name__ == "__main__":
