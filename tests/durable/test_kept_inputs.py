@@ -4,6 +4,7 @@ import pytest
 
 from nearcast.durable import DurableHub
 from nearcast.durable.outbox import kept_messages
+from nearcast.durable.outbox.kept_messages import MessageCache
 
 WORDS = ("tea", "milk")
 
@@ -68,3 +69,20 @@ def test_messages_of_an_input_that_is_read_again_are_read_with_those_around_them
     assert [1] == [event.message.id for event in hub.events("milk", limit=1)]
     assert [1, 3, 5, 7, 9, 11] == _read(hub, "milk")
     assert read == sizes
+
+
+def test_messages_that_another_reader_was_quicker_to_read_are_read_all_the_same(hub, monkeypatch):
+    """Both look for them in the cache before either has put them there; nobody's events are without their messages."""
+    among = MessageCache.among
+
+    def overtaken(cache, arrivals):
+        found = among(cache, arrivals)
+        monkeypatch.setattr(MessageCache, "among", among)
+        assert [1, 3, 5] == _read(hub, "milk")
+        return found
+
+    hub.publish_many([_message(n) for n in range(6)])
+    assert [0, 2, 4] == _read(hub, "tea")  # their input is decoded from here on
+    monkeypatch.setattr(MessageCache, "among", overtaken)
+
+    assert [1, 3, 5] == _read(hub, "milk")

@@ -143,13 +143,16 @@ def _inputs_of(run: SortedRun, wanted: NDArray[np.int64]) -> Iterator[tuple[int,
 
 
 def _with_neighbours(run: SortedRun, at: int, arrivals: NDArray[np.int64], cache: MessageCache) -> NDArray[np.int64]:
-    """Return arrivals of an input with those around them that are not held, which others will ask for."""
+    """Return arrivals of an input with those around them that are not held, which others will ask for.
+
+    Those asked for stay, although another reader may have put them into the cache since they were looked for there.
+    """
     first, n = int(run.published[at]), int(run.count[at])
     blocks = np.unique((arrivals - first) // _TOGETHER)
     places = (blocks[:, None] * _TOGETHER + np.arange(_TOGETHER)).ravel()
     around: NDArray[np.int64] = first + places[places < n]
     held = np.fromiter(cache.among(around.tolist()), np.int64)
-    return around[~np.isin(around, held)]
+    return around[~np.isin(around, np.setdiff1d(held, arrivals))]
 
 
 def newest_message(runs: Sequence[SortedRun], message_id: Id, space: Space, cache: MessageCache) -> Message | None:
