@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from nearcast.indexes.trigger.scratch import TriggerBatch, TriggerScratch
 from nearcast.indexes.trigger.search import search_segment
 from nearcast.indexes.trigger.segment import TriggerSegment
 from nearcast.indexes.trigger.segment_checks import check_segment, map_segment
+from nearcast.indexes.trigger.slot_order import rows_of_slots
 from nearcast.saved_files.arrays import SavedArrays
 
 if TYPE_CHECKING:
@@ -85,14 +85,8 @@ class SegmentComponent:
         return not self.has_scored or bool(search_discs(self.segment, self.notes, batch, owner, self.number, scratch))
 
     def rows_of_slots(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the rows of these slots, by binary search."""
-        by_slot = self.segment.by_slot
-        ordered = _SortedSlots(self.segment.rows.slot, by_slot)
-        first, last = ordered.bounds(slots)
-        count = last - first
-        positions = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
-        found: NDArray[np.int64] = by_slot[positions].astype(np.int64)
-        return found
+        """Return the rows of these slots, slot by slot."""
+        return rows_of_slots(self.rows.slot, self.segment.by_slot, slots)
 
     def renumber(self, owner: NDArray[np.uint8], number_of: NDArray[np.int32], undo: UndoLog) -> None:
         """Give every row the new number of its slot; dead rows leave `by_slot`, where they would be out of order."""
@@ -109,37 +103,6 @@ class SegmentComponent:
     def taken(self, keep: NDArray[np.int64]) -> TriggerRows:
         """Return these rows, packed."""
         return take_rows(self.segment.rows, keep)
-
-
-#: Up to this many slots are searched for one by one.
-_FEW = 8
-
-
-class _SortedSlots:
-    """Binary search in `slot[by_slot]` without making that array."""
-
-    def __init__(self, slot: NDArray[np.int32], by_slot: NDArray[np.int32]):
-        self._slot, self._by_slot = slot, by_slot
-
-    def bounds(self, wanted: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the first position of each wanted slot and the first behind it."""
-        search = self._search_few if len(wanted) <= _FEW else self._search_many
-        return search(wanted.astype(np.int64)), search(wanted.astype(np.int64) + 1)
-
-    def _search_few(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where each wanted slot would be inserted."""
-        found = [bisect_left(self._by_slot, slot, key=self._slot.__getitem__) for slot in wanted.tolist()]
-        return np.array(found, np.int64)
-
-    def _search_many(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where each wanted slot would be inserted, all of them halving side by side."""
-        low, high = np.zeros(len(wanted), np.int64), np.full(len(wanted), len(self._by_slot), np.int64)
-        while (open_ := low < high).any():
-            middle = np.where(open_, (low + high) // 2, 0)
-            below = self._slot[self._by_slot[middle]] < wanted
-            low = np.where(open_ & below, middle + 1, low)
-            high = np.where(open_ & ~below, middle, high)
-        return low
 
 
 @dataclass(eq=False)

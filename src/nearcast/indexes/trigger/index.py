@@ -34,6 +34,7 @@ from nearcast.indexes.trigger.rows import (
     TriggerRows,
     count_terms,
     join_rows,
+    one_row_each,
     rows_of,
     subscription_of_row,
     subscriptions_of,
@@ -219,8 +220,7 @@ class TriggerIndex(MergingIndex):
         is_other = (rows.shape <= SCORED) | ((rows.shape >= 0) & (rows.shape % 2 == 1))  # scored, or a polygon
         slots = slots[np.isin(slots, rows.slot) & ~np.isin(slots, rows.slot[is_other])]
         if len(slots):
-            rows = take_rows(rows, np.flatnonzero(np.isin(rows.slot, slots)))
-            self._make_mobile(slots, np.arange(len(slots)), rows, self._standing(slots).regions)
+            self._make_mobile(slots, take_rows(rows, np.flatnonzero(np.isin(rows.slot, slots))), None)
 
     def _move_in_place(self, slots: NDArray[np.int32], regions: Regions) -> NDArray[np.int64]:
         """Move what is mobile, or becomes so; return which slots do not."""
@@ -234,20 +234,21 @@ class TriggerIndex(MergingIndex):
             rows = join_rows(self._pieces(slots[standing]))[0]
             is_scored = np.isin(slots[standing], rows.slot[rows.shape <= SCORED])
             is_other[standing[is_scored]] = True
-            self._make_mobile(slots, standing[~is_scored], rows, regions)
+            which = standing[~is_scored]
+            if len(which):
+                clauses = take_rows(rows, np.flatnonzero(rows.shape > SCORED)) if is_scored.any() else rows
+                self._make_mobile(slots[which], clauses, regions.take(which))
         return np.flatnonzero(is_other)
 
-    def _make_mobile(
-        self, slots: NDArray[np.int32], which: NDArray[np.int64], rows: TriggerRows, regions: Regions
-    ) -> None:
-        """Let slots of boolean subscriptions leave their components and be mobile, with other regions."""
-        if not len(which):
-            return
-        mobile, mine = self._mobile_part(), slots[which]
-        old = take_rows(rows, np.flatnonzero(rows.shape > SCORED))
-        self._disown(mine)
-        mobile.enter(mine, old, regions.take(which), self._popularity, self._undo)
-        self._owner[mine] = MOBILE
+    def _make_mobile(self, slots: NDArray[np.int32], rows: TriggerRows, regions: Regions | None) -> None:
+        """Let slots of these rows, all boolean, leave their components and be mobile, with other regions if given."""
+        mobile = self._mobile_part()
+        self._disown(slots)
+        if regions is None:
+            mobile.take_in(slots, rows, self._popularity, self._undo)
+        else:
+            mobile.enter(slots, rows, regions, self._popularity, self._undo)
+        self._owner[slots] = MOBILE
 
     def _mobile_part(self) -> MobileComponent:
         """Return the component for subscriptions that have moved, made when the first one does."""
@@ -469,9 +470,11 @@ class TriggerIndex(MergingIndex):
             alone = self._alone(slots) if len(slots) == 1 else None
         if alone is not None:
             return alone
+        rows, geometry = join_rows(self._pieces(slots))
+        if (quick := one_row_each(rows, geometry, slots)) is not None:
+            return quick
         ascending = np.sort(slots)
-        found = subscriptions_of(*join_rows(self._pieces(slots)), ascending)
-        return found.take(np.searchsorted(ascending, slots))
+        return subscriptions_of(rows, geometry, ascending).take(np.searchsorted(ascending, slots))
 
     def _alone(self, slots: NDArray[np.int32]) -> Subscriptions | None:
         """Return what one slot holds that is not mobile, if that is a boolean subscription of one row."""

@@ -205,7 +205,7 @@ def _best_cut(sample, rows, first, last):
     for along in range(2):
         for i in range(first, last):
             centre[i - first] = sample[rows[i], along] / 2 + sample[rows[i], along + 2] / 2
-        at = np.sort(centre)[centre.size // 2]
+        at = np.partition(centre, centre.size // 2)[centre.size // 2]
         straddling = 0
         for i in range(first, last):
             straddling += sample[rows[i], along] < at and sample[rows[i], along + 2] >= at

@@ -221,6 +221,24 @@ def subscriptions_of(rows: TriggerRows, geometry: NDArray[np.object_], slots: ND
     )
 
 
+def one_row_each(rows: TriggerRows, geometry: NDArray[np.object_], slots: NDArray[np.int32]) -> Subscriptions | None:
+    """Put subscriptions together from all their rows, as `subscriptions_of` would, for slots in any order.
+
+    None if one is scored or has another number of rows than one: in bulk nearly all have one, and need no sorting by
+    clause and side.
+    """
+    if len(rows.slot) != len(slots) or not len(slots) or len(rows.score):
+        return None
+    by_slot = np.argsort(rows.slot, kind="stable")
+    order = by_slot[np.minimum(np.searchsorted(rows.slot, slots, sorter=by_slot), len(slots) - 1)]
+    if not np.array_equal(rows.slot[order], slots):
+        return None
+    rows, starts = take_rows(rows, order), np.arange(len(slots) + 1)
+    kind, shape = _region_columns(rows, starts, starts[:-1])
+    regions = Regions(kind, starts, rows.part, shape, rows.circle, geometry)
+    return Subscriptions.of(starts, rows.code_start, rows.code, regions, ids=_arrow.numbers(slots))
+
+
 def subscription_of_row(
     rows: TriggerRows, geometry: NDArray[np.object_], row: int, slots: NDArray[np.int32]
 ) -> Subscriptions | None:

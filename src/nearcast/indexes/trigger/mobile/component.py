@@ -294,7 +294,20 @@ class MobileComponent:
     ) -> None:
         """Take slots in that are not here, with the clauses of the rows they have elsewhere, and these regions."""
         rows, sides = _with_regions(old, slots, regions)
-        new = _with_triggers(rows, sides, popularity)
+        self._enter(slots, _with_triggers(rows, sides, popularity), undo)
+
+    def take_in(
+        self, slots: NDArray[np.int32], rows: TriggerRows, popularity: NDArray[np.int32], undo: UndoLog
+    ) -> None:
+        """Take slots in that are not here, ascending, as all the rows they have elsewhere."""
+        circle = np.full((len(rows.slot), 3), np.nan)
+        is_circle = rows.shape >= 0
+        circle[is_circle] = rows.circle[rows.shape[is_circle] // 2]
+        owner = np.searchsorted(slots, rows.slot)
+        sides = np.bincount(owner[rows.clause == 0], minlength=len(slots))[owner].astype(np.uint8)
+        self._enter(slots, _with_triggers(rows._replace(circle=circle), sides, popularity), undo)
+
+    def _enter(self, slots: NDArray[np.int32], new: NewRows, undo: UndoLog) -> None:
         undo.call(self._drop, slots)
         self._put_rows(slots, new)
         self._cut_again_if_due(undo)
