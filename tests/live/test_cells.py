@@ -36,10 +36,12 @@ from nearcast.live.cells.segments import (
     POSTING,
     START,
     WORD,
+    Segments,
     count_words,
     fill_lists,
 )
 from nearcast.live.cells.store import CellLiveStore
+from nearcast.live.cells.walk import first_position, first_position_near
 from nearcast.model import Similar
 from nearcast.query import parse
 from support.live_model import LiveModel
@@ -153,6 +155,18 @@ def _check_lists(segments, about, table, rows):
     for k, word in enumerate(words.tolist()):
         has = [word in table.term[table.term_start[row] : table.term_start[row + 1]] for row in rows]
         assert np.flatnonzero(has).tolist() == segments.posting[start[k] : start[k + 1]].tolist()
+
+
+@pytest.mark.parametrize("is_all", [False, True], ids=["a word", "all"])
+def test_a_place_in_a_list_is_found_from_any_guess(is_all):
+    """Where a posting stands is what bisection says, however far the guess is off, or outside."""
+    posting = np.array([3, 4, 5, 9, 20, 21, 22, 40, 41, 60, 61, 62, 63, 64, 90], np.int32)
+    segments = Segments.none()._replace(posting=posting)
+    for first, last in ((0, 15), (2, 13), (7, 8), (5, 5)):
+        for position in range(95):
+            expected = first_position(segments, is_all, first, last, position)
+            found = {first_position_near(segments, is_all, first, last, position, guess) for guess in range(-2, 18)}
+            assert {expected} == found
 
 
 @pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])

@@ -9,7 +9,7 @@ import numpy as np
 from nearcast._jit import hot_kernel, inlined
 from nearcast.geo import CIRCLE
 from nearcast.live.cells.frame import BITS, N_CLASSES, NO_CELL
-from nearcast.live.cells.segments import CLASS_FIRST, POSITION
+from nearcast.live.cells.segments import POSITION
 from nearcast.live.cells.triggers import clause_trigger
 from nearcast.live.cells.verify import holds_any_before
 from nearcast.live.cells.walk import (
@@ -18,8 +18,8 @@ from nearcast.live.cells.walk import (
     LAST,
     LEVEL,
     WalkScratch,
+    end_of_class,
     farthest,
-    first_position,
     holds_cell,
     may_touch,
     push,
@@ -81,7 +81,7 @@ def _walk_list(table, segments, at, first, last, is_all, queries, places, row, n
     """Go down the cells of one list, class by class; return the least distance found, or `best`."""
     stack = scratch.walk.stack
     for kind in range(N_CLASSES):
-        end = first_position(segments, is_all, first, last, segments.segment[at, CLASS_FIRST + kind + 1])
+        end = end_of_class(segments, at, kind, is_all, first, last)
         depth = 0
         if end > first:
             depth = push(stack, 0, 0, 0, 0, 0, first, end)

@@ -27,7 +27,7 @@ from nearcast.live.cells.walk import (
     VERY_FEW_SCORED,
     WalkScratch,
     are_apart,
-    first_position,
+    end_of_class,
     holds_cell,
     is_cut_otherwise,
     is_one_box,
@@ -139,8 +139,7 @@ def _walk(
     if queries.kind[row] == SIMILAR:
         few, very_few, is_by_key = FEW_SCORED, VERY_FEW_SCORED, False
     for kind in range(N_CLASSES):
-        position = segments.segment[at, CLASS_FIRST + kind + 1]
-        end = first_position(segments, is_all, first, last, position)
+        end = end_of_class(segments, at, kind, is_all, first, last)
         depth = 0
         is_cut = end - first > few and kind != NO_CELL
         if is_cut and _has_bounds(queries, before, after, row, radius, side, is_earth, walk):

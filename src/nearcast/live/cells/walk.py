@@ -31,7 +31,7 @@ from nearcast.live.cells.frame import (
     write_window,
 )
 from nearcast.live.cells.queries import NOWHERE
-from nearcast.live.cells.segments import position_of
+from nearcast.live.cells.segments import CLASS_FIRST, N_POSITIONS, position_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,8 +91,12 @@ def push(stack, depth, key, column, line, level, first, last):
 
 @inlined
 def push_cells(segments, at, kind, is_all, first, last, scratch):
-    """Put on the empty stack the cells, one to four, in which a box that touches `scratch.rectangle` may begin."""
-    columns, stack, depth = scratch.columns, scratch.stack, 0
+    """Put on the empty stack the cells, one to four, in which a box that touches `scratch.rectangle` may begin.
+
+    Where a cell begins in a list is searched near where the one before it ends, where it ends near where it begins:
+    bisection of a long list waits for memory at nearly every step.
+    """
+    columns, stack, depth, near = scratch.columns, scratch.stack, 0, np.int64(-1)
     write_columns(segments.frame, at, kind, scratch.rectangle, columns)
     bits = 0
     while (max(columns[2] - columns[0], columns[3] - columns[1]) >> bits) > 0:
@@ -100,9 +104,12 @@ def push_cells(segments, at, kind, is_all, first, last, scratch):
     for column in range(columns[0] >> bits, (columns[2] >> bits) + 1):
         for line in range(columns[1] >> bits, (columns[3] >> bits) + 1):
             key = key_of(column << bits, line << bits)
-            low = first_position(segments, is_all, first, last, position_of(segments, at, kind, key))
+            begin = position_of(segments, at, kind, key)
             end = position_of(segments, at, kind, key + (np.int64(1) << 2 * bits))
-            high = first_position(segments, is_all, low, last, end)
+            if near < 0:  # there it would be if the word were as frequent everywhere
+                near = first + (last - first) * begin // segments.segment[at, N_POSITIONS]
+            low = first_position_near(segments, is_all, first, last, begin, near)
+            near = high = first_position_near(segments, is_all, low, last, end, low)
             if high > low:
                 depth = push(stack, depth, key, column << bits, line << bits, BITS - bits, low, high)
     return depth
@@ -210,6 +217,15 @@ def push_children(segments, at, kind, is_all, stack, depth):
 
 
 @inlined
+def end_of_class(segments, at, kind, is_all, first, last):
+    """Return where the postings of a class end; behind the last class that there is nothing is searched."""
+    position = segments.segment[at, CLASS_FIRST + kind + 1]
+    if position == segments.segment[at, N_POSITIONS]:
+        return last
+    return first_position(segments, is_all, first, last, position)
+
+
+@inlined
 def first_position(segments, is_all, first, last, position):
     """Return the first of the postings at this position or behind it."""
     if is_all:
@@ -221,6 +237,26 @@ def first_position(segments, is_all, first, last, position):
         else:
             last = middle
     return first
+
+
+@inlined
+def first_position_near(segments, is_all, first, last, position, guess):
+    """Return what `first_position` does, by steps from a guess on that double."""
+    if is_all:
+        return min(max(position, first), last)
+    posting, step, at = segments.posting, np.int64(1), min(max(guess, first), last)
+    if at < last and posting[at] < position:
+        while at < last and posting[at] < position:
+            first = at + 1
+            at, step = at + step, 2 * step
+        last = min(at, last)
+    else:
+        last, at = at, at - 1
+        while at >= first and posting[at] >= position:
+            last = at
+            at, step = at - step, 2 * step
+        first = max(at + 1, first)
+    return first_position(segments, is_all, first, last, position)
 
 
 @inlined
