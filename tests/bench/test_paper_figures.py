@@ -142,6 +142,14 @@ def test_every_run_is_a_figure_that_there_is():
         assert figure.sized(None, None, scale).subscriptions >= 1_000_000, run.name
 
 
+def test_top_k_runs_have_time_for_the_join():
+    """Joining a million with a million takes every index longer than the others' limit; few messages warm up."""
+    for run in paper_runs(0.5, limit_s=10):
+        limit_s = float(run.arguments[run.arguments.index("--limit-s") + 1])
+        assert (50 if run.bench == "topk" else 10) == limit_s
+        assert (run.bench == "topk") == (("--warm-up", "10000") in zip(run.arguments, run.arguments[1:], strict=False))
+
+
 def test_a_finished_run_is_not_done_again(nearcast, tmp_path):
     """Not by the same version with the same arguments; with others it is."""
     given = ("bench", "figures", "--out", tmp_path, "--only", "generated/boolean-rt-scaling")
