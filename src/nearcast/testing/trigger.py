@@ -43,6 +43,7 @@ def check_trigger(index: TriggerIndex) -> None:
             _check_slots_are_whole(component, owner)
             if isinstance(component, SegmentComponent):
                 check_segment(component.segment, index._weights, is_earth=index.space.is_earth)
+                _check_segment_sieve(component)
                 check_notes(component.segment, component.notes, is_earth=index.space.is_earth)
             else:
                 _check_delta(component.delta, index._weights, is_earth=index.space.is_earth)
@@ -269,6 +270,27 @@ def _check_blocks(segment: TriggerSegment) -> None:
         )
 
 
+def _check_segment_sieve(component: SegmentComponent) -> None:
+    segment = component.segment
+    if not len(component.sieve):
+        return
+    lists = _lists(segment.table_start, segment.table, len(segment.places.origin), len(segment.row))
+    for (_, term), (first, last) in lists.items():
+        for row in segment.row[first:last].tolist():
+            part = segment.rows.part[row].tolist()
+            _check_lets_through(component.sieve, term, _rectangle_word(segment.places, _EVERYWHERE, part))
+
+
+def _check_lets_through(sieve: NDArray[np.uint64], term: int, word: int) -> None:
+    """A sieve has a term in each square of a rectangle, or as wide."""
+    steps = [(word >> shift) & _STEPS for shift in (0, 16, 32, 48)]
+    left, bottom, right, top = steps[0] >> 10, steps[1] >> 10, (_STEPS - steps[2]) >> 10, (_STEPS - steps[3]) >> 10
+    squares = [32 * y + x for y in range(bottom, top + 1) for x in range(left, right + 1)]
+    bits = [(((term + 2) * 2654435769) >> 9) ^ ((square * 2246822519) >> 5) for square in [*squares, 32 * 32]]
+    is_set = [bool(int(sieve[(bit >> 6) % len(sieve)]) >> (bit & 63) & 1) for bit in bits]
+    assert is_set[-1] if len(squares) > 16 else all(is_set[:-1]), f"the sieve rules out term {term} where a row is"
+
+
 # Deltas
 
 
@@ -291,6 +313,7 @@ def _check_delta(delta: TriggerDelta, weight: NDArray[np.float64], *, is_earth: 
             assert len(triggers) == 1, "a row is in no chain or in two"
             term, trigger = triggers[0]
             _check_trigger(delta.rows, row, term, int(delta.chains.signature[trigger]), marks_rest=False)
+            _check_lets_through(delta.sieve, term, int(delta.chains.rectangle[trigger]))
 
 
 def _chained(delta: TriggerDelta) -> list[tuple[int, int]]:

@@ -19,6 +19,7 @@ from nearcast.indexes.trigger.scratch import TriggerBatch, TriggerScratch
 from nearcast.indexes.trigger.search import search_segment
 from nearcast.indexes.trigger.segment import TriggerSegment
 from nearcast.indexes.trigger.segment_checks import check_segment, map_segment
+from nearcast.indexes.trigger.sieve import sieve_of
 from nearcast.indexes.trigger.slot_order import rows_of_slots
 from nearcast.saved_files.arrays import SavedArrays
 
@@ -38,9 +39,11 @@ class SegmentComponent:
     segment: TriggerSegment
     geometry: NDArray[np.object_]
     notes: DiscNotes = field(init=False)
+    sieve: NDArray[np.uint64] = field(init=False)
 
     def __post_init__(self) -> None:
         segment = self.segment
+        self.sieve = sieve_of(segment)
         self.notes = note_discs(segment.rows, segment.discs, is_earth=segment.earth[0] == 1)
 
     @property
@@ -78,7 +81,7 @@ class SegmentComponent:
         start: NDArray[np.int64],
     ) -> int:
         """Run `search_segment`."""
-        return int(search_segment(self.segment, batch, first, last, owner, self.number, scratch, start))
+        return int(search_segment(self.segment, self.sieve, batch, first, last, owner, self.number, scratch, start))
 
     def search_scored(self, batch: TriggerBatch, owner: NDArray[np.uint8], scratch: TriggerScratch) -> bool:
         """Run `search_discs`, where there are any."""
@@ -144,7 +147,8 @@ class DeltaComponent:
     ) -> int:
         """Run `search_delta`."""
         delta = self.delta
-        return int(search_delta(delta.rows, delta.chains, batch, first, last, owner, self.number, scratch, start))
+        rows, chains, sieve = delta.rows, delta.chains, delta.sieve
+        return int(search_delta(rows, chains, sieve, batch, first, last, owner, self.number, scratch, start))
 
     def search_scored(self, batch: TriggerBatch, owner: NDArray[np.uint8], scratch: TriggerScratch) -> bool:
         """Run `search_scored_delta`, where there are scored rows."""

@@ -41,6 +41,7 @@ from nearcast.indexes.trigger.scratch import (
     tally_now,
 )
 from nearcast.indexes.trigger.search import touches_shape
+from nearcast.indexes.trigger.sieve import enter, lets_through, new_sieve
 from nearcast.similarity import near_of, score_of
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ class TriggerDelta:
             origin=np.zeros((1, 2)) if like is None else like.origin[:1].copy(),
             scale=np.zeros((1, 2)) if like is None else like.scale[:1].copy(),
         )
+        #: Of boolean rows; what was entered stays, also if the rows are taken back.
+        self.sieve = new_sieve(capacity)
         self.rows = TriggerRows(
             slot=np.empty(capacity, np.int32),
             code_start=np.zeros(capacity + 1, np.int64),
@@ -160,7 +163,9 @@ class TriggerDelta:
         if len(geometry):
             self.geometry = np.concatenate([self.geometry, geometry])
         self.chains.is_alive[first : first + n] = 1
-        _chain(self.rows, self.chains, triggers.term, triggers.row, triggers.signature, self.n_triggers, first)
+        _chain(
+            self.rows, self.chains, self.sieve, triggers.term, triggers.row, triggers.signature, self.n_triggers, first
+        )
         self.n_rows = first + n
         self.n_triggers += len(triggers.row)
 
@@ -200,7 +205,7 @@ class TriggerDelta:
         # A table of the terms that are left, filled by the kernel that every insertion runs: their numbers as triggers.
         key, number = np.full_like(chains.key, _NONE), np.full_like(chains.head, _NONE)
         table = Chains(key, number, row.copy(), row.copy(), bits.copy(), bits.copy(), *chains[6:])
-        _chain(self.rows, table, term, row, bits, 0, 0)
+        _chain(self.rows, table, self.sieve, term, row, bits, 0, 0)
         taken = number != _NONE
         number[taken] = head[place[number[taken]]]
         self.chains = chains._replace(key=key, head=number)
@@ -237,21 +242,24 @@ def _place_of(key, term):
 
 
 @hot_kernel
-def _chain(rows, chains, term, row, signature, first_trigger, first_row):
+def _chain(rows, chains, sieve, term, row, signature, first_trigger, first_row):
     """Put triggers at the heads of their chains; `row` counts from `first_row`, where the rows are stored already."""
     for i in range(term.size):
         at, trigger, r = _place_of(chains.key, term[i]), first_trigger + i, first_row + row[i]
         x_min, y_min, x_max, y_max = rows.part[r]
         chains.row[trigger] = r
         chains.signature[trigger] = signature[row[i]]
-        chains.rectangle[trigger] = rectangle_word(chains, EVERYWHERE, x_min, y_min, x_max, y_max)
+        rectangle = rectangle_word(chains, EVERYWHERE, x_min, y_min, x_max, y_max)
+        chains.rectangle[trigger] = rectangle
+        if rows.shape[r] > SCORED:
+            enter(sieve, term[i], rectangle)
         chains.older[trigger] = chains.head[at]
         chains.key[at] = term[i]
         chains.head[at] = trigger
 
 
 @hot_kernel
-def search_delta(rows, chains, batch, first, last, owner, number, scratch, start):
+def search_delta(rows, chains, sieve, batch, first, last, owner, number, scratch, start):
     """Search messages `batch.order[first:last]` for boolean rows, as `search_segment` does."""
     start[first] = scratch.tally[FOUND]
     for i in range(first, last):
@@ -262,6 +270,8 @@ def search_delta(rows, chains, batch, first, last, owner, number, scratch, start
             word = message_word(chains, EVERYWHERE, x_min, y_min, x_max, y_max)
             for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
                 term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
+                if not lets_through(sieve, term, word):
+                    continue
                 trigger = chains.head[_place_of(chains.key, term)]
                 fits = fits and (
                     trigger == _NONE or _walk(rows, chains, trigger, word, batch, i, part, owner, number, scratch)

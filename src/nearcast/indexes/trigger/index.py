@@ -502,8 +502,8 @@ class TriggerIndex(MergingIndex):
             self._undo.roll_back()
             segments = [c for c in self._components if isinstance(c, SegmentComponent)]
             deltas = [c for c in self._components if isinstance(c, DeltaComponent)]
-            arrays = [array for c in segments for array in (*arrays_of(c.segment).values(), *c.notes)]
-            arrays += [a for c in deltas for a in (*c.delta.rows, *c.delta.chains)]
+            arrays = [array for c in segments for array in (*arrays_of(c.segment).values(), *c.notes, c.sieve)]
+            arrays += [a for c in deltas for a in (*c.delta.rows, *c.delta.chains, c.delta.sieve)]
             mobile = self._mobile
             moving = {} if self._moving is None else self._moving.stats()
             return {

@@ -21,11 +21,12 @@ from nearcast.indexes.trigger.scratch import (
     tally_now,
 )
 from nearcast.indexes.trigger.segment import BLOCK
+from nearcast.indexes.trigger.sieve import lets_through
 from nearcast.indexes.trigger.tables import find_list
 
 
 @hot_kernel
-def search_segment(segment, batch, first, last, owner, number, scratch, start):
+def search_segment(segment, sieve, batch, first, last, owner, number, scratch, start):
     """Search messages `batch.order[first:last]`; return the first one left undone because room ran out.
 
     Slots found for the i-th of them are `scratch.found[start[i]:start[i + 1]]`, unsorted, possibly repeated. A row
@@ -36,14 +37,14 @@ def search_segment(segment, batch, first, last, owner, number, scratch, start):
         before = tally_now(scratch)
         fits = True
         for part in range(message_parts(batch.box, batch.order[i], scratch.parts)):
-            fits = fits and _search_part(segment, batch, i, part, owner, number, scratch)
+            fits = fits and _search_part(segment, sieve, batch, i, part, owner, number, scratch)
         if not end_message(batch, i, fits, before, scratch, start):
             return i
     return last
 
 
 @inlined
-def _search_part(segment, batch, i, part, owner, number, scratch):
+def _search_part(segment, sieve, batch, i, part, owner, number, scratch):
     """Search every cell one rectangle of a message touches."""
     x_min, y_min, x_max, y_max = scratch.parts[part]
     n_cells = 1
@@ -51,21 +52,25 @@ def _search_part(segment, batch, i, part, owner, number, scratch):
         scratch.cells[0] = cell_of(segment.places, x_min, y_min)
     else:
         n_cells = cells_of(segment.places, x_min, y_min, x_max, y_max, scratch.stack, scratch.cells)
-    fits = _search_cell(segment, EVERYWHERE, batch, i, part, owner, number, scratch)
+    everywhere = message_word(segment.places, EVERYWHERE, x_min, y_min, x_max, y_max)
+    fits = _search_cell(segment, sieve, everywhere, EVERYWHERE, batch, i, part, owner, number, scratch)
     for c in range(n_cells):
-        fits = fits and _search_cell(segment, scratch.cells[c], batch, i, part, owner, number, scratch)
+        cell = scratch.cells[c]
+        fits = fits and _search_cell(segment, sieve, everywhere, cell, batch, i, part, owner, number, scratch)
     return fits
 
 
 @inlined
-def _search_cell(segment, cell, batch, i, part, owner, number, scratch):
-    """Look up the wildcard and each term of the message in one cell."""
+def _search_cell(segment, sieve, everywhere, cell, batch, i, part, owner, number, scratch):
+    """Look up the wildcard and each term of the message in one cell, unless the sieve rules it out."""
     if segment.table_start[cell + 1] - segment.table_start[cell] <= 1:
         return True
     x_min, y_min, x_max, y_max = scratch.parts[part]
     word = message_word(segment.places, cell, x_min, y_min, x_max, y_max)
     for j in range(batch.distinct_start[i] - 1, batch.distinct_start[i + 1]):
         term = WILDCARD if j < batch.distinct_start[i] else batch.distinct[j]
+        if not lets_through(sieve, term, everywhere):
+            continue
         at = find_list(segment.table_start, segment.table, cell, term)
         if segment.table[at, 0] != term:
             continue
