@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from contract.worlds import EARTH, PLANE, SMALL, random_place, random_similar, random_word
+from contract.worlds import EARTH, PLANE, SMALL, random_place, random_similar, random_wanted, random_word
 from nearcast.indexes import create
 from nearcast.indexes.trigger import batch_match
 from nearcast.indexes.trigger.scratch import SCORED_CHUNK
@@ -78,3 +78,22 @@ def test_threads_share_a_batch_that_one_chunk_could_hold(monkeypatch):
     chunks.taken()
     assert trigger.index.match(trigger.messages(said), threads=2) == expected
     assert chunks.taken() == [150, 150]
+
+
+@SPACES
+def test_a_batch_that_is_one_chunk_answers_in_the_order_of_its_messages(space, monkeypatch):
+    """It is searched cell by cell; slots of all kinds, those of polygons too, go to the list of their message."""
+    rng = random.Random(11)
+    said = [([random_word(rng) for _ in range(5)], random_place(rng, space)) for _ in range(100)]
+    wanted = random_wanted(rng, space, 60, ("within", "similar"), said)
+    trigger, scan = (IndexActor(create(spec, space)) for spec in (SMALL, "scan"))
+    for actor in (trigger, scan):
+        actor.insert(wanted)
+        actor.settle()
+    expected = scan.match(said)
+    assert len(expected.slots) > len(said)
+    assert 0 < (expected.score < 1.0).sum() < len(expected.slots)
+    trigger.match(said)
+    chunks = ChunkLog(monkeypatch)
+    assert trigger.match(said) == expected
+    assert chunks.taken() == [100]

@@ -249,31 +249,36 @@ def sort_found(slots, scores, n, n_bits, spare_slots, spare_scores, digits):
 
 
 @hot_kernel
-def merge_hits(found, starts, hit_slot, hit_score, hit_message, begin, n_bits, spare, spare_score, digits, out, score):
+def merge_hits(
+    found, starts, hit_slot, hit_score, hit_message, list_of, begin, n_bits, spare, spare_score, digits, out, score
+):
     """Join the slots that searches found, each worth 1, and hits in no order; return the number of slots written.
 
-    What was found is as for `merge_found`; hit h is slot, score and position. `out` and `score` get all positions end
-    to end; those of position i begin at `begin[i]`, whose last place is the end of them all.
+    What was found is as for `merge_found`; hit h is slot, score and position. `out` and `score` get all lists end to
+    end, that of position i as list `list_of[i]`; list l begins at `begin[l]`, whose last place is the end of them all.
     """
     n = begin.size - 1
     begin[:] = 0
     for i in range(n):
         for k in range(starts.shape[0]):
-            begin[i + 1] += starts[k, i + 1] - starts[k, i]
+            begin[list_of[i] + 1] += starts[k, i + 1] - starts[k, i]
     for h in range(hit_slot.size):
-        begin[hit_message[h] + 1] += 1
+        begin[list_of[hit_message[h]] + 1] += 1
     for i in range(n):
         begin[i + 1] += begin[i]
-    # While lists are filled, begin[i] is where position i has come to; at the end that is where i + 1 began.
+    # While lists are filled, begin[l] is where list l has come to; at the end that is where l + 1 began.
     for i in range(n):
+        at = begin[list_of[i]]
         for k in range(starts.shape[0]):
             for j in range(starts[k, i], starts[k, i + 1]):
-                out[begin[i]], score[begin[i]] = found[j], 1.0
-                begin[i] += 1
+                out[at], score[at] = found[j], 1.0
+                at += 1
+        begin[list_of[i]] = at
     for h in range(hit_slot.size):
-        at = begin[hit_message[h]]
+        to = list_of[hit_message[h]]
+        at = begin[to]
         out[at], score[at] = hit_slot[h], hit_score[h]
-        begin[hit_message[h]] = at + 1
+        begin[to] = at + 1
     first = end = 0
     for i in range(n):
         last = begin[i]

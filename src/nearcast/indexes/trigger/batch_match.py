@@ -72,7 +72,10 @@ class IndexView(NamedTuple):
 
 
 class _ChunkMatches(NamedTuple):
-    """What a chunk of the order matched: slots end to end, with scores unless all are 1, and how many each has."""
+    """What a chunk of the order matched: slots end to end, with scores unless all are 1, and how many each has.
+
+    Its messages come in its order, those of a chunk with scores that is a whole batch in that of the batch.
+    """
 
     slots: NDArray[np.int32]
     score: NDArray[np.float64] | None
@@ -111,7 +114,8 @@ class TriggerMatcher:
             chunks = in_threads(run, starts, threads, self._undo)
         else:
             chunks = [run(first) for first in starts]
-        matches = _in_message_order(chunks, order)
+        is_ready = held.is_scored and len(chunks) == 1
+        matches = _only_chunk(chunks[0]) if is_ready else _in_message_order(chunks, order)
         if held.is_scored and n >= _FIRST_SCORED_CHUNK:
             fitting = _ANSWERS_AT_A_TIME * n // (len(matches.slots) + 1)
             self._scored_chunk = min(max(fitting, _FIRST_SCORED_CHUNK), SCORED_CHUNK)
@@ -125,9 +129,7 @@ class TriggerMatcher:
         if held.is_scored:
             scratch, done = _search_scored_chunk(held, batch, scratch, self._space)
             self._idle.append(scratch)
-            start[1] = len(done.slots)
-            assert done.score is not None
-            return Matches(start, done.slots, done.score, done.looked_at, done.verified)
+            return _only_chunk(done)
         starts = np.empty((len(held.components), 2), np.int64)
         scratch, touching = _search_components(held, batch, scratch, starts, self._space)
         found, looked_at, verified, *_ = scratch.tally.tolist()
@@ -235,9 +237,10 @@ def _search_scored_chunk(
     n_found = int(scratch.tally[FOUND]) + n_hits
     out, score, begin = np.empty(n_found, np.int32), np.empty(n_found), np.empty(n + 1, np.int64)
     scratch = _with_room_to_sort(scratch, n_found)
-    n_bits = held.n_slots.bit_length()
+    n_bits, digits = held.n_slots.bit_length(), scratch.digits
+    list_of = batch.order if n == len(batch.box) else np.arange(n, dtype=np.int32)
     total = merge_hits(
-        scratch.found, used, *hits, begin, n_bits, scratch.spare, scratch.spare_score, scratch.digits, out, score
+        scratch.found, used, *hits, list_of, begin, n_bits, scratch.spare, scratch.spare_score, digits, out, score
     )
     tally = scratch.tally
     return scratch, _ChunkMatches(
@@ -313,6 +316,14 @@ def _append_touching(
     start += first
     scratch.tally[FOUND] += len(slots)
     return scratch
+
+
+def _only_chunk(chunk: _ChunkMatches) -> Matches:
+    """Return the matches of a chunk with scores that is a whole batch."""
+    assert chunk.score is not None
+    start = np.zeros(len(chunk.counts) + 1, np.int64)
+    np.cumsum(chunk.counts, out=start[1:])
+    return Matches(start, chunk.slots, chunk.score, chunk.looked_at, chunk.verified)
 
 
 def _in_message_order(chunks: list[_ChunkMatches], order: NDArray[np.int32]) -> Matches:

@@ -108,6 +108,7 @@ def _search_chunk(
         scratch.hit_slot[:n_hits],
         scratch.hit_score[:n_hits],
         message,
+        np.arange(n, dtype=np.int32),
         begin,
         n_slots.bit_length(),
         spare,
