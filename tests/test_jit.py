@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numba
+import numpy as np
 import pytest
 
 import nearcast
@@ -112,3 +113,21 @@ print(message_parts(one, 0, parts), bool(circle_holds(False, 0.0, 0.0, 1.0, 0.0,
     for _ in range(2):
         done = run([sys.executable, "-c", program], env=environment)
         assert (0, "1 True\n") == (done.returncode, done.stdout), done.stderr
+
+
+def test_a_kernel_may_ask_ahead_for_any_item(monkeypatch):
+    """Nothing is read or written: an index outside the array is no fault, and what is inside stays as it was."""
+    monkeypatch.setattr(_jit, "_CACHE_ON", False)
+
+    @_jit.hot_kernel
+    def asked(numbers, table, records, first):
+        for i in range(first, first + 4):
+            _jit.prefetch(numbers, i)
+            _jit.prefetch(table, i * table.shape[1])
+        _jit.prefetch(records, np.int32(-1))
+        return numbers[first]
+
+    numbers, table, records = np.array([3, 4]), np.ones((2, 3)), np.zeros(2, [("a", "u1"), ("b", "i4")])
+
+    assert 4 == asked(numbers, table, records, 1)
+    assert ([3, 4], 6.0) == (numbers.tolist(), table.sum())

@@ -72,6 +72,7 @@ def _numba() -> Any:
     from nearcast.compile_notice import give_notice
 
     give_notice(is_kept=_CACHE_ON)
+    _teach_prefetch()
     return numba
 
 
@@ -129,6 +130,35 @@ def inlined(function: F) -> F:
     Numba passes a NamedTuple of arrays by value, some hundred words at every call that is not inlined.
     """
     return function if _INTERPRETED else _InlinedKernel(function, _nrt=False)  # type: ignore[return-value]
+
+
+def prefetch(array: Any, index: Any) -> None:
+    """Ask for an item of an array before it is needed: a kernel that has other work to do does not wait for it.
+
+    `index` counts items from the first one on, also where there are two axes. Run as Python it does nothing.
+    """
+
+
+def _teach_prefetch() -> None:
+    """Let kernels call `prefetch`: an instruction of the processor, which may name any address without a fault."""
+    from llvmlite import ir
+    from numba.core import cgutils, types
+    from numba.extending import intrinsic, overload
+
+    def called(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        form = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        instruction = cgutils.get_or_insert_function(builder.module, form, "llvm.prefetch.p0i8")
+        address = builder.bitcast(builder.gep(array.data, [arguments[1]]), byte)
+        # To be read, into the nearest cache, as data.
+        builder.call(instruction, [address, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    asked = intrinsic(lambda _context, array, index: (types.void(array, index), called))
+    # Two lambdas whose parameters are named alike: Numba compares them.
+    compiled = overload(prefetch, inline="always")
+    compiled(lambda array, index: lambda array, index: asked(array, index))  # noqa: ARG005, PLW0108
 
 
 class _Kernel:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast._jit import inlined
+from nearcast._jit import inlined, prefetch
 from nearcast.topk.buffers.entries import Entries
 
 if TYPE_CHECKING:
@@ -121,13 +121,11 @@ def entries_at(slabs, address, size_class):
 
 
 @inlined
-def fetched(slabs, address, size_class):
-    """Read a word of every cache line of a slab, so that it is near when it is needed; return what they add up to."""
+def fetch_slab(slabs, address, size_class):
+    """Ask for every cache line of a slab, so that it is near when it is needed."""
     word, first = slabs.word[array_of(address)], place_of(address)
-    some = np.int64(0)
     for i in range(first, first + words_of(slabs, size_class), _LINE):
-        some ^= word[i]
-    return some
+        prefetch(word, i)
 
 
 @inlined

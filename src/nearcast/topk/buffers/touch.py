@@ -1,31 +1,34 @@
-"""Collects the holders that a step of a walk changes, and fetches their numbers and entries ahead of the changes.
+"""Collects the holders that a step of a walk changes, and asks for their numbers and entries ahead of the changes.
 
-Buffers lie all over the memory, and reading one waits for it. To read those of a step one after the other, with nothing
-to do in between, lets the processor wait for many at a time.
+Buffers lie all over the memory, and reading one would wait for it. While one is changed, the memory of those that come
+next is on its way.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import inlined
+from nearcast._jit import inlined, prefetch
 from nearcast.topk.buffers.entries import row_at
 from nearcast.topk.buffers.holders import is_kept
-from nearcast.topk.buffers.pool import entries_at, fetched, longer_class, room_left, words_of
+from nearcast.topk.buffers.pool import entries_at, fetch_slab, longer_class, room_left, words_of
 from nearcast.topk.buffers.walk_state import (
     DONE,
-    FETCHED,
+    IN_LIST,
+    LIST,
     MORE_OLD,
     MORE_SLABS,
     MORE_TOUCHED,
+    N_EXPIRING,
+    N_FETCHED,
     N_OLD,
     N_TOUCHED,
     NEEDED,
     STEP,
 )
 
-#: Steps whose lists of expiring messages are gone through side by side.
-_AHEAD = 4
+#: For how many arrivals ahead the numbers of holders are asked for, and for how many changes ahead the entries.
+_NUMBERS_AHEAD, _ENTRIES_AHEAD = 16, 3
 
 
 @inlined
@@ -33,17 +36,17 @@ def touch(holders, slabs, rows, steps, progress):
     """Note all holders that this step changes, before anything changes; return DONE, or what there is too little of."""
     at = progress.at
     step_ = at[STEP]
-    if step_ % _AHEAD == 0:
-        _fetch_lists(holders, rows, steps, progress)
     n_expiring = _collect(holders, rows, steps, progress)
     if at[N_TOUCHED] > progress.touched.size:
         at[NEEDED] = at[N_TOUCHED]
         return MORE_TOUCHED
-    _fetch_numbers(holders, progress)
     for t in range(n_expiring):
         holders.record[progress.touched[t]]["nth"] = t
-    at[N_TOUCHED], words = n_expiring, 0
-    for c in range(steps.start[step_], steps.start[step_ + 1]):
+    at[N_EXPIRING] = at[N_TOUCHED] = n_expiring
+    words, last = 0, steps.start[step_ + 1]
+    for c in range(steps.start[step_], last):
+        if c + _NUMBERS_AHEAD < last:
+            prefetch(holders.record, steps.holder[c + _NUMBERS_AHEAD])
         words += _touch_one(holders, slabs, rows, progress, steps.holder[c], steps.score[c], steps.row[step_])
     if words > room_left(slabs):
         at[NEEDED] = words
@@ -54,34 +57,63 @@ def touch(holders, slabs, rows, steps, progress):
     if at[NEEDED] > progress.old_row.size:
         return MORE_OLD
     _begin(holders, slabs, rows, progress, steps.number[step_], has_several)
+    _begin_fetching(holders, slabs, steps, progress)
     return DONE
 
 
 @inlined
-def _fetch_lists(holders, rows, steps, progress):
-    """Go through the lists of the messages that expire in this step and the next few, some of them side by side.
+def _begin_fetching(holders, slabs, steps, progress):
+    """Ask for the entries of the first that change, and be ready to follow the lists of the next step."""
+    at = progress.at
+    at[N_FETCHED], at[IN_LIST] = 0, -1
+    at[LIST] = steps.expired_start[at[STEP] + 1]
+    for _ in range(_ENTRIES_AHEAD):
+        _fetch_entries(holders, slabs, progress)
 
-    Where the next of a list is says only the one before. In several lists the processor waits for several at a time.
+
+@inlined
+def fetch_next(holders, slabs, rows, steps, progress):
+    """Ask for what is needed a little later; to be called at every change."""
+    _fetch_entries(holders, slabs, progress)
+    _follow_lists(holders, rows, steps, progress)
+
+
+@inlined
+def _fetch_entries(holders, slabs, progress):
+    """Ask for the entries of the next of the touched, and for its link if it will be in another list."""
+    t = progress.at[N_FETCHED]
+    if t == progress.at[N_TOUCHED]:
+        return
+    holder = progress.touched[t]
+    own = holders.record[holder]
+    fetch_slab(slabs, own["slab"], own["size_class"])
+    if t < progress.at[N_EXPIRING]:
+        prefetch(holders.previous, holder)
+    progress.at[N_FETCHED] = t + 1
+
+
+@inlined
+def _follow_lists(holders, rows, steps, progress):
+    """Go one holder further in the lists of what expires in the next step, and ask for its numbers.
+
+    Where the next of a list is says only the one before. Lists change meanwhile: what is followed may have left its
+    list, and then leads elsewhere, or to an end.
     """
-    step_, some = progress.at[STEP], np.int64(0)
-    last = steps.expired_start[min(step_ + _AHEAD, steps.row.size)]
-    for e in range(steps.expired_start[step_], last, _AHEAD):
-        a = rows.head[steps.expired[e] & rows.mask]
-        b = rows.head[steps.expired[e + 1] & rows.mask] if e + 1 < last else np.int32(-1)
-        c = rows.head[steps.expired[e + 2] & rows.mask] if e + 2 < last else np.int32(-1)
-        d = rows.head[steps.expired[e + 3] & rows.mask] if e + 3 < last else np.int32(-1)
-        while a >= 0 or b >= 0 or c >= 0 or d >= 0:
-            a = holders.record[a]["next"] if a >= 0 else a
-            b = holders.record[b]["next"] if b >= 0 else b
-            c = holders.record[c]["next"] if c >= 0 else c
-            d = holders.record[d]["next"] if d >= 0 else d
-            some += 1
-    progress.at[FETCHED] ^= some
+    at = progress.at
+    holder = at[IN_LIST]
+    if holder >= 0:
+        holder = np.int64(holders.record[holder]["next"])
+    if holder < 0 and at[LIST] < steps.expired_start[min(at[STEP] + 2, steps.row.size)]:
+        holder = np.int64(rows.head[steps.expired[at[LIST]] & rows.mask])
+        at[LIST] += 1
+    if holder >= 0:
+        prefetch(holders.record, holder)
+    at[IN_LIST] = holder
 
 
 @inlined
 def _collect(holders, rows, steps, progress):
-    """Write whom the step may concern, as far as there is room; return how many have a message that expires."""
+    """Write who has a message that expires, as far as there is room; return how many, and note how many may change."""
     step_ = progress.at[STEP]
     touched, n = progress.touched, 0
     for e in range(steps.expired_start[step_], steps.expired_start[step_ + 1]):
@@ -91,23 +123,8 @@ def _collect(holders, rows, steps, progress):
                 touched[n] = holder
             n += 1
             holder = holders.record[holder]["next"]
-    n_expiring = n
-    for c in range(steps.start[step_], steps.start[step_ + 1]):
-        if steps.holder[c] >= 0:
-            if n < touched.size:
-                touched[n] = steps.holder[c]
-            n += 1
-    progress.at[N_TOUCHED] = n
-    return n_expiring
-
-
-@inlined
-def _fetch_numbers(holders, progress):
-    some = np.int64(0)
-    for t in range(progress.at[N_TOUCHED]):
-        holder = progress.touched[t]
-        some ^= holders.record[holder]["slab"]
-    progress.at[FETCHED] ^= some
+    progress.at[N_TOUCHED] = n + steps.start[step_ + 1] - steps.start[step_]
+    return n
 
 
 @inlined
@@ -143,15 +160,14 @@ def _is_old_needed(holders, holder, has_several):
 
 @inlined
 def _old_entries(holders, slabs, progress, has_several):
-    """Fetch the entries of all touched; return how many are to be copied."""
-    some, n_old = np.int64(0), 0
+    """Return how many entries are to be copied, and ask for them."""
+    n_old = 0
     for t in range(progress.at[N_TOUCHED]):
         holder = progress.touched[t]
         own = holders.record[holder]
-        some ^= fetched(slabs, own["slab"], own["size_class"])
         if _is_old_needed(holders, holder, has_several):
+            fetch_slab(slabs, own["slab"], own["size_class"])
             n_old += min(own["size"], own["k"])
-    progress.at[FETCHED] ^= some
     return n_old
 
 

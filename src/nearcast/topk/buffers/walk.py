@@ -26,11 +26,12 @@ from nearcast.topk.buffers.pool import (
     words_of,
 )
 from nearcast.topk.buffers.tell import most_events, tell
-from nearcast.topk.buffers.touch import touch
+from nearcast.topk.buffers.touch import fetch_next, touch
 from nearcast.topk.buffers.walk_state import (
     DONE,
     MORE_EVENTS,
     N_EVENTS,
+    N_EXPIRING,
     N_SHORT,
     N_TOUCHED,
     N_UNTOLD,
@@ -79,6 +80,7 @@ def _expire(holders, slabs, rows, steps, progress):
         row = steps.expired[e]
         holder = take_list(rows, row)
         while holder >= 0:
+            fetch_next(holders, slabs, rows, steps, progress)
             after = holders.record[holder]["next"]
             _leave(holders, slabs, progress, holder, row)
             link_to_oldest(holders, holder, rows, slabs)
@@ -108,6 +110,7 @@ def _arrive(holders, slabs, rows, steps, progress, policy, ratio):
     row = steps.row[step_]
     for c in range(steps.start[step_], steps.start[step_ + 1]):
         if steps.holder[c] >= 0:
+            fetch_next(holders, slabs, rows, steps, progress)
             _enter(holders, slabs, rows, progress, steps.holder[c], steps.score[c], row, policy, ratio)
 
 
@@ -222,8 +225,11 @@ def is_short(holders, holder):
 
 @inlined
 def _set_aside_short(holders, slabs, rows, progress):
-    """Take the slabs of those whose buffers have become too short: no later step of the walk then concerns them."""
-    for t in range(progress.at[N_TOUCHED]):
+    """Take the slabs of those whose buffers have become too short: no later step of the walk then concerns them.
+
+    What arrives makes none short: the first k are dominated by fewer than k.
+    """
+    for t in range(progress.at[N_EXPIRING]):
         holder = progress.touched[t]
         own = holders.record[holder]
         if is_short(holders, holder):

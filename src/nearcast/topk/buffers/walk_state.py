@@ -12,9 +12,12 @@ if TYPE_CHECKING:
 #: Why a walk stopped: all steps are done, or are but for holders that need a search; a pool or an array is too small.
 DONE, SEARCH, MORE_SLABS, MORE_TOUCHED, MORE_OLD, MORE_EVENTS = 0, 1, 2, 3, 4, 5
 
-#: Places in `WalkProgress.at`. What is fetched ahead is summed up in FETCHED, or the compiler would leave it out.
-STEP, PHASE, N_TOUCHED, N_OLD, N_EVENTS, NEEDED, N_UNTOLD, FETCHED, N_SHORT = 0, 1, 2, 3, 4, 5, 6, 7, 8
-N_PLACES = 9
+#: Places in `WalkProgress.at`. The first N_EXPIRING of the touched have a message that expires. Of memory that was
+#: asked for ahead: of how many touched holders the entries (N_FETCHED); of the lists of the next step the next one
+#: (LIST), and the last holder (IN_LIST).
+STEP, PHASE, N_TOUCHED, N_OLD, N_EVENTS, NEEDED, N_UNTOLD, N_SHORT = 0, 1, 2, 3, 4, 5, 6, 7
+N_EXPIRING, N_FETCHED, LIST, IN_LIST = 8, 9, 10, 11
+N_PLACES = 12
 
 
 class WalkSteps(NamedTuple):
