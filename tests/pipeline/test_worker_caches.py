@@ -1,5 +1,6 @@
 """What workers hold between batches: of every stream of a session, and no more than they need."""
 
+import numpy as np
 import pytest
 
 from nearcast import Hub
@@ -9,6 +10,7 @@ from nearcast.pipeline.store import state_cache
 from nearcast.pipeline.store.state_cache import RecentByStore
 from nearcast.pipeline.store.store import Store
 from nearcast.pipeline.worker import tasks
+from nearcast.plans import ANY_CELL, ANY_WORD, Keys, Routes
 from nearcast.text import Vocabulary
 from support.file_stream import FileStream, as_rows
 from support.streams import Oracle, World, moment
@@ -33,6 +35,21 @@ def test_two_streams_in_one_process_keep_their_routes_and_vocabularies(tmp_path,
         for stream in streams:
             stream.run(batch, files[batch])
     assert [] == opened
+
+
+def test_a_router_looks_through_its_routes_once_after_each_growth(monkeypatch):
+    """Whether every message goes everywhere is asked in each task, and the table is as large as the stream."""
+    looks, real = [], Routes.is_everywhere
+    monkeypatch.setattr(Routes, "is_everywhere", property(lambda routes: looks.append(1) or real.fget(routes)))
+    router = Router(None, Routes(2))
+    assert [False, False] == [router.is_everywhere, router.is_everywhere]
+    for partition, expected in ((0, False), (1, True)):
+        word, cell = np.array([ANY_WORD], np.int32), np.array([ANY_CELL], np.int32)
+        router.grow(Keys(word, cell, np.array([partition], np.int32)))
+        assert [expected, expected] == [router.is_everywhere, router.is_everywhere]
+    router.grow(Keys(word, cell, np.array([0], np.int32)), (1,))
+    assert not router.is_everywhere
+    assert 4 == len(looks)
 
 
 def test_a_cache_by_store_holds_the_last_values_of_the_last_stores(monkeypatch):

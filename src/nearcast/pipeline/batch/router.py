@@ -74,6 +74,7 @@ class Router:
     def __init__(self, plan: Plan, routes: Routes):
         self.plan, self.routes = plan, routes
         self.n_growth = 0
+        self._is_everywhere: bool | None = None
 
     @classmethod
     def of(cls, plan: Plan, keys: Keys) -> Router:
@@ -101,14 +102,22 @@ class Router:
 
     def grow(self, keys: Keys, whole: tuple[int, ...] = ()) -> None:
         """Add keys; partitions that are `whole` have no others from now on."""
+        self._is_everywhere = None
         if whole:
             self.routes.replace(whole, keys)
         else:
             self.routes.add(keys)
 
+    @property
+    def is_everywhere(self) -> bool:
+        """Tell whether every message goes to every partition; the table is looked through once after each growth."""
+        if self._is_everywhere is None:
+            self._is_everywhere = self.routes.is_everywhere
+        return self._is_everywhere
+
     def route(self, segment: MessageSegment) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
         """Return the partitions each message goes to; None for all of them."""
-        return None if self.routes.is_everywhere else self.routes.route(encoded(segment, self.plan))
+        return None if self.is_everywhere else self.routes.route(encoded(segment, self.plan))
 
 
 def encoded(segment: MessageSegment, plan: Plan) -> Messages:

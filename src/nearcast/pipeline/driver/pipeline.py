@@ -470,7 +470,7 @@ class Pipeline:
         router = state.router
         growth = [] if files.growth is None else [files.growth]
         if router.plan.has_copies:
-            router.routes.add(placed)
+            router.grow(placed)
         found = [each.keys for each in results if each.keys is not None]
         whole = tuple(number for each in found for number in each.whole)
         if found:

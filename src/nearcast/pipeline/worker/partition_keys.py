@@ -51,7 +51,7 @@ class PartitionKeys:
         self._partition, self._state, self._router = partition, state, router
         self._words = NeededWords() if words is None else words
         self._all_moved: _MovedKeys | None = None
-        self.has_everything = router.routes.is_everywhere
+        self.has_everything = router.is_everywhere
 
     @property
     def can_shrink(self) -> bool:
