@@ -21,6 +21,7 @@ from nearcast.spark.shared_folders import is_embedded
 from nearcast.spark.task_places import ExecutorPlace, TaskPlaces, distributed, executor_here, given_in
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from nearcast.spark.task_places import GivenPayload
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 #: Seconds that a payload waits for the worker that has its state, and between two looks. Meanwhile that worker does
 #: something else, such as a snapshot beside the batch; to open a large state elsewhere and to replay it takes longer.
 _WAIT_S, _LOOK_S = 10.0, 0.02
+#: Classes of Spark that pyspark calls by their short names in every job.
+_JAVA_CLASSES = ("PythonRDD", "PythonUtils", "SimplePythonFunction")
 _DESCRIPTION, _POOL = "spark.job.description", "spark.scheduler.pool"
 #: What tasks are called where people see them, unless it is their name.
 _DOING = {
@@ -58,6 +61,7 @@ class SparkRunner:
 
     def __init__(self, spark: SparkSession):
         self.spark = spark
+        _name_classes(spark.sparkContext)
         self.places = TaskPlaces()
         self._is_embedded = is_embedded(str(spark.sparkContext.master))
 
@@ -139,6 +143,13 @@ class SparkRunner:
             return context.runJob(distributed(context, given, places), job)
         except (Py4JError, PySparkException) as error:
             raise in_one_line(error, job.task.__qualname__)  # noqa: B904 - it has its cause
+
+
+def _name_classes(context: SparkContext) -> None:
+    """Look up once the classes that every job of pyspark names: Java searches some ten packages for each, each time."""
+    java: Any = context._jvm
+    for name in _JAVA_CLASSES:
+        setattr(java, name, getattr(java, name))
 
 
 @contextmanager
