@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nearcast import Hub
+from nearcast.errors import NearcastError
 from nearcast.pipeline.driver.batch_source import BatchSource
 from nearcast.pipeline.store.store import Store
 from nearcast.spark.backlog import BacklogGauge
@@ -18,6 +19,12 @@ from support.waiting import PATIENCE_S, wait_until
 
 TEA = {"query": "tea", "x": 0.0, "y": 0.0, "max_distance": 5.0}
 ROWS = [{"id": 1, "kind": "topk", "k": 9, **TEA}, {"id": 2, "kind": "within", "query": "tea"}]
+
+
+def generated(spark):
+    """Return how many classes Spark has generated in this session."""
+    metrics = getattr(spark.sparkContext._jvm, "org.apache.spark.metrics.source.CodegenMetrics")
+    return metrics.METRIC_COMPILATION_TIME().getCount()
 
 
 class Backlog:
@@ -90,6 +97,27 @@ def test_files_that_arrive_while_a_backlog_is_worked_off_belong_to_it(spark, tmp
     running.stop()
     assert [2, 2, 2, 1] == [messages for messages, _, _ in backlog.seen() if messages]
     assert 0 == sum(late for _, late, _ in backlog.seen())
+
+
+def test_every_batch_by_the_wall_clock_runs_the_code_of_the_first_ones(spark, tmp_path):
+    """The time of a batch is no part of the code that Spark generates: that would be compiled anew for each."""
+    backlog, made = Backlog(spark, tmp_path), []
+    backlog.arrive(1, 2, 3, 4, 5)
+    assert backlog.start(lambda: made.append(generated(spark)), once=True, at_once=1).wait(PATIENCE_S)
+    assert 5 == len(made)
+    assert made[1] == made[-1]
+
+
+def test_the_wall_clock_of_a_batch_is_the_time_that_spark_noted(tmp_path):
+    """So a batch that comes again has the time it had; one that no longer says it is refused by name."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "3").write_text('v1\n{"batchTimestampMs":1234}\n-')
+    (tmp_path / "offsets" / "4").write_text("v1")
+    gauge = BacklogGauge(Store(str(tmp_path)), 4, 4)
+    assert 1_234_000 == gauge.wall(3)
+    for batch, reason in ((4, "offsets/4 does not say when batch 4 began"), (5, "offsets/5 is missing")):
+        with pytest.raises(NearcastError, match=reason):
+            gauge.wall(batch)
 
 
 def files(*counts):

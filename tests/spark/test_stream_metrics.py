@@ -136,7 +136,7 @@ def test_a_hook_that_raises_stops_nothing_where_warnings_are_errors(start, tmp_p
 
 
 def test_batches_of_the_wall_clock_are_seen_as_well(start):
-    """There the plan has one column more, and beats are among its rows."""
+    """There beats are among the rows of the plan."""
     running = finished(start(clock="wall", max_ahead="off"))
     seen = [each["observedMetrics"]["nearcast"] for each in running.query.recentProgress if each["observedMetrics"]]
     assert (3, 3) == (sum(each.messages or 0 for each in seen), sum(each.deliveries or 0 for each in seen))

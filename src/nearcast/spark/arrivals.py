@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow as pa
 from nearcast.errors import FileUnavailable
 from nearcast.pipeline.driver.batch_source import BatchSource
 from nearcast.spark.row_reader import RowPart, RowReader
-from nearcast.spark.sources import CLOCK, COLUMNS, WALL, InputFolders, local_path
+from nearcast.spark.sources import CLOCK, COLUMNS, InputFolders, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,15 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchArrivals:
-    """The input of a batch: its sources, the last beat of the clock, and the arrival time of the newest.
-
-    `wall` is the wall clock when Spark began the batch, where the stream goes by it.
-    """
+    """The input of a batch: its sources, the last beat of the clock, and the arrival time of the newest."""
 
     given: list[BatchSource]
     beat: int | None
     newest: float | None
-    wall: int | None = None
 
 
 def listed_files(query: StreamingQuery) -> list[str]:
@@ -76,15 +73,15 @@ def arrivals_of(
 ) -> BatchArrivals:
     """Return the input of a batch by one job, in which the workers encode its rows; `reader` is None without any.
 
-    Names of files are relative to the folders. Files of `listed` that Spark gave no row for become sources as well:
-    reading them tells that they are gone.
+    Names of files are relative to the folders. Rows that do not say when they arrived did so now. Files of `listed`
+    that Spark gave no row for become sources as well: reading them tells that they are gone.
     """
-    names = [*COLUMNS, *([WALL] if WALL in frame.columns else [])]
+    began = time.time()
     parts: list[RowPart] = []
     if reader is None:
-        table = frame.select(*names).toArrow()
+        table = frame.select(*COLUMNS).toArrow()
     else:
-        table, parts = reader.read(frame.select(*names))
+        table, parts = reader.read(frame.select(*COLUMNS))
     columns = {name: table.column(name).to_pylist() for name in ("kind", "position", "path", "length")}
     given, beat = _sources_of(parts), None
     modified = table.column("arrived").cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
@@ -99,9 +96,8 @@ def arrivals_of(
     given += folders.sources_of(rowless)
     given.sort(key=lambda each: (each.kind, each.source))
     stamps = [each.timestamp() for each in table.column("arrived").to_pylist() if each is not None]
-    newest = max([*stamps, *(part.newest for part in parts if part.newest is not None)], default=None)
-    walls = [*(table.column(WALL).to_pylist() if WALL in table.column_names else []), *(part.wall for part in parts)]
-    return BatchArrivals(given, beat, newest, max((each for each in walls if each is not None), default=None))
+    stamps += [began if part.newest is None else part.newest for part in parts]
+    return BatchArrivals(given, beat, max(stamps, default=None))
 
 
 def _sources_of(parts: Sequence[RowPart]) -> list[BatchSource]:

@@ -1,6 +1,7 @@
-"""Judges whether a batch may have left input behind, by its own files and offsets alone: a re-run judges alike.
+"""What the wall clock of a stream goes by: when a batch began, and whether it may have left input behind.
 
-Reads the offsets that Spark notes in its half of the checkpoint before a batch begins.
+Reads what Spark notes in its half of the checkpoint before a batch begins: its time and its offsets. So a re-run
+judges alike.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nearcast.errors import IncompatibleStore
+
 if TYPE_CHECKING:
     from nearcast.pipeline.driver.batch_source import BatchSource
     from nearcast.pipeline.store.store import Store
 
 #: Where Spark keeps the offsets of batches in its half of a checkpoint, one file for each.
 _OFFSETS = "offsets"
-#: Lines before those of the sources: a version, and what else Spark notes of a batch.
+#: Lines before those of the sources: a version, and what else Spark notes of a batch; in that, its time.
 _HEAD = 2
+_TIME_MS = "batchTimestampMs"
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,21 @@ class BacklogGauge:
     most_files: int
     most_records: int
     topics: tuple[tuple[str, ...], ...] = ()
+
+    def wall(self, batch: int) -> int:
+        """Return the wall clock when a batch began, in microseconds; `IncompatibleStore` where Spark has not noted it.
+
+        Beats alone would not do: the first batch may come before the first of them.
+        """
+        name = f"{_OFFSETS}/{batch}"
+        try:
+            about = json.loads(self.checkpoint.read_bytes(name).splitlines()[_HEAD - 1])
+            return int(about[_TIME_MS]) * 1000
+        except (ValueError, TypeError, LookupError):
+            raise IncompatibleStore(
+                f"{self.checkpoint.root}/{name} does not say when batch {batch} began; bring it back, or begin anew"
+                " with another checkpoint"
+            ) from None
 
     def is_full(self, batch: int, given: Sequence[BatchSource]) -> bool:
         """Tell whether a batch took as much of a source as it may."""

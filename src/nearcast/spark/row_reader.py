@@ -22,7 +22,7 @@ from nearcast.pipeline.worker.source_reader import Kind, ReadResult, ReadTask, r
 from nearcast.spark.failures import in_one_line
 from nearcast.spark.gc_freeze import freeze_once
 from nearcast.spark.runner import described
-from nearcast.spark.sources import CLOCK, WALL
+from nearcast.spark.sources import CLOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +36,6 @@ _OTHERS = pa.schema(
         "path": pa.string(),
         "length": pa.int64(),
         "arrived": pa.timestamp("us", "UTC"),
-        WALL: pa.int64(),
     }
 )
 
@@ -58,7 +57,6 @@ class RowPart(NamedTuple):
     last: int
     digest: int
     newest: float | None
-    wall: int | None
     result: ReadResult | None
 
 
@@ -118,8 +116,6 @@ class RowReader:
             rows = table.filter(pc.invert(is_other))
         names = rows.group_by(["kind", "source"], use_threads=False).aggregate([]).to_pylist()
         parts = [self._part(rows, each["kind"], each["source"], is_alone=len(names) == 1) for each in names]
-        if WALL not in others.column_names:
-            others = others.append_column(WALL, pa.nulls(others.num_rows, pa.int64()))
         return PartContents(others.select(_OTHERS.names).cast(_OTHERS), parts)
 
     def _part(self, table: pa.Table, kind: Kind, source: str, *, is_alone: bool) -> RowPart:
@@ -137,7 +133,6 @@ class RowReader:
             last=positions[-1].as_py(),
             digest=_digest(None if kind == source else positions, lines),
             newest=None if newest is None else newest.timestamp(),
-            wall=pc.max(rows[WALL]).as_py() if WALL in rows.column_names else None,
             result=self._result(kind, source, pa.table({"position": positions, "line": lines})),
         )
 

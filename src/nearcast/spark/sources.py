@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 #: The columns of every source: what a row is, where it stands, and either a file or the row itself.
 COLUMNS = ("kind", "source", "position", "path", "length", "arrived", "row")
 CLOCK = "clock"
-#: The column of the wall clock, in microseconds.
-WALL = "wall"
 
 
 def folder_frame(
@@ -63,7 +61,9 @@ def folder_frame(
 def rows_frame(frame: DataFrame, kind: Kind) -> DataFrame:
     """Return the rows of any streaming DataFrame as JSON; their order is that of a column `seq`, else Spark's own.
 
-    Without `seq` they have no position: Spark numbers no rows of a stream, so that whoever reads them does.
+    Without `seq` they have no position: Spark numbers no rows of a stream, so that whoever reads them does. Nor do they
+    say when they arrived. Spark writes the time of a batch into the code that it generates for it, as a number: it
+    would be other code in each batch, compiled anew.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -82,7 +82,7 @@ def rows_frame(frame: DataFrame, kind: Kind) -> DataFrame:
         position.alias("position"),
         F.lit(None).cast("string").alias("path"),
         F.lit(0).cast("long").alias("length"),
-        F.current_timestamp().alias("arrived"),
+        F.lit(None).cast("timestamp").alias("arrived"),
         F.to_json(F.struct(*[F.col(f"`{name}`") for name in names]), forms).cast("binary").alias("row"),
     )
 
@@ -131,15 +131,9 @@ def clock_frame(spark: SparkSession) -> DataFrame:
     )
 
 
-def with_wall_clock(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """Return what a stream reads with beats of the clock, and in each row the wall clock when its batch began.
-
-    That is the time Spark notes with the offsets of a batch, so a re-run sees the same one. Beats alone would not do:
-    the first batch may come before the first of them.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return frame.unionByName(clock_frame(spark)).withColumn(WALL, F.unix_micros(F.current_timestamp()))
+def with_beats(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    """Return what a stream reads with beats of the wall clock."""
+    return frame.unionByName(clock_frame(spark))
 
 
 def source_frame(

@@ -39,7 +39,7 @@ from nearcast.spark.row_reader import RowReader
 from nearcast.spark.runner import SparkRunner
 from nearcast.spark.session import check_opens, refuse_connect, session, slots_of, use_checkpoint, work_off_in_batches
 from nearcast.spark.shared_folders import check_seen, is_embedded
-from nearcast.spark.sources import InputFolders, source_frame, with_wall_clock
+from nearcast.spark.sources import InputFolders, source_frame, with_beats
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
 from nearcast.tables import Rejected
 from nearcast.text import Analyzer, Vocabulary
@@ -110,8 +110,10 @@ class Stream:
         began = time.perf_counter()
         found = self._arrivals(frame, batch)
         arrived = time.perf_counter() - began
-        is_backlog = self._gauge is not None and self._gauge.is_full(batch, found.given)
-        report = pipeline.run(batch, found.given, beat=found.beat, wall=found.wall, is_backlog=is_backlog)
+        gauge = self._gauge
+        is_backlog = gauge is not None and gauge.is_full(batch, found.given)
+        wall = None if gauge is None else gauge.wall(batch)
+        report = pipeline.run(batch, found.given, beat=found.beat, wall=wall, is_backlog=is_backlog)
         if self._keeper is not None:
             self._keeper.note()
         if report is None:
@@ -437,7 +439,7 @@ def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:
         for kind, given in options.sources.items()
     ]
     frame = reduce(lambda one, other: one.unionByName(other), frames)
-    return observed(with_wall_clock(spark, frame) if options.is_by_wall else frame)
+    return observed(with_beats(spark, frame) if options.is_by_wall else frame)
 
 
 def _check_halves(manifest: Manifest, query_id: str | None, checkpoint: str) -> None:
