@@ -177,6 +177,30 @@ def test_checkpoints_on_a_local_disk_commit_by_rename(spark):
     assert spark.conf.get(name, None) is None
 
 
+def test_a_query_that_nobody_computes_interprets_its_plans(spark):
+    """The session is afterwards as it was: what its user has set stays, what nobody set is not set."""
+    from nearcast.spark.session import interpreting_plans
+
+    names = ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode")
+
+    def seen():
+        return [spark.conf.get(name) for name in names]
+
+    usual = seen()
+    with interpreting_plans(spark, True):
+        assert ["false", "NO_CODEGEN"] == seen()
+    assert usual == seen()
+    with interpreting_plans(spark, False):
+        assert usual == seen()
+    spark.conf.set(names[1], "CODEGEN_ONLY")
+    try:
+        with interpreting_plans(spark, True):
+            pass
+        assert [usual[0], "CODEGEN_ONLY"] == seen()
+    finally:
+        spark.conf.unset(names[1])
+
+
 @pytest.mark.parametrize(
     ("master", "slots"), [("local", 1), ("local[3]", 3), ("local[5,4]", 5), ("local-cluster[2,3,1024]", 6)]
 )

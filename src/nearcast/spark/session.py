@@ -32,6 +32,8 @@ _GIB = 1 << 30
 _CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _RENAMING_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ENDING_SOURCES = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+#: What has Spark walk through the expressions of a plan, in place of code that it generates and compiles for them.
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 def refuse_connect(*given: Any) -> None:
@@ -155,6 +157,30 @@ def work_off_in_batches(spark: SparkSession, wanted: bool) -> None:
         spark.conf.set(_ENDING_SOURCES, "true")
     else:
         spark.conf.unset(_ENDING_SOURCES)
+
+
+@contextmanager
+def interpreting_plans(spark: SparkSession, wanted: bool) -> Iterator[None]:
+    """Let a query that is started in this block interpret its plans: it runs in a copy of the session, made then.
+
+    Spark plans each batch anew and generates code for it, also where no row of it is ever computed.
+    """
+    before = {name: spark.conf.get(name, None) for name in _INTERPRETED}
+    if wanted:
+        _configure(spark, _INTERPRETED)
+    try:
+        yield
+    finally:
+        _configure(spark, before)
+
+
+def _configure(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
+    """Set these settings of a session; those that are None are set no more."""
+    for name, value in settings.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
 
 
 def check_opens(spark: SparkSession, place: str) -> None:

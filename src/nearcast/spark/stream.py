@@ -37,7 +37,15 @@ from nearcast.spark.keep_warm import KEEP_WARM_S, WarmKeeper
 from nearcast.spark.observed_metrics import observed, tell
 from nearcast.spark.row_reader import RowReader
 from nearcast.spark.runner import SparkRunner
-from nearcast.spark.session import check_opens, refuse_connect, session, slots_of, use_checkpoint, work_off_in_batches
+from nearcast.spark.session import (
+    check_opens,
+    interpreting_plans,
+    refuse_connect,
+    session,
+    slots_of,
+    use_checkpoint,
+    work_off_in_batches,
+)
 from nearcast.spark.shared_folders import check_seen, is_embedded
 from nearcast.spark.sources import InputFolders, source_frame, with_beats
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
@@ -474,7 +482,9 @@ def _started(spark: SparkSession, running: Stream, frame: DataFrame, options: St
     place = f"{spark_url(options.checkpoint)}/spark"
     writer = frame.writeStream.foreachBatch(running._run).option("checkpointLocation", place)
     writer = writer.trigger(availableNow=True) if options.once else writer.trigger(processingTime=options.trigger)
-    with running._gate.entered():
+    # A function may compute DataFrames of its own in the query's session.
+    nobody_computes = running._folders.tell_all and not callable(options.out)
+    with running._gate.entered(), interpreting_plans(spark, nobody_computes):
         # The first batch waits until the query has a name to note.
         running.query = writer.start()
         return running.query
