@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from nearcast.pipeline.driver.batch_report import Report
     from nearcast.spark.batch_progress import BatchProgress
 
-#: Batches of changes: the first warms up.
-CHANGE_BATCHES = 4
+#: Batches of changes: the first warms up, and in the next few a new stream still becomes faster.
+CHANGE_BATCHES = 9
 
 
 def run_topic(
@@ -131,7 +131,7 @@ def _make(spark: SparkSession, topic: KafkaTopic, partitions: int) -> None:
 
 
 def _changes_file(given: StreamWorkload, folder: Path, batch: int) -> Path:
-    """Write rows that subscribe under new ids, one batch to warm up and three to measure."""
+    """Write rows that subscribe under new ids, a batch to warm up and those to measure."""
     rows = given.subscriptions
     wanted = np.arange(CHANGE_BATCHES * min(batch, CHANGES)) % rows.num_rows
     path = folder / "changes.parquet"
