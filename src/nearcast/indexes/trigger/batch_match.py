@@ -125,7 +125,6 @@ class TriggerMatcher:
         """Do for one message what `match` does, without what only pays for many."""
         scratch = self._borrow(held)
         batch = _batch(messages, totals, _ONLY_ONE, held, scratch)
-        start = np.zeros(2, np.int64)
         if held.is_scored:
             scratch, done = _search_scored_chunk(held, batch, scratch, self._space)
             self._idle.append(scratch)
@@ -138,7 +137,7 @@ class TriggerMatcher:
             scratch = _with_room_to_sort(scratch, len(slots))
             slots = slots[: sort_distinct(slots, held.n_slots.bit_length(), scratch.spare, scratch.digits)]
         self._idle.append(scratch)
-        start[1] = len(slots)
+        start = np.array([0, len(slots)], np.int64)
         return Matches(start, slots, _full_scores(len(slots)), looked_at, verified)
 
     def _borrow(self, held: IndexView) -> TriggerScratch:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from nearcast.indexes.trigger.segment import TriggerSegment
 
-#: A segment of more boolean rows has no sieve: it would not stay in the cache, and there is at most one such segment of
-#: a size.
+#: A segment of more boolean rows has no sieve: it would not stay in the cache, and such segments are few.
 MOST_ROWS = 1 << 15
 _BITS_A_ROW = 32
 #: Squares in a row of the grid are the five highest of the fifteen bits of a step.
