@@ -141,10 +141,8 @@ def use_checkpoint(spark: SparkSession, location: str | Path) -> None:
     processes; everywhere else it is Spark's own.
     """
     is_file = urlsplit(str(location)).scheme in ("", "file")
-    if is_file and str(spark.sparkContext.master).startswith("local"):
-        spark.conf.set(_CHECKPOINT_MANAGER, _RENAMING_MANAGER)
-    else:
-        spark.conf.unset(_CHECKPOINT_MANAGER)
+    is_cheap = is_file and str(spark.sparkContext.master).startswith("local")
+    _configure(spark, {_CHECKPOINT_MANAGER: _RENAMING_MANAGER if is_cheap else None})
 
 
 def work_off_in_batches(spark: SparkSession, wanted: bool) -> None:
@@ -153,10 +151,7 @@ def work_off_in_batches(spark: SparkSession, wanted: bool) -> None:
     Spark makes one batch of everything where a source does not say that it can tell its end ahead. The clock does not
     say so, but it can: its offsets are seconds.
     """
-    if wanted:
-        spark.conf.set(_ENDING_SOURCES, "true")
-    else:
-        spark.conf.unset(_ENDING_SOURCES)
+    _configure(spark, {_ENDING_SOURCES: "true" if wanted else None})
 
 
 @contextmanager

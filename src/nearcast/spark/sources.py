@@ -131,11 +131,6 @@ def clock_frame(spark: SparkSession) -> DataFrame:
     )
 
 
-def with_beats(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """Return what a stream reads with beats of the wall clock."""
-    return frame.unionByName(clock_frame(spark))
-
-
 def source_frame(
     spark: SparkSession,
     given: Any,

@@ -47,7 +47,7 @@ from nearcast.spark.session import (
     work_off_in_batches,
 )
 from nearcast.spark.shared_folders import check_seen, is_embedded
-from nearcast.spark.sources import InputFolders, source_frame, with_beats
+from nearcast.spark.sources import InputFolders, clock_frame, source_frame
 from nearcast.spark.stream_options import Clock, StreamOptions, WindowMode
 from nearcast.tables import Rejected
 from nearcast.text import Analyzer, Vocabulary
@@ -447,7 +447,7 @@ def _frame(options: StreamOptions, spark: SparkSession) -> DataFrame:
         for kind, given in options.sources.items()
     ]
     frame = reduce(lambda one, other: one.unionByName(other), frames)
-    return observed(with_beats(spark, frame) if options.is_by_wall else frame)
+    return observed(frame.unionByName(clock_frame(spark)) if options.is_by_wall else frame)
 
 
 def _check_halves(manifest: Manifest, query_id: str | None, checkpoint: str) -> None:
