@@ -128,8 +128,18 @@ def test_a_top_k_index_that_takes_too_long_is_skipped_with_the_estimate(monkeypa
     monkeypatch.setattr(topk_trial, "_FEWEST", 10)
     figure = replace(TOPK["k"].sized(200, 20, 1.0), window=50, warm_up=20)
     skipped, asked = (first_row(figure, "topk", limit_s=limit_s) for limit_s in (1e-9, 600.0))
-    assert "are expected, by a tenth; the limit of a figure is 1e-09 s" in skipped["skipped"]
+    assert "are expected, by 20 subscriptions; the limit of a figure is 1e-09 s" in skipped["skipped"]
     assert (None, set(asked)) == (asked["skipped"], set(skipped))
+
+
+def test_a_top_k_index_is_tried_at_the_first_point_only(monkeypatch):
+    """What it took there tells what to expect at the next."""
+    monkeypatch.setattr(topk_trial, "_FEWEST", 10)
+    figure = replace(TOPK["k"].sized(200, 20, 1.0), window=50, warm_up=20, limit_s=600.0)
+    two, said = replace(figure, points=figure.points[:2], series=[Series("trigger", "trigger")]), []
+    rows = list(two.measure(two, data_of("topk"), said.append))
+    assert [row["skipped"] for row in rows] == [None, None]
+    assert {what.partition(":")[0] for what in said if "trial with" in what} == {"point 1 of 2"}
 
 
 def test_every_run_is_a_figure_that_there_is():

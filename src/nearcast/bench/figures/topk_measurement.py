@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from nearcast.bench.figures.figure import SOURCE, WINDOW, with_options
-from nearcast.bench.figures.topk_trial import trial_of
+from nearcast.bench.figures.topk_trial import Known, trial_of, why_too_much
 from nearcast.bench.streams import TURNS, TopkStream, stream_of
 from nearcast.bench.topk import measure
 from nearcast.window import Window
@@ -33,6 +33,7 @@ class _StreamRequest(NamedTuple):
 def over_streams(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
     """Measure every series at every point, one after the other on the same stream."""
     last: tuple[_StreamRequest, TopkStream] | None = None
+    known: dict[str, Known] = {}
     for at, point in enumerate(figure.points):
         where = f"point {at + 1} of {len(figure.points)}"
         request = _request(figure, point)
@@ -40,24 +41,35 @@ def over_streams(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
             say(f"{where}: preparing the data")
             last = None  # two at a time would need twice the memory
             last = request, _drawn(data, request)
-        specs = [with_options(series.spec, point.options) for series in figure.series]
-        rows = _measured(last[1], specs, figure.limit_s, lambda what, where=where: say(f"{where}: {what}"))  # type: ignore[misc]
-        for series, row in zip(figure.series, rows, strict=True):
-            yield {"x": _x(point, request, data.about), "series": series.label, **_sizes(request), **row}
+        series = {each.label: with_options(each.spec, point.options) for each in figure.series}
+        rows = _measured(last[1], series, known, figure.limit_s, lambda what, where=where: say(f"{where}: {what}"))  # type: ignore[misc]
+        for label, row in rows.items():
+            if row["skipped"] is None:
+                known[label] = Known(row, request.subscriptions)
+            yield {"x": _x(point, request, data.about), "series": label, **_sizes(request), **row}
 
 
-def _measured(stream: TopkStream, specs: Sequence[str], limit_s: float | None, say: Say) -> list[Row]:
-    """Return a row for each index; of those that would take longer than the limit, the reason and no figures."""
-    trials = {} if limit_s is None else {spec: trial_of(stream, spec, limit_s, say) for spec in specs}
-    skipped = {spec: trial for spec, trial in trials.items() if trial.why_not is not None}
-    left = [spec for spec in dict.fromkeys(specs) if spec not in skipped]
-    rows = dict(zip(left, measure(stream, left, say)[0], strict=True)) if left else {}
-    return [
-        dict.fromkeys(skipped[spec].row) | {"index": spec, "skipped": skipped[spec].why_not}
-        if spec in skipped
-        else rows[spec] | {"skipped": None}
-        for spec in specs
-    ]
+def _measured(
+    stream: TopkStream, series: Mapping[str, str], known: Mapping[str, Known], limit_s: float | None, say: Say
+) -> dict[str, Row]:
+    """Return a row for each series; for those that would take longer than the limit, the reason and no figures.
+
+    What to expect is known from the point before, where the series was measured there, else from a trial.
+    """
+    tried, reasons = dict[str, Known](), dict[str, str]()
+    if limit_s is not None:
+        for label, spec in series.items():
+            trial = known.get(label) or trial_of(stream, spec, say)
+            if trial is not None and (reason := why_too_much(trial, stream, limit_s)) is not None:
+                tried[label], reasons[label] = trial, reason
+    left = list(dict.fromkeys(spec for label, spec in series.items() if label not in reasons))
+    measured = dict(zip(left, measure(stream, left, say)[0], strict=True)) if left else {}
+    return {
+        label: dict.fromkeys(tried[label].row) | {"index": spec, "skipped": reasons[label]}
+        if label in reasons
+        else measured[spec] | {"skipped": None}
+        for label, spec in series.items()
+    }
 
 
 def _request(figure: Figure, point: Point) -> _StreamRequest:

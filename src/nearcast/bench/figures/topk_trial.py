@@ -20,22 +20,21 @@ _TRIAL_MESSAGES = 512
 _FEWEST = 20_000
 
 
-class StreamTrial(NamedTuple):
-    """What a part of the subscriptions took, and why all would take too long or too much; None where they would not."""
+class Known(NamedTuple):
+    """The row of an index over so many subscriptions."""
 
     row: dict[str, Any]
-    why_not: str | None
+    subscriptions: int
 
 
-def trial_of(stream: TopkStream, spec: str, limit_s: float, say: Say) -> StreamTrial:
-    """Measure an index with a tenth of the subscriptions in the whole window, and few arrivals.
+def trial_of(stream: TopkStream, spec: str, say: Say) -> Known | None:
+    """Return what an index takes with a tenth of the subscriptions in the whole window, and few arrivals.
 
-    The join and an arrival take time in proportion to the subscriptions. Filling the window is not counted: it is the
-    same for all indexes.
+    None where there are so few subscriptions that all are soon measured.
     """
     n = len(stream.subscriptions)
     if n < _FEWEST:
-        return StreamTrial({}, None)
+        return None
     few = min(_TRIAL_MESSAGES, (stream.messages.num_rows - stream.n_before) // 2)
     part = replace(
         stream,
@@ -44,12 +43,21 @@ def trial_of(stream: TopkStream, spec: str, limit_s: float, say: Say) -> StreamT
         n_warm_up=few,
     )
     rows, _ = measure(part, [spec], lambda what: say(f"trial with {len(part.subscriptions):,}: {what}"))
-    row, times = rows[0], n / len(part.subscriptions)
-    arrivals = stream.n_warm_up + stream.n_measured
-    expected = (row["insert_s"] + row["join_s"] + row["us_per_message"] * arrivals / 1e6) * times
+    return Known(rows[0], len(part.subscriptions))
+
+
+def why_too_much(known: Known, stream: TopkStream, limit_s: float) -> str | None:
+    """Return why an index would take too long or too much memory, by what is known of it; None where it would not.
+
+    The join and an arrival take time in proportion to the subscriptions. Filling the window is not counted: it is the
+    same for all indexes.
+    """
+    row, n, arrivals = known.row, len(stream.subscriptions), stream.n_warm_up + stream.n_measured
+    taken = row["insert_s"] + row["join_s"] + row["us_per_message"] * arrivals / 1e6
+    expected, by = taken * n / known.subscriptions, f"by {known.subscriptions:,} subscriptions"
     if expected > limit_s:
-        return StreamTrial(row, f"{expected:,.3g} s are expected, by a tenth; the limit of a figure is {limit_s:g} s")
+        return f"{expected:,.3g} s are expected, {by}; the limit of a figure is {limit_s:g} s"
     free, needed = free_memory(), row["bytes_per_subscription"] * n * BUILDING_FACTOR
     if free is not None and needed > free:
-        return StreamTrial(row, f"up to {needed / 1e9:,.3g} GB are expected; {free / 1e9:,.3g} GB are free")
-    return StreamTrial(row, None)
+        return f"up to {needed / 1e9:,.3g} GB are expected; {free / 1e9:,.3g} GB are free"
+    return None
