@@ -36,9 +36,7 @@ OutOption = Annotated[
 
 LimitOption = Annotated[
     float | None,
-    typer.Option(
-        metavar="S", help="Of a figure: skip an index that would take longer at a point, ask it no longer; says so."
-    ),
+    typer.Option(metavar="S", help="Of a figure: skip an index that would take longer at a point, with the estimate."),
 ]
 ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Of a figure: keep rows in --out, and go on where a run was stopped.")

@@ -16,7 +16,15 @@ from nearcast.cli._bench_arguments import must_fit
 from nearcast.cli._bench_data import DataOption, SourceOption, data_folders
 from nearcast.cli._bench_figure import draw_on, without_lacking
 from nearcast.cli._bench_master import bench_session, slots_of
-from nearcast.cli._bench_options import JsonFileOption, OutOption, check_json, check_scale, split_indexes, write_json
+from nearcast.cli._bench_options import (
+    JsonFileOption,
+    OutOption,
+    ResumeOption,
+    check_json,
+    check_scale,
+    split_indexes,
+    write_json,
+)
 from nearcast.cli._console import StepProgress, UsageMistake, complain, stdout
 from nearcast.cli._options import SeedOption
 
@@ -79,6 +87,7 @@ def moving(
         typer.Option(metavar="S", help="Of a figure: multiplies its subscriptions and messages; 50 is the paper's."),
     ] = None,
     out: OutOption = None,
+    resume: ResumeOption = False,
     spark: Annotated[
         str | None,
         typer.Option(
@@ -117,6 +126,7 @@ class MovingBenchArguments:
     figure: str | None
     scale: float | None
     out: Path | None
+    resume: bool
     spark: str | None
 
     def check(self) -> None:
@@ -125,8 +135,9 @@ class MovingBenchArguments:
             must_fit(option, n or 1)
         if self.mobility is not None and not 0 < self.mobility <= 1:
             raise UsageMistake(f"--mobility {self.mobility}: give a share above 0 and up to 1")
-        if self.figure is None and (self.scale is not None or self.out is not None or self.timestamps is not None):
-            raise UsageMistake("--scale, --timestamps and --out are for a --figure; --figure list shows them")
+        of_figures = (self.scale, self.out, self.timestamps, self.resume or None)
+        if self.figure is None and of_figures != (None,) * 4:
+            raise UsageMistake("--scale, --timestamps, --out and --resume are for a --figure; --figure list shows them")
         if self.spark is not None and (self.figure, self.moves, self.batch, self.mobility) != (None,) * 4:
             raise UsageMistake(
                 "--spark moves all subscriptions in each batch; leave out --figure, --moves, --batch and --mobility"
@@ -138,7 +149,7 @@ class MovingBenchArguments:
         """Return the command that repeats the run."""
         words = ["nearcast", "bench", "moving"]
         for name, value in vars(self).items():
-            if value is not None and name not in ("json_file", "data"):
+            if value is not None and name not in ("json_file", "data", "resume"):
                 words += [f"--{name.replace('_', '-')}", str(value)]
         return shlex.join(words)
 
@@ -182,7 +193,9 @@ def _draw(given: MovingBenchArguments) -> dict[str, Any]:
         chosen = _with_series(_with_points(chosen, given, data), given)
     elif given.indexes is not None:
         raise UsageMistake(f"--figure {chosen.name} has its own indexes; leave out --indexes")
-    return draw_on(chosen, lambda: DATA_OF[chosen.measure](data), given.out, "moving", given.command())
+    return draw_on(
+        chosen, lambda: DATA_OF[chosen.measure](data), given.out, "moving", given.command(), resume=given.resume
+    )
 
 
 def _with_series(figure: Figure, given: MovingBenchArguments) -> Figure:

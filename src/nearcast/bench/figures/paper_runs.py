@@ -1,7 +1,7 @@
 """The runs of `nearcast bench figures`: the papers' experiments at the papers' sizes, on generated data and on venues.
 
-Sizes are scales of the figures: of the boolean ones 10 is a million subscriptions, of STAMP's too, and of Skype's 50 is
-a million and a window of as many.
+Sizes are scales of the figures: of the boolean ones 10 is a million subscriptions, of STAMP's too. Of Skype's and of
+moving ones 50 is a million, with as many messages.
 """
 
 from __future__ import annotations
@@ -39,8 +39,14 @@ _FIGURES = (
 _LIMIT_TIMES = {"topk": 5}
 #: A warm-up as long as the window, usual at small sizes, would take an hour for some indexes.
 _TOPK_WARM_UP = 20_000
-#: Figures that have their data sets on their axis: one run each.
-_OF_ALL_DATA = (("boolean", "data-sets", "AP-Tree Fig. 12", 10),)
+#: Figures that have their data sets on their axis, or words and maps of their own: one run each.
+_OF_OWN_DATA = (
+    ("boolean", "data-sets", "AP-Tree Fig. 12", 10),
+    *(("moving", f"{number}", f"AP-Tree Fig. {number}", 50) for number in range(19, 26)),
+    *(("moving", f"{number}", f"AP-Tree Fig. {number}", 1) for number in (26, 27)),
+)
+#: These have limits of their own.
+_WITHOUT_LIMIT = ("moving",)
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,15 @@ class PaperRun:
 
 def paper_runs(times: float = 1.0, limit_s: float = 120.0) -> list[PaperRun]:
     """Return all runs in the order of the papers; `times` multiplies the papers' sizes."""
-    runs = [_run(*figure, data="generated", times=times, limit_s=limit_s) for figure in _OF_ALL_DATA]
+    runs = [_run(*figure, data="generated", times=times, limit_s=limit_s) for figure in _OF_OWN_DATA]
     runs += [_run(*figure, data=data, times=times, limit_s=limit_s) for figure in _FIGURES for data in DATA]
     return runs
 
 
 def _run(bench: str, figure: str, paper: str, scale: float, *, data: str, times: float, limit_s: float) -> PaperRun:
-    sizes = ["--scale", f"{scale * times:g}", "--limit-s", f"{limit_s * _LIMIT_TIMES.get(bench, 1):g}"]
+    sizes = ["--scale", f"{scale * times:g}"]
+    if bench not in _WITHOUT_LIMIT:
+        sizes += ["--limit-s", f"{limit_s * _LIMIT_TIMES.get(bench, 1):g}"]
     if bench == "topk":
         sizes += ["--warm-up", str(max(1, round(_TOPK_WARM_UP * times)))]
     return PaperRun(bench, figure, paper, data, (bench, "--figure", figure, *sizes, *DATA[data]))
