@@ -166,7 +166,7 @@ def test_top_k_runs_have_time_for_the_join():
             continue  # these have limits of their own
         limit_s = float(run.arguments[run.arguments.index("--limit-s") + 1])
         assert (50 if run.bench == "topk" else 10) == limit_s
-        assert (run.bench == "topk") == (("--warm-up", "10000") in zip(run.arguments, run.arguments[1:], strict=False))
+        assert (run.bench == "topk") == (("--warm-up", "2500") in zip(run.arguments, run.arguments[1:], strict=False))
 
 
 def test_a_finished_run_is_not_done_again(nearcast, tmp_path):

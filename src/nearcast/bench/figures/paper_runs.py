@@ -38,7 +38,7 @@ _FIGURES = (
 #: The join of a million subscriptions with a million messages alone takes minutes, for every index.
 _LIMIT_TIMES = {"topk": 5}
 #: A warm-up as long as the window, usual at small sizes, would take an hour for some indexes.
-_TOPK_WARM_UP = 20_000
+_TOPK_WARM_UP = 5_000
 #: Figures that have their data sets on their axis, or words and maps of their own: one run each.
 _OF_OWN_DATA = (
     ("boolean", "data-sets", "AP-Tree Fig. 12", 10),
