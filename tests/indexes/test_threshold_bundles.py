@@ -7,7 +7,7 @@ from nearcast.columns import TOPK, Messages, ScoreParameters, Subscriptions
 from nearcast.geo import BOX, Regions, Space
 from nearcast.indexes import create, open_index
 from nearcast.indexes.trigger.thresholds import batch_match, components
-from nearcast.indexes.trigger.thresholds.search import BLOCKS_TRIED
+from nearcast.indexes.trigger.thresholds.scratch import BLOCKS_TRIED
 from nearcast.similarity import TFIDF
 from nearcast.testing import check_index
 

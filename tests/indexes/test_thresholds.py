@@ -11,6 +11,9 @@ from nearcast.columns import SIMILAR, TOPK, WITHIN, Messages, ScoreParameters, S
 from nearcast.geo import BOX, Regions, Space
 from nearcast.indexes import create, open_index
 from nearcast.indexes.trigger.thresholds import ThresholdRows, bounds, frame, layout
+from nearcast.indexes.trigger.thresholds.components import ThresholdSegment
+from nearcast.indexes.trigger.thresholds.scratch import new_scratch
+from nearcast.indexes.trigger.thresholds.search import live_triggers
 from nearcast.similarity import TFIDF, TSIM
 from nearcast.testing import check_index
 from support.waiting import PATIENCE_S, join
@@ -224,6 +227,20 @@ def test_saved_and_opened(space, tmp_path):
     check_index(pair.index)
 
 
+def test_most_rows_are_in_one_list():
+    """However subscriptions come, each of the lists has more than twice the rows of all smaller ones in the end."""
+    world = World(11, PLANE)
+    pair = Pair(world)
+    for n in (9, 9, 3, 30, 9, 9, 9, 2, 9, 5):
+        pair.both("insert", world.subscriptions(n, (TOPK,)))
+        pair.index.settle()
+    held = pair.index._moving._components.values()
+    sizes = sorted(each.n_rows for each in held if isinstance(each, ThresholdSegment))
+    assert all(size > 2 * sum(sizes[:i]) for i, size in enumerate(sizes))
+    pair.agree(world.messages(20))
+    check_index(pair.index)
+
+
 @SPACES
 def test_what_slots_hold(space):
     """`subscriptions` gives back what was put in, of all kinds, in the order asked, with the present threshold."""
@@ -418,11 +435,65 @@ def test_bounds_let_through_what_may_fire(seed, u, place):
         bounds.raise_table(entries, blocks, 0, at)
     share = np.float32(u), np.float32(after)
     box = bounds.box_of_block(blocks, 0)
-    live = bounds.live_entries(entries, 0, n, *share, np.uint32(1), True, around, view, box)
+    later = np.full(n, share[1] * share[1])
+    live = bounds.live_entries(entries, 0, n, share[0], later, np.uint32(1), True, around, view, box)
     for at in range(n):
         if entries.threshold[at] <= bounds.threshold_as_entry(score[at]):
             assert (live >> at) & 1 == 1
             assert bounds.live_blocks(blocks, 0, 1, *share, around, view) == 1
+
+
+@pytest.mark.parametrize("n_later", [0, 3, 64, 65, 200])
+def test_later_words_of_a_message_count_for_triggers_that_may_have_them(n_later):
+    """No trigger gets less than the length of those whose bits it has, and one that has none gets nothing."""
+    rng = np.random.default_rng(n_later)
+    entries = bounds.new_entries(bounds.GROUP)
+    entries.signature[:] = rng.integers(0, 1 << 32, bounds.GROUP, dtype=np.uint32) & rng.integers(0, 1 << 32)
+    entries.signature[5] = 0
+    bit = (np.uint32(1) << rng.integers(0, 32, n_later + 1).astype(np.uint32)).astype(np.uint32)
+    u = rng.dirichlet(np.ones(n_later + 1)).astype(np.float32) ** np.float32(0.5)
+    scratch = new_scratch(8, 1, n_later + 1, 64)
+    scratch.bit[:], scratch.u[:] = bit, u
+    bits, after = np.bitwise_or.reduce(bit[1:], initial=np.uint32(0)), np.float32(np.sqrt((u[1:] ** 2).sum()))
+    later = scratch.later
+    bounds.fill_later(entries, 0, bounds.GROUP, scratch, 1, n_later + 1, bits, after, later)
+    shares = (entries.signature[:, None] & bit[1:]) != 0
+    assert (later >= (shares * u[1:] ** 2).sum(axis=1) - 1e-6).all()
+    assert later[5] == 0.0
+    assert (later <= np.float32(1.0001)).all()
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 70])
+def test_triggers_at_the_end_are_tried_with_those_before_them(n):
+    """Whether there are 32 triggers or fewer, every group of them has the bits of its own."""
+    entries = bounds.new_entries(n)
+    fires = np.random.default_rng(n).random(n) < 0.5
+    entries.threshold[:] = np.where(fires, 0, 40_000)
+    entries.text[:] = 32_768
+    lists_frame, view = np.zeros(frame.FIELDS), np.zeros(frame.VIEW)
+    box = bounds.box_of_frame(lists_frame)
+    scratch = new_scratch(8, 1, 8, 64)
+    for first in range(0, n, bounds.GROUP):
+        n_here = min(bounds.GROUP, n - first)
+        live = live_triggers(
+            entries,
+            first,
+            n_here,
+            np.float32(1.0),
+            scratch,
+            0,
+            0,
+            np.uint32(0),
+            np.float32(0.0),
+            True,
+            lists_frame,
+            view,
+            box,
+        )
+        assert [bool(live >> bit & 1) for bit in range(bounds.GROUP)] == [
+            *fires[first : first + n_here].tolist(),
+            *[False] * (bounds.GROUP - n_here),
+        ]
 
 
 def rows_at(point, w, reach):

@@ -12,7 +12,7 @@ from nearcast.indexes import Matches
 from nearcast.indexes.shared.gather import merge_hits
 from nearcast.indexes.shared.threads import chunk_for, in_threads
 from nearcast.indexes.trigger.thresholds.components import MOST_CANDIDATES, Component
-from nearcast.indexes.trigger.thresholds.search import (
+from nearcast.indexes.trigger.thresholds.scratch import (
     HITS,
     LOOKED_AT,
     VERIFIED,

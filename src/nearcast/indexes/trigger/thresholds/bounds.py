@@ -7,8 +7,8 @@ Such a message reaches at most
 
 where text = w·p and rest = w·q, with p the share of the word in the unit vector of the subscription and q the length
 of what comes after it; u is the share of the word in the unit vector of the message, `after` the length of what comes
-after it there (Cauchy-Schwarz), and place = 1 - w. If the message has none of the later words, which a signature of
-32 bits may tell, `rest` counts for nothing. A trigger can fire if this is no less than its threshold.
+after it there (Cauchy-Schwarz), and place = 1 - w. Of a single trigger only those of the later words count that its
+signature of 32 bits may hold. It can fire if this is no less than its threshold.
 
 The most by which any of a block's triggers can pass its threshold is a maximum of linear functions of
 (u, after, near): convex, and growing in each. Between the corners of a grid it lies below what is interpolated from
@@ -60,6 +60,10 @@ _U_OF, _AFTER_OF, _NEAR_OF = (
 )
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _BARELY_HALF = np.float32(0.51)
+#: One of the bits of each of 32. Nothing in a loop over triggers is wider than 32 bits: as many fit one instruction.
+BIT, _NO_BIT = np.uint32(1) << np.arange(GROUP, dtype=np.uint32), np.uint32(0)
+#: Later words of a message are told apart if there are no more than so many.
+_WORTH_TELLING = 64
 _NEAR_1, _NEAR_2 = NEAR_LEVELS[1], NEAR_LEVELS[2]
 _SPAN_1, _SPAN_2, _SPAN_3 = np.diff(NEAR_LEVELS)
 
@@ -234,10 +238,10 @@ def live_blocks(blocks, first, n_here, u, after, frame, view):
     c2 = c0 + np.uint64(_N_AFTER * _N_NEAR) * n
     c3 = c2 + np.uint64(_N_NEAR) * n
     two, three, four, five = np.uint64(2) * n, np.uint64(3) * n, np.uint64(4) * n, np.uint64(5) * n
-    live = np.int64(0)
+    live = np.uint32(0)
     box, table = blocks.box, blocks.table
-    for bit in range(n_here):
-        at = np.uint64(first) + np.uint64(bit)
+    for bit in range(np.uint64(n_here)):
+        at = np.uint64(first) + bit
         dx = _outside(box[at], box[n + at], x)
         dy = _outside(box[two + at], box[three + at], y)
         dz = _outside(box[four + at], box[five + at], z)
@@ -251,58 +255,58 @@ def live_blocks(blocks, first, n_here, u, after, frame, view):
         most = line if line > most else most
         line = v2 + (v3 - v2) * ((near - _NEAR_2) / _SPAN_3)
         most = line if line > most else most
-        live |= np.int64(most >= TOLERANCE) << np.int64(bit)
-    return live
+        live = np.uint32(live | (BIT[bit] if most >= TOLERANCE else _NO_BIT))
+    return np.int64(live)
 
 
 @inlined
-def _entry_near(entries, at, bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach):
-    """Return a bound on the nearness of a trigger; x, y and z lead from the message to the low sides of the box."""
-    dx = np.float32(entries.x[at]) * step_x + x
-    dy = np.float32(entries.y[at]) * step_y + y
-    dz = np.float32(entries.z[at]) * step_z + z
-    return _near_of(dx * dx + dy * dy + dz * dz + beyond, bend, bend_more, reach, entries.steep[at])
+def fill_later(entries, first, n_here, words, begin, end, bits, after, later):
+    """Write the squared length of those words of a message from `begin` to `end` that each trigger may have.
+
+    Where there are so many that hardly any would be told from the others, they are taken together: `bits` and `after`.
+    """
+    for i in range(np.uint64(n_here)):
+        later[i] = _ZERO
+    if end - begin > _WORTH_TELLING:
+        _add_later(entries, first, n_here, bits, after, later)
+    else:
+        for word in range(begin, end):
+            _add_later(entries, first, n_here, words.bit[word], words.u[word], later)
 
 
 @inlined
-def _seen_from(frame, view, box):
-    """Return what `_entry_near` asks; a place is off by no more than half a step on each axis."""
+def _add_later(entries, first, n_here, bits, length, later):
+    square = length * length
+    for i in range(np.uint64(n_here)):
+        later[i] += square if entries.signature[np.uint64(first) + i] & bits else _ZERO
+
+
+@inlined
+def live_entries(entries, first, n_here, u, later, bits, is_lenient, frame, view, box):
+    """Return a bit for each of up to 32 triggers from `first` on: set where it may fire.
+
+    `later` is what `fill_later` says. Unless lenient, a trigger must share one of the words with the signature `bits`.
+    `box` is what `box_of_block` or `box_of_frame` says; a place is off by no more than half a step on each axis.
+    """
     low_x, low_y, low_z, step_x, step_y, step_z = box
     x, y, z = low_x - np.float32(view[0]), low_y - np.float32(view[1]), low_z - np.float32(view[2])
     reach = np.float32(view[REACH]) + _BARELY_HALF * (step_x + step_y + step_z)
     bend, bend_more, beyond = np.float32(frame[BEND]), np.float32(frame[BEND + 1]), np.float32(view[BEYOND])
-    return bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach
-
-
-@inlined
-def live_entries(entries, first, n_here, u, after, bits, is_lenient, frame, view, box):
-    """Return a bit for each of up to 32 triggers from `first` on: set where it may fire.
-
-    `bits` are the signature of the message's later words. Unless lenient, a trigger must share one of them. `box` is
-    what `box_of_block` or `box_of_frame` says.
-    """
-    bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach = _seen_from(frame, view, box)
-    live = np.int64(0)
-    for bit in range(n_here):
-        at = np.uint64(first) + np.uint64(bit)
-        near = _entry_near(entries, at, bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach)
-        shares = (entries.signature[at] & bits) != 0
-        rest = np.float32(entries.rest[at]) if shares else _ZERO
-        reached = np.float32(entries.text[at]) * u + rest * after + np.float32(entries.place[at]) * near
-        missed = (reached - np.float32(entries.threshold[at])) * _UNIT
-        fires = (missed >= TOLERANCE) & (shares | is_lenient)
-        live |= np.int64(fires) << np.int64(bit)
-    return live
-
-
-@inlined
-def still_fires(entries, at, u, after, frame, view, box):
-    """Tell whether a trigger may fire when those of the later words that it may have are this long in the message."""
-    bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach = _seen_from(frame, view, box)
-    near = _entry_near(entries, at, bend, bend_more, x, y, z, step_x, step_y, step_z, beyond, reach)
-    reached = np.float32(entries.text[at]) * u + np.float32(entries.rest[at]) * after
-    reached += np.float32(entries.place[at]) * near
-    return (reached - np.float32(entries.threshold[at])) * _UNIT >= TOLERANCE
+    live = np.uint32(0)
+    for i in range(np.uint64(n_here)):
+        at = np.uint64(first) + i
+        dx = np.float32(entries.x[at]) * step_x + x
+        dy = np.float32(entries.y[at]) * step_y + y
+        dz = np.float32(entries.z[at]) * step_z + z
+        near = _near_of(dx * dx + dy * dy + dz * dz + beyond, bend, bend_more, reach, entries.steep[at])
+        after = math.sqrt(later[i])
+        after = after if after < _ONE else _ONE
+        reached = np.float32(entries.text[at]) * u + np.float32(entries.rest[at]) * after
+        reached += np.float32(entries.place[at]) * near
+        fires = (reached - np.float32(entries.threshold[at])) * _UNIT >= TOLERANCE
+        fires &= is_lenient | ((entries.signature[at] & bits) != 0)
+        live = np.uint32(live | (BIT[i] if fires else _NO_BIT))
+    return np.int64(live)
 
 
 _BRUIJN = 0x077CB531

@@ -35,16 +35,15 @@ from nearcast.indexes.trigger.thresholds.rows import (
     Y,
     take_rows,
 )
-from nearcast.indexes.trigger.thresholds.search import (
+from nearcast.indexes.trigger.thresholds.scoring import score_candidates
+from nearcast.indexes.trigger.thresholds.scratch import (
     WAITING,
     ThresholdBatch,
     ThresholdScratch,
-    collect_candidates,
-    score_candidates,
-    search_delta,
     with_more_candidates,
     with_room_for_hits,
 )
+from nearcast.indexes.trigger.thresholds.search import collect_candidates, search_delta
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

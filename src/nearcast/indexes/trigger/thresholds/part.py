@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -31,7 +30,7 @@ from nearcast.indexes.trigger.thresholds.rows import (
     take_rows,
     weigh,
 )
-from nearcast.indexes.trigger.thresholds.search import ThresholdBatch
+from nearcast.indexes.trigger.thresholds.scratch import ThresholdBatch
 from nearcast.saved_files.arrays import SavedArrays
 
 if TYPE_CHECKING:
@@ -42,8 +41,9 @@ if TYPE_CHECKING:
     from nearcast.indexes import Matches
     from nearcast.indexes.shared.undo import UndoLog
 
-#: Components of about one size that are merged into one.
-_FANOUT = 4
+#: Lists are merged with all smaller ones that together have at least one row for so many of theirs, so that two thirds
+#: of all rows are in one. A message tries several lists longer than one of the same rows: its triggers are more alike.
+_ROWS_FOR_ONE = 2
 #: The rows of a delta of other kinds for one of this delta.
 _SMALLER = 4
 #: New rows are laid out before a search of the window gives them thresholds. Lists of so many rows, of which this share
@@ -203,17 +203,10 @@ class ThresholdPart:
     # Merging
 
     def due(self) -> list[ThresholdSegment]:
-        """Return the lists to merge next: those that are half dead, some of like size, or those to lay out again."""
-        tiers: dict[int, list[ThresholdSegment]] = {}
-        for component in self._components.values():
-            if not isinstance(component, ThresholdSegment):
-                continue
-            if 2 * component.n_dead > component.n_rows:
-                return [component]
-            tier = int(math.log(max(1.0, component.n_rows / self._delta_rows), _FANOUT))
-            tiers.setdefault(tier, []).append(component)
-        alike = next((tier for _, tier in sorted(tiers.items()) if len(tier) >= _FANOUT), [])
-        return alike or [each for tier in tiers.values() for each in tier if _is_worth_laying_out_again(each)]
+        """Return the lists to merge next: those half dead, small ones with larger ones, or those to lay out again."""
+        segments = [each for each in self._components.values() if isinstance(each, ThresholdSegment)]
+        half_dead = next(([each] for each in segments if 2 * each.n_dead > each.n_rows), [])
+        return half_dead or _with_smaller(segments) or [each for each in segments if _is_worth_laying_out_again(each)]
 
     def merge(self, lock: AbstractContextManager[Any], weights: Callable[[], NDArray[np.float64]]) -> bool:
         """Merge what is due, outside the lock but for its beginning and end.
@@ -356,6 +349,17 @@ class ThresholdPart:
     def slots(self) -> NDArray[np.int64]:
         """Return the slots that are held here, ascending."""
         return np.flatnonzero(self._where >= 0)
+
+
+def _with_smaller(segments: list[ThresholdSegment]) -> list[ThresholdSegment]:
+    """Return the largest lists that are to be merged with all smaller ones, and these; none if there are no such."""
+    by_size = sorted(segments, key=lambda each: each.n_rows)
+    n_smaller = n_merged = 0
+    for i, each in enumerate(by_size):
+        if i and _ROWS_FOR_ONE * n_smaller >= each.n_rows:
+            n_merged = i + 1
+        n_smaller += each.n_rows
+    return by_size[:n_merged]
 
 
 def _is_worth_laying_out_again(segment: ThresholdSegment) -> bool:

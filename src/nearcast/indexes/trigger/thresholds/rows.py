@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast import _arrow
-from nearcast._jit import inlined, kernel
+from nearcast._jit import kernel
 from nearcast.columns import TOPK, ScoreParameters, Subscriptions, gathered_between, joined
-from nearcast.geo import BOX, Regions, place_distance
-from nearcast.indexes.shared.scores import own_amounts, tfidf_common
-from nearcast.indexes.shared.word_order import comes_before
-from nearcast.similarity import TFIDF, near_of, score_of, tfidf_of
+from nearcast.geo import BOX, Regions
+from nearcast.indexes.shared.scores import own_amounts
+from nearcast.similarity import TFIDF
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 #: Columns of `ThresholdRows.record`, one line of the processor's cache: a message scores rows from all over.
 #: The words of a row are `term[FIRST:LAST]`, in the order of their strings; OWN is the squared length of their vector.
 X, Y, TEXT_WEIGHT, THRESHOLD, MAX_DISTANCE, OWN, FIRST, LAST = range(8)
-_COLUMNS = 8
+RECORD_SIZE = 8
 #: The slot of a row that counts no longer.
 DEAD = -1
 
@@ -53,9 +52,9 @@ def rows_of(slots: NDArray[np.int32], subscriptions: Subscriptions, weight: NDAr
 
 def new_records(n: int) -> NDArray[np.float64]:
     """Return n records, each at the beginning of a line of the processor's cache."""
-    spare = np.empty((n + 1) * _COLUMNS)
-    first = -(spare.ctypes.data // spare.itemsize) % _COLUMNS
-    return spare[first : first + n * _COLUMNS].reshape(n, _COLUMNS)
+    spare = np.empty((n + 1) * RECORD_SIZE)
+    first = -(spare.ctypes.data // spare.itemsize) % RECORD_SIZE
+    return spare[first : first + n * RECORD_SIZE].reshape(n, RECORD_SIZE)
 
 
 def _number_words(record: NDArray[np.float64], start: NDArray[np.int64]) -> None:
@@ -122,36 +121,6 @@ def subscriptions_of(rows: ThresholdRows) -> Subscriptions:
         kind=np.full(n, TOPK, np.uint8),
         scoring=scoring,
     )
-
-
-@inlined
-def shares_earlier(rows, row, term, weight, count):
-    """Tell whether a row shares a word with the message that stands before `term`."""
-    for i in range(int(rows.record[row, FIRST]), int(rows.record[row, LAST])):
-        word = rows.term[i]
-        if word < count.size and count[word] > 0.0 and comes_before(weight, word, term):
-            return True
-    return False
-
-
-@inlined
-def exact_score(rows, row, weight, count, totals, is_earth, box, message):
-    """Return what `scores.topk_score` returns: the same functions of the same numbers, read from the record."""
-    record = rows.record
-    common = tfidf_common(rows.term, int(record[row, FIRST]), int(record[row, LAST]), weight, count)
-    if common < 0.0:
-        return -1.0
-    text = tfidf_of(common, record[row, OWN], totals[message, 2])
-    distance = place_distance(
-        is_earth,
-        record[row, X],
-        record[row, Y],
-        box[message, 0],
-        box[message, 1],
-        box[message, 2],
-        box[message, 3],
-    )
-    return score_of(record[row, TEXT_WEIGHT], text, near_of(distance, record[row, MAX_DISTANCE]))
 
 
 @kernel
